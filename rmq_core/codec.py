@@ -1,0 +1,126 @@
+r"""Envelopes and payloads to bytes and back. Pure: no Redis, no clock.
+
+An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`, written by
+the server's scripts; its body `<id> <kind><length of headers> <headers><payload>` comes from the client. Kinds: `s` str,
+`b` bytes, `j` JSON. A line of history is `<nack|expired>\t<ms>\t<owner>\t<reason>\n`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rmq_core.errors import MalformedMessage, PayloadError, PayloadTooDeep, PayloadTooLarge
+
+_DUMPS = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+).encode
+_SCALARS = (str, bool, int, float, type(None))
+
+
+class Parts(NamedTuple):
+    """An envelope, taken apart."""
+
+    deliveries: int
+    enqueued_ms: int
+    history: bytes
+    id: str
+    kind: str
+    headers: dict[str, str]
+    payload: bytes
+
+
+def encode_payload(payload: Any, max_bytes: int | None = None, max_depth: int = 64) -> tuple[str, bytes]:
+    """The kind and the canonical bytes of a payload (JSON: sorted keys, no spaces, UTF-8).
+
+    Raises PayloadError for what cannot be stored, with the path to it; PayloadTooLarge, PayloadTooDeep for the limits.
+    """
+    if isinstance(payload, str):
+        kind, data = "s", encode_text(payload, "payload")
+    elif isinstance(payload, bytes):
+        kind, data = "b", payload
+    elif isinstance(payload, dict | list):
+        check_json(payload, "payload", max_depth)
+        kind, data = "j", _DUMPS(payload).encode()
+    else:
+        raise PayloadError(f"payload must be str, bytes, dict or list, not {type(payload).__name__}")
+    if max_bytes is not None and len(data) > max_bytes:
+        raise PayloadTooLarge(f"payload has {len(data)} bytes, max_payload_bytes is {max_bytes}")
+    return kind, data
+
+
+def decode_payload(kind: str, data: bytes) -> Any:
+    if kind == "s":
+        return data.decode()
+    if kind == "b":
+        return data
+    return json.loads(data)
+
+
+def encode_text(text: str, path: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise PayloadError(f"{path} holds a lone surrogate at character {error.start}; it has no UTF-8 form") from None
+
+
+def check_json(value: Any, path: str, depth: int) -> None:
+    """Refuse what JSON would change or lose: NaN, keys that are not str, other types, lone surrogates, deep nests."""
+    if isinstance(value, dict | list):
+        if depth <= 0:
+            raise PayloadTooDeep(f"{path} nests deeper than max_payload_depth allows")
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, child in items:
+            if isinstance(value, dict):
+                if not isinstance(key, str):
+                    raise PayloadError(f"{path} has the key {key!r}; keys must be str")
+                encode_text(key, f"a key of {path}")
+            check_json(child, f"{path}[{key!r}]", depth - 1)
+    elif isinstance(value, str):
+        encode_text(value, path)
+    elif not isinstance(value, _SCALARS):
+        raise PayloadError(f"{path} is a {type(value).__name__}, which JSON does not have; convert it")
+    elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
+        raise PayloadError(f"{path} is {value}, which JSON does not have; send None or a str")
+
+
+def encode_headers(headers: Mapping[str, str] | None) -> bytes:
+    """Headers as JSON, nothing when there are none."""
+    if not headers:
+        return b""
+    for key, value in headers.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise PayloadError(f"headers[{key!r}] must be a str under a str key")
+        encode_text(key + value, f"headers[{key!r}]")
+    return _DUMPS(dict(headers)).encode()
+
+
+def body(message_id: str, kind: str, payload: bytes, headers: bytes = b"") -> bytes:
+    """The part of an envelope that the client writes."""
+    return b"%b %b%d %b%b" % (message_id.encode(), kind.encode(), len(headers), headers, payload)
+
+
+def split(envelope: bytes) -> Parts:
+    """Take an envelope apart; MalformedMessage when it is none."""
+    try:
+        deliveries, enqueued, length, rest = envelope.split(b" ", 3)
+        history = b""
+        if length != b"0":
+            history, rest = rest[: int(length)], rest[int(length) :]
+        message_id, kind, rest = rest.split(b" ", 2)
+        headers: dict[str, str] = {}
+        if len(kind) != 2 or kind[1] != 48:
+            size = int(kind[1:])
+            headers, rest = json.loads(rest[:size]), rest[size:]
+        return Parts(
+            int(deliveries), int(enqueued), history, message_id.decode(), chr(kind[0]), headers, rest
+        )
+    except (ValueError, IndexError) as error:
+        raise MalformedMessage(f"a stored entry of {len(envelope)} bytes is not an RMQ envelope") from error
+
+
+def digest(kind: str, key: bytes) -> bytes:
+    """128 bits that stand for a deduplication key (BLAKE2b, RFC 7693); kinds keep "1" and 1 apart."""
+    return hashlib.blake2b(key, digest_size=16, person=kind.encode()).digest()

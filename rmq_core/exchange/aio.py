@@ -1,0 +1,166 @@
+"""The asyncio driver: the twin of `sync`, on a `redis.asyncio` client's own connections.
+
+A cancelled call closes its connection, so that its late reply can never be read by another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections import deque
+from typing import Any, TypeVar
+
+import tenacity
+from redis import exceptions as errors
+
+from rmq_core.errors import translate
+from rmq_core.exchange import Command, Exchange, Sleep, Want
+from rmq_core.exchange.frames import NOT_RETRYABLE, RETRYABLE, Plan, answer, plan, raise_retryable
+from rmq_core.exchange.slots import Slots
+
+R = TypeVar("R")
+_GRACE_S = 5.0
+
+
+class AsyncDriver:
+    """Runs exchanges for one queue on the event loop that calls it."""
+
+    def __init__(self, client: Any, prefix: bytes, retry_budget_s: float) -> None:
+        self.client = client
+        self._key = prefix
+        self._slots = Slots(prefix, retry_budget_s)
+        self._budget_s = retry_budget_s
+        self._owner: tuple[int, Any] = (os.getpid(), None)
+        self._idle: deque[tuple[Any, Any]] = deque()
+        self._pool: Any = None
+
+    async def run(self, exchange: Exchange[R]) -> R:
+        """Run an operation to its end and return its result."""
+        try:
+            want = next(exchange)
+            while True:
+                try:
+                    reply = await self._perform(want)
+                except (errors.RedisError, OSError) as error:
+                    want = exchange.throw(translate(error))
+                except BaseException as error:  # noqa: BLE001  the operation decides what a cancellation means
+                    want = exchange.throw(error)
+                else:
+                    want = exchange.send(reply)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+
+    async def close(self) -> None:
+        """Give the connections back to the client's pool."""
+        while self._idle:
+            pool, connection = self._idle.pop()
+            if self._owner == (os.getpid(), asyncio.get_running_loop()):
+                await pool.release(connection)
+
+    async def _perform(self, want: Want) -> Any:
+        if isinstance(want, Sleep):
+            return await asyncio.sleep(want.seconds)
+        if isinstance(want, Command):
+            return await self.client.execute_command(*want.args)
+        planned = plan(want, self._slots)
+        try:
+            replies = await self._persist(planned)
+        finally:
+            planned.release(self._slots)
+        return answer(want, planned, replies)
+
+    async def _persist(self, planned: Plan) -> list[Any]:
+        try:
+            return await self._round(planned)
+        except NOT_RETRYABLE:
+            raise
+        except RETRYABLE as error:
+            await self._recover(error)
+        retrying = tenacity.AsyncRetrying(
+            stop=tenacity.stop_after_delay(self._budget_s),
+            wait=tenacity.wait_exponential_jitter(initial=0.02, max=1.0, jitter=0.1),
+            retry=tenacity.retry_if_exception_type(RETRYABLE) & tenacity.retry_if_not_exception_type(NOT_RETRYABLE),
+            after=self._after,
+            reraise=True,
+        )
+        replies: list[Any] = await retrying(self._round, planned.again())
+        return replies
+
+    async def _after(self, state: tenacity.RetryCallState) -> None:
+        await self._recover(state.outcome.exception() if state.outcome else None)
+
+    async def _round(self, planned: Plan) -> list[Any]:
+        replies = await self._send(planned.packed(), len(planned.frames), planned.block_ms)
+        if any(isinstance(reply, errors.NoScriptError) for reply in replies):
+            again = planned.again()
+            replies = await self._send(again.packed(whole_scripts=True), len(again.frames), 0)
+        raise_retryable(replies)
+        return replies
+
+    async def _send(self, packed: bytes, expected: int, block_ms: int) -> list[Any]:
+        pool, connection = await self._connection()
+        try:
+            await connection.send_packed_command((packed,), check_health=False)
+            replies = [await _read(connection, block_ms) for _ in range(expected)]
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            self._idle.append((pool, connection))
+            raise
+        self._idle.append((pool, connection))
+        return replies
+
+    async def _connection(self) -> tuple[Any, Any]:
+        owner = (os.getpid(), asyncio.get_running_loop())
+        if self._owner != owner:
+            self._owner, self._idle, self._pool = owner, deque(), None
+        try:
+            return self._idle.pop()
+        except IndexError:
+            pool = self._pool = self._pool or await self._find_pool()
+            return pool, await pool.get_connection()
+
+    async def _find_pool(self) -> Any:
+        if not hasattr(self.client, "nodes_manager"):
+            return self.client.connection_pool
+        await self.client.initialize()
+        return _NodePool(self.client.get_node_from_key(self._key.decode()))
+
+    async def _recover(self, error: BaseException | None) -> None:
+        """Before a resend: forget connections to a server that is gone or no longer the primary."""
+        while self._idle:
+            pool, connection = self._idle.pop()
+            await connection.disconnect(nowait=True)
+            await pool.release(connection)
+        self._pool = None
+        if hasattr(self.client, "nodes_manager"):
+            try:
+                await self.client.nodes_manager.initialize()
+            except errors.RedisError:
+                pass  # the next attempt says whether the cluster is back
+
+
+class _NodePool:
+    """A cluster node's connections behind the two verbs of a pool."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+
+    async def get_connection(self) -> Any:
+        connection = self._node.acquire_connection()
+        await connection.connect()
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        self._node.release(connection)
+
+
+async def _read(connection: Any, block_ms: int) -> Any:
+    try:
+        if not block_ms:
+            return await connection.read_response(disable_decoding=True)
+        async with asyncio.timeout(block_ms / 1000 + _GRACE_S):
+            return await connection.read_response(disable_decoding=True, timeout=math.inf)
+    except errors.ResponseError as error:
+        return error

@@ -1,0 +1,71 @@
+"""Hearing channels: one subscribed asyncio connection that tells its owner which channel rang."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from redis import exceptions as errors
+
+_log = logging.getLogger("rmq")
+_PATIENCE_S = 5.0
+
+
+class Bells:
+    """Subscriptions of one client. `ring(channel)` is called for each message, and once when a subscription stands.
+
+    A cluster client cannot listen; then nothing rings, and whoever waits has to look now and then, as it must anyway:
+    what is published while the connection is lost is not heard.
+    """
+
+    def __init__(self, client: Any, ring: Callable[[bytes], object]) -> None:
+        self._ring = ring
+        self._pubsub = client.pubsub() if hasattr(client, "pubsub") else None
+        self._standing: dict[bytes, asyncio.Event] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def listen(self, channel: bytes) -> None:
+        """Subscribe, and return when the server says so, or after 5 s."""
+        if self._pubsub is None:
+            return
+        standing = self._standing.setdefault(channel, asyncio.Event())
+        with contextlib.suppress(errors.RedisError, OSError):
+            await self._pubsub.subscribe(channel)
+            if self._task is None or self._task.done():
+                self._task = asyncio.get_running_loop().create_task(self._hear(), name="rmq-bells")
+            async with asyncio.timeout(_PATIENCE_S):
+                await standing.wait()
+
+    async def forget(self, channel: bytes) -> None:
+        """Subscribe no longer."""
+        if self._pubsub is not None and self._standing.pop(channel, None):
+            with contextlib.suppress(errors.RedisError, OSError):
+                await self._pubsub.unsubscribe(channel)
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._pubsub is not None:
+            await self._pubsub.aclose()
+
+    async def _hear(self) -> None:
+        while True:
+            try:
+                async for heard in self._pubsub.listen():  # type: ignore[union-attr]
+                    self._heard(heard["type"], heard["channel"])
+                await asyncio.sleep(0.05)
+            except (errors.RedisError, OSError) as error:
+                _log.warning("the connection that hears of new work is lost: %s; waits look every few seconds", error)
+                await asyncio.sleep(1)
+
+    def _heard(self, kind: str, channel: bytes | str) -> None:
+        name = channel.encode() if isinstance(channel, str) else channel
+        if kind == "subscribe" and name in self._standing:
+            self._standing[name].set()
+        if kind != "unsubscribe":
+            self._ring(name)

@@ -1,0 +1,54 @@
+"""Call slots: what makes a call that is sent twice have one effect.
+
+A slot is a key of the queue and a sequence number. A script that changes state stores its reply there, under the number
+of the call; a resend gets the stored reply, and a call older than the stored one is refused. A client owns as many
+slots as it has calls in flight at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+from rmq_core.ids import nonce
+
+
+class Slot:
+    """One key, and the number of the last call made through it."""
+
+    __slots__ = ("key", "seq")
+
+    def __init__(self, key: bytes) -> None:
+        self.key, self.seq = key, 0
+
+
+class Slots:
+    """The slots of one client for one queue. A forked child starts with new ones."""
+
+    def __init__(self, prefix: bytes, retry_budget_s: float) -> None:
+        self.ttl_ms = max(60_000, int(retry_budget_s * 2000))
+        self._prefix = prefix
+        self._renew()
+
+    def take(self) -> Slot:
+        """A slot nobody uses, its number advanced."""
+        if self._pid != os.getpid():
+            self._renew()
+        try:
+            slot = self._free.pop()
+        except IndexError:
+            slot = Slot(b"%bslot:%b/%d" % (self._prefix, self._client, self._made))
+            self._made += 1
+        slot.seq += 1
+        return slot
+
+    def give(self, slot: Slot) -> None:
+        """Use a slot again; safe even when its last call may still arrive, for a newer number refuses it."""
+        if self._pid == os.getpid():
+            self._free.append(slot)
+
+    def _renew(self) -> None:
+        self._pid = os.getpid()
+        self._client = nonce().encode()
+        self._free: deque[Slot] = deque()
+        self._made = 0

@@ -1,0 +1,149 @@
+"""The blocking driver: runs operations over a redis-py client's own connections.
+
+It keeps the connections it uses, packs commands itself and reads replies undecoded, so that a call costs less than
+redis-py's. Every call is safe to resend (see `slots`), so it resends on any lost connection within the retry budget;
+tenacity is entered only after a first failure.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from typing import Any, TypeVar
+
+import tenacity
+from redis import exceptions as errors
+
+from rmq_core.errors import translate
+from rmq_core.exchange import Command, Exchange, Sleep, Want
+from rmq_core.exchange.frames import NOT_RETRYABLE, RETRYABLE, Plan, answer, plan, raise_retryable
+from rmq_core.exchange.slots import Slots
+
+R = TypeVar("R")
+_GRACE_S = 5.0
+
+
+class SyncDriver:
+    """Runs exchanges for one queue. Threads may share it; a forked child opens connections of its own."""
+
+    def __init__(self, client: Any, prefix: bytes, retry_budget_s: float) -> None:
+        self.client = client
+        self._key = prefix
+        self._slots = Slots(prefix, retry_budget_s)
+        self._budget_s = retry_budget_s
+        self._pid = os.getpid()
+        self._idle: deque[tuple[Any, Any]] = deque()
+        self._pool: Any = None
+
+    def run(self, exchange: Exchange[R]) -> R:
+        """Run an operation to its end and return its result."""
+        try:
+            want = next(exchange)
+            while True:
+                try:
+                    reply = self._perform(want)
+                except (errors.RedisError, OSError) as error:
+                    want = exchange.throw(translate(error))
+                except BaseException as error:  # noqa: BLE001  the operation decides what an interruption means
+                    want = exchange.throw(error)
+                else:
+                    want = exchange.send(reply)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+
+    def close(self) -> None:
+        """Give the connections back to the client's pool."""
+        while self._idle:
+            pool, connection = self._idle.pop()
+            if self._pid == os.getpid():
+                pool.release(connection)
+
+    def _perform(self, want: Want) -> Any:
+        if isinstance(want, Sleep):
+            return time.sleep(want.seconds)
+        if isinstance(want, Command):
+            return self.client.execute_command(*want.args)
+        planned = plan(want, self._slots)
+        try:
+            replies = self._persist(planned)
+        finally:
+            planned.release(self._slots)
+        return answer(want, planned, replies)
+
+    def _persist(self, planned: Plan) -> list[Any]:
+        try:
+            return self._round(planned)
+        except NOT_RETRYABLE:
+            raise
+        except RETRYABLE as error:
+            self._recover(error)
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_delay(self._budget_s),
+            wait=tenacity.wait_exponential_jitter(initial=0.02, max=1.0, jitter=0.1),
+            retry=tenacity.retry_if_exception_type(RETRYABLE) & tenacity.retry_if_not_exception_type(NOT_RETRYABLE),
+            after=lambda state: self._recover(state.outcome.exception() if state.outcome else None),
+            reraise=True,
+        )
+        replies: list[Any] = retrying(self._round, planned.again())
+        return replies
+
+    def _round(self, planned: Plan) -> list[Any]:
+        replies = self._send(planned.packed(), len(planned.frames), planned.block_ms)
+        if any(isinstance(reply, errors.NoScriptError) for reply in replies):
+            again = planned.again()
+            replies = self._send(again.packed(whole_scripts=True), len(again.frames), 0)
+        raise_retryable(replies)
+        return replies
+
+    def _send(self, packed: bytes, expected: int, block_ms: int) -> list[Any]:
+        pool, connection = self._connection()
+        try:
+            connection.send_packed_command((packed,), check_health=False)
+            replies = [_read(connection, block_ms) for _ in range(expected)]
+        except BaseException:
+            connection.disconnect()
+            self._idle.append((pool, connection))
+            raise
+        self._idle.append((pool, connection))
+        return replies
+
+    def _connection(self) -> tuple[Any, Any]:
+        if self._pid != os.getpid():
+            self._pid, self._idle, self._pool = os.getpid(), deque(), None
+        try:
+            return self._idle.pop()
+        except IndexError:
+            pool = self._pool = self._pool or self._find_pool()
+            return pool, pool.get_connection()
+
+    def _find_pool(self) -> Any:
+        nodes = getattr(self.client, "nodes_manager", None)
+        if nodes is None:
+            return self.client.connection_pool
+        node = nodes.get_node_from_slot(self.client.keyslot(self._key))
+        return self.client.get_redis_connection(node).connection_pool
+
+    def _recover(self, error: BaseException | None) -> None:
+        """Before a resend: forget connections to a server that is gone or no longer the primary."""
+        for pool, connection in list(self._idle):
+            connection.disconnect()
+            pool.release(connection)
+        self._idle.clear()
+        self._pool = None
+        if hasattr(self.client, "nodes_manager"):
+            try:
+                self.client.nodes_manager.initialize()
+            except errors.RedisError:
+                pass  # the next attempt says whether the cluster is back
+
+
+def _read(connection: Any, block_ms: int) -> Any:
+    try:
+        if block_ms:
+            return connection.read_response(disable_decoding=True, timeout=block_ms / 1000 + _GRACE_S)
+        return connection.read_response(disable_decoding=True)
+    except errors.ResponseError as error:
+        return error
+

@@ -1,0 +1,74 @@
+"""Every Redis key of a queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
+
+    rmq:{q}:ready        list    envelopes; publish pushes left, claim pops right
+    rmq:{q}:delayed      zset    envelope -> due time, ms
+    rmq:{q}:leases       zset    lease id -> deadline, ms; +inf is never reclaimed
+    rmq:{q}:lease:<id>   list    [0] head (token, state, claimed, takeovers, returned, owner), then the envelopes
+    rmq:{q}:settled:<id> bitmap  indexes settled one by one
+    rmq:{q}:done:<id>    string  a lease whose id the caller chose was acked whole; expires
+    rmq:{q}:fence        string  counter of fencing numbers
+    rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
+    rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
+    rmq:{q}:dead         list    dead letters, newest left, capped
+    rmq:{q}:completed    list    acked messages, newest left, capped, off by default
+    rmq:{q}:failed       list    nacked messages, newest left, capped, off by default
+    rmq:{q}:waiters      zset    waiter -> ms until which it counts; `*` is the bell of watchers, `=` at 0 a pause
+    rmq:{q}:wake         list    tokens that wake waiters; expires
+    rmq:{q}:timer        string  next due time and the waiter that looks after it; expires
+    rmq:{q}:bell         channel that rings once for watchers who armed it
+    rmq:queues           set     names of all queues, for tools
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rmq_core.errors import ConfigurationError
+
+QUEUES = b"rmq:queues"
+
+
+def check_name(parameter: str, name: str) -> str:
+    """A name that can stand in a key and in a head: text without control characters or braces."""
+    if not isinstance(name, str) or not name or len(name) > 512:
+        raise ConfigurationError(f"{parameter} must be a text of 1 to 512 characters, not {name!r}")
+    if not name.isprintable() or "{" in name or "}" in name:
+        raise ConfigurationError(f"{parameter} {name!r} must not hold control characters or braces")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedKeys:
+    """The keys of one queue."""
+
+    name: str
+    prefix: bytes = field(init=False)
+    ready: bytes = field(init=False)
+    delayed: bytes = field(init=False)
+    leases: bytes = field(init=False)
+    fence: bytes = field(init=False)
+    dead: bytes = field(init=False)
+    completed: bytes = field(init=False)
+    failed: bytes = field(init=False)
+    waiters: bytes = field(init=False)
+    wake: bytes = field(init=False)
+    timer: bytes = field(init=False)
+    bell: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        prefix = b"rmq:{%b}:" % check_name("name", self.name).encode()
+        object.__setattr__(self, "prefix", prefix)
+        for name in self.__slots__[2:]:
+            object.__setattr__(self, name, prefix + name.encode())
+
+    def lease(self, lease_id: str) -> bytes:
+        return b"%blease:%b" % (self.prefix, lease_id.encode())
+
+    def settled(self, lease_id: str) -> bytes:
+        return b"%bsettled:%b" % (self.prefix, lease_id.encode())
+
+    def done(self, lease_id: str) -> bytes:
+        return b"%bdone:%b" % (self.prefix, lease_id.encode())
+
+    def dedup(self, digest: bytes) -> bytes:
+        return b"%bdedup:%b" % (self.prefix, digest)

@@ -1,0 +1,176 @@
+"""`AsyncLeasedQueue`: the operations of a leased queue, run by the asyncio driver."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from math import inf
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from rmq_core.clients import async_client
+from rmq_core.errors import RedisMessageQueueError
+from rmq_core.events import OnEvent
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.aio import AsyncDriver
+from rmq_core.keys import LeasedKeys
+from rmq_core.leased.config import LeasedConfig
+from rmq_core.leased.engine import Engine
+from rmq_core.leased.aio_keeper import keeper
+from rmq_core.leased.keeper import Charge
+from rmq_core.leased.operations import claiming, inspecting, managing, publishing, settling
+from rmq_core.leased.process import AsyncProcess, nack_failed, reason_of
+from rmq_core.messages import Lease, Message
+from rmq_core.policy import seconds
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def method(
+    operation: Callable[Concatenate[Engine, P], Exchange[R]],
+) -> Callable[Concatenate[AsyncLeasedQueue, P], Awaitable[R]]:
+    """The method that runs an operation."""
+
+    @functools.wraps(operation)
+    def call(self: AsyncLeasedQueue, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
+        return self._driver.run(operation(self._engine, *args, **kwargs))
+
+    return call
+
+
+class AsyncLeasedQueue:
+    """A queue whose messages are handed out under leases; the asyncio twin of LeasedQueue.
+
+    `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. `on_event`
+    gets a QueueEvent after each step.
+    """
+
+    def __init__(
+        self, redis: Any, name: str, config: LeasedConfig | None = None, *, on_event: OnEvent | None = None
+    ) -> None:
+        self.name, self.config = name, config or LeasedConfig()
+        self._engine = Engine(LeasedKeys(name), self.config, on_event)
+        self.client, self._owned = async_client(redis)
+        self._driver = AsyncDriver(self.client, self._engine.keys.prefix, self.config.retry_budget_s)
+        self._beats = AsyncDriver(self.client, self._engine.keys.prefix, 0)
+
+    publish = method(publishing.publish)
+    publish_many = method(publishing.publish_many)
+    claim = method(claiming.claim)
+    claim_next = method(claiming.claim_next)
+    adopt = method(claiming.adopt)
+    extend = method(settling.extend)
+    ack = method(settling.ack)
+    nack = method(settling.nack)
+    release = method(settling.release)
+    read = method(inspecting.read)
+    backlog = method(inspecting.backlog)
+    stats = method(inspecting.stats)
+    leases = method(inspecting.leases)
+    lease_info = method(inspecting.lease_info)
+    settled = method(inspecting.settled)
+    peek = method(inspecting.peek)
+    dead_letters = method(inspecting.dead_letters)
+    redrive = method(managing.redrive)
+    purge = method(managing.purge)
+    pause = method(managing.pause)
+    resume = method(managing.resume)
+    cancel = method(managing.cancel)
+    forget = method(managing.forget)
+
+    async def messages(self, lease: Lease, slice_size: int = 1000) -> AsyncIterator[Message]:
+        """The unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
+        if lease.envelopes is not None and len(lease.envelopes) == lease.count:
+            for message in lease.messages:
+                yield message
+            return
+        for lo in range(0, lease.count, slice_size):
+            for message in await self.read(lease, lo, lo + slice_size):
+                yield message
+
+    @asynccontextmanager
+    async def hold(self, lease: Lease, by: timedelta | float | None = None, on_lost: Any = None) -> AsyncIterator[Lease]:
+        """Extend a lease from the heartbeat task while the block runs; `on_lost(lease)` is called there if it is gone.
+
+        by: seconds or timedelta of each extension, the queue's lease when None.
+        """
+        lease_s = self.config.lease if by is None else by
+        if lease_s is None:
+            yield lease
+            return
+        charge = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost)
+        keeper().add(charge)
+        try:
+            yield lease
+        finally:
+            keeper().remove(charge)
+            lease.fate.until = inf
+
+    def process(
+        self,
+        *,
+        max_messages: int = 1,
+        lease: timedelta | float | None = None,
+        wait: timedelta | float = 0,
+        lease_id: str | None = None,
+        owner: str | None = None,
+    ) -> AsyncProcess:
+        """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
+
+        Yields None when there is no work. An exception goes on after the nack; cancellation, KeyboardInterrupt
+        and SystemExit leave the lease alone, so that it is redelivered when it expires. What was settled inside stays
+        as it is; the rest is settled at the end. Takes the arguments of `claim`; also decorates a function of a lease.
+        """
+        claim = functools.partial(
+            self.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
+        )
+        return AsyncProcess(functools.partial(self._process, claim, lease))
+
+    @asynccontextmanager
+    async def _process(self, claim: Callable[[], Awaitable[Lease | None]], by: timedelta | float | None) -> AsyncIterator[Lease | None]:
+        held = await claim()
+        if held is None:
+            yield None
+            return
+        async with self.hold(held, by):
+            try:
+                yield held
+            except Exception as error:
+                await self._give_up(held, error)
+                raise
+            if not held.fate.settled:
+                await self.ack(held)
+
+    async def _give_up(self, held: Lease, error: Exception) -> None:
+        try:
+            if not held.fate.settled:
+                await self.nack(held, reason=reason_of(error))
+        except RedisMessageQueueError as failure:
+            nack_failed(held, failure)
+
+    async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
+        """Extend many leases in one write, each by its own seconds; False for each that is lost. One attempt."""
+        return await self._beats.run(settling.extend_all(self._engine, leases))
+
+    async def close(self) -> None:
+        """Release what was claimed without an answer, and give back the connections."""
+        if self._engine.unanswered:
+            await self._driver.run(managing.release_unanswered(self._engine))
+        await self._driver.close()
+        await self._beats.close()
+        if self._owned:
+            await self.client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"

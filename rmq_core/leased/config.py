@@ -1,0 +1,88 @@
+"""How a queue behaves: one frozen value, validated once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from rmq_core.errors import ConfigurationError
+from rmq_core.policy import Backoff, Durability, Overflow, milliseconds, seconds, whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasedConfig:
+    """Settings of a LeasedQueue. Durations are seconds or timedelta; sizes are bytes.
+
+    lease: how long a claim holds its messages unless extended; None means for ever (an operator can release it).
+    max_hold: how long heartbeats may keep a lease at most, from its claim; None for no bound.
+    max_deliveries: a message that failed so often becomes a dead letter; None for no bound.
+    backoff: delay of a nacked message when the nack names none.
+    max_ready, overflow: how many messages may wait (ready and delayed), and what publish does beyond.
+    dedup: deduplicate by payload when publish names no key; dedup_key: the key of a payload, instead of its digest.
+    dedup_window: how long a deduplication key is remembered.
+    settled_ttl: how long it is remembered that a lease id was acked whole.
+    max_dead: how many dead letters are kept. completed_log, failed_log: how many acked and nacked messages are.
+    durability: what publish waits for. retry_budget: how long a call is retried while Redis does not answer.
+    """
+
+    lease: timedelta | float | None = 300
+    max_hold: timedelta | float | None = None
+    max_deliveries: int | None = 10
+    backoff: Backoff | None = None
+    max_ready: int | None = None
+    overflow: Overflow = Overflow.RAISE
+    dedup: bool = False
+    dedup_key: Callable[[Any], str] | None = None
+    dedup_window: timedelta | float = 3600
+    max_payload_bytes: int = 1 << 20
+    max_payload_depth: int = 64
+    settled_ttl: timedelta | float = 7 * 86400
+    max_dead: int = 100_000
+    completed_log: int = 0
+    failed_log: int = 0
+    durability: Durability | None = None
+    retry_budget: timedelta | float = 30
+
+    def __post_init__(self) -> None:
+        self._check_numbers()
+        if self.overflow != Overflow.RAISE and self.max_ready is None:
+            raise ConfigurationError("overflow needs max_ready: how many messages may wait")
+        if self.overflow == Overflow.DROP_OLDEST and (self.dedup or self.dedup_key):
+            raise ConfigurationError(
+                "overflow DROP_OLDEST cannot be combined with dedup: a dropped message could not be published again"
+            )
+        if self.dedup_key is not None and not callable(self.dedup_key):
+            raise ConfigurationError("dedup_key must be a callable from a payload to its key")
+
+    def _check_numbers(self) -> None:
+        if self.lease is not None:
+            seconds("lease", self.lease, minimum=0.001)
+        if self.max_hold is not None:
+            seconds("max_hold", self.max_hold, minimum=0.001)
+        for name in ("dedup_window", "settled_ttl", "retry_budget"):
+            seconds(name, getattr(self, name), minimum=0.001)
+        for name in ("max_deliveries", "max_ready"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), minimum=1)
+        for name in ("max_payload_bytes", "max_payload_depth", "max_dead"):
+            whole(name, getattr(self, name), minimum=1)
+        for name in ("completed_log", "failed_log"):
+            whole(name, getattr(self, name))
+
+    @property
+    def lease_ms(self) -> int | str:
+        return "inf" if self.lease is None else milliseconds("lease", self.lease)
+
+    @property
+    def max_hold_ms(self) -> int:
+        return 0 if self.max_hold is None else milliseconds("max_hold", self.max_hold)
+
+    @property
+    def settled_ttl_ms(self) -> int:
+        return milliseconds("settled_ttl", self.settled_ttl)
+
+    @property
+    def retry_budget_s(self) -> float:
+        return seconds("retry_budget", self.retry_budget)

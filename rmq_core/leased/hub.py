@@ -1,0 +1,167 @@
+"""`WaitHub`: any number of waits for work, on any number of queues of one server, over a few connections.
+
+It only looks; nothing is claimed. Each queue that somebody waits for has one task, which looks when the queue's bell
+rings, when a message falls due and at the latest every 5 s, and answers all its waits. The bell is a one-shot: it rings
+once each time it is armed, so a thousand publishes between two looks cost one ring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from rmq_core.clients import async_client
+from rmq_core.errors import RedisMessageQueueError
+from rmq_core.exchange.aio import AsyncDriver
+from rmq_core.exchange.bells import Bells
+from rmq_core.keys import LeasedKeys
+from rmq_core.leased.config import LeasedConfig
+from rmq_core.leased.engine import Engine
+from rmq_core.leased.operations.inspecting import look
+from rmq_core.messages import Backlog
+from rmq_core.policy import seconds, whole
+
+_LONGEST_S, _PACE_S, _BELL_MS, _LOOKS = 5.0, 0.02, 15_000, 4
+
+
+@dataclass(eq=False, slots=True)
+class Wish:
+    """One wait: how much work, or how old, is enough."""
+
+    min_messages: int
+    max_age_s: float | None
+    answer: asyncio.Future[Backlog]
+
+    def met_by(self, backlog: Backlog) -> bool:
+        old = self.max_age_s is not None and backlog.oldest_age is not None and backlog.oldest_age >= self.max_age_s
+        return old or backlog.ready >= self.min_messages
+
+    def until(self, backlog: Backlog) -> float:
+        """Seconds until the oldest message is old enough."""
+        if self.max_age_s is None or backlog.oldest_age is None:
+            return _LONGEST_S
+        return self.max_age_s - backlog.oldest_age
+
+
+@dataclass(eq=False, slots=True)
+class Watch:
+    """A queue somebody waits for."""
+
+    engine: Engine
+    driver: AsyncDriver
+    wishes: set[Wish] = field(default_factory=set)
+    rung: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+
+class WaitHub:
+    """Waits for work on the queues of one server. `redis` is an asyncio client, a RedisSettings or a URL."""
+
+    def __init__(self, redis: Any, config: LeasedConfig | None = None) -> None:
+        self._client, self._owned = async_client(redis)
+        self._config = config or LeasedConfig()
+        self._watches: dict[str, Watch] = {}
+        self._looks = asyncio.Semaphore(_LOOKS)
+        self._bells = Bells(self._client, self._ring)
+
+    async def wait(
+        self,
+        queue: str,
+        *,
+        min_messages: int = 1,
+        max_age: timedelta | float | None = None,
+        timeout: timedelta | float | None = None,
+    ) -> Backlog:
+        """Return as soon as `min_messages` are ready, or the oldest has waited `max_age`; TimeoutError after `timeout`.
+
+        max_age, timeout: seconds or timedelta; without them, only the number counts and the wait has no end.
+        """
+        wish = Wish(
+            whole("min_messages", min_messages, minimum=1),
+            None if max_age is None else seconds("max_age", max_age),
+            asyncio.get_running_loop().create_future(),
+        )
+        watch = self._watch(queue)
+        watch.wishes.add(wish)
+        watch.rung.set()
+        try:
+            async with asyncio.timeout(None if timeout is None else seconds("timeout", timeout)):
+                return await wish.answer
+        finally:
+            watch.wishes.discard(wish)
+
+    async def aclose(self) -> None:
+        """Stop listening; waits that are under way are cancelled."""
+        tasks = [watch.task for watch in self._watches.values() if watch.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for watch in self._watches.values():
+            for wish in watch.wishes:
+                wish.answer.cancel()
+        self._watches.clear()
+        await self._bells.aclose()
+        if self._owned:
+            await self._client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _watch(self, queue: str) -> Watch:
+        watch = self._watches.get(queue)
+        if watch is None:
+            engine = Engine(LeasedKeys(queue), self._config)
+            watch = Watch(engine, AsyncDriver(self._client, engine.keys.prefix, self._config.retry_budget_s))
+            self._watches[queue] = watch
+        if watch.task is None or watch.task.done():
+            watch.task = asyncio.get_running_loop().create_task(self._follow(queue, watch), name=f"rmq-wait {queue}")
+        return watch
+
+    async def _follow(self, queue: str, watch: Watch) -> None:
+        """Look and answer for as long as somebody waits; a failure reaches everybody who does."""
+        try:
+            await self._bells.listen(watch.engine.keys.bell)
+            while watch.wishes:
+                pause_s = await self._look(watch)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await watch.rung.wait()
+                await asyncio.sleep(_PACE_S)
+        except RedisMessageQueueError as error:
+            for wish in watch.wishes:
+                if not wish.answer.done():
+                    wish.answer.set_exception(error)
+        finally:
+            if self._watches.get(queue) is watch and not watch.wishes:
+                del self._watches[queue]
+                await self._bells.forget(watch.engine.keys.bell)
+
+    async def _look(self, watch: Watch) -> float:
+        """Answer the waits that are met; seconds until the next look."""
+        watch.rung.clear()
+        async with self._looks:
+            backlog, due_s = await watch.driver.run(look(watch.engine, _BELL_MS))
+            await watch.driver.close()
+        pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
+        for wish in list(watch.wishes):
+            if wish.met_by(backlog):
+                watch.wishes.discard(wish)
+                if not wish.answer.done():
+                    wish.answer.set_result(backlog)
+            else:
+                pause_s = min(pause_s, wish.until(backlog))
+        return max(0.001, pause_s)
+
+    def _ring(self, channel: bytes) -> None:
+        for watch in self._watches.values():
+            if watch.engine.keys.bell == channel:
+                watch.rung.set()

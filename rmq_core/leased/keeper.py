@@ -1,0 +1,139 @@
+"""Heartbeats: one thread a process extends every lease that is being worked on.
+
+A lease that cannot be extended is flagged to its handler: at once when Redis says it is lost, and when its deadline
+passes without an answer. The thread starts with the first lease, ends with the last, and starts anew after a fork.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Generic, Protocol, TypeVar
+
+from rmq_core.errors import RedisMessageQueueError
+from rmq_core.messages import Lease
+
+_log = logging.getLogger("rmq")
+_IDLE_S = 10.0
+Q = TypeVar("Q")
+
+
+class Extender(Protocol):
+    """What the keeper needs of a queue."""
+
+    def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
+        """Extend leases in one write; False for each that is lost."""
+        ...  # pragma: no cover
+
+
+@dataclass(eq=False, slots=True)
+class Charge(Generic[Q]):
+    """A lease to be kept: by which queue, for how long at a time, and by when it must have been extended."""
+
+    queue: Q
+    lease: Lease
+    lease_s: float
+    on_lost: Callable[[Lease], object] | None = None
+    next_at: float = field(init=False)
+    lost_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.renewed(time.monotonic())
+
+    @property
+    def over(self) -> bool:
+        return self.lease.fate.lost or self.lease.fate.settled
+
+    def renewed(self, now: float) -> None:
+        self.next_at, self.lost_at = now + self.lease_s / 3, now + self.lease_s
+        self.lease.fate.until = self.lost_at
+
+    def retry(self, now: float) -> None:
+        self.next_at = min(now + min(1.0, self.lease_s / 10), self.lost_at)
+
+    def lose(self) -> None:
+        if self.lease.fate.settled:
+            return
+        self.lease.fate.lost = True
+        if self.on_lost is not None:
+            try:
+                self.on_lost(self.lease)
+            except Exception:
+                _log.exception("on_lost raised for lease %r", self.lease.id)
+
+
+class Keeper:
+    """The charges of this process and the thread that looks after them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._charges: set[Charge[Extender]] = set()
+        self._thread: threading.Thread | None = None
+        self._sleeps_until = 0.0
+
+    def add(self, charge: Charge[Extender]) -> None:
+        with self._changed:
+            self._charges.add(charge)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="rmq-heartbeat", daemon=True)
+                self._thread.start()
+            elif charge.next_at < self._sleeps_until:
+                self._changed.notify()
+
+    def remove(self, charge: Charge[Extender]) -> None:
+        """Look after it no longer; the thread finds out when it wakes."""
+        with self._changed:
+            self._charges.discard(charge)
+
+    def reset(self) -> None:
+        """In a forked child: its parent's leases are its parent's."""
+        self.__init__()  # type: ignore[misc]
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                due = self._due(time.monotonic())
+                if due is None:
+                    self._thread = None
+                    return
+            for queue in {charge.queue for charge in due}:
+                self._beat(queue, [charge for charge in due if charge.queue is queue])
+
+    def _due(self, now: float) -> list[Charge[Extender]] | None:
+        """What must be extended now, after sleeping until there may be something; None when idle for long."""
+        due = [charge for charge in self._charges if charge.next_at <= now]
+        if due:
+            return due
+        self._sleeps_until = min([now + _IDLE_S, *(charge.next_at for charge in self._charges)])
+        woken = self._changed.wait(self._sleeps_until - now)
+        return [] if woken or self._charges else None
+
+    def _beat(self, queue: Extender, due: list[Charge[Extender]]) -> None:
+        sent, kept = time.monotonic(), []
+        try:
+            kept = list(queue.extend_all([(charge.lease, charge.lease_s) for charge in due]))
+        except RedisMessageQueueError as error:
+            _log.warning("heartbeat of %d leases failed: %s", len(due), error)
+        for charge, alive in zip_longest(due, kept):
+            settle_beat(charge, alive, sent)
+            if charge.over:
+                self.remove(charge)
+
+
+def settle_beat(charge: Charge[Q], alive: bool | None, sent: float) -> None:
+    """Note the result of an extension sent at that time: True extended, False lost, None not known."""
+    if alive:
+        charge.renewed(sent)
+    elif alive is False or time.monotonic() >= charge.lost_at:
+        charge.lose()
+    else:
+        charge.retry(time.monotonic())
+
+
+keeper = Keeper()
+os.register_at_fork(after_in_child=keeper.reset)

@@ -1,0 +1,105 @@
+"""What an operator does: redrive, purge, pause, cancel, forget; and the last step of a queue object."""
+
+from __future__ import annotations
+
+from rmq_core import codec
+from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, ScriptFailed
+from rmq_core.events import Operation
+from rmq_core.exchange import Call, Exchange
+from rmq_core.leased.engine import Engine
+from rmq_core.leased.operations.claiming import adopt
+from rmq_core.leased.operations.settling import release
+from rmq_core.lua import load
+from rmq_core.policy import whole
+
+_PURGEABLE = ("ready", "delayed", "dead", "completed", "failed")
+
+
+def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
+    """Move the oldest dead letters back to ready with a fresh delivery budget; how many were moved.
+
+    Raises QueueFull when the server has no memory for them; they stay dead letters then.
+    """
+    if max_messages is not None:
+        whole("max_messages", max_messages, minimum=1)
+    keys, moved = engine.keys, 0
+    while max_messages is None or moved < max_messages:
+        ask = 1000 if max_messages is None else min(1000, max_messages - moved)
+        reply = yield Call(
+            load("leased/redrive"), (keys.dead, keys.ready, keys.waiters, keys.wake), (ask, keys.bell)
+        )
+        count = _number(reply, b"redriven ")
+        if not count:
+            break
+        moved += count
+    engine.tell(Operation.REDRIVE, moved)
+    return moved
+
+
+def purge(engine: Engine, target: str) -> Exchange[int]:
+    """Delete everything in `ready`, `delayed`, `dead`, `completed` or `failed`; how many messages that were."""
+    if target not in _PURGEABLE:
+        raise ConfigurationError(f"target must be one of {', '.join(_PURGEABLE)}, not {target!r}; leases are settled")
+    return _number((yield Call(load("leased/purge"), (getattr(engine.keys, target),))), b"removed ")
+
+
+def pause(engine: Engine) -> Exchange[None]:
+    """Stop handing out messages; publishing and settling go on. Waiting claims wait until `resume`."""
+    yield _pause(engine, "1")
+
+
+def resume(engine: Engine) -> Exchange[None]:
+    """Hand out messages again."""
+    yield _pause(engine, "0")
+
+
+def cancel(engine: Engine, message_id: str) -> Exchange[bool]:
+    """Remove a ready or delayed message; False when it is neither, which a leased one is not. Scans the queue."""
+    for key in (engine.keys.ready, engine.keys.delayed):
+        envelope = yield from _find(engine, key, message_id)
+        if envelope is not None:
+            reply = yield Call(load("leased/purge"), (key,), (envelope,))
+            if _number(reply, b"removed "):
+                return True
+    return False
+
+
+def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
+    """Let a deduplication key be published again before its window ends; False when it was not remembered."""
+    data = codec.encode_text(dedup_key, "dedup_key") if isinstance(dedup_key, str) else dedup_key
+    reply = yield Call(load("leased/purge"), (engine.keys.dedup(codec.digest("key", data)),))
+    return bool(_number(reply, b"removed "))
+
+
+def release_unanswered(engine: Engine) -> Exchange[None]:
+    """Give back what claims took whose answer never came."""
+    for lease_id in list(engine.unanswered):
+        try:
+            lease = yield from adopt(engine, lease_id)
+            yield from release(engine, lease)
+        except (LeaseLost, LeaseAlreadySettled):
+            continue
+
+
+def _find(engine: Engine, key: bytes, message_id: str) -> Exchange[bytes | None]:
+    """The stored envelope of a message, found in slices."""
+    lo = 0
+    while True:
+        found = yield Call(load("leased/scan"), (key,), (lo, lo + 999), slot=False)
+        for envelope in found:
+            if codec.split(envelope).id == message_id:
+                return bytes(envelope)
+        if len(found) < 1000:
+            return None
+        lo += 900  # overlaps, since the list moves while it is read
+
+
+def _pause(engine: Engine, on: str) -> Call:
+    keys = engine.keys
+    return Call(load("leased/pause"), (keys.waiters, keys.wake, keys.leases), (on, keys.bell), slot=False)
+
+
+def _number(reply: bytes, prefix: bytes) -> int:
+    if not reply.startswith(prefix):
+        raise ScriptFailed(f"the server answered {reply.decode()!r}")
+    return int(reply[len(prefix) :])

@@ -1,0 +1,209 @@
+"""Ending leases: extend, ack, nack, release; whole, or some of their messages. All fenced by the token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from rmq_core.errors import ConfigurationError, ScriptFailed
+from rmq_core.events import Operation
+from rmq_core.exchange import Batch, Call, Encodable, Exchange
+from rmq_core.leased.engine import Engine
+from rmq_core.leased.operations.claiming import lost
+from rmq_core.leased.operations.reclaiming import tell_dead
+from rmq_core.lua import load
+from rmq_core.messages import Lease, Message, MessageRef, Outcome, SettleReport
+from rmq_core.policy import milliseconds
+
+Some: TypeAlias = Iterable[Message | MessageRef]
+_LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
+_EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
+
+
+def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
+    """Move the deadline to `by` (seconds or timedelta, the queue's lease when None) from now; never to an earlier time.
+
+    Returns the deadline, None for never. Costs the same for 1 and for 1,000,000 messages. Raises LeaseLost.
+    """
+    reply = yield extension(engine, lease, by)
+    return extended(engine, lease, reply)
+
+
+def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
+    """Extend many leases in one write; False for each that is lost."""
+    replies = yield Batch(tuple(extension(engine, lease, by) for lease, by in leases))
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return [reply != b"lost" for reply in replies]
+
+
+def extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
+    keys = engine.keys
+    return Call(
+        load("leased/extend"),
+        (keys.leases, keys.lease(lease.id)),
+        (lease.id, _token(lease), engine.lease_ms(by), engine.config.max_hold_ms),
+        slot=False,
+    )
+
+
+def extended(engine: Engine, lease: Lease, reply: bytes) -> datetime | None:
+    if reply == b"lost":
+        raise lost(engine, lease)
+    return None if reply == b"inf" else datetime.fromtimestamp(int(reply) / 1000, UTC)
+
+
+def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Finish the messages of a lease, or some of them. Raises LeaseLost for a whole lease, reports it for some."""
+    if messages is not None:
+        return (yield from _settle_some(engine, lease, "ack", messages))
+    keys, config = engine.keys, engine.config
+    reply = yield Call(
+        load("leased/ack"),
+        (keys.leases, keys.lease(lease.id), keys.settled(lease.id), keys.done(lease.id), keys.completed),
+        (lease.id, _token(lease), config.settled_ttl_ms if lease.named else 0, config.completed_log),
+    )
+    if not reply.startswith(b"acked"):
+        raise _refused(engine, lease, reply)
+    lease.fate.settled = True
+    count = int(reply[6:])
+    engine.tell(Operation.ACK, count, lease.id)
+    return SettleReport(count)
+
+
+def nack(
+    engine: Engine,
+    lease: Lease,
+    messages: Some | None = None,
+    *,
+    delay: timedelta | float | None = None,
+    reason: str | None = None,
+) -> Exchange[SettleReport]:
+    """Give messages back as failed: the delivery is counted; past `max_deliveries` they become dead letters.
+
+    delay: seconds or timedelta before they are ready again, the queue's backoff when None. reason: kept in the
+    message's history, 200 characters of it. Raises LeaseLost for a whole lease, reports it for some messages.
+    """
+    delay_ms, text = _delay_ms(engine, lease, delay), _reason(reason)
+    if messages is not None:
+        return (yield from _settle_some(engine, lease, "nack", messages, delay_ms, text))
+    keys, config = engine.keys, engine.config
+    call = Call(
+        load("leased/nack"),
+        (*_back_keys(engine, lease), keys.timer),
+        (
+            lease.id, _token(lease), delay_ms, text, config.max_deliveries or 0, config.max_dead, config.failed_log,
+            keys.bell,
+        ),
+    )  # fmt: skip
+    return (yield from _give_back(engine, lease, call, Operation.NACK, reason))
+
+
+def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Give messages back untouched: no delivery is counted. Raises LeaseLost for a whole lease, reports it for some."""
+    if messages is not None:
+        return (yield from _settle_some(engine, lease, "release", messages))
+    call = Call(
+        load("leased/release"), _back_keys(engine, lease), (lease.id, _token(lease), engine.keys.bell)
+    )
+    return (yield from _give_back(engine, lease, call, Operation.RELEASE, None))
+
+
+def _give_back(
+    engine: Engine, lease: Lease, call: Call, operation: Operation, reason: str | None
+) -> Exchange[SettleReport]:
+    settled = dead = 0
+    while True:
+        reply = yield call
+        if not reply.startswith(b"returned"):
+            raise _refused(engine, lease, reply)
+        words = reply.decode().split(" ")
+        settled += int(words[1])
+        dead += len(words) - 3
+        engine.tell(operation, int(words[1]), lease.id, reason=reason)
+        tell_dead(engine, lease.id, words[3:], reason)
+        if words[2] == "0":
+            lease.fate.settled = True
+            return SettleReport(settled, dead)
+
+
+def _settle_some(
+    engine: Engine, lease: Lease, verb: str, messages: Some, delay_ms: int = 0, reason: str = ""
+) -> Exchange[SettleReport]:
+    refs = [_index(lease, message) for message in messages]
+    outcomes: dict[int, Outcome] = {}
+    step = 2000 if verb == "ack" or lease.count <= 4000 else 100  # LINDEX far into a long list is slow
+    indexes = sorted(set(refs), reverse=True)
+    for first in range(0, len(indexes), step):
+        chunk = indexes[first : first + step]
+        reply = yield _some(engine, lease, verb, chunk, delay_ms, reason)
+        verdict, _, letters = reply.decode().partition(" ")
+        if verdict in {"some", "all"}:
+            lease.fate.settled = verdict == "all"
+            outcomes.update(zip(chunk, (_LETTERS[letter] for letter in letters), strict=True))
+        elif reply == b"lost":
+            lost(engine, lease)
+            outcomes.update(dict.fromkeys(chunk, Outcome.LOST))
+        else:
+            raise _refused(engine, lease, reply)
+    settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in outcomes.values())
+    dead = sum(outcome == Outcome.DEAD for outcome in outcomes.values())
+    engine.tell(_EVENTS[verb], settled, lease.id, reason=reason or None)
+    engine.tell(Operation.DEAD, dead, lease.id, reason=reason or None)
+    return SettleReport(settled, dead, tuple(outcomes[ref] for ref in refs))
+
+
+def _some(engine: Engine, lease: Lease, verb: str, indexes: list[int], delay_ms: int, reason: str) -> Call:
+    keys, config = engine.keys, engine.config
+    args: tuple[Encodable, ...] = (
+        lease.id, _token(lease), verb, delay_ms, reason, config.max_deliveries or 0, config.max_dead,
+        config.failed_log, config.completed_log, config.settled_ttl_ms if lease.named else 0, keys.bell,
+    )  # fmt: skip
+    return Call(
+        load("leased/settle_some"),
+        (*_back_keys(engine, lease), keys.timer, keys.done(lease.id), keys.completed),
+        (*args, *indexes),
+    )
+
+
+def _back_keys(engine: Engine, lease: Lease) -> tuple[bytes, ...]:
+    keys = engine.keys
+    return (
+        keys.leases, keys.lease(lease.id), keys.settled(lease.id), keys.ready, keys.delayed, keys.dead, keys.failed,
+        keys.waiters, keys.wake,
+    )  # fmt: skip
+
+
+def _refused(engine: Engine, lease: Lease, reply: bytes) -> Exception:
+    if reply == b"lost":
+        return lost(engine, lease)
+    return ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
+
+
+def _token(lease: Lease) -> str:
+    if lease.token is None:
+        raise ConfigurationError(f"lease {lease.id!r} was read from JSON and has no token; adopt(lease.id) it first")
+    return lease.token
+
+
+def _index(lease: Lease, message: Message | MessageRef) -> int:
+    if message.lease_id != lease.id:
+        raise ConfigurationError(f"message {message.id!r} belongs to lease {message.lease_id!r}, not to {lease.id!r}")
+    return message.index
+
+
+def _delay_ms(engine: Engine, lease: Lease, delay: timedelta | float | None) -> int:
+    if delay is not None:
+        return milliseconds("delay", delay)
+    backoff = engine.config.backoff
+    if backoff is None:
+        return 0
+    before = lease.messages[0].deliveries if lease.envelopes and len(lease.envelopes) == lease.count else 1
+    return milliseconds("backoff", backoff.delay(max(before, lease.takeovers + 1)))
+
+
+def _reason(reason: str | None) -> str:
+    """One line without tabs: history is a table."""
+    return "" if reason is None else " ".join(reason.encode(errors="replace").decode().split())[:200]

@@ -1,0 +1,80 @@
+"""`queue.process(...)`: a block, or a decorated function, in which a lease is held and at whose end it is settled."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from rmq_core.errors import RedisMessageQueueError
+from rmq_core.messages import Lease
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_log = logging.getLogger("rmq")
+
+
+class Process(AbstractContextManager["Lease | None", "bool | None"]):
+    """`with queue.process() as lease:`, or `@queue.process()` above `def handle(lease): ...`."""
+
+    def __init__(self, block: Callable[[], AbstractContextManager[Lease | None]]) -> None:
+        self._block = block
+        self._entered: list[AbstractContextManager[Lease | None]] = []
+
+    def __enter__(self) -> Lease | None:
+        entered = self._block()
+        lease = entered.__enter__()
+        self._entered.append(entered)
+        return lease
+
+    def __exit__(self, *exit: Any) -> bool | None:
+        return self._entered.pop().__exit__(*exit)
+
+    def __call__(self, handler: Callable[Concatenate[Lease, P], R]) -> Callable[P, R | None]:
+        """The handler as a function that claims first; it returns None when there is no work."""
+
+        @functools.wraps(handler)
+        def handle(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            with self._block() as lease:
+                return None if lease is None else handler(lease, *args, **kwargs)
+
+        return handle
+
+
+class AsyncProcess(AbstractAsyncContextManager["Lease | None", "bool | None"]):
+    """The asyncio twin of Process."""
+
+    def __init__(self, block: Callable[[], AbstractAsyncContextManager[Lease | None]]) -> None:
+        self._block = block
+        self._entered: list[AbstractAsyncContextManager[Lease | None]] = []
+
+    async def __aenter__(self) -> Lease | None:
+        entered = self._block()
+        lease = await entered.__aenter__()
+        self._entered.append(entered)
+        return lease
+
+    async def __aexit__(self, *exit: Any) -> bool | None:
+        return await self._entered.pop().__aexit__(*exit)
+
+    def __call__(self, handler: Callable[Concatenate[Lease, P], Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
+        """The handler as a coroutine function that claims first; it returns None when there is no work."""
+
+        @functools.wraps(handler)
+        async def handle(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            async with self._block() as lease:
+                return None if lease is None else await handler(lease, *args, **kwargs)
+
+        return handle
+
+
+def reason_of(error: BaseException) -> str:
+    """What a nack says about the exception that caused it."""
+    return f"{type(error).__name__}: {error}"
+
+
+def nack_failed(lease: Lease, error: RedisMessageQueueError) -> None:
+    """The handler's own exception goes on; that its nack failed too is only logged: expiry does the rest."""
+    _log.warning("lease %r could not be nacked after its handler failed: %s", lease.id, error)

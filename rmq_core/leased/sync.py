@@ -1,0 +1,174 @@
+"""`LeasedQueue`: the operations of a leased queue, run by the blocking driver."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from math import inf
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from rmq_core.clients import sync_client
+from rmq_core.errors import RedisMessageQueueError
+from rmq_core.events import OnEvent
+from rmq_core.exchange import Exchange
+from rmq_core.keys import LeasedKeys
+from rmq_core.leased.config import LeasedConfig
+from rmq_core.leased.engine import Engine
+from rmq_core.leased.keeper import Charge, keeper
+from rmq_core.leased.operations import claiming, inspecting, managing, publishing, settling
+from rmq_core.leased.process import Process, nack_failed, reason_of
+from rmq_core.messages import Lease, Message
+from rmq_core.policy import seconds
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def method(
+    operation: Callable[Concatenate[Engine, P], Exchange[R]],
+) -> Callable[Concatenate[LeasedQueue, P], R]:
+    """The method that runs an operation."""
+
+    @functools.wraps(operation)
+    def call(self: LeasedQueue, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._driver.run(operation(self._engine, *args, **kwargs))
+
+    return call
+
+
+class LeasedQueue:
+    """A queue whose messages are handed out under leases. Threads may share it; it survives a fork.
+
+    `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. `on_event`
+    gets a QueueEvent after each step.
+    """
+
+    def __init__(
+        self, redis: Any, name: str, config: LeasedConfig | None = None, *, on_event: OnEvent | None = None
+    ) -> None:
+        self.name, self.config = name, config or LeasedConfig()
+        self._engine = Engine(LeasedKeys(name), self.config, on_event)
+        from rmq_core.exchange.sync import SyncDriver  # noqa: PLC0415  loads redis-py, which naming a class must not
+
+        self.client, self._owned = sync_client(redis)
+        self._driver = SyncDriver(self.client, self._engine.keys.prefix, self.config.retry_budget_s)
+        self._beats = SyncDriver(self.client, self._engine.keys.prefix, 0)
+
+    publish = method(publishing.publish)
+    publish_many = method(publishing.publish_many)
+    claim = method(claiming.claim)
+    claim_next = method(claiming.claim_next)
+    adopt = method(claiming.adopt)
+    extend = method(settling.extend)
+    ack = method(settling.ack)
+    nack = method(settling.nack)
+    release = method(settling.release)
+    read = method(inspecting.read)
+    backlog = method(inspecting.backlog)
+    stats = method(inspecting.stats)
+    leases = method(inspecting.leases)
+    lease_info = method(inspecting.lease_info)
+    settled = method(inspecting.settled)
+    peek = method(inspecting.peek)
+    dead_letters = method(inspecting.dead_letters)
+    redrive = method(managing.redrive)
+    purge = method(managing.purge)
+    pause = method(managing.pause)
+    resume = method(managing.resume)
+    cancel = method(managing.cancel)
+    forget = method(managing.forget)
+
+    def messages(self, lease: Lease, slice_size: int = 1000) -> Iterator[Message]:
+        """The unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
+        if lease.envelopes is not None and len(lease.envelopes) == lease.count:
+            yield from lease.messages
+            return
+        for lo in range(0, lease.count, slice_size):
+            yield from self.read(lease, lo, lo + slice_size)
+
+    @contextmanager
+    def hold(self, lease: Lease, by: timedelta | float | None = None, on_lost: Any = None) -> Iterator[Lease]:
+        """Extend a lease from the heartbeat thread while the block runs; `on_lost(lease)` is called there if it is gone.
+
+        by: seconds or timedelta of each extension, the queue's lease when None.
+        """
+        lease_s = self.config.lease if by is None else by
+        if lease_s is None:
+            yield lease
+            return
+        charge = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost)
+        keeper.add(charge)
+        try:
+            yield lease
+        finally:
+            keeper.remove(charge)
+            lease.fate.until = inf
+
+    def process(
+        self,
+        *,
+        max_messages: int = 1,
+        lease: timedelta | float | None = None,
+        wait: timedelta | float = 0,
+        lease_id: str | None = None,
+        owner: str | None = None,
+    ) -> Process:
+        """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
+
+        Yields None when there is no work. An exception goes on after the nack; KeyboardInterrupt, SystemExit and
+        GeneratorExit leave the lease alone, so that it is redelivered when it expires. What was settled inside stays
+        as it is; the rest is settled at the end. Takes the arguments of `claim`; also decorates a function of a lease.
+        """
+        claim = functools.partial(
+            self.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
+        )
+        return Process(functools.partial(self._process, claim, lease))
+
+    @contextmanager
+    def _process(self, claim: Callable[[], Lease | None], by: timedelta | float | None) -> Iterator[Lease | None]:
+        held = claim()
+        if held is None:
+            yield None
+            return
+        with self.hold(held, by):
+            try:
+                yield held
+            except Exception as error:
+                self._give_up(held, error)
+                raise
+            if not held.fate.settled:
+                self.ack(held)
+
+    def _give_up(self, held: Lease, error: Exception) -> None:
+        try:
+            if not held.fate.settled:
+                self.nack(held, reason=reason_of(error))
+        except RedisMessageQueueError as failure:
+            nack_failed(held, failure)
+
+    def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
+        """Extend many leases in one write, each by its own seconds; False for each that is lost. One attempt."""
+        return self._beats.run(settling.extend_all(self._engine, leases))
+
+    def close(self) -> None:
+        """Release what was claimed without an answer, and give back the connections."""
+        if self._engine.unanswered:
+            self._driver.run(managing.release_unanswered(self._engine))
+        self._driver.close()
+        self._beats.close()
+        if self._owned:
+            self.client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"

@@ -1,0 +1,17 @@
+-- Element 0 of a lease list: '<token> <state> <claimed ms> <takeovers> <returned> <owner>'.
+-- state: f filling, h held, p held and settled in part, n nacking, l releasing, x being reclaimed; returned: messages nacked or released one by one.
+local function head_of(lease)
+  local head = redis.call('LINDEX', lease, 0)
+  if not head then return nil end
+  local token, state, claimed, takeovers, returned, owner = string.match(head, '^(%S+) (%a) (%d+) (%d+) (%d+) (.*)$')
+  return {token = token, state = state, claimed = tonumber(claimed), takeovers = tonumber(takeovers),
+          returned = tonumber(returned), owner = owner}
+end
+local function head_text(h)
+  return table.concat({h.token, h.state, string.format('%.0f', h.claimed), h.takeovers, h.returned, h.owner}, ' ')
+end
+local function held_by(lease, token)
+  local head = head_of(lease)
+  if head and head.token == token then return head end
+  return nil
+end

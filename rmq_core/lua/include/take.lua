@@ -1,0 +1,17 @@
+-- Moves up to n messages from the claim end of ready to the end of a lease list, oldest first, at most 8 MiB of them
+-- (4,000 is as far as Lua's unpack reaches). Small batches first, so that large payloads are noticed early.
+local function take(ready, lease, n, keep)
+  local taken, bytes, batch, kept = 0, 0, 128, {}
+  while taken < n and bytes < 8388608 do
+    local got = redis.call('RPOP', ready, math.min(n - taken, batch))
+    if not got then break end
+    redis.call('RPUSH', lease, unpack(got))
+    for i = 1, #got do
+      bytes = bytes + #got[i]
+      if keep then kept[#kept + 1] = got[i] end
+    end
+    taken = taken + #got
+    batch = math.min(4 * batch, 4000, math.ceil((8388608 - bytes) * taken / bytes))
+  end
+  return taken, kept
+end

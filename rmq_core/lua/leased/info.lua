@@ -1,0 +1,10 @@
+-- Describes a lease without its token; changes nothing.
+-- KEYS: 1 leases  2 lease  3 settled
+-- ARGV: 1 lease id
+-- Reply: {owner, state, claimed ms, takeovers, deadline ms or 'inf', messages, settled, fence}, or nil when there is none.
+-- include: head
+local head = head_of(KEYS[2])
+if not head then return false end
+return {head.owner, head.state, string.format('%.0f', head.claimed), head.takeovers,
+        redis.call('ZSCORE', KEYS[1], ARGV[1]) or '-inf', redis.call('LLEN', KEYS[2]) - 1,
+        redis.call('BITCOUNT', KEYS[3]), string.match(head.token, '^%d+')}

@@ -1,0 +1,58 @@
+-- Adds a chunk of messages to ready or delayed, without those whose deduplication key is taken; whole or not at all.
+-- KEYS: 1 slot  2 ready  3 delayed  4 waiters  5 wake  6 timer  7... deduplication keys, one per message or none
+--       [last: the slot of the chunk before, when chained]
+-- ARGV: 1 seq  2 slot ttl ms  3 bell channel  4 delay ms  5 max ready or 0  6 '1' to drop the oldest when full
+--       7 nonce of this call  8 deduplication window ms, 0 for none  9 number of messages  10... their bodies
+--       [last: the seq of the chunk before, when chained]
+-- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate>]', 'full <now ms>', 'unchained' or 'superseded'.
+-- include: clock
+-- include: replay
+-- include: ring
+-- include: timer
+local earlier = replay()
+if earlier then return earlier end
+local n, window, delay, max = tonumber(ARGV[9]), tonumber(ARGV[8]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local keys = window > 0 and n or 0
+if #KEYS > 6 + keys then
+  local before = redis.call('GET', KEYS[#KEYS]) or ''
+  if string.sub(before, 1, #ARGV[#ARGV] + 9) ~= ARGV[#ARGV] .. ' accepted' then return 'unchained' end
+end
+local now = clock()
+local stamp = '0 ' .. int(now) .. ' 0 '
+local seen = awaited(KEYS[4], KEYS[5])
+local fresh, verdicts, markers = {}, nil, {}
+if keys > 0 then
+  verdicts = {}
+  local taken = keys == 1 and {redis.call('GET', KEYS[7])} or redis.call('MGET', unpack(KEYS, 7, 6 + keys))
+  for i = 1, n do
+    local key = KEYS[6 + i]
+    if (not taken[i] or taken[i] == ARGV[7]) and not markers[key] then
+      markers[key] = true
+      fresh[#fresh + 1] = stamp .. ARGV[9 + i]
+      verdicts[i] = '1'
+    else
+      verdicts[i] = '0'
+    end
+  end
+else
+  for i = 1, n do fresh[i] = stamp .. ARGV[9 + i] end
+end
+local dropped = 0
+if max > 0 and #fresh > 0 then
+  local room = max - redis.call('LLEN', KEYS[2]) - redis.call('ZCARD', KEYS[3])
+  if room < #fresh then
+    if ARGV[6] ~= '1' or #fresh > max then return 'full ' .. int(now) end
+    local oldest = redis.call('RPOP', KEYS[2], #fresh - room)
+    dropped = oldest and #oldest or 0
+  end
+end
+if #fresh > 0 and delay > 0 then
+  local due = now + delay
+  for i = 1, #fresh do redis.call('ZADD', KEYS[3], int(due), fresh[i]) end
+  if seen and sooner(KEYS[6], due) then ring(KEYS[4], KEYS[5], ARGV[3], now, seen) end
+elseif #fresh > 0 then
+  redis.call('LPUSH', KEYS[2], unpack(fresh))
+  if seen then ring(KEYS[4], KEYS[5], ARGV[3], now, seen) end
+end
+for key in pairs(markers) do redis.call('SET', key, ARGV[7], 'PX', ARGV[8]) end
+return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or ''))

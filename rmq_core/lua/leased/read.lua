@@ -1,0 +1,22 @@
+-- Reads messages of a lease by index, at most 8 MiB of them; changes nothing.
+-- KEYS: 1 lease  2 settled
+-- ARGV: 1 token  2 first index  3 last index
+-- Reply: {'read' or 'lost', takeovers, first byte of the bits, bits of the settled bitmap, envelopes}.
+-- include: head
+local head = held_by(KEYS[1], ARGV[1])
+if not head then return {'lost', 0, 0, '', {}} end
+local lo, hi = tonumber(ARGV[2]), tonumber(ARGV[3])
+local first = math.floor(lo / 8)
+local bits = redis.call('GETRANGE', KEYS[2], first, math.floor(hi / 8))
+local found, bytes, batch = {}, 0, 128
+while lo <= hi and bytes < 8388608 do
+  local got = redis.call('LRANGE', KEYS[1], lo + 1, math.min(hi, lo + batch - 1) + 1)
+  if #got == 0 then break end
+  for i = 1, #got do
+    found[#found + 1] = got[i]
+    bytes = bytes + #got[i]
+  end
+  lo = lo + #got
+  batch = math.max(1, math.min(4 * batch, 4000, math.ceil((8388608 - bytes) * #found / bytes)))
+end
+return {'read', head.takeovers, first, bits, found}

@@ -1,0 +1,46 @@
+-- Takes the messages of an expired lease, or of one whose deliveries are used up, back; its holder is fenced off.
+-- KEYS: 1 slot  2 leases  3 lease  4 settled  5 ready  6 delayed  7 dead  8 failed  9 waiters  10 wake  11 fence
+-- ARGV: 1 seq  2 slot ttl ms  3 lease id  4 token of an earlier chunk, or ''  5 nonce  6 max deliveries or 0
+--       7 dead letter cap  8 failed log cap  9 bell channel  10 '1' when used up deliveries are reason enough
+-- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]', 'live' (not expired, or gone) or
+--   'superseded'.
+-- include: clock
+-- include: replay
+-- include: head
+-- include: ring
+-- include: deliveries
+-- include: give_back
+local earlier = replay()
+if earlier then return earlier end
+local keys = {id = ARGV[3], leases = KEYS[2], lease = KEYS[3], settled = KEYS[4], ready = KEYS[5], delayed = KEYS[6],
+              dead = KEYS[7], failed = KEYS[8]}
+local head, now = head_of(KEYS[3]), clock()
+if not head then
+  redis.call('ZREM', KEYS[2], ARGV[3])
+  return 'live'
+end
+local max = tonumber(ARGV[6])
+if ARGV[4] == '' then
+  local deadline = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[3]) or '-inf')
+  local first = redis.call('LINDEX', KEYS[3], 1)
+  local used_up = ARGV[10] == '1' and max > 0 and deliveries(first) + head.takeovers + 1 >= max
+  if deadline > now and not used_up then return 'live' end
+elseif head.token ~= ARGV[4] then
+  return 'live'
+end
+check_types(keys)
+local seen = awaited(KEYS[9], KEYS[10])
+redis.call('PERSIST', KEYS[2])
+local releasing = head.state == 'l' or head.state == 'r'
+if ARGV[4] == '' then
+  head.token = redis.call('INCR', KEYS[11]) .. '.' .. ARGV[5]
+  head.state = releasing and 'r' or 'x'
+  redis.call('LSET', KEYS[3], 0, head_text(head))
+end
+local entry = table.concat({'expired', int(now), head.owner, ''}, '\t') .. '\n'
+local how = {add = head.takeovers + 1, entry = entry, max_deliveries = max, max_dead = tonumber(ARGV[7]),
+             failed_log = 0}
+if releasing then how.add, how.entry = head.takeovers, '' end
+local back, dead, left = give_back(keys, 4000, how)
+if seen and back > 0 then ring(KEYS[9], KEYS[10], ARGV[9], now, seen) end
+return remember(table.concat({'returned', back + #dead, left, head.token, unpack(dead)}, ' '))

@@ -1,0 +1,262 @@
+"""What a queue hands out: frozen values that do no IO."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from math import inf
+from time import monotonic
+from typing import Any, NamedTuple, TypeAlias, overload
+
+from rmq_core import codec
+from rmq_core.errors import ConfigurationError, LeaseLost
+
+Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
+
+
+class Failure(NamedTuple):
+    """One delivery that ended badly: `nack`, or `expired` when nobody settled it in time."""
+
+    kind: str
+    at: datetime
+    owner: str
+    reason: str
+
+
+class MessageRef(NamedTuple):
+    """Where a message is leased; enough to settle it."""
+
+    lease_id: str
+    index: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as delivered. `deliveries` is 1 the first time; `index` is its place in the lease."""
+
+    id: str
+    payload: Payload
+    headers: Mapping[str, str]
+    enqueued_ms: int = field(repr=False)
+    deliveries: int
+    index: int
+    lease_id: str
+    history: tuple[Failure, ...] = ()
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When the server stored it, in UTC."""
+        return datetime.fromtimestamp(self.enqueued_ms / 1000, UTC)
+
+    @property
+    def ref(self) -> MessageRef:
+        return MessageRef(self.lease_id, self.index, self.id)
+
+    @property
+    def raw(self) -> bytes:
+        """The payload's bytes as stored: UTF-8 of a str, canonical JSON of a dict or list."""
+        return codec.encode_payload(self.payload)[1]
+
+
+def message_of(envelope: bytes, index: int = 0, lease_id: str = "", delivered: int = 0) -> Message:
+    """Decode a stored envelope; `delivered` counts the deliveries of its present lease."""
+    parts = codec.split(envelope)
+    history = () if not parts.history else tuple(map(_failure, parts.history.decode().splitlines()))
+    payload = codec.decode_payload(parts.kind, parts.payload)
+    return Message(
+        parts.id, payload, parts.headers, parts.enqueued_ms, parts.deliveries + delivered, index, lease_id, history
+    )
+
+
+def _failure(line: str) -> Failure:
+    kind, at_ms, owner, reason = line.split("\t", 3)
+    return Failure(kind, datetime.fromtimestamp(int(at_ms) / 1000, UTC), owner, reason)
+
+
+class Messages(Sequence[Message]):
+    """The messages that came with a claim, decoded when looked at."""
+
+    __slots__ = ("_delivered", "_envelopes", "_lease_id")
+
+    def __init__(self, envelopes: Sequence[bytes], lease_id: str, delivered: int) -> None:
+        self._envelopes, self._lease_id, self._delivered = envelopes, lease_id, delivered
+
+    def __len__(self) -> int:
+        return len(self._envelopes)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        places = range(len(self._envelopes))[index]
+        if isinstance(places, range):
+            return [self._at(place) for place in places]
+        return self._at(places)
+
+    def __iter__(self) -> Iterator[Message]:
+        return map(self._at, range(len(self._envelopes)))
+
+    def _at(self, place: int) -> Message:
+        return message_of(self._envelopes[place], place, self._lease_id, self._delivered)
+
+
+class Fate:
+    """What this process knows of a lease: settled, lost, or lost at the latest at `until` (monotonic seconds)."""
+
+    __slots__ = ("lost", "settled", "until")
+
+    def __init__(self) -> None:
+        self.lost, self.settled, self.until = False, False, inf
+
+    def __reduce__(self) -> tuple[type[Fate], tuple[()]]:
+        return Fate, ()  # another process has another heartbeat, and another clock
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """1 to N messages held by one owner until a deadline.
+
+    `token` is the right to settle: keep it out of logs, XCom and tags. `to_json` leaves it out; a lease read back with
+    `from_json` can only be adopted.
+    """
+
+    queue: str
+    id: str
+    owner: str
+    count: int
+    deadline_ms: int | None
+    token: str | None = field(repr=False)
+    takeovers: int = 0
+    named: bool = False
+    envelopes: tuple[bytes, ...] | list[bytes] | None = field(default=None, repr=False, compare=False)
+    fate: Fate = field(default_factory=Fate, repr=False, compare=False)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When it expires unless extended, in UTC by the server's clock; None is never."""
+        return None if self.deadline_ms is None else datetime.fromtimestamp(self.deadline_ms / 1000, UTC)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The messages, when they came with the claim; a large or adopted lease is read with `queue.messages(lease)`."""
+        if self.envelopes is None or len(self.envelopes) != self.count:
+            raise ConfigurationError(
+                f"the {self.count} messages of lease {self.id!r} are not in memory; iterate over queue.messages(lease)"
+            )
+        return Messages(self.envelopes, self.id, self.takeovers + 1)
+
+    @property
+    def message(self) -> Message:
+        """The only message of a lease of one."""
+        if self.count != 1:
+            raise ConfigurationError(f"lease {self.id!r} holds {self.count} messages; use messages")
+        return self.messages[0]
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is gone: the heartbeat was told so, or could not extend it in time."""
+        fate = self.fate
+        return not fate.settled and (fate.lost or monotonic() >= fate.until)
+
+    def check(self) -> None:
+        """Raise LeaseLost when the lease is known to be gone; call it before a step that cannot be undone."""
+        if self.lost:
+            raise LeaseLost(self.id)
+
+    def to_json(self) -> str:
+        """Queue, id, owner, count and deadline, without the token."""
+        plain = {"queue": self.queue, "id": self.id, "owner": self.owner, "count": self.count}
+        return json.dumps({**plain, "deadline_ms": self.deadline_ms, "named": self.named})
+
+    @classmethod
+    def from_json(cls, text: str) -> Lease:
+        """A description of a lease, to be adopted by its id."""
+        try:
+            plain = json.loads(text)
+            return cls(
+                plain["queue"], plain["id"], plain["owner"], plain["count"], plain["deadline_ms"], None,
+                named=plain["named"],
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError("text must be what Lease.to_json returned") from error
+
+
+class Published(NamedTuple):
+    """The id of a message and whether it was accepted; a duplicate is not."""
+
+    id: str
+    accepted: bool
+
+
+class PublishReport(NamedTuple):
+    """What became of many payloads. `ids` has one entry per payload, None for a duplicate."""
+
+    accepted: int
+    duplicates: int
+    dropped: int
+    ids: tuple[str | None, ...]
+
+
+class Outcome(StrEnum):
+    """What settling did to one message."""
+
+    SETTLED = "settled"
+    DEAD = "dead"
+    SETTLED_BEFORE = "settled before"
+    MISSING = "missing"
+    LOST = "lost"
+
+
+class SettleReport(NamedTuple):
+    """How many messages were settled, how many of them are dead letters now; outcomes in the order they were given."""
+
+    settled: int
+    dead: int = 0
+    outcomes: tuple[Outcome, ...] = ()
+
+
+class Backlog(NamedTuple):
+    """How many messages are ready and for how many seconds the oldest of them has been."""
+
+    ready: int
+    oldest_age: float | None
+
+
+class QueueStats(NamedTuple):
+    """What a queue holds: numbers of messages, of leases, and the age of the oldest ready message in seconds."""
+
+    ready: int
+    delayed: int
+    leased: int
+    leases: int
+    dead: int
+    oldest_age: float | None
+    paused: bool
+
+
+class LeaseInfo(NamedTuple):
+    """A lease as anybody may see it: no token. `count` messages, of which `settled` are settled."""
+
+    id: str
+    owner: str
+    state: str
+    count: int
+    settled: int
+    takeovers: int
+    claimed_at: datetime
+    deadline: datetime | None
+    fence: int
+
+
+class SettledRecord(NamedTuple):
+    """A lease of which every message was acked, by whom and when."""
+
+    lease_id: str
+    acked: int
+    owner: str
+    at: datetime

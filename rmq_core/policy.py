@@ -1,0 +1,107 @@
+"""Decisions as small frozen values: how long to wait, what to do when full, how sure to be. Pure: no IO, no clock."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar, Protocol
+
+from rmq_core.errors import ConfigurationError
+
+
+def seconds(parameter: str, value: timedelta | float, *, minimum: float = 0) -> float:
+    """A duration in seconds from a `timedelta` or a number; ConfigurationError names the parameter."""
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not minimum <= number < float("inf"):
+        raise ConfigurationError(f"{parameter} must be a timedelta or seconds >= {minimum}, not {value!r}")
+    return number
+
+
+def milliseconds(parameter: str, value: timedelta | float, *, minimum: float = 0) -> int:
+    """The same in whole milliseconds, rounded up so that nothing above zero becomes zero."""
+    return -int(-seconds(parameter, value, minimum=minimum) * 1000 // 1)
+
+
+def whole(parameter: str, value: int, *, minimum: int = 0) -> int:
+    """A whole number; ConfigurationError names the parameter. Booleans are not numbers."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise ConfigurationError(f"{parameter} must be a whole number >= {minimum}, not {value!r}")
+    return value
+
+
+class Backoff(Protocol):
+    """How long a failed message waits before its next delivery."""
+
+    def delay(self, deliveries: int) -> float:
+        """Seconds to wait after the given number of deliveries (1 after the first)."""
+        ...  # pragma: no cover
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """`base * 2 ** (deliveries - 1)` seconds up to `cap`, the last `jitter` share of it random."""
+
+    base: float
+    cap: float
+    jitter: float
+
+    def delay(self, deliveries: int) -> float:
+        longest = min(self.cap, self.base * 2.0 ** min(max(deliveries, 1) - 1, 1000))
+        return longest * (1 - self.jitter * random.random())  # noqa: S311  spreading load needs no secrecy
+
+
+def exponential(base: timedelta | float = 1, cap: timedelta | float = 300, jitter: float = 0.5) -> Backoff:
+    """Delays that double from `base` to `cap` (seconds or timedelta).
+
+    `jitter` is the share (0 to 1) of each delay that is drawn at random, so that messages which failed together do not
+    come back together (Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015).
+    """
+    if not 0 <= jitter <= 1:
+        raise ConfigurationError(f"jitter must be between 0 and 1, not {jitter!r}")
+    return Exponential(seconds("base", base), seconds("cap", cap), jitter)
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """What publish does when `max_ready` messages wait: `Overflow.RAISE`, `DROP_OLDEST` or `Overflow.BLOCK(timeout)`."""
+
+    kind: str
+    timeout: float = 0
+
+    RAISE: ClassVar[Overflow]
+    DROP_OLDEST: ClassVar[Overflow]
+
+    @staticmethod
+    def BLOCK(timeout: timedelta | float) -> Overflow:  # noqa: N802  stands beside its constant siblings
+        """Wait up to `timeout` (seconds or timedelta) for room, then raise QueueFull."""
+        return Overflow("block", seconds("timeout", timeout))
+
+
+Overflow.RAISE = Overflow("raise")
+Overflow.DROP_OLDEST = Overflow("drop_oldest")
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """Publish returns only when `replicas` replicas have the messages, and with `aof` the local AOF is synced too.
+
+    `replicas` uses WAIT, `aof` WAITAOF (Redis 7.2 or later); `timeout` is in seconds. See redis.io/commands/wait.
+    """
+
+    replicas: int = 1
+    timeout: float = 1
+    aof: bool = False
+
+    def command(self) -> tuple[str | int, ...]:
+        """The command that confirms the writes of its connection."""
+        timeout_ms = milliseconds("durability.timeout", self.timeout, minimum=0.001)
+        if self.aof:
+            return ("WAITAOF", 1, self.replicas, timeout_ms)
+        return ("WAIT", self.replicas, timeout_ms)
+
+    def confirmed(self, reply: int | list[int]) -> bool:
+        """Whether the reply to `command()` is enough."""
+        if isinstance(reply, list):
+            return reply[0] >= 1 and reply[1] >= self.replicas
+        return reply >= self.replicas
