@@ -11,12 +11,12 @@ from rmq_core.keys import QUEUES as _QUEUES
 from rmq_core.leased.aio import AsyncLeasedQueue
 from rmq_core.leased.hub import WaitHub
 
-LeasedQueue = AsyncLeasedQueue
+LeasedQueue = AsyncLeasedQueue  # type: ignore[misc, assignment]
 
 __all__ = [*_shared, "AsyncLeasedQueue", "WaitHub"]  # noqa: PLE0604  names, all of them
 
 
-async def queues(redis: Any) -> list[str]:
+async def queues(redis: Any) -> list[str]:  # type: ignore[no-redef]
     """The names of all queues that were ever published to or claimed from on this server."""
     client, owned = _client(redis)
     try:

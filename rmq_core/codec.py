@@ -1,8 +1,8 @@
 r"""Envelopes and payloads to bytes and back. Pure: no Redis, no clock.
 
-An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`, written by
-the server's scripts; its body `<id> <kind><length of headers> <headers><payload>` comes from the client. Kinds: `s` str,
-`b` bytes, `j` JSON. A line of history is `<nack|expired>\t<ms>\t<owner>\t<reason>\n`.
+An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`, written
+by the server's scripts; its body `<id> <kind><length of headers> <headers><payload>` comes from the client. Kinds: `s`
+str, `b` bytes, `j` JSON. A line of history is `<nack|expired>\t<ms>\t<owner>\t<reason>\n`.
 """
 
 from __future__ import annotations
@@ -114,9 +114,7 @@ def split(envelope: bytes) -> Parts:
         if len(kind) != 2 or kind[1] != 48:
             size = int(kind[1:])
             headers, rest = json.loads(rest[:size]), rest[size:]
-        return Parts(
-            int(deliveries), int(enqueued), history, message_id.decode(), chr(kind[0]), headers, rest
-        )
+        return Parts(int(deliveries), int(enqueued), history, message_id.decode(), chr(kind[0]), headers, rest)
     except (ValueError, IndexError) as error:
         raise MalformedMessage(f"a stored entry of {len(envelope)} bytes is not an RMQ envelope") from error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
 
-from rmq_core.errors import ConfigurationError, QueueUnavailable
+from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError, translate
 from rmq_core.redis_url import Hosts, Option, parse
 
 # ruff: noqa: PLC0415 - redis-py takes longer to import than all the rest together: only making a client pays for it
@@ -116,7 +116,7 @@ class RedisSettings:
     def client(self) -> redis.Redis | redis.cluster.RedisCluster:
         """A new client; `embedded://` starts or joins the server first, a cluster is asked for its nodes.
 
-        Raises ConfigurationError, and QueueUnavailable when a cluster or an embedded server does not come up.
+        Raises ConfigurationError, and QueueUnavailable when a cluster or an embedded server cannot be reached.
         """
         from redis import Redis
         from redis.cluster import ClusterNode, RedisCluster
@@ -127,7 +127,7 @@ class RedisSettings:
         try:
             made: Redis | RedisCluster = self._made(Redis, Sentinel, RedisCluster, ClusterNode, Retry)
         except RedisClusterException as error:
-            raise QueueUnavailable(f"no node of {self} answers as part of a cluster: {error}") from error
+            raise _cluster_trouble(self, error) from error
         return made
 
     def async_client(self) -> redis.asyncio.Redis | redis.asyncio.cluster.RedisCluster:
@@ -199,6 +199,17 @@ def _credentials(username: str | None, password: str | None) -> dict[str, Any]:
     if username is None and password is None:
         return {}
     return {"credential_provider": UsernamePasswordCredentialProvider(username, password)}
+
+
+def _cluster_trouble(settings: RedisSettings, error: Exception) -> RedisMessageQueueError:
+    """What kept us from learning the nodes of a cluster: redis-py wraps it, and not in one of its RedisErrors."""
+    from redis.exceptions import RedisError
+
+    if isinstance(error.__cause__, RedisError):
+        return translate(error.__cause__)
+    if "not enabled" in str(error):
+        return ConfigurationError(f"url: the server of {settings} runs without cluster mode; write redis://")
+    return QueueUnavailable(f"the cluster {settings} cannot serve now: {error}")
 
 
 def _tidy_async_classes() -> tuple[type[redis.asyncio.sentinel.Sentinel], type[redis.asyncio.cluster.RedisCluster]]:

@@ -94,7 +94,8 @@ def _known(error: Exception, text: str) -> RedisMessageQueueError:
         return QueueFull("Redis has reached `maxmemory`; drain the queue or give the server more memory")
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         return ConfigurationError(f"Redis refused the `username` or `password`: {text}")
-    if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | redis_errors.ReadOnlyError | OSError):
+    unreachable = redis_errors.ConnectionError | redis_errors.TimeoutError | redis_errors.ReadOnlyError | OSError
+    if isinstance(error, unreachable):
         return QueueUnavailable(f"Redis did not answer: {text}")
     if "WRONGTYPE" in text:
         return WrongKeyType(f"a key of this queue holds a value of another type: {text}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 _log = logging.getLogger("rmq")
 
@@ -27,7 +28,8 @@ class Operation(StrEnum):
     REDRIVE = "redrive"
 
 
-class QueueEvent(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class QueueEvent:
     """One step: how many messages of which lease, and which message when it concerns a single one."""
 
     queue: str
@@ -47,5 +49,5 @@ def tell(on_event: OnEvent | None, event: QueueEvent) -> None:
         return
     try:
         on_event(event)
-    except Exception:
+    except Exception:  # noqa: BLE001  whatever it is, it is the callback's, not the queue's
         _log.exception("on_event raised at %s of queue %r", event.operation, event.queue)

@@ -1,22 +1,22 @@
 """Every Redis key of a queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
 
-    rmq:{q}:ready        list    envelopes; publish pushes left, claim pops right
-    rmq:{q}:delayed      zset    envelope -> due time, ms
-    rmq:{q}:leases       zset    lease id -> deadline, ms; +inf is never reclaimed
-    rmq:{q}:lease:<id>   list    [0] head (token, state, claimed, takeovers, returned, owner), then the envelopes
-    rmq:{q}:settled:<id> bitmap  indexes settled one by one
-    rmq:{q}:done:<id>    string  a lease whose id the caller chose was acked whole; expires
-    rmq:{q}:fence        string  counter of fencing numbers
-    rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
-    rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
-    rmq:{q}:dead         list    dead letters, newest left, capped
-    rmq:{q}:completed    list    acked messages, newest left, capped, off by default
-    rmq:{q}:failed       list    nacked messages, newest left, capped, off by default
-    rmq:{q}:waiters      zset    waiter -> ms until which it counts; `*` is the bell of watchers, `=` at 0 a pause
-    rmq:{q}:wake         list    tokens that wake waiters; expires
-    rmq:{q}:timer        string  next due time and the waiter that looks after it; expires
-    rmq:{q}:bell         channel that rings once for watchers who armed it
-    rmq:queues           set     names of all queues, for tools
+rmq:{q}:ready        list    envelopes; publish pushes left, claim pops right
+rmq:{q}:delayed      zset    envelope -> due time, ms
+rmq:{q}:leases       zset    lease id -> deadline, ms; +inf is never reclaimed
+rmq:{q}:lease:<id>   list    [0] head (token, state, claimed, takeovers, returned, owner), then the envelopes
+rmq:{q}:settled:<id> bitmap  indexes settled one by one
+rmq:{q}:done:<id>    string  a lease whose id the caller chose was acked whole; expires
+rmq:{q}:fence        string  counter of fencing numbers
+rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
+rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
+rmq:{q}:dead         list    dead letters, newest left, capped
+rmq:{q}:completed    list    acked messages, newest left, capped, off by default
+rmq:{q}:failed       list    nacked messages, newest left, capped, off by default
+rmq:{q}:waiters      zset    waiter -> ms until which it counts; `*` is the bell of watchers, `=` at 0 a pause
+rmq:{q}:wake         list    tokens that wake waiters; expires
+rmq:{q}:timer        string  next due time and the waiter that looks after it; expires
+rmq:{q}:bell         channel that rings once for watchers who armed it
+rmq:queues           set     names of all queues, for tools
 """
 
 from __future__ import annotations

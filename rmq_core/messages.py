@@ -26,7 +26,8 @@ class Failure(NamedTuple):
     reason: str
 
 
-class MessageRef(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class MessageRef:
     """Where a message is leased; enough to settle it."""
 
     lease_id: str
@@ -143,7 +144,7 @@ class Lease:
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The messages, when they came with the claim; a large or adopted lease is read with `queue.messages(lease)`."""
+        """The messages, when they came with the claim; read a large or adopted lease with `queue.messages(lease)`."""
         if self.envelopes is None or len(self.envelopes) != self.count:
             raise ConfigurationError(
                 f"the {self.count} messages of lease {self.id!r} are not in memory; iterate over queue.messages(lease)"
@@ -239,7 +240,8 @@ class QueueStats(NamedTuple):
     paused: bool
 
 
-class LeaseInfo(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LeaseInfo:
     """A lease as anybody may see it: no token. `count` messages, of which `settled` are settled."""
 
     id: str

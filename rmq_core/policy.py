@@ -48,7 +48,7 @@ class Exponential:
 
     def delay(self, deliveries: int) -> float:
         longest = min(self.cap, self.base * 2.0 ** min(max(deliveries, 1) - 1, 1000))
-        return longest * (1 - self.jitter * random.random())  # noqa: S311  spreading load needs no secrecy
+        return longest * (1 - self.jitter * random.random())
 
 
 def exponential(base: timedelta | float = 1, cap: timedelta | float = 300, jitter: float = 0.5) -> Backoff:
@@ -64,7 +64,7 @@ def exponential(base: timedelta | float = 1, cap: timedelta | float = 300, jitte
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """What publish does when `max_ready` messages wait: `Overflow.RAISE`, `DROP_OLDEST` or `Overflow.BLOCK(timeout)`."""
+    """What publish does when `max_ready` messages wait: `RAISE`, `DROP_OLDEST` or `BLOCK(timeout)`."""
 
     kind: str
     timeout: float = 0

@@ -6,10 +6,10 @@ A cancelled call closes its connection, so that its late reply can never be read
 from __future__ import annotations
 
 import asyncio
-import math
+import contextlib
 import os
 from collections import deque
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import tenacity
 from redis import exceptions as errors
@@ -20,7 +20,18 @@ from rmq_core.exchange.frames import NOT_RETRYABLE, RETRYABLE, Plan, answer, pla
 from rmq_core.exchange.slots import Slots
 
 R = TypeVar("R")
-_GRACE_S = 5.0
+
+
+class Line(NamedTuple):
+    """A connection on loan from its pool, and the timeout it came with."""
+
+    pool: Any
+    connection: Any
+    timeout_s: float | None
+
+    async def release(self) -> None:
+        self.connection.socket_timeout = self.timeout_s
+        await self.pool.release(self.connection)
 
 
 class AsyncDriver:
@@ -32,7 +43,7 @@ class AsyncDriver:
         self._slots = Slots(prefix, retry_budget_s)
         self._budget_s = retry_budget_s
         self._owner: tuple[int, Any] = (os.getpid(), None)
-        self._idle: deque[tuple[Any, Any]] = deque()
+        self._idle: deque[Line] = deque()
         self._pool: Any = None
 
     async def run(self, exchange: Exchange[R]) -> R:
@@ -55,9 +66,9 @@ class AsyncDriver:
     async def close(self) -> None:
         """Give the connections back to the client's pool."""
         while self._idle:
-            pool, connection = self._idle.pop()
+            line = self._idle.pop()
             if self._owner == (os.getpid(), asyncio.get_running_loop()):
-                await pool.release(connection)
+                await line.release()
 
     async def _perform(self, want: Want) -> Any:
         if isinstance(want, Sleep):
@@ -76,11 +87,11 @@ class AsyncDriver:
             return await self._round(planned)
         except NOT_RETRYABLE:
             raise
-        except RETRYABLE as error:
-            await self._recover(error)
+        except RETRYABLE:
+            await self._recover()
         retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_delay(self._budget_s),
-            wait=tenacity.wait_exponential_jitter(initial=0.02, max=1.0, jitter=0.1),
+            wait=tenacity.wait_exponential(multiplier=0.02, max=1) + tenacity.wait_random(0, 0.05),
             retry=tenacity.retry_if_exception_type(RETRYABLE) & tenacity.retry_if_not_exception_type(NOT_RETRYABLE),
             after=self._after,
             reraise=True,
@@ -88,8 +99,8 @@ class AsyncDriver:
         replies: list[Any] = await retrying(self._round, planned.again())
         return replies
 
-    async def _after(self, state: tenacity.RetryCallState) -> None:
-        await self._recover(state.outcome.exception() if state.outcome else None)
+    async def _after(self, _: tenacity.RetryCallState) -> None:
+        await self._recover()
 
     async def _round(self, planned: Plan) -> list[Any]:
         replies = await self._send(planned.packed(), len(planned.frames), planned.block_ms)
@@ -100,26 +111,31 @@ class AsyncDriver:
         return replies
 
     async def _send(self, packed: bytes, expected: int, block_ms: int) -> list[Any]:
-        pool, connection = await self._connection()
+        line = self._idle.pop() if self._idle and self._owner[1] is asyncio.get_running_loop() else await self._open()
+        connection, patience_s = line.connection, line.timeout_s
+        if block_ms and patience_s is not None:
+            patience_s += block_ms / 1000
         try:
-            await connection.send_packed_command((packed,), check_health=False)
-            replies = [await _read(connection, block_ms) for _ in range(expected)]
+            async with asyncio.timeout(patience_s):
+                await connection.send_packed_command((packed,), check_health=False)
+                return [await _read(connection) for _ in range(expected)]
         except BaseException:
             await connection.disconnect(nowait=True)
-            self._idle.append((pool, connection))
             raise
-        self._idle.append((pool, connection))
-        return replies
+        finally:
+            self._idle.append(line)
 
-    async def _connection(self) -> tuple[Any, Any]:
+    async def _open(self) -> Line:
         owner = (os.getpid(), asyncio.get_running_loop())
         if self._owner != owner:
             self._owner, self._idle, self._pool = owner, deque(), None
-        try:
+        if self._idle:
             return self._idle.pop()
-        except IndexError:
-            pool = self._pool = self._pool or await self._find_pool()
-            return pool, await pool.get_connection()
+        pool = self._pool = self._pool or await self._find_pool()
+        connection = await pool.get_connection()
+        line = Line(pool, connection, connection.socket_timeout)
+        connection.socket_timeout = None  # one timeout for a round trip instead of a task for each write
+        return line
 
     async def _find_pool(self) -> Any:
         if not hasattr(self.client, "nodes_manager"):
@@ -127,18 +143,16 @@ class AsyncDriver:
         await self.client.initialize()
         return _NodePool(self.client.get_node_from_key(self._key.decode()))
 
-    async def _recover(self, error: BaseException | None) -> None:
+    async def _recover(self) -> None:
         """Before a resend: forget connections to a server that is gone or no longer the primary."""
         while self._idle:
-            pool, connection = self._idle.pop()
-            await connection.disconnect(nowait=True)
-            await pool.release(connection)
+            line = self._idle.pop()
+            await line.connection.disconnect(nowait=True)
+            await line.release()
         self._pool = None
         if hasattr(self.client, "nodes_manager"):
-            try:
+            with contextlib.suppress(errors.RedisError):  # the next attempt says whether the cluster is back
                 await self.client.nodes_manager.initialize()
-            except errors.RedisError:
-                pass  # the next attempt says whether the cluster is back
 
 
 class _NodePool:
@@ -156,11 +170,8 @@ class _NodePool:
         self._node.release(connection)
 
 
-async def _read(connection: Any, block_ms: int) -> Any:
+async def _read(connection: Any) -> Any:
     try:
-        if not block_ms:
-            return await connection.read_response(disable_decoding=True)
-        async with asyncio.timeout(block_ms / 1000 + _GRACE_S):
-            return await connection.read_response(disable_decoding=True, timeout=math.inf)
+        return await connection.read_response(disable_decoding=True)
     except errors.ResponseError as error:
         return error

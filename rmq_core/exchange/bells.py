@@ -41,7 +41,8 @@ class Bells:
 
     async def forget(self, channel: bytes) -> None:
         """Subscribe no longer."""
-        if self._pubsub is not None and self._standing.pop(channel, None):
+        if self._pubsub is not None and channel in self._standing:
+            del self._standing[channel]
             with contextlib.suppress(errors.RedisError, OSError):
                 await self._pubsub.unsubscribe(channel)
 

@@ -9,7 +9,7 @@ import hiredis
 from redis import exceptions as errors
 
 from rmq_core.errors import translate
-from rmq_core.exchange import Batch, Call, Chain, Encodable, Wait
+from rmq_core.exchange import Batch, Call, Chain, Wait
 from rmq_core.exchange.slots import Slot, Slots
 
 RETRYABLE = (
@@ -29,7 +29,7 @@ NOT_RETRYABLE = (errors.AuthenticationError, errors.AuthorizationError)
 class Frame(NamedTuple):
     """One command of a write: the script call it stands for, if any, and its call slot."""
 
-    args: tuple[Encodable, ...]
+    args: tuple[Any, ...]
     call: Call | None = None
     slot: Slot | None = None
 

@@ -7,6 +7,7 @@ tenacity is entered only after a first failure.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import deque
@@ -77,13 +78,13 @@ class SyncDriver:
             return self._round(planned)
         except NOT_RETRYABLE:
             raise
-        except RETRYABLE as error:
-            self._recover(error)
+        except RETRYABLE:
+            self._recover()
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_delay(self._budget_s),
-            wait=tenacity.wait_exponential_jitter(initial=0.02, max=1.0, jitter=0.1),
+            wait=tenacity.wait_exponential(multiplier=0.02, max=1) + tenacity.wait_random(0, 0.05),
             retry=tenacity.retry_if_exception_type(RETRYABLE) & tenacity.retry_if_not_exception_type(NOT_RETRYABLE),
-            after=lambda state: self._recover(state.outcome.exception() if state.outcome else None),
+            after=lambda _: self._recover(),
             reraise=True,
         )
         replies: list[Any] = retrying(self._round, planned.again())
@@ -125,7 +126,7 @@ class SyncDriver:
         node = nodes.get_node_from_slot(self.client.keyslot(self._key))
         return self.client.get_redis_connection(node).connection_pool
 
-    def _recover(self, error: BaseException | None) -> None:
+    def _recover(self) -> None:
         """Before a resend: forget connections to a server that is gone or no longer the primary."""
         for pool, connection in list(self._idle):
             connection.disconnect()
@@ -133,10 +134,8 @@ class SyncDriver:
         self._idle.clear()
         self._pool = None
         if hasattr(self.client, "nodes_manager"):
-            try:
+            with contextlib.suppress(errors.RedisError):  # the next attempt says whether the cluster is back
                 self.client.nodes_manager.initialize()
-            except errors.RedisError:
-                pass  # the next attempt says whether the cluster is back
 
 
 def _read(connection: Any, block_ms: int) -> Any:
@@ -146,4 +145,3 @@ def _read(connection: Any, block_ms: int) -> Any:
         return connection.read_response(disable_decoding=True)
     except errors.ResponseError as error:
         return error
-

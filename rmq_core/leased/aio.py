@@ -16,9 +16,9 @@ from rmq_core.events import OnEvent
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.keys import LeasedKeys
+from rmq_core.leased.aio_keeper import AsyncExtender, keeper
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.aio_keeper import keeper
 from rmq_core.leased.keeper import Charge
 from rmq_core.leased.operations import claiming, inspecting, managing, publishing, settling
 from rmq_core.leased.process import AsyncProcess, nack_failed, reason_of
@@ -34,11 +34,10 @@ def method(
 ) -> Callable[Concatenate[AsyncLeasedQueue, P], Awaitable[R]]:
     """The method that runs an operation."""
 
-    @functools.wraps(operation)
     def call(self: AsyncLeasedQueue, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
         return self._driver.run(operation(self._engine, *args, **kwargs))
 
-    return call
+    return functools.update_wrapper(call, operation)  # type: ignore[return-value]
 
 
 class AsyncLeasedQueue:
@@ -92,8 +91,10 @@ class AsyncLeasedQueue:
                 yield message
 
     @asynccontextmanager
-    async def hold(self, lease: Lease, by: timedelta | float | None = None, on_lost: Any = None) -> AsyncIterator[Lease]:
-        """Extend a lease from the heartbeat task while the block runs; `on_lost(lease)` is called there if it is gone.
+    async def hold(
+        self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None
+    ) -> AsyncIterator[Lease]:
+        """Let the heartbeat task extend a lease while the block runs; it calls `on_lost(lease)` if that is gone.
 
         by: seconds or timedelta of each extension, the queue's lease when None.
         """
@@ -101,7 +102,7 @@ class AsyncLeasedQueue:
         if lease_s is None:
             yield lease
             return
-        charge = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost)
+        charge: Charge[AsyncExtender] = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost)
         keeper().add(charge)
         try:
             yield lease
@@ -130,7 +131,9 @@ class AsyncLeasedQueue:
         return AsyncProcess(functools.partial(self._process, claim, lease))
 
     @asynccontextmanager
-    async def _process(self, claim: Callable[[], Awaitable[Lease | None]], by: timedelta | float | None) -> AsyncIterator[Lease | None]:
+    async def _process(
+        self, claim: Callable[[], Awaitable[Lease | None]], by: timedelta | float | None
+    ) -> AsyncIterator[Lease | None]:
         held = await claim()
         if held is None:
             yield None

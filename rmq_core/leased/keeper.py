@@ -63,7 +63,7 @@ class Charge(Generic[Q]):
         if self.on_lost is not None:
             try:
                 self.on_lost(self.lease)
-            except Exception:
+            except Exception:  # noqa: BLE001  the handler's callback must not stop the heartbeat of others
                 _log.exception("on_lost raised for lease %r", self.lease.id)
 
 
@@ -125,7 +125,7 @@ class Keeper:
                 self.remove(charge)
 
 
-def settle_beat(charge: Charge[Q], alive: bool | None, sent: float) -> None:
+def settle_beat(charge: Charge[Q], alive: bool | None, sent: float) -> None:  # noqa: FBT001  a reply, not a switch
     """Note the result of an extension sent at that time: True extended, False lost, None not known."""
     if alive:
         charge.renewed(sent)

@@ -6,7 +6,8 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Concatenate, ParamSpec, TypeVar
 
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.messages import Lease
@@ -29,8 +30,10 @@ class Process(AbstractContextManager["Lease | None", "bool | None"]):
         self._entered.append(entered)
         return lease
 
-    def __exit__(self, *exit: Any) -> bool | None:
-        return self._entered.pop().__exit__(*exit)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._entered.pop().__exit__(kind, error, trace)
 
     def __call__(self, handler: Callable[Concatenate[Lease, P], R]) -> Callable[P, R | None]:
         """The handler as a function that claims first; it returns None when there is no work."""
@@ -56,8 +59,10 @@ class AsyncProcess(AbstractAsyncContextManager["Lease | None", "bool | None"]):
         self._entered.append(entered)
         return lease
 
-    async def __aexit__(self, *exit: Any) -> bool | None:
-        return await self._entered.pop().__aexit__(*exit)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._entered.pop().__aexit__(kind, error, trace)
 
     def __call__(self, handler: Callable[Concatenate[Lease, P], Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
         """The handler as a coroutine function that claims first; it returns None when there is no work."""

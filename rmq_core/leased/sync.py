@@ -17,7 +17,7 @@ from rmq_core.exchange import Exchange
 from rmq_core.keys import LeasedKeys
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.keeper import Charge, keeper
+from rmq_core.leased.keeper import Charge, Extender, keeper
 from rmq_core.leased.operations import claiming, inspecting, managing, publishing, settling
 from rmq_core.leased.process import Process, nack_failed, reason_of
 from rmq_core.messages import Lease, Message
@@ -32,11 +32,10 @@ def method(
 ) -> Callable[Concatenate[LeasedQueue, P], R]:
     """The method that runs an operation."""
 
-    @functools.wraps(operation)
     def call(self: LeasedQueue, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._driver.run(operation(self._engine, *args, **kwargs))
 
-    return call
+    return functools.update_wrapper(call, operation)  # type: ignore[return-value]
 
 
 class LeasedQueue:
@@ -90,8 +89,10 @@ class LeasedQueue:
             yield from self.read(lease, lo, lo + slice_size)
 
     @contextmanager
-    def hold(self, lease: Lease, by: timedelta | float | None = None, on_lost: Any = None) -> Iterator[Lease]:
-        """Extend a lease from the heartbeat thread while the block runs; `on_lost(lease)` is called there if it is gone.
+    def hold(
+        self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None
+    ) -> Iterator[Lease]:
+        """Let the heartbeat thread extend a lease while the block runs; it calls `on_lost(lease)` if that is gone.
 
         by: seconds or timedelta of each extension, the queue's lease when None.
         """
@@ -99,7 +100,7 @@ class LeasedQueue:
         if lease_s is None:
             yield lease
             return
-        charge = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost)
+        charge: Charge[Extender] = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost)
         keeper.add(charge)
         try:
             yield lease

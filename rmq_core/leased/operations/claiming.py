@@ -91,7 +91,9 @@ def claim_next(
     return granted
 
 
-def _ack_and_claim(engine: Engine, request: Request, ack: Lease) -> Exchange[tuple[list[str], list[bytes], list[bytes]]]:
+def _ack_and_claim(
+    engine: Engine, request: Request, ack: Lease
+) -> Exchange[tuple[list[str], list[bytes], list[bytes]]]:
     keys, config = engine.keys, engine.config
     reply = yield Call(
         load("leased/claim_next"),

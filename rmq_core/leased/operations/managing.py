@@ -25,9 +25,7 @@ def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
     keys, moved = engine.keys, 0
     while max_messages is None or moved < max_messages:
         ask = 1000 if max_messages is None else min(1000, max_messages - moved)
-        reply = yield Call(
-            load("leased/redrive"), (keys.dead, keys.ready, keys.waiters, keys.wake), (ask, keys.bell)
-        )
+        reply = yield Call(load("leased/redrive"), (keys.dead, keys.ready, keys.waiters, keys.wake), (ask, keys.bell))
         count = _number(reply, b"redriven ")
         if not count:
             break
@@ -56,7 +54,7 @@ def resume(engine: Engine) -> Exchange[None]:
 def cancel(engine: Engine, message_id: str) -> Exchange[bool]:
     """Remove a ready or delayed message; False when it is neither, which a leased one is not. Scans the queue."""
     for key in (engine.keys.ready, engine.keys.delayed):
-        envelope = yield from _find(engine, key, message_id)
+        envelope = yield from _find(key, message_id)
         if envelope is not None:
             reply = yield Call(load("leased/purge"), (key,), (envelope,))
             if _number(reply, b"removed "):
@@ -81,7 +79,7 @@ def release_unanswered(engine: Engine) -> Exchange[None]:
             continue
 
 
-def _find(engine: Engine, key: bytes, message_id: str) -> Exchange[bytes | None]:
+def _find(key: bytes, message_id: str) -> Exchange[bytes | None]:
     """The stored envelope of a message, found in slices."""
     lo = 0
     while True:

@@ -119,7 +119,8 @@ def _insist(engine: Engine, call: Call, chunk: list[Entry], tally: _Tally) -> Ex
         now = int(reply.split()[1])
         began = now if began is None else began
         if overflow.kind != "block" or now - began >= overflow.timeout * 1000:
-            raise QueueFull(f"queue {engine.keys.name!r} holds max_ready={engine.config.max_ready} messages; claim some")
+            most = engine.config.max_ready
+            raise QueueFull(f"queue {engine.keys.name!r} has no room: max_ready={most} messages wait; claim some")
         yield Sleep(pause)
         pause = min(2 * pause, 0.25)
 
@@ -129,7 +130,7 @@ def _confirm(engine: Engine, confirmed: Any) -> None:
     if durability is None:
         return
     if isinstance(confirmed, Exception) or not durability.confirmed(confirmed):
-        raise NotDurable(f"published to {engine.keys.name!r}, but durability {durability} was not confirmed: {confirmed}")
+        raise NotDurable(f"published to {engine.keys.name!r}, but {durability} was not confirmed: {confirmed}")
 
 
 class _Tally:

@@ -105,9 +105,7 @@ def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Excha
     """Give messages back untouched: no delivery is counted. Raises LeaseLost for a whole lease, reports it for some."""
     if messages is not None:
         return (yield from _settle_some(engine, lease, "release", messages))
-    call = Call(
-        load("leased/release"), _back_keys(engine, lease), (lease.id, _token(lease), engine.keys.bell)
-    )
+    call = Call(load("leased/release"), _back_keys(engine, lease), (lease.id, _token(lease), engine.keys.bell))
     return (yield from _give_back(engine, lease, call, Operation.RELEASE, None))
 
 
