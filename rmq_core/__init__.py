@@ -11,6 +11,7 @@ from rmq_core.errors import (
     LeaseAlreadySettled,
     LeaseLost,
     LeaseOwnedByOther,
+    LeftUnsettled,
     MalformedMessage,
     NotDurable,
     PayloadError,
@@ -23,6 +24,7 @@ from rmq_core.errors import (
     WrongKeyType,
 )
 from rmq_core.events import Operation, QueueEvent
+from rmq_core.handover import Handover, Submission
 from rmq_core.keys import QUEUES as _QUEUES
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.sync import LeasedQueue
@@ -50,6 +52,7 @@ __all__ = [
     "ConfigurationError",
     "Durability",
     "Failure",
+    "Handover",
     "Lease",
     "LeaseAlreadySettled",
     "LeaseInfo",
@@ -57,6 +60,7 @@ __all__ = [
     "LeaseOwnedByOther",
     "LeasedConfig",
     "LeasedQueue",
+    "LeftUnsettled",
     "MalformedMessage",
     "Message",
     "MessageRef",
@@ -78,6 +82,7 @@ __all__ = [
     "ScriptFailed",
     "SettleReport",
     "SettledRecord",
+    "Submission",
     "WrongKeyType",
     "exponential",
     "queues",

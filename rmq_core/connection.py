@@ -7,7 +7,7 @@ also repeats writes that are not idempotent; the drivers in `exchange` retry, an
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
@@ -71,7 +71,7 @@ class RedisSettings:
           server, `sentinel_username` and `sentinel_password` those of the sentinels
         - `redis+cluster://[user:password@]host1:6379,host2:6379`
         - `embedded:///directory` or `embedded://./directory`: a private server, started when needed and shared by
-          the processes of this machine; a relative directory is resolved here
+          the processes of this machine and no other; a relative directory is resolved here
 
         Options: `db`; `tls` (for sentinel and cluster), `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`,
         `ssl_password`, `ssl_cert_reqs` (required, optional, none), `ssl_check_hostname`; `socket_timeout` and
@@ -189,7 +189,7 @@ class RedisSettings:
         """True for an option that a URL has to name: visible, not the default, not implied by the scheme."""
         if not item.metadata.get("shown") or (item.name == "tls" and self.scheme == "rediss"):
             return False
-        return item.default is MISSING or getattr(self, item.name) != item.default
+        return bool(getattr(self, item.name) != item.default)
 
 
 def _credentials(username: str | None, password: str | None) -> dict[str, Any]:

@@ -68,6 +68,10 @@ class LeaseOwnedByOther(LeaseLost):
     """`if_owner` names somebody who no longer owns the lease; the present owner goes on undisturbed."""
 
 
+class LeftUnsettled(RedisMessageQueueError):
+    """A driver ended well, but the messages it adopted are neither acked nor given back."""
+
+
 class LeaseAlreadySettled(RedisMessageQueueError):
     """Every message of this lease id was acked before: succeed at once, or claim under another id."""
 
@@ -92,9 +96,11 @@ def _known(error: Exception, text: str) -> RedisMessageQueueError:
 
     if isinstance(error, redis_errors.OutOfMemoryError) or text.startswith("OOM") or "OOM command" in text:
         return QueueFull("Redis has reached `maxmemory`; drain the queue or give the server more memory")
-    if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
+    refused = redis_errors.AuthenticationError | redis_errors.AuthorizationError
+    if isinstance(error, refused) or isinstance(error.__cause__, refused):
         return ConfigurationError(f"Redis refused the `username` or `password`: {text}")
     unreachable = redis_errors.ConnectionError | redis_errors.TimeoutError | redis_errors.ReadOnlyError | OSError
+    unreachable |= redis_errors.RedisClusterException
     if isinstance(error, unreachable):
         return QueueUnavailable(f"Redis did not answer: {text}")
     if "WRONGTYPE" in text:

@@ -16,7 +16,7 @@ from redis import exceptions as errors
 
 from rmq_core.errors import translate
 from rmq_core.exchange import Command, Exchange, Sleep, Want
-from rmq_core.exchange.frames import NOT_RETRYABLE, RETRYABLE, Plan, answer, plan, raise_retryable
+from rmq_core.exchange.frames import FAILURES, NOT_RETRYABLE, RETRYABLE, Plan, answer, plan, raise_retryable
 from rmq_core.exchange.slots import Slots
 
 R = TypeVar("R")
@@ -53,7 +53,7 @@ class AsyncDriver:
             while True:
                 try:
                     reply = await self._perform(want)
-                except (errors.RedisError, OSError) as error:
+                except FAILURES as error:
                     want = exchange.throw(translate(error))
                 except BaseException as error:  # noqa: BLE001  the operation decides what a cancellation means
                     want = exchange.throw(error)
@@ -151,7 +151,7 @@ class AsyncDriver:
             await line.release()
         self._pool = None
         if hasattr(self.client, "nodes_manager"):
-            with contextlib.suppress(errors.RedisError):  # the next attempt says whether the cluster is back
+            with contextlib.suppress(*FAILURES):  # the next attempt says whether the cluster is back
                 await self.client.nodes_manager.initialize()
 
 

@@ -21,8 +21,10 @@ RETRYABLE = (
     errors.MasterDownError,
     errors.AskError,
     errors.MovedError,
+    errors.RedisClusterException,  # no RedisError: what a cluster client says when it finds no node
     OSError,
 )
+FAILURES = (errors.RedisError, errors.RedisClusterException, OSError)
 NOT_RETRYABLE = (errors.AuthenticationError, errors.AuthorizationError)
 
 

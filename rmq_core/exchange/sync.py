@@ -18,7 +18,7 @@ from redis import exceptions as errors
 
 from rmq_core.errors import translate
 from rmq_core.exchange import Command, Exchange, Sleep, Want
-from rmq_core.exchange.frames import NOT_RETRYABLE, RETRYABLE, Plan, answer, plan, raise_retryable
+from rmq_core.exchange.frames import FAILURES, NOT_RETRYABLE, RETRYABLE, Plan, answer, plan, raise_retryable
 from rmq_core.exchange.slots import Slots
 
 R = TypeVar("R")
@@ -44,7 +44,7 @@ class SyncDriver:
             while True:
                 try:
                     reply = self._perform(want)
-                except (errors.RedisError, OSError) as error:
+                except FAILURES as error:
                     want = exchange.throw(translate(error))
                 except BaseException as error:  # noqa: BLE001  the operation decides what an interruption means
                     want = exchange.throw(error)
@@ -134,7 +134,7 @@ class SyncDriver:
         self._idle.clear()
         self._pool = None
         if hasattr(self.client, "nodes_manager"):
-            with contextlib.suppress(errors.RedisError):  # the next attempt says whether the cluster is back
+            with contextlib.suppress(*FAILURES):  # the next attempt says whether the cluster is back
                 self.client.nodes_manager.initialize()
 
 

@@ -94,7 +94,7 @@ def _find(key: bytes, message_id: str) -> Exchange[bytes | None]:
 
 def _pause(engine: Engine, on: str) -> Call:
     keys = engine.keys
-    return Call(load("leased/pause"), (keys.waiters, keys.wake, keys.leases), (on, keys.bell), slot=False)
+    return Call(load("leased/pause"), (keys.waiters, keys.wake, keys.leases), (on, keys.bell))
 
 
 def _number(reply: bytes, prefix: bytes) -> int:

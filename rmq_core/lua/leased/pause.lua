@@ -1,15 +1,18 @@
--- Stops claims, or lets them go on and wakes a waiter. Harmless to repeat.
--- KEYS: 1 waiters  2 wake  3 leases
--- ARGV: 1 '1' to pause, '0' to resume  2 bell channel
--- Reply: 'paused' or 'resumed'.
+-- Stops claims, or lets them go on and wakes a waiter.
+-- KEYS: 1 slot  2 waiters  3 wake  4 leases
+-- ARGV: 1 seq  2 slot ttl ms  3 '1' to pause, '0' to resume  4 bell channel
+-- Reply: 'paused', 'resumed' or 'superseded'.
 -- include: clock
+-- include: replay
 -- include: ring
-redis.call('PERSIST', KEYS[3])
-if ARGV[1] == '1' then
-  redis.call('ZADD', KEYS[1], 0, '=')
-  return 'paused'
+local earlier = replay()
+if earlier then return earlier end
+redis.call('PERSIST', KEYS[4])
+if ARGV[3] == '1' then
+  redis.call('ZADD', KEYS[2], 0, '=')
+  return remember('paused')
 end
-redis.call('ZREM', KEYS[1], '=')
-local seen = awaited(KEYS[1], KEYS[2])
-if seen then ring(KEYS[1], KEYS[2], ARGV[2], clock(), seen) end
-return 'resumed'
+redis.call('ZREM', KEYS[2], '=')
+local seen = awaited(KEYS[2], KEYS[3])
+if seen then ring(KEYS[2], KEYS[3], ARGV[4], clock(), seen) end
+return remember('resumed')

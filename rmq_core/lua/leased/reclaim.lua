@@ -39,7 +39,7 @@ if ARGV[4] == '' then
 end
 local entry = table.concat({'expired', int(now), head.owner, ''}, '\t') .. '\n'
 local how = {add = head.takeovers + 1, entry = entry, max_deliveries = max, max_dead = tonumber(ARGV[7]),
-             failed_log = 0}
+             failed_log = tonumber(ARGV[8])}
 if releasing then how.add, how.entry = head.takeovers, '' end
 local back, dead, left = give_back(keys, 4000, how)
 if seen and back > 0 then ring(KEYS[9], KEYS[10], ARGV[9], now, seen) end
