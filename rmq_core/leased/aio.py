@@ -14,7 +14,6 @@ from rmq_core.clients import async_client
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.events import OnEvent
 from rmq_core.exchange import Exchange
-from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.keys import LeasedKeys
 from rmq_core.leased.aio_keeper import AsyncExtender, keeper
 from rmq_core.leased.config import LeasedConfig
@@ -52,6 +51,8 @@ class AsyncLeasedQueue:
     ) -> None:
         self.name, self.config = name, config or LeasedConfig()
         self._engine = Engine(LeasedKeys(name), self.config, on_event)
+        from rmq_core.exchange.aio import AsyncDriver  # noqa: PLC0415  loads redis-py, which naming a class must not
+
         self.client, self._owned = async_client(redis)
         self._driver = AsyncDriver(self.client, self._engine.keys.prefix, self.config.retry_budget_s)
         self._beats = AsyncDriver(self.client, self._engine.keys.prefix, 0)

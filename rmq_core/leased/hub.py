@@ -12,18 +12,19 @@ import contextlib
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rmq_core.clients import async_client
 from rmq_core.errors import RedisMessageQueueError
-from rmq_core.exchange.aio import AsyncDriver
-from rmq_core.exchange.bells import Bells
 from rmq_core.keys import LeasedKeys
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.inspecting import look
 from rmq_core.messages import Backlog
 from rmq_core.policy import seconds, whole
+
+if TYPE_CHECKING:
+    from rmq_core.exchange.aio import AsyncDriver
 
 _LONGEST_S, _PACE_S, _BELL_MS, _LOOKS = 5.0, 0.02, 15_000, 4
 
@@ -62,6 +63,10 @@ class WaitHub:
     """Waits for work on the queues of one server. `redis` is an asyncio client, a RedisSettings or a URL."""
 
     def __init__(self, redis: Any, config: LeasedConfig | None = None) -> None:
+        from rmq_core.exchange.aio import AsyncDriver  # noqa: PLC0415  loads redis-py, which naming a class must not
+        from rmq_core.exchange.bells import Bells  # noqa: PLC0415  the same
+
+        self._driver = AsyncDriver
         self._client, self._owned = async_client(redis)
         self._config = config or LeasedConfig()
         self._watches: dict[str, Watch] = {}
@@ -120,7 +125,7 @@ class WaitHub:
         watch = self._watches.get(queue)
         if watch is None:
             engine = Engine(LeasedKeys(queue), self._config)
-            watch = Watch(engine, AsyncDriver(self._client, engine.keys.prefix, self._config.retry_budget_s))
+            watch = Watch(engine, self._driver(self._client, engine.keys.prefix, self._config.retry_budget_s))
             self._watches[queue] = watch
         if watch.task is None or watch.task.done():
             watch.task = asyncio.get_running_loop().create_task(self._follow(queue, watch), name=f"rmq-wait {queue}")
