@@ -9,12 +9,14 @@ from typing import ClassVar, Protocol
 
 from rmq_core.errors import ConfigurationError
 
+_LONGEST_S = 10**9  # 31 years; the scripts count on times of at most 14 digits in ms
+
 
 def seconds(parameter: str, value: timedelta | float, *, minimum: float = 0) -> float:
     """A duration in seconds from a `timedelta` or a number; ConfigurationError names the parameter."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(number, bool) or not isinstance(number, int | float) or not minimum <= number < float("inf"):
-        raise ConfigurationError(f"{parameter} must be a timedelta or seconds >= {minimum}, not {value!r}")
+    if isinstance(number, bool) or not isinstance(number, int | float) or not minimum <= number <= _LONGEST_S:
+        raise ConfigurationError(f"{parameter} must be a timedelta or {minimum} to {_LONGEST_S} seconds, not {value!r}")
     return number
 
 

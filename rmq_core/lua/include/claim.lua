@@ -2,7 +2,7 @@
 -- keep (return the envelopes), owner, max_deliveries, waiter ('' when the caller does not wait), block ms.
 local function deadline_of(o, now)
   if o.lease_ms == 'inf' then return '+inf' end
-  return int(now + tonumber(o.lease_ms))
+  return now + tonumber(o.lease_ms)
 end
 local function leave(k, o, seen)
   if o.waiter == '' then return false end
@@ -12,17 +12,17 @@ local function leave(k, o, seen)
   return seen and holder == o.waiter
 end
 local function arm(k, o, now)
-  redis.call('ZREMRANGEBYSCORE', k.waiters, '(0', '(' .. int(now))
-  redis.call('ZADD', k.waiters, int(now + o.block + 2000), o.waiter)
+  redis.call('ZREMRANGEBYSCORE', k.waiters, '(0', '(' .. now)
+  redis.call('ZADD', k.waiters, now + o.block + 2000, o.waiter)
   local due, block = next_due(k.delayed, k.leases), o.block
   if due then
     local held, holder = timer_due(k.timer)
     if not held or holder == o.waiter or due < held then
-      redis.call('SET', k.timer, int(due) .. ' ' .. o.waiter, 'PX', o.block + 2000)
+      redis.call('SET', k.timer, due .. ' ' .. o.waiter, 'PX', o.block + 2000)
       block = math.max(2, math.min(block, due - now))
     end
   end
-  return int(block)
+  return block
 end
 local function next_token(k, o)
   local fence = redis.pcall('INCR', k.fence)

@@ -11,7 +11,7 @@ local function finish(k, head, now, done_ttl, completed_cap)
   end
   redis.call('UNLINK', k.lease, k.settled)
   if done_ttl > 0 and head.returned == 0 then
-    redis.call('SET', k.done, count .. ' ' .. int(now) .. ' ' .. head.owner, 'PX', done_ttl)
+    redis.call('SET', k.done, count .. ' ' .. now .. ' ' .. head.owner, 'PX', done_ttl)
   end
   return count - settled
 end

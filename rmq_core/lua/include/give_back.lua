@@ -39,7 +39,7 @@ local function place(envelopes, keys, how)
     redis.call('LTRIM', keys.failed, 0, how.failed_log - 1)
   end
   if #back > 0 and how.due then
-    for i = 1, #back do redis.call('ZADD', keys.delayed, int(how.due), back[i]) end
+    for i = 1, #back do redis.call('ZADD', keys.delayed, how.due, back[i]) end
   elseif #back > 0 then
     redis.call('RPUSH', keys.ready, unpack(back))
   end

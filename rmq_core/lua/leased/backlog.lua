@@ -7,10 +7,10 @@
 local now = clock()
 local late = expired(KEYS[3], now)
 redis.call('LLEN', KEYS[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[4], '(0', '(' .. int(now))
+redis.call('ZREMRANGEBYSCORE', KEYS[4], '(0', '(' .. now)
 promote(KEYS[2], KEYS[1], now)
-if ARGV[1] ~= '0' then redis.call('ZADD', KEYS[4], int(now + tonumber(ARGV[1])), '*') end
+if ARGV[1] ~= '0' then redis.call('ZADD', KEYS[4], now + tonumber(ARGV[1]), '*') end
 local oldest = redis.call('LINDEX', KEYS[1], -1)
 local due = next_due(KEYS[2], KEYS[3])
-return {redis.call('LLEN', KEYS[1]), oldest and string.match(oldest, '^%d+ (%d+) ') or '', int(now),
-        due and int(due) or '', late}
+return {redis.call('LLEN', KEYS[1]), oldest and string.match(oldest, '^%d+ (%d+) ') or '', now,
+        due or '', late}

@@ -43,7 +43,7 @@ if not oldest then
   local block = 0
   if o.block > 0 and #late == 0 then block = arm(k, o, now)
   else announce(k, now, seen, nil, leave(k, o, seen)) end
-  return {'empty ' .. block .. ' ' .. int(wait_end), late, {}}
+  return {'empty ' .. block .. ' ' .. wait_end, late, {}}
 end
 local timer_free = leave(k, o, seen)
 local reply, kept = open_lease(k, o, now, oldest)

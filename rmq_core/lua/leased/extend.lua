@@ -7,12 +7,12 @@
 local head = held_by(KEYS[2], ARGV[2])
 if not head then return 'lost' end
 local deadline = '+inf'
-if ARGV[3] ~= 'inf' then deadline = int(clock() + tonumber(ARGV[3])) end
+if ARGV[3] ~= 'inf' then deadline = clock() + tonumber(ARGV[3]) end
 local hold = tonumber(ARGV[4])
-if hold > 0 and (deadline == '+inf' or tonumber(deadline) > head.claimed + hold) then deadline = int(head.claimed + hold) end
+if hold > 0 and (deadline == '+inf' or tonumber(deadline) > head.claimed + hold) then deadline = head.claimed + hold end
 redis.call('PERSIST', KEYS[1])
 redis.call('ZADD', KEYS[1], 'XX', 'GT', deadline, ARGV[1])
 local score = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not score then return 'lost' end
 if score == 'inf' then return score end
-return int(tonumber(score))
+return tonumber(score)

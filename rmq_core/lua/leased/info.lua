@@ -5,6 +5,6 @@
 -- include: head
 local head = head_of(KEYS[2])
 if not head then return false end
-return {head.owner, head.state, string.format('%.0f', head.claimed), head.takeovers,
+return {head.owner, head.state, head.claimed, head.takeovers,
         redis.call('ZSCORE', KEYS[1], ARGV[1]) or '-inf', redis.call('LLEN', KEYS[2]) - 1,
         redis.call('BITCOUNT', KEYS[3]), string.match(head.token, '^%d+')}

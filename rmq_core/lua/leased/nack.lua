@@ -18,7 +18,7 @@ local keys = {id = ARGV[3], leases = KEYS[2], lease = KEYS[3], settled = KEYS[4]
 check_types(keys)
 local now, seen = clock(), awaited(KEYS[9], KEYS[10])
 local delay = tonumber(ARGV[5])
-local entry = table.concat({'nack', int(now), head.owner, ARGV[6]}, '\t') .. '\n'
+local entry = table.concat({'nack', now, head.owner, ARGV[6]}, '\t') .. '\n'
 local how = {add = head.takeovers + 1, entry = entry, due = delay > 0 and now + delay or nil,
              max_deliveries = tonumber(ARGV[7]), max_dead = tonumber(ARGV[8]), failed_log = tonumber(ARGV[9])}
 redis.call('PERSIST', KEYS[3])

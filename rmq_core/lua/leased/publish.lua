@@ -18,7 +18,7 @@ if #KEYS > 6 + keys then
   if string.sub(before, 1, #ARGV[#ARGV] + 9) ~= ARGV[#ARGV] .. ' accepted' then return 'unchained' end
 end
 local now = clock()
-local stamp = '0 ' .. int(now) .. ' 0 '
+local stamp = '0 ' .. now .. ' 0 '
 local seen = awaited(KEYS[4], KEYS[5])
 local fresh, verdicts, markers = {}, nil, {}
 if keys > 0 then
@@ -41,14 +41,14 @@ local dropped = 0
 if max > 0 and #fresh > 0 then
   local room = max - redis.call('LLEN', KEYS[2]) - redis.call('ZCARD', KEYS[3])
   if room < #fresh then
-    if ARGV[6] ~= '1' or #fresh > max then return 'full ' .. int(now) end
+    if ARGV[6] ~= '1' or #fresh > max then return 'full ' .. now end
     local oldest = redis.call('RPOP', KEYS[2], #fresh - room)
     dropped = oldest and #oldest or 0
   end
 end
 if #fresh > 0 and delay > 0 then
   local due = now + delay
-  for i = 1, #fresh do redis.call('ZADD', KEYS[3], int(due), fresh[i]) end
+  for i = 1, #fresh do redis.call('ZADD', KEYS[3], due, fresh[i]) end
   if seen and sooner(KEYS[6], due) then ring(KEYS[4], KEYS[5], ARGV[3], now, seen) end
 elseif #fresh > 0 then
   redis.call('LPUSH', KEYS[2], unpack(fresh))

@@ -37,7 +37,7 @@ if ARGV[4] == '' then
   head.state = releasing and 'r' or 'x'
   redis.call('LSET', KEYS[3], 0, head_text(head))
 end
-local entry = table.concat({'expired', int(now), head.owner, ''}, '\t') .. '\n'
+local entry = table.concat({'expired', now, head.owner, ''}, '\t') .. '\n'
 local how = {add = head.takeovers + 1, entry = entry, max_deliveries = max, max_dead = tonumber(ARGV[7]),
              failed_log = tonumber(ARGV[8])}
 if releasing then how.add, how.entry = head.takeovers, '' end

@@ -27,7 +27,7 @@ local how = {add = head.takeovers, entry = '', max_deliveries = tonumber(ARGV[8]
              failed_log = tonumber(ARGV[10])}
 if verb == 'nack' then
   how.add = head.takeovers + 1
-  how.entry = table.concat({'nack', int(now), head.owner, ARGV[7]}, '\t') .. '\n'
+  how.entry = table.concat({'nack', now, head.owner, ARGV[7]}, '\t') .. '\n'
   how.due = delay > 0 and now + delay or nil
 end
 redis.call('PERSIST', keys.lease)

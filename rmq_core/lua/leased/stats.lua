@@ -6,5 +6,5 @@
 local oldest = redis.call('LINDEX', KEYS[1], -1)
 return {redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]),
         redis.call('LLEN', KEYS[4]), redis.call('ZSCORE', KEYS[5], '=') and 1 or 0,
-        oldest and string.match(oldest, '^%d+ (%d+) ') or '', int(clock()),
+        oldest and string.match(oldest, '^%d+ (%d+) ') or '', clock(),
         redis.call('ZRANGE', KEYS[3], 0, tonumber(ARGV[1]) - 1)}
