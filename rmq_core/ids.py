@@ -6,6 +6,7 @@ import itertools
 import os
 
 _counter = itertools.count()
+_leases = itertools.count(1)
 _prefix = os.urandom(8).hex()
 
 
@@ -17,6 +18,11 @@ def nonce() -> str:
 def new_id() -> str:
     """An id unique among all processes: 64 random bits of the process and a counter."""
     return f"{_prefix}-{next(_counter):x}"
+
+
+def anonymous_lease_id() -> str:
+    """A lease id that nobody else has and that no caller can choose; short, for it is stored with every lease."""
+    return f"~{_prefix}{next(_leases):x}"
 
 
 def _renew() -> None:

@@ -107,12 +107,12 @@ class Messages(Sequence[Message]):
 
 
 class Fate:
-    """What this process knows of a lease: settled, lost, or lost at the latest at `until` (monotonic seconds)."""
+    """What this process knows of a lease: settled, partly or wholly; lost, at the latest at `until` (monotonic)."""
 
-    __slots__ = ("lost", "settled", "until")
+    __slots__ = ("lost", "partly", "settled", "until")
 
     def __init__(self) -> None:
-        self.lost, self.settled, self.until = False, False, inf
+        self.lost, self.partly, self.settled, self.until = False, False, False, inf
 
     def __reduce__(self) -> tuple[type[Fate], tuple[()]]:
         return Fate, ()  # another process has another heartbeat, and another clock
@@ -143,9 +143,14 @@ class Lease:
         return None if self.deadline_ms is None else datetime.fromtimestamp(self.deadline_ms / 1000, UTC)
 
     @property
+    def complete(self) -> bool:
+        """Whether its messages came with the claim."""
+        return self.envelopes is not None and len(self.envelopes) == self.count
+
+    @property
     def messages(self) -> Sequence[Message]:
         """The messages, when they came with the claim; read a large or adopted lease with `queue.messages(lease)`."""
-        if self.envelopes is None or len(self.envelopes) != self.count:
+        if self.envelopes is None or not self.complete:
             raise ConfigurationError(
                 f"the {self.count} messages of lease {self.id!r} are not in memory; iterate over queue.messages(lease)"
             )

@@ -7,6 +7,7 @@ slots as it has calls in flight at once.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import deque
 
@@ -37,8 +38,7 @@ class Slots:
         try:
             slot = self._free.pop()
         except IndexError:
-            slot = Slot(b"%bslot:%b/%d" % (self._prefix, self._client, self._made))
-            self._made += 1
+            slot = Slot(b"%bslot:%b/%d" % (self._prefix, self._client, next(self._numbers)))
         slot.seq += 1
         return slot
 
@@ -51,4 +51,4 @@ class Slots:
         self._pid = os.getpid()
         self._client = nonce().encode()
         self._free: deque[Slot] = deque()
-        self._made = 0
+        self._numbers = itertools.count()  # threads may draw at once and must never get the same

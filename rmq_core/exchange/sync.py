@@ -128,10 +128,11 @@ class SyncDriver:
 
     def _recover(self) -> None:
         """Before a resend: forget connections to a server that is gone or no longer the primary."""
-        for pool, connection in list(self._idle):
-            connection.disconnect()
-            pool.release(connection)
-        self._idle.clear()
+        with contextlib.suppress(IndexError):
+            while True:  # one at a time: a connection that another thread has just taken must be left to it
+                pool, connection = self._idle.pop()
+                connection.disconnect()
+                pool.release(connection)
         self._pool = None
         if hasattr(self.client, "nodes_manager"):
             with contextlib.suppress(*FAILURES):  # the next attempt says whether the cluster is back

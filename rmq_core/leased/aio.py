@@ -83,7 +83,7 @@ class AsyncLeasedQueue:
 
     async def messages(self, lease: Lease, slice_size: int = 1000) -> AsyncIterator[Message]:
         """The unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
-        if lease.envelopes is not None and len(lease.envelopes) == lease.count:
+        if lease.complete and not lease.fate.partly:
             for message in lease.messages:
                 yield message
             return

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from rmq_core.events import OnEvent, Operation, QueueEvent, tell
-from rmq_core.ids import nonce
 from rmq_core.keys import LeasedKeys
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.policy import milliseconds
@@ -21,17 +20,10 @@ class Engine:
     on_event: OnEvent | None = None
     registered: bool = False
     unanswered: dict[str, str] = field(default_factory=dict)
-    prefix: str = field(default_factory=nonce)
-    claims: int = 0
 
     def tell(self, operation: Operation, count: int = 1, lease_id: str | None = None, **about: str | None) -> None:
         if self.on_event is not None and count > 0:
             tell(self.on_event, QueueEvent(self.keys.name, operation, count, lease_id, **about))
-
-    def anonymous_id(self) -> str:
-        """A lease id nobody else has; short, for it is stored with every lease."""
-        self.claims += 1
-        return f"~{self.prefix}{self.claims:x}"
 
     def lease_ms(self, lease: timedelta | float | None) -> int | str:
         """A lease time as the scripts want it; None is the queue's own."""

@@ -82,7 +82,7 @@ class LeasedQueue:
 
     def messages(self, lease: Lease, slice_size: int = 1000) -> Iterator[Message]:
         """The unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
-        if lease.envelopes is not None and len(lease.envelopes) == lease.count:
+        if lease.complete and not lease.fate.partly:
             yield from lease.messages
             return
         for lo in range(0, lease.count, slice_size):

@@ -11,13 +11,11 @@ from rmq_core.errors import (
     LeaseAlreadySettled,
     LeaseLost,
     LeaseOwnedByOther,
-    QueueUnavailable,
-    RedisMessageQueueError,
     ScriptFailed,
 )
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Exchange, Wait
-from rmq_core.ids import nonce
+from rmq_core.exchange import Call, Encodable, Exchange, Wait
+from rmq_core.ids import anonymous_lease_id, nonce
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.publishing import register
@@ -55,11 +53,11 @@ def claim(
     lease, wait: seconds or timedelta. An existing `lease_id` is taken over: the same messages under a new token, the
     former holder fenced off, one more delivery counted. Raises LeaseAlreadySettled when that id was acked whole.
     """
-    request = _request(engine, max_messages, lease, lease_id, owner)
-    if not engine.registered:
-        yield from register(engine)
     wait_ms = milliseconds("wait", wait)
+    request = _request(engine, max_messages, lease, lease_id, owner)
     try:
+        if not engine.registered:
+            yield from register(engine)
         return (yield from _wait(engine, request, wait_ms))
     except BaseException as error:
         _keep(engine, request, error)
@@ -75,8 +73,8 @@ def claim_next(
     wait: timedelta | float = 0,
 ) -> Exchange[Lease | None]:
     """Ack a whole lease and claim the next messages in one round trip. Raises LeaseLost, then nothing is claimed."""
-    request = _request(engine, max_messages, lease, None, ack.owner)
     wait_ms = milliseconds("wait", wait)
+    request = _new(engine, max_messages, lease, ack.owner)
     try:
         words, late, envelopes = yield from _ack_and_claim(engine, request, ack)
         granted = None
@@ -103,7 +101,7 @@ def _ack_and_claim(
         ),
         (
             request.id, ack.id, request.nonce, request.lease_ms, request.max_messages, _inline(request), request.owner,
-            ack.token or "", config.settled_ttl_ms if ack.named else 0, config.completed_log, keys.bell,
+            token_of(ack), config.settled_ttl_ms if ack.named else 0, config.completed_log, keys.bell,
         ),
     )  # fmt: skip
     words = reply[0].decode().split(" ")
@@ -130,16 +128,10 @@ def adopt(
     if_owner: only when that owner holds it, else LeaseOwnedByOther. Raises LeaseLost when it is gone,
     LeaseAlreadySettled when it was acked whole.
     """
-    keys, config = engine.keys, engine.config
     new, expected = _text("owner", owner), _text("if_owner", if_owner)
-    reply = yield Call(
-        load("leased/adopt"),
-        (keys.leases, keys.lease(lease_id), keys.fence, keys.settled(lease_id), keys.done(lease_id)),
-        (
-            check_name("lease_id", lease_id), engine.unanswered.pop(lease_id, "") or nonce(), engine.lease_ms(lease),
-            _flag(owner), new, _flag(if_owner), expected, config.max_deliveries or 0,
-        ),
-    )  # fmt: skip
+    lease_ms, name = engine.lease_ms(lease), check_name("lease_id", lease_id)
+    secret = engine.unanswered.pop(name, "") or nonce()
+    reply = yield _adoption(engine, name, (secret, lease_ms, _flag(owner), new, _flag(if_owner), expected))
     verdict, _, rest = reply.decode().partition(" ")
     if verdict == "taken":
         return _taken(engine, lease_id, rest)
@@ -153,12 +145,36 @@ def adopt(
     raise LeaseLost(lease_id, "there is no lease of this id")
 
 
+def reenter(engine: Engine, lease_id: str) -> Exchange[Lease | None]:
+    """The lease of an unanswered claim; None when it was not granted, or when somebody else holds it by now."""
+    secret = engine.unanswered[lease_id]
+    reply = yield _adoption(engine, lease_id, (secret, engine.lease_ms(None), "0", "", "2", secret))
+    verdict, _, rest = reply.decode().partition(" ")
+    return _taken(engine, lease_id, rest) if verdict == "taken" else None
+
+
+def _adoption(engine: Engine, lease_id: str, args: tuple[Encodable, ...]) -> Call:
+    keys = engine.keys
+    return Call(
+        load("leased/adopt"),
+        (keys.leases, keys.lease(lease_id), keys.fence, keys.settled(lease_id), keys.done(lease_id)),
+        (lease_id, *args, engine.config.max_deliveries or 0),
+    )
+
+
 def reclaim_all(engine: Engine, late: list[bytes]) -> Exchange[int]:
     """Take back every lease of the list that is expired; the number of messages."""
     moved = 0
     for lease_id in late:
         moved += yield from reclaim(engine, lease_id.decode())
     return moved
+
+
+def token_of(lease: Lease) -> str:
+    """The right to settle a lease; ConfigurationError when it was read from JSON."""
+    if lease.token is None:
+        raise ConfigurationError(f"lease {lease.id!r} was read from JSON and has no token; adopt(lease.id) it first")
+    return lease.token
 
 
 def lost(engine: Engine, lease: Lease) -> LeaseLost:
@@ -195,7 +211,7 @@ def _wait(engine: Engine, request: Request, wait_ms: int) -> Exchange[Lease | No
 
 def _granted(engine: Engine, request: Request, words: list[str], envelopes: list[bytes]) -> Exchange[Lease]:
     if words[0] == "taken":
-        return _taken(engine, request.id, " ".join(words[1:]))
+        return (yield from _fetch(engine, _taken(engine, request.id, " ".join(words[1:]))))
     token, deadline, taken, limit = words[1], words[2], int(words[3]), int(words[4])
     engine.tell(Operation.CLAIM, taken, request.id)
     granted = Lease(
@@ -203,8 +219,18 @@ def _granted(engine: Engine, request: Request, words: list[str], envelopes: list
         named=request.mode == "named", envelopes=envelopes or None,
     )  # fmt: skip
     if taken < limit:
-        granted = yield from _fill(engine, granted, limit)
-    return granted
+        return (yield from _fill(engine, granted, limit))
+    return granted if envelopes else (yield from _fetch(engine, granted))
+
+
+def _fetch(engine: Engine, granted: Lease) -> Exchange[Lease]:
+    """Bring the messages of a lease that fits one chunk, when they did not come with the answer."""
+    if granted.count > _INLINE:
+        return granted
+    keys = (engine.keys.lease(granted.id), engine.keys.settled(granted.id))
+    reply = yield Call(load("leased/read"), keys, (token_of(granted), 0, granted.count - 1), slot=False)
+    complete = reply[0] == b"read" and not reply[3] and len(reply[4]) == granted.count
+    return replace(granted, envelopes=reply[4]) if complete else granted
 
 
 def _fill(engine: Engine, granted: Lease, limit: int) -> Exchange[Lease]:
@@ -247,7 +273,12 @@ def _request(
     for known in list(engine.unanswered):
         if known.startswith("~") and (secret := engine.unanswered.pop(known, None)):
             return Request(known, "again", secret, lease_ms, max_messages, owned)
-    return Request(engine.anonymous_id(), "new", nonce(), lease_ms, max_messages, owned)
+    return _new(engine, max_messages, lease, owner)
+
+
+def _new(engine: Engine, max_messages: int, lease: timedelta | float | None, owner: str | None) -> Request:
+    whole("max_messages", max_messages, minimum=1)
+    return Request(anonymous_lease_id(), "new", nonce(), engine.lease_ms(lease), max_messages, _text("owner", owner))
 
 
 def _call(engine: Engine, request: Request, wait_ms: int, until: int) -> Call:
@@ -271,8 +302,8 @@ def _inline(request: Request) -> str:
 
 
 def _keep(engine: Engine, request: Request, error: BaseException) -> None:
-    """A claim that ended without an answer may have been granted: the next one, or `close`, enters it again."""
-    if not isinstance(error, RedisMessageQueueError) or isinstance(error, QueueUnavailable):
+    """A claim that ended in an error may have been granted: the next one, or `close`, enters it again."""
+    if not isinstance(error, LeaseAlreadySettled | LeaseLost):
         engine.unanswered[request.id] = request.nonce
 
 

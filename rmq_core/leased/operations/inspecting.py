@@ -8,7 +8,7 @@ from typing import Any
 
 from rmq_core.exchange import Batch, Call, Command, Exchange
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.claiming import lost, reclaim_all
+from rmq_core.leased.operations.claiming import lost, reclaim_all, token_of
 from rmq_core.lua import load
 from rmq_core.messages import Backlog, Lease, LeaseInfo, Message, QueueStats, SettledRecord, message_of
 from rmq_core.policy import whole
@@ -34,7 +34,7 @@ def _slice(engine: Engine, lease: Lease, lo: int, last: int) -> Exchange[tuple[l
     reply = yield Call(
         load("leased/read"),
         (keys.lease(lease.id), keys.settled(lease.id)),
-        (lease.token or "", lo, min(last, lo + 3999)),
+        (token_of(lease), lo, min(last, lo + 3999)),
         slot=False,
     )
     if reply[0] != b"read":

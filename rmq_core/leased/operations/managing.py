@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from rmq_core import codec
-from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, ScriptFailed
+from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.claiming import adopt
+from rmq_core.leased.operations.claiming import reenter
 from rmq_core.leased.operations.settling import release
 from rmq_core.lua import load
 from rmq_core.policy import whole
@@ -72,11 +74,11 @@ def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
 def release_unanswered(engine: Engine) -> Exchange[None]:
     """Give back what claims took whose answer never came."""
     for lease_id in list(engine.unanswered):
-        try:
-            lease = yield from adopt(engine, lease_id)
-            yield from release(engine, lease)
-        except (LeaseLost, LeaseAlreadySettled):
-            continue
+        lease = yield from reenter(engine, lease_id)
+        if lease is not None:
+            with contextlib.suppress(LeaseLost):
+                yield from release(engine, lease)
+        engine.unanswered.pop(lease_id, None)
 
 
 def _find(key: bytes, message_id: str) -> Exchange[bytes | None]:

@@ -83,8 +83,11 @@ def publish_many(
 
 def register(engine: Engine) -> Exchange[None]:
     """Write the queue's name where tools look for it."""
-    yield Command(("SADD", QUEUES, engine.keys.name))
-    engine.registered = True
+    try:
+        yield Command(("SADD", QUEUES, engine.keys.name))
+        engine.registered = True
+    except QueueFull:  # a full server must not keep consumers from draining it; the next call tries again
+        engine.registered = False
 
 
 def _send(engine: Engine, window: list[list[Entry]], delay_ms: int, tally: _Tally) -> Exchange[None]:

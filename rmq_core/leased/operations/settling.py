@@ -10,7 +10,7 @@ from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Batch, Call, Encodable, Exchange
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.claiming import lost
+from rmq_core.leased.operations.claiming import lost, token_of
 from rmq_core.leased.operations.reclaiming import tell_dead
 from rmq_core.lua import load
 from rmq_core.messages import Lease, Message, MessageRef, Outcome, SettleReport
@@ -44,7 +44,7 @@ def extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Cal
     return Call(
         load("leased/extend"),
         (keys.leases, keys.lease(lease.id)),
-        (lease.id, _token(lease), engine.lease_ms(by), engine.config.max_hold_ms),
+        (lease.id, token_of(lease), engine.lease_ms(by), engine.config.max_hold_ms),
         slot=False,
     )
 
@@ -63,7 +63,7 @@ def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[
     reply = yield Call(
         load("leased/ack"),
         (keys.leases, keys.lease(lease.id), keys.settled(lease.id), keys.done(lease.id), keys.completed),
-        (lease.id, _token(lease), config.settled_ttl_ms if lease.named else 0, config.completed_log),
+        (lease.id, token_of(lease), config.settled_ttl_ms if lease.named else 0, config.completed_log),
     )
     if not reply.startswith(b"acked"):
         raise _refused(engine, lease, reply)
@@ -94,7 +94,7 @@ def nack(
         load("leased/nack"),
         (*_back_keys(engine, lease), keys.timer),
         (
-            lease.id, _token(lease), delay_ms, text, config.max_deliveries or 0, config.max_dead, config.failed_log,
+            lease.id, token_of(lease), delay_ms, text, config.max_deliveries or 0, config.max_dead, config.failed_log,
             keys.bell,
         ),
     )  # fmt: skip
@@ -105,7 +105,7 @@ def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Excha
     """Give messages back untouched: no delivery is counted. Raises LeaseLost for a whole lease, reports it for some."""
     if messages is not None:
         return (yield from _settle_some(engine, lease, "release", messages))
-    call = Call(load("leased/release"), _back_keys(engine, lease), (lease.id, _token(lease), engine.keys.bell))
+    call = Call(load("leased/release"), _back_keys(engine, lease), (lease.id, token_of(lease), engine.keys.bell))
     return (yield from _give_back(engine, lease, call, Operation.RELEASE, None))
 
 
@@ -139,7 +139,7 @@ def _settle_some(
         reply = yield _some(engine, lease, verb, chunk, delay_ms, reason)
         verdict, _, letters = reply.decode().partition(" ")
         if verdict in {"some", "all"}:
-            lease.fate.settled = verdict == "all"
+            lease.fate.settled, lease.fate.partly = verdict == "all", True
             outcomes.update(zip(chunk, (_LETTERS[letter] for letter in letters), strict=True))
         elif reply == b"lost":
             lost(engine, lease)
@@ -156,7 +156,7 @@ def _settle_some(
 def _some(engine: Engine, lease: Lease, verb: str, indexes: list[int], delay_ms: int, reason: str) -> Call:
     keys, config = engine.keys, engine.config
     args: tuple[Encodable, ...] = (
-        lease.id, _token(lease), verb, delay_ms, reason, config.max_deliveries or 0, config.max_dead,
+        lease.id, token_of(lease), verb, delay_ms, reason, config.max_deliveries or 0, config.max_dead,
         config.failed_log, config.completed_log, config.settled_ttl_ms if lease.named else 0, keys.bell,
     )  # fmt: skip
     return Call(
@@ -180,12 +180,6 @@ def _refused(engine: Engine, lease: Lease, reply: bytes) -> Exception:
     return ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
 
 
-def _token(lease: Lease) -> str:
-    if lease.token is None:
-        raise ConfigurationError(f"lease {lease.id!r} was read from JSON and has no token; adopt(lease.id) it first")
-    return lease.token
-
-
 def _index(lease: Lease, message: Message | MessageRef) -> int:
     if message.lease_id != lease.id:
         raise ConfigurationError(f"message {message.id!r} belongs to lease {message.lease_id!r}, not to {lease.id!r}")
@@ -198,7 +192,7 @@ def _delay_ms(engine: Engine, lease: Lease, delay: timedelta | float | None) -> 
     backoff = engine.config.backoff
     if backoff is None:
         return 0
-    before = lease.messages[0].deliveries if lease.envelopes and len(lease.envelopes) == lease.count else 1
+    before = lease.messages[0].deliveries if lease.complete else 1
     return milliseconds("backoff", backoff.delay(max(before, lease.takeovers + 1)))
 
 

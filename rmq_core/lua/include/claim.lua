@@ -12,6 +12,8 @@ local function leave(k, o, seen)
   return seen and holder == o.waiter
 end
 local function arm(k, o, now)
+  redis.call('LLEN', k.wake) -- refuses a wrong type before anything is written
+  redis.call('STRLEN', k.timer)
   redis.call('ZREMRANGEBYSCORE', k.waiters, '(0', '(' .. now)
   redis.call('ZADD', k.waiters, now + o.block + 2000, o.waiter)
   local due, block = next_due(k.delayed, k.leases), o.block

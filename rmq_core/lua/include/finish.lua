@@ -3,10 +3,15 @@ local function finish(k, head, now, done_ttl, completed_cap)
   local count = redis.call('LLEN', k.lease) - 1
   local settled = head.state == 'p' and redis.call('BITCOUNT', k.settled) or 0
   if completed_cap > 0 then redis.call('LLEN', k.completed) end -- refuses a wrong type before anything is written
+  if done_ttl > 0 then redis.call('STRLEN', k.done) end
   redis.call('ZREM', k.leases, k.id)
   if completed_cap > 0 then
-    local newest = redis.call('LRANGE', k.lease, math.max(1, count - math.min(completed_cap, 4000) + 1), -1)
-    if #newest > 0 then redis.call('LPUSH', k.completed, unpack(newest)) end
+    local first, acked = math.max(0, count - math.min(completed_cap, 4000)), {}
+    local newest = redis.call('LRANGE', k.lease, first + 1, -1)
+    for i = 1, #newest do
+      if settled == 0 or redis.call('GETBIT', k.settled, first + i - 1) == 0 then acked[#acked + 1] = newest[i] end
+    end
+    if #acked > 0 then redis.call('LPUSH', k.completed, unpack(acked)) end
     redis.call('LTRIM', k.completed, 0, completed_cap - 1)
   end
   redis.call('UNLINK', k.lease, k.settled)

@@ -77,4 +77,6 @@ local function check_types(keys)
   redis.call('LLEN', keys.dead)
   redis.call('LLEN', keys.failed)
   redis.call('ZCARD', keys.delayed)
+  redis.call('ZCARD', keys.leases)
+  redis.call('STRLEN', keys.settled)
 end

@@ -23,7 +23,7 @@ local o = {id = ARGV[3], nonce = ARGV[5], lease_ms = ARGV[6], max = tonumber(ARG
 local now, wait_end = clock(), tonumber(ARGV[13])
 if wait_end == 0 then wait_end = now + tonumber(ARGV[12]) end
 o.block = math.max(0, math.min(5000, wait_end - now))
-local seen = awaited(k.waiters, k.wake)
+local seen = awaited(k.waiters, k.wake, k.timer)
 local late = expired(k.leases, now)
 if ARGV[4] ~= 'new' and redis.call('EXISTS', k.lease) == 1 then
   local reply = take_over(k, o, now, true)

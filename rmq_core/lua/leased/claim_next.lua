@@ -27,7 +27,7 @@ local done = {id = ARGV[4], leases = k.leases, lease = KEYS[10], settled = KEYS[
 local head = held_by(done.lease, ARGV[10])
 if not head then return {'lost', {}, {}} end
 local now = clock()
-local seen = awaited(k.waiters, k.wake)
+local seen = awaited(k.waiters, k.wake, k.timer)
 local late = expired(k.leases, now)
 local oldest = redis.call('LINDEX', k.ready, -1)
 local acked = finish(done, head, now, tonumber(ARGV[11]), tonumber(ARGV[12]))

@@ -16,14 +16,14 @@ if not head then return 'lost' end
 local keys = {id = ARGV[3], leases = KEYS[2], lease = KEYS[3], settled = KEYS[4], ready = KEYS[5], delayed = KEYS[6],
               dead = KEYS[7], failed = KEYS[8]}
 check_types(keys)
-local now, seen = clock(), awaited(KEYS[9], KEYS[10])
+local now, seen = clock(), awaited(KEYS[9], KEYS[10], KEYS[11])
 local delay = tonumber(ARGV[5])
 local entry = table.concat({'nack', now, head.owner, ARGV[6]}, '\t') .. '\n'
 local how = {add = head.takeovers + 1, entry = entry, due = delay > 0 and now + delay or nil,
              max_deliveries = tonumber(ARGV[7]), max_dead = tonumber(ARGV[8]), failed_log = tonumber(ARGV[9])}
 redis.call('PERSIST', KEYS[3])
 if head.state ~= 'n' then
-  head.state = 'n'
+  head.state, head.returned = 'n', head.returned + 1
   redis.call('LSET', KEYS[3], 0, head_text(head))
 end
 local back, dead, left = give_back(keys, 4000, how)

@@ -19,7 +19,7 @@ if #KEYS > 6 + keys then
 end
 local now = clock()
 local stamp = '0 ' .. now .. ' 0 '
-local seen = awaited(KEYS[4], KEYS[5])
+local seen = awaited(KEYS[4], KEYS[5], KEYS[6])
 local fresh, verdicts, markers = {}, nil, {}
 if keys > 0 then
   verdicts = {}
@@ -41,9 +41,8 @@ local dropped = 0
 if max > 0 and #fresh > 0 then
   local room = max - redis.call('LLEN', KEYS[2]) - redis.call('ZCARD', KEYS[3])
   if room < #fresh then
-    if ARGV[6] ~= '1' or #fresh > max then return 'full ' .. now end
-    local oldest = redis.call('RPOP', KEYS[2], #fresh - room)
-    dropped = oldest and #oldest or 0
+    if ARGV[6] ~= '1' or #fresh - room > redis.call('LLEN', KEYS[2]) then return 'full ' .. now end
+    dropped = #redis.call('RPOP', KEYS[2], #fresh - room)
   end
 end
 if #fresh > 0 and delay > 0 then

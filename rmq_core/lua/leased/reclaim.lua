@@ -34,7 +34,7 @@ redis.call('PERSIST', KEYS[2])
 local releasing = head.state == 'l' or head.state == 'r'
 if ARGV[4] == '' then
   head.token = redis.call('INCR', KEYS[11]) .. '.' .. ARGV[5]
-  head.state = releasing and 'r' or 'x'
+  head.state, head.returned = releasing and 'r' or 'x', head.returned + 1
   redis.call('LSET', KEYS[3], 0, head_text(head))
 end
 local entry = table.concat({'expired', now, head.owner, ''}, '\t') .. '\n'

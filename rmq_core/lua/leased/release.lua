@@ -17,7 +17,7 @@ check_types(keys)
 local now, seen = clock(), awaited(KEYS[9], KEYS[10])
 redis.call('PERSIST', KEYS[3])
 if head.state ~= 'l' then
-  head.state = 'l'
+  head.state, head.returned = 'l', head.returned + 1
   redis.call('LSET', KEYS[3], 0, head_text(head))
 end
 local back, _, left = give_back(keys, 4000, {add = head.takeovers, entry = '', max_deliveries = 0})

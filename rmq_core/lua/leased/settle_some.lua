@@ -21,7 +21,8 @@ local keys = {id = ARGV[3], leases = KEYS[2], lease = KEYS[3], settled = KEYS[4]
               dead = KEYS[7], failed = KEYS[8], done = KEYS[12], completed = KEYS[13]}
 check_types(keys)
 redis.call('LLEN', keys.completed)
-local now, seen, verb = clock(), awaited(KEYS[9], KEYS[10]), ARGV[5]
+redis.call('STRLEN', keys.done)
+local now, seen, verb = clock(), awaited(KEYS[9], KEYS[10], KEYS[11]), ARGV[5]
 local delay, cap = tonumber(ARGV[6]), tonumber(ARGV[11])
 local how = {add = head.takeovers, entry = '', max_deliveries = tonumber(ARGV[8]), max_dead = tonumber(ARGV[9]),
              failed_log = tonumber(ARGV[10])}
@@ -31,19 +32,18 @@ if verb == 'nack' then
   how.due = delay > 0 and now + delay or nil
 end
 redis.call('PERSIST', keys.lease)
-local verdict, letters, back, acked = 'some ', {}, 0, {}
+local verdict, letters, back, acked, size = 'some ', {}, 0, {}, redis.call('LLEN', keys.lease) - 1
 for i = 14, #ARGV do
   local index = tonumber(ARGV[i])
-  local envelope = (verb ~= 'ack' or cap > 0) and redis.call('LINDEX', keys.lease, index + 1)
-  if envelope == false and (verb ~= 'ack' or cap > 0) then
+  if index < 0 or index >= size then
     letters[#letters + 1] = 'm'
   elseif redis.call('SETBIT', keys.settled, index, 1) == 1 then
     letters[#letters + 1] = 'a'
   elseif verb == 'ack' then
     letters[#letters + 1] = 's'
-    if cap > 0 then acked[#acked + 1] = envelope end
+    if cap > 0 then acked[#acked + 1] = redis.call('LINDEX', keys.lease, index + 1) end
   else
-    local placed = place({envelope}, keys, how)
+    local placed = place({redis.call('LINDEX', keys.lease, index + 1)}, keys, how)
     letters[#letters + 1] = placed == 1 and 's' or 'd'
     back = back + placed
     head.returned = head.returned + 1
@@ -57,7 +57,7 @@ if verb ~= 'ack' or head.state ~= 'p' then
   head.state = 'p'
   redis.call('LSET', keys.lease, 0, head_text(head))
 end
-if redis.call('BITCOUNT', keys.settled) >= redis.call('LLEN', keys.lease) - 1 then
+if redis.call('BITCOUNT', keys.settled) >= size then
   finish(keys, head, now, tonumber(ARGV[12]), 0)
   verdict = 'all '
 end
