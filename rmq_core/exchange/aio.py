@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
 import tenacity
@@ -20,6 +21,7 @@ from rmq_core.exchange.frames import FAILURES, NOT_RETRYABLE, RETRYABLE, Plan, a
 from rmq_core.exchange.slots import Slots
 
 R = TypeVar("R")
+W = TypeVar("W", Plan, Command)
 
 
 class Line(NamedTuple):
@@ -74,17 +76,17 @@ class AsyncDriver:
         if isinstance(want, Sleep):
             return await asyncio.sleep(want.seconds)
         if isinstance(want, Command):
-            return await self.client.execute_command(*want.args)
+            return await self._persist(self._plain, want, want)
         planned = plan(want, self._slots)
         try:
-            replies = await self._persist(planned)
+            replies = await self._persist(self._round, planned, planned.again())
         finally:
             planned.release(self._slots)
         return answer(want, planned, replies)
 
-    async def _persist(self, planned: Plan) -> list[Any]:
+    async def _persist(self, send: Callable[[W], Awaitable[Any]], first: W, again: W) -> Any:
         try:
-            return await self._round(planned)
+            return await send(first)
         except NOT_RETRYABLE:
             raise
         except RETRYABLE:
@@ -96,8 +98,10 @@ class AsyncDriver:
             after=self._after,
             reraise=True,
         )
-        replies: list[Any] = await retrying(self._round, planned.again())
-        return replies
+        return await retrying(send, again)
+
+    async def _plain(self, command: Command) -> Any:
+        return await self.client.execute_command(*command.args)
 
     async def _after(self, _: tenacity.RetryCallState) -> None:
         await self._recover()

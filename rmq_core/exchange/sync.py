@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import tenacity
@@ -22,6 +23,7 @@ from rmq_core.exchange.frames import FAILURES, NOT_RETRYABLE, RETRYABLE, Plan, a
 from rmq_core.exchange.slots import Slots
 
 R = TypeVar("R")
+W = TypeVar("W", Plan, Command)
 _GRACE_S = 5.0
 
 
@@ -65,17 +67,17 @@ class SyncDriver:
         if isinstance(want, Sleep):
             return time.sleep(want.seconds)
         if isinstance(want, Command):
-            return self.client.execute_command(*want.args)
+            return self._persist(self._plain, want, want)
         planned = plan(want, self._slots)
         try:
-            replies = self._persist(planned)
+            replies = self._persist(self._round, planned, planned.again())
         finally:
             planned.release(self._slots)
         return answer(want, planned, replies)
 
-    def _persist(self, planned: Plan) -> list[Any]:
+    def _persist(self, send: Callable[[W], Any], first: W, again: W) -> Any:
         try:
-            return self._round(planned)
+            return send(first)
         except NOT_RETRYABLE:
             raise
         except RETRYABLE:
@@ -87,8 +89,10 @@ class SyncDriver:
             after=lambda _: self._recover(),
             reraise=True,
         )
-        replies: list[Any] = retrying(self._round, planned.again())
-        return replies
+        return retrying(send, again)
+
+    def _plain(self, command: Command) -> Any:
+        return self.client.execute_command(*command.args)
 
     def _round(self, planned: Plan) -> list[Any]:
         replies = self._send(planned.packed(), len(planned.frames), planned.block_ms)

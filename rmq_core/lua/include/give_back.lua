@@ -47,7 +47,9 @@ local function place(envelopes, keys, how)
 end
 local function give_back(keys, k, how)
   local size = redis.call('LLEN', keys.lease) - 1
-  local back, ids, bytes, moved, batch = 0, {}, 0, 0, 128
+  local newest = redis.call('LINDEX', keys.lease, -1)
+  local batch = math.max(1, math.min(128, math.floor(8388608 / (#newest + 1))))
+  local back, ids, bytes, moved = 0, {}, 0, 0
   while size > 0 and moved < k and bytes < 8388608 do
     local n = math.min(batch, k - moved, size)
     local lo = size - n + 1

@@ -14,3 +14,9 @@ local function remember(reply)
   redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. reply, 'PX', ARGV[2])
   return reply
 end
+-- A refusal is remembered too, or the first request could arrive after the answer to its resend and be granted then.
+-- Where it is a script's first write, it begins with one that a full server does not deny.
+local function refuse(reply)
+  redis.call('PERSIST', KEYS[1])
+  return remember(reply)
+end

@@ -1,7 +1,8 @@
 -- Moves up to n messages from the claim end of ready to the end of a lease list, oldest first, at most 8 MiB of them
 -- (4,000 is as far as Lua's unpack reaches). Small batches first, so that large payloads are noticed early.
 local function take(ready, lease, n, keep)
-  local taken, bytes, batch, kept = 0, 0, 128, {}
+  local first = redis.call('LINDEX', ready, -1) or ''
+  local taken, bytes, batch, kept = 0, 0, math.max(1, math.min(128, math.floor(8388608 / (#first + 1)))), {}
   while taken < n and bytes < 8388608 do
     local got = redis.call('RPOP', ready, math.min(n - taken, batch))
     if not got then break end

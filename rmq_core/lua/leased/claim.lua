@@ -27,14 +27,14 @@ local seen = awaited(k.waiters, k.wake, k.timer)
 local late = expired(k.leases, now)
 if ARGV[4] ~= 'new' and redis.call('EXISTS', k.lease) == 1 then
   local reply = take_over(k, o, now, true)
-  if reply == 'exhausted' then return {reply, late, {}} end
+  if reply == 'exhausted' then return {refuse(reply), late, {}} end
   local timer_free = leave(k, o, seen)
   announce(k, now, seen, nil, timer_free)
   return {remember(reply), late, {}}
 end
 if ARGV[4] == 'named' then
   local done = redis.call('GET', KEYS[10])
-  if done then return {'settled ' .. done, late, {}} end
+  if done then return {refuse('settled ' .. done), late, {}} end
 end
 local oldest = redis.call('LINDEX', k.ready, -1)
 if promote(k.delayed, k.ready, now) > 0 then oldest = redis.call('LINDEX', k.ready, -1) end
@@ -43,7 +43,9 @@ if not oldest then
   local block = 0
   if o.block > 0 and #late == 0 then block = arm(k, o, now)
   else announce(k, now, seen, nil, leave(k, o, seen)) end
-  return {'empty ' .. block .. ' ' .. wait_end, late, {}}
+  if #late == 0 then return {refuse('empty ' .. block .. ' ' .. wait_end), late, {}} end
+  refuse('empty 1 ' .. wait_end) -- a resend claims again and learns of the expired leases itself
+  return {'empty 0 ' .. wait_end, late, {}}
 end
 local timer_free = leave(k, o, seen)
 local reply, kept = open_lease(k, o, now, oldest)

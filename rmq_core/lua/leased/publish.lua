@@ -20,19 +20,19 @@ end
 local now = clock()
 local stamp = '0 ' .. now .. ' 0 '
 local seen = awaited(KEYS[4], KEYS[5], KEYS[6])
-local fresh, verdicts, markers = {}, nil, {}
+local fresh, verdicts, markers, met = {}, nil, {}, {}
 if keys > 0 then
   verdicts = {}
   local taken = keys == 1 and {redis.call('GET', KEYS[7])} or redis.call('MGET', unpack(KEYS, 7, 6 + keys))
   for i = 1, n do
     local key = KEYS[6 + i]
-    if (not taken[i] or taken[i] == ARGV[7]) and not markers[key] then
-      markers[key] = true
+    verdicts[i] = '0'
+    if not met[key] and (not taken[i] or taken[i] == ARGV[7]) then verdicts[i] = '1' end
+    if not met[key] and not taken[i] then
+      markers[#markers + 1] = key
       fresh[#fresh + 1] = stamp .. ARGV[9 + i]
-      verdicts[i] = '1'
-    else
-      verdicts[i] = '0'
     end
+    met[key] = true
   end
 else
   for i = 1, n do fresh[i] = stamp .. ARGV[9 + i] end
@@ -41,7 +41,7 @@ local dropped = 0
 if max > 0 and #fresh > 0 then
   local room = max - redis.call('LLEN', KEYS[2]) - redis.call('ZCARD', KEYS[3])
   if room < #fresh then
-    if ARGV[6] ~= '1' or #fresh - room > redis.call('LLEN', KEYS[2]) then return 'full ' .. now end
+    if ARGV[6] ~= '1' or #fresh - room > redis.call('LLEN', KEYS[2]) then return refuse('full ' .. now) end
     dropped = #redis.call('RPOP', KEYS[2], #fresh - room)
   end
 end
@@ -53,5 +53,5 @@ elseif #fresh > 0 then
   redis.call('LPUSH', KEYS[2], unpack(fresh))
   if seen then ring(KEYS[4], KEYS[5], ARGV[3], now, seen) end
 end
-for key in pairs(markers) do redis.call('SET', key, ARGV[7], 'PX', ARGV[8]) end
+for i = 1, #markers do redis.call('SET', markers[i], ARGV[7], 'PX', ARGV[8]) end
 return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or ''))

@@ -16,5 +16,4 @@ for i = 3, #ARGV do
   if kind == 'list' then removed = removed + redis.call('LREM', KEYS[2], 1, ARGV[i]) end
   if kind == 'zset' then removed = removed + redis.call('ZREM', KEYS[2], ARGV[i]) end
 end
-if removed > 0 then remember('removed ' .. removed) end
-return 'removed ' .. removed
+return refuse('removed ' .. removed)

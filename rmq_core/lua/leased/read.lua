@@ -8,7 +8,8 @@ if not head then return {'lost', 0, 0, '', {}} end
 local lo, hi = tonumber(ARGV[2]), tonumber(ARGV[3])
 local first = math.floor(lo / 8)
 local bits = redis.call('GETRANGE', KEYS[2], first, math.floor(hi / 8))
-local found, bytes, batch = {}, 0, 128
+local found, bytes, next_one = {}, 0, redis.call('LINDEX', KEYS[1], lo + 1) or ''
+local batch = math.max(1, math.min(128, math.floor(8388608 / (#next_one + 1))))
 while lo <= hi and bytes < 8388608 do
   local got = redis.call('LRANGE', KEYS[1], lo + 1, math.min(hi, lo + batch - 1) + 1)
   if #got == 0 then break end

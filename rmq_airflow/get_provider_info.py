@@ -1,0 +1,73 @@
+"""What Airflow reads about this provider, without importing any of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+INTEGRATION = "RMQ"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's metadata, valid against Airflow's `provider_info.schema.json`; entry point of the distribution."""
+    return {
+        "package-name": "rmq",
+        "name": "RMQ",
+        "description": "A Redis work queue: wait for work, claim it under a lease, ack it in the task that did it.",
+        "integrations": [{"integration-name": INTEGRATION, "tags": ["service"]}],
+        "hooks": [_modules("hooks.queue", "hooks.spark")],
+        "operators": [_modules("operators.publish", "operators.spark_submit")],
+        "sensors": [_modules("sensors.queue")],
+        "triggers": [_modules("triggers.queue")],
+        "connection-types": [
+            {
+                "connection-type": "redis_queue",
+                "hook-class-name": "rmq_airflow.hooks.queue.RedisQueueHook",
+                "hook-name": "Redis Queue",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema"],
+                    "relabeling": {"login": "User (ACL)"},
+                    "placeholders": {"host": "localhost", "port": "6379"},
+                },
+                "conn-fields": _connection_fields(),
+            }
+        ],
+    }
+
+
+def _modules(*names: str) -> dict[str, Any]:
+    return {"integration-name": INTEGRATION, "python-modules": [f"rmq_airflow.{name}" for name in names]}
+
+
+def _connection_fields() -> dict[str, Any]:
+    text, flag = {"type": ["string", "null"]}, {"type": ["boolean", "null"], "default": False}
+    return {
+        "url": _field(
+            "URL",
+            text,
+            "Instead of host, port and database: sentinel://host1,host2/service, redis+cluster://host1,host2, "
+            "unix:///path/to/redis.sock or embedded:///directory. User and password go into their own fields.",
+        ),
+        "db": _field("Database", {"type": ["integer", "null"], "minimum": 0}, "Number of the database, 0 by default."),
+        "ssl": _field("TLS", flag, "Connect with TLS."),
+        "ssl_ca_certs": _field("CA certificates", text, "File with the certificates to trust."),
+        "ssl_certfile": _field("Client certificate", text, "File with this client's certificate."),
+        "ssl_keyfile": _field("Client key", text, "File with this client's private key."),
+        "ssl_cert_reqs": _field(
+            "Verify certificate", {"type": ["string", "null"], "enum": ["required", "optional", "none", None]}, ""
+        ),
+        "ssl_check_hostname": _field("Verify host name", {"type": ["boolean", "null"], "default": True}, ""),
+        "sentinel_username": _field("Sentinel user", text, "When the sentinels ask for one of their own."),
+        "sentinel_password": _field("Sentinel password", {**text, "format": "password"}, ""),
+        "lease": _field(
+            "Default lease", {"type": ["number", "null"], "minimum": 1}, "Seconds, where a DAG gives no queue_config."
+        ),
+        "max_deliveries": _field(
+            "Deliveries before a message is dead",
+            {"type": ["integer", "null"], "minimum": 1},
+            "10 by default. Sensors reclaim expired leases by this number, whatever a DAG's queue_config says.",
+        ),
+    }
+
+
+def _field(label: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return {"label": label, "schema": schema, **({"description": description} if description else {})}

@@ -1,0 +1,1 @@
+"""Operators that publish work and that run a Spark job on a claimed batch."""

@@ -1,0 +1,174 @@
+"""A Spark job on a claimed batch: claim, submit, watch, conclude, within one task.
+
+Law: the messages are acked by whoever holds the lease when the job has succeeded, and by nobody otherwise. A failed try
+keeps its lease for the retry; the last one gives the messages back.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from rmq_airflow.guard import DriverGuard
+from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.hooks.spark import LeasedSparkSubmitHook
+from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.retries import keep_lease_s
+from rmq_airflow.submission import Submission, driver_environment
+from rmq_airflow.watch import Watch
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers.common.compat.sdk import Context
+
+    from rmq_core import Lease, LeasedQueue
+
+OnSettled = Literal["skip", "next"]
+Outcome = Literal["acked", "empty", "already settled"]
+
+
+class SubmitReport(TypedDict):
+    """What the operator returns: constant in size, without a token or a payload."""
+
+    queue: str
+    lease_id: str
+    outcome: Outcome
+    claimed: int
+    acked: int
+
+
+class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
+    """
+    Claim a batch of messages and run a Spark job on it, in client mode.
+
+    A job that uses ``rmq_spark.claimed_batch`` adopts the lease and acks it itself; for any other job the operator
+    holds the lease while it runs and acks it when ``spark-submit`` returns 0. An empty queue is a success with
+    ``claimed=0`` and submits nothing. Of ``SparkSubmitOperator`` everything works but ``deploy_mode="cluster"``.
+
+    :param redis_queue: the queue to claim from (templated)
+    :param max_messages: the most messages one run takes
+    :param queue_config: lease, delivery limit and so on; by default those of the connection
+    :param lease_id: names the batch; a retry takes the batch of that name over instead of claiming another.
+        By default ``dag/run/task/map_index`` (templated)
+    :param on_settled: what to do when a batch of that name was already acked, as after a ``clear``: ``skip`` succeeds
+        at once, ``next`` claims another batch under ``<lease_id>#2``, ``#3``, …
+    :param spark_env: returns environment variables for ``spark-submit``, for example where Java is; called in the task
+    :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields,
+        "redis_queue",
+        "lease_id",
+        "redis_queue_conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        redis_queue: str,
+        max_messages: int = 1000,
+        queue_config: LeasedConfig | None = None,
+        lease_id: str | None = None,
+        on_settled: OnSettled = "skip",
+        spark_env: Callable[[], Mapping[str, str]] | None = None,
+        redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs.get("deploy_mode") == "cluster":
+            raise ConfigurationError("`deploy_mode` must be 'client': this operator runs the driver on the worker")
+        if on_settled not in get_args(OnSettled):
+            raise ConfigurationError(f"`on_settled` must be one of {get_args(OnSettled)}, not {on_settled!r}")
+        super().__init__(**kwargs)
+        self.redis_queue = redis_queue
+        self.max_messages = max_messages
+        self.queue_config = queue_config
+        self.lease_id = lease_id
+        self.on_settled = on_settled
+        self.spark_env = spark_env
+        self.redis_queue_conn_id = redis_queue_conn_id
+        self._secrets: Mapping[str, str] = {}
+        self._guard: DriverGuard | None = None
+        self._killed = False
+
+    def execute(self, context: Context) -> SubmitReport:  # type: ignore[override]  # the provider's operator returns None
+        """Claim, submit and conclude; LeaseLost when the messages went to somebody else meanwhile."""
+        self._hook, self._guard, self._killed = None, None, False
+        self._get_hook()  # a deploy mode that cannot work is refused before anything is claimed
+        identity = TaskIdentity.of(context)
+        hook = RedisQueueHook(self.redis_queue_conn_id)
+        with hook.queue(self.redis_queue, self.queue_config) as queue:
+            try:
+                lease = self._claim(queue, identity)
+            except LeaseAlreadySettled as settled:
+                self.log.info("%s Nothing to do; on_settled='next' would claim another batch.", settled)
+                return self._report(settled.lease_id, "already settled", claimed=0, acked=settled.acked)
+            if lease is None:
+                self.log.info("Queue %s is empty.", self.redis_queue)
+                return self._report(self.lease_id or identity.lease_id, "empty")
+            self.log.info("Claimed %d messages of %s under lease %s.", lease.count, lease.queue, lease.id)
+            acked = self._run(Submission(queue, lease), hook, context)
+            return self._report(lease.id, "acked", claimed=lease.count, acked=acked)
+
+    def on_kill(self) -> None:
+        """Have the driver ended. Runs in a signal handler: it only asks, the guard acts."""
+        self._killed = True
+        if self._guard is not None:
+            self._guard.stop()
+
+    def _claim(self, queue: LeasedQueue, identity: TaskIdentity) -> Lease | None:
+        named = self.lease_id or identity.lease_id
+        lease_id, numbers = named, itertools.count(2)
+        while True:
+            try:
+                return queue.claim(max_messages=self.max_messages, lease_id=lease_id, owner=identity.owner)
+            except LeaseAlreadySettled:
+                if self.on_settled == "skip":
+                    raise
+                lease_id = f"{named}#{next(numbers)}"
+
+    def _run(self, submission: Submission, hook: RedisQueueHook, context: Context) -> int:
+        watch = Watch(submission, self.on_kill)
+        try:
+            extra = self.spark_env() if self.spark_env is not None else {}
+            self._secrets = {**extra, **driver_environment(hook.settings, submission.lease)}
+            with submission.queue.hold(submission.lease), watch:
+                super().execute(context)
+            return submission.finish()
+        except BaseException as error:
+            # A timeout is a BaseException and interrupts the wait for a driver that is alive.
+            self._end_driver()
+            submission.give_back(keep_lease_s(context, error), reason=type(error).__name__)
+            if watch.lost is not None:
+                raise watch.lost from error
+            raise
+        finally:
+            self._end_driver()
+            self._secrets = {}
+
+    def _end_driver(self) -> None:
+        if self._guard is not None and not self._guard.wait():
+            self.log.error("Processes of the Spark driver survived KILL; look for them on this worker.")
+        if isinstance(self._hook, LeasedSparkSubmitHook):
+            self._hook.reap()
+
+    def _get_hook(self) -> SparkSubmitHook:
+        return LeasedSparkSubmitHook(super()._get_hook(), self._secrets, self._on_start)
+
+    def _on_start(self, group: int) -> None:
+        self._guard = DriverGuard(group)
+        if self._killed:
+            self._guard.stop()
+
+    def _report(self, lease_id: str, outcome: Outcome, claimed: int = 0, acked: int = 0) -> SubmitReport:
+        return {
+            "queue": self.redis_queue,
+            "lease_id": lease_id,
+            "outcome": outcome,
+            "claimed": claimed,
+            "acked": acked,
+        }

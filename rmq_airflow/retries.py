@@ -1,0 +1,50 @@
+"""Will Airflow try this task again, and when at the latest.
+
+The answer decides what becomes of a failed task's lease: kept for the next try, or given back. It may be too late a
+time, never too early a one: an estimate that is too long only delays a message, one that is too short hands it to
+somebody else while the retry is on its way.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow.providers.common.compat.sdk import AirflowFailException, conf
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseOperator, Context
+
+SLOT_MARGIN_S = 300.0  # what the scheduler and a busy pool may add to the retry delay
+
+
+def keep_lease_s(context: Context, error: BaseException) -> float | None:
+    """Seconds to keep a failed task's lease so that its retry finds it; None when this was the last try."""
+    ti = context["ti"]
+    if isinstance(error, AirflowFailException) or ti.try_number > ti.max_tries:
+        return None
+    return latest_delay_s(ti.task, ti.try_number) + SLOT_MARGIN_S
+
+
+def latest_delay_s(task: BaseOperator, try_number: int) -> float:
+    """The longest time in seconds that Airflow may wait before the try after `try_number`."""
+    delay = _seconds(task.retry_delay)
+    if task.retry_exponential_backoff in (0, 1):
+        return delay
+    # Airflow rounds the power up and jitters between one and two times of it.
+    delay = 2 * (delay * _power(float(task.retry_exponential_backoff), try_number - 1) + 1)
+    if task.max_retry_delay is not None:
+        delay = min(delay, _seconds(task.max_retry_delay))
+    return min(delay, float(conf.getint("core", "max_task_retry_delay", fallback=24 * 60 * 60)))
+
+
+def _seconds(value: timedelta | float) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+def _power(multiplier: float, exponent: int) -> float:
+    try:
+        return multiplier**exponent
+    except OverflowError:
+        return math.inf

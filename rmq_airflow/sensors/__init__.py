@@ -1,0 +1,1 @@
+"""Sensors: they look at a queue and hold nothing."""

@@ -1,0 +1,1 @@
+"""Triggers: the waiting half of a deferrable sensor; they never claim."""

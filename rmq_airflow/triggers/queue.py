@@ -1,0 +1,82 @@
+"""The waiting half of the deferrable sensor.
+
+Law: it peeks and never claims, so that two copies of it (a triggerer that was declared dead, a rolling deploy) do no
+harm. Its serialised form is plain, deterministic and free of secrets: a connection is named, not described.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowException
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.threshold import report
+from rmq_core import QueueUnavailable, RedisMessageQueueError
+
+if TYPE_CHECKING:
+    from rmq_core import Backlog
+
+RECONNECT_S = (1.0, 5.0)  # drawn at random, so that the triggers of a triggerer do not come back together
+
+
+class RedisQueueTrigger(BaseTrigger):
+    """
+    Fires once, when a queue holds enough work.
+
+    :param redis_queue: the queue to look at
+    :param min_messages: enough when so many messages are ready
+    :param max_age: enough, too, when the oldest ready message is so many seconds old
+    :param redis_queue_conn_id: connection of type ``redis_queue``
+    """
+
+    def __init__(
+        self,
+        redis_queue: str,
+        min_messages: int = 1,
+        max_age: float | None = None,
+        redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
+        self.redis_queue = redis_queue
+        self.min_messages = min_messages
+        self.max_age = max_age
+        self.redis_queue_conn_id = redis_queue_conn_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class path and the arguments that make this trigger again."""
+        return (
+            "rmq_airflow.triggers.queue.RedisQueueTrigger",
+            {
+                "redis_queue": self.redis_queue,
+                "min_messages": self.min_messages,
+                "max_age": self.max_age,
+                "redis_queue_conn_id": self.redis_queue_conn_id,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event and return, as a trigger that lingers is killed after its task has resumed."""
+        yield TriggerEvent(await self._outcome())
+
+    async def _outcome(self) -> dict[str, Any]:
+        try:
+            backlog = await self._wait()
+        except (RedisMessageQueueError, AirflowException) as error:
+            return {"status": "error", "message": f"{type(error).__name__}: {error}"}
+        return {"status": "success", "report": report(self.redis_queue, backlog)}
+
+    async def _wait(self) -> Backlog:
+        hook = RedisQueueHook(self.redis_queue_conn_id)
+        while True:
+            try:
+                async with await hook.async_hub() as hub:
+                    return await hub.wait(self.redis_queue, min_messages=self.min_messages, max_age=self.max_age)
+            except QueueUnavailable as error:
+                # An exception would fail the task: a restart of Redis must not.
+                self.log.warning("Waiting for %s goes on when Redis is back: %s", self.redis_queue, error)
+                await asyncio.sleep(random.uniform(*RECONNECT_S))

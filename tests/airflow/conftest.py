@@ -1,0 +1,88 @@
+"""One Airflow and one Redis for these tests; the connection carries a canary password that must never show up."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+
+from tests.airflow.home import prepare
+
+HOME = prepare()
+CANARY = "canary-3f1b6f0a"
+QUEUE = "work"
+
+
+@pytest.fixture(scope="session")
+def airflow_database() -> None:
+    """A migrated metadata database with the bundles of the tests and the examples."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.utils.db import initdb
+
+    with warnings.catch_warnings():
+        # Its test client, which dag.test() uses for the API, finds the HTTP library that it is given out of date.
+        warnings.filterwarnings("ignore", "Using `httpx` with `starlette.testclient`")
+        import airflow.api_fastapi.execution_api.app  # noqa: F401
+    initdb()
+    DagBundlesManager().sync_bundles_to_db()
+
+
+@pytest.fixture
+def secured_url(redis_url: str) -> str:
+    """An empty Redis with a user whose password is the canary; the default user stays for looking behind the back."""
+    with redis.Redis.from_url(redis_url) as client:
+        client.execute_command("ACL", "SETUSER", "airflow", "reset", "on", f">{CANARY}", "~*", "&*", "+@all")
+    return redis_url
+
+
+@pytest.fixture
+def connection(secured_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The connection `redis_queue_default`; returns its id."""
+    place = urlsplit(secured_url)
+    fields = {"conn_type": "redis_queue", "host": place.hostname, "port": place.port, "login": "airflow"}
+    database = {"db": int(place.path.strip("/") or 0)}
+    value = json.dumps({**fields, "password": CANARY, "extra": database})
+    monkeypatch.setenv("AIRFLOW_CONN_REDIS_QUEUE_DEFAULT", value)
+    return "redis_queue_default"
+
+
+@pytest.fixture
+def queue(secured_url: str) -> Iterator[Any]:
+    """The queue `work`, seen by the test itself."""
+    from rmq_core import LeasedQueue
+
+    with LeasedQueue(secured_url, QUEUE) as opened:
+        yield opened
+
+
+@pytest.fixture
+def spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launcher without a JVM, and a connection to a local master."""
+    beside = Path(__file__).parent / "bin"
+    monkeypatch.setenv("PATH", f"{beside}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+
+
+MakeContext = Callable[..., Any]
+
+
+@pytest.fixture
+def task_context() -> MakeContext:
+    """Makes the context of a task's try: `task_context(operator, try_number=2)`."""
+
+    def make(task: Any, *, try_number: int = 1, max_tries: int = 2, run_id: str = "run") -> Any:
+        names = {"dag_id": "dag", "run_id": run_id, "task_id": task.task_id, "map_index": -1}
+        ti = SimpleNamespace(**names, try_number=try_number, max_tries=max_tries, task=task, stats_tags={})
+        return {"ti": ti, "task": task}
+
+    return make

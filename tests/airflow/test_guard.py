@@ -1,0 +1,126 @@
+"""The guard ends whole process groups, whatever the members think of it and however their task ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from rmq_airflow import guard
+from rmq_airflow.guard import DriverGuard
+
+# A launcher with a driver as its child, as spark-submit is: the launcher's death alone does not end the driver.
+FAMILY = """
+import subprocess, sys, time
+driver = "import signal, sys, time; {handler}; print('up', flush=True); time.sleep(600)"
+subprocess.run([sys.executable, "-c", driver])
+"""
+OBEDIENT, DEAF = "pass", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+
+
+def start_family(handler: str = OBEDIENT) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", FAMILY.format(handler=handler)]
+    family = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
+    assert family.stdout is not None
+    assert family.stdout.readline() == "up\n"
+    return family
+
+
+def members(group: int) -> list[int]:
+    found = []
+    for process in psutil.process_iter(["status"]):
+        try:
+            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def wait_until_gone(group: int, timeout: float) -> float:
+    started = time.monotonic()
+    while members(group):
+        assert time.monotonic() - started < timeout, f"{members(group)} survived"
+        time.sleep(0.02)
+    return time.monotonic() - started
+
+
+def end(family: subprocess.Popen[str]) -> None:
+    family.wait()
+    assert family.stdout is not None
+    family.stdout.close()
+
+
+def test_stopping_ends_the_launcher_and_its_driver() -> None:
+    family = start_family()
+    assert len(members(family.pid)) == 2
+    watched = DriverGuard(family.pid)
+    watched.stop()
+    wait_until_gone(family.pid, timeout=3)
+    end(family)
+    assert watched.wait()
+
+
+def test_a_driver_that_ignores_term_is_killed_after_the_grace_time() -> None:
+    family = start_family(DEAF)
+    watched = DriverGuard(family.pid)
+    watched.stop()
+    took = wait_until_gone(family.pid, timeout=guard.TERM_TO_KILL_S + 3)
+    end(family)
+    assert took >= guard.TERM_TO_KILL_S - 0.5
+    assert watched.wait()
+
+
+def test_the_death_of_the_task_process_ends_the_driver(tmp_path: Path) -> None:
+    family = start_family()
+    task = f"""
+import time
+from rmq_airflow.guard import DriverGuard
+guard = DriverGuard({family.pid})
+print("guarded", flush=True)
+time.sleep(600)
+"""
+    process = subprocess.Popen([sys.executable, "-c", task], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "guarded\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    wait_until_gone(family.pid, timeout=3)
+    end(family)
+
+
+def test_a_group_that_is_gone_needs_no_stopping() -> None:
+    family = start_family()
+    os.killpg(family.pid, signal.SIGKILL)
+    end(family)
+    watched = DriverGuard(family.pid)
+    watched.stop()
+    watched.stop()
+    assert watched.wait(timeout=3)
+
+
+def test_waiting_says_when_the_group_is_still_there() -> None:
+    family = start_family(DEAF)
+    watched = DriverGuard(family.pid)
+    try:
+        assert not watched.wait(timeout=0.3)
+    finally:
+        os.killpg(family.pid, signal.SIGKILL)
+        end(family)
+    assert watched.wait()
+
+
+def test_a_dead_process_that_nobody_has_waited_for_counts_as_gone() -> None:
+    family = start_family()
+    assert guard.alive(family.pid)
+    os.killpg(family.pid, signal.SIGKILL)
+    time.sleep(0.3)
+    assert not guard.alive(family.pid), "the launcher is a zombie of this process"
+    end(family)
+    assert not guard.alive(family.pid)

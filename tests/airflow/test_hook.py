@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, redact
+
+from rmq_airflow.hooks.queue import RedisQueueHook, _compare_clocks, _examine
+from rmq_core import LeasedConfig
+from tests.airflow.conftest import CANARY, QUEUE
+
+
+def test_making_a_hook_looks_nothing_up() -> None:
+    assert RedisQueueHook("no such connection").redis_queue_conn_id == "no such connection"
+
+
+def test_a_missing_connection_is_named() -> None:
+    with pytest.raises(AirflowNotFoundException, match="nowhere"):
+        _ = RedisQueueHook("nowhere").settings
+
+
+def test_a_queue_of_the_hook_logs_in_with_the_connections_user(connection: str) -> None:
+    with RedisQueueHook(connection).queue(QUEUE) as queue:
+        queue.publish("one")
+        assert queue.backlog().ready == 1
+        assert queue.client.acl_whoami() in ("airflow", b"airflow")
+
+
+async def test_the_async_queue_is_the_same_queue(connection: str, queue: Any) -> None:
+    queue.publish("one")
+    async with await RedisQueueHook(connection).async_queue(QUEUE) as twin:
+        assert (await twin.backlog()).ready == 1
+
+
+async def test_the_clients_answer(connection: str) -> None:
+    hook = RedisQueueHook(connection)
+    with hook.get_conn() as client:
+        assert client.ping()
+    async with await hook.get_async_conn() as client:
+        assert await client.ping()
+
+
+def test_the_connections_lease_is_the_default_and_a_config_beats_it(
+    connection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_LEASED", json.dumps({"conn_type": "redis_queue", "extra": {"lease": 77}}))
+    hook = RedisQueueHook("leased")
+    with hook.queue(QUEUE) as queue, hook.queue(QUEUE, LeasedConfig(lease=5)) as other:
+        assert (queue.config.lease, other.config.lease) == (77, 5)
+
+
+def test_the_test_button_reports_version_and_clock(connection: str) -> None:
+    works, text = RedisQueueHook(connection).test_connection()
+    assert works, text
+    assert "answers, runs scripts" in text
+
+
+def test_the_test_button_reports_a_wrong_password_without_showing_it(
+    connection: str, secured_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"conn_type": "redis_queue", "login": "airflow", "password": "wrong-9d1", "extra": {"url": secured_url}}
+    monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps(fields))
+    works, text = RedisQueueHook("wrong").test_connection()
+    assert not works
+    assert "AuthenticationError" in text
+    assert "wrong-9d1" not in text
+
+
+def test_the_test_button_reports_a_location_that_makes_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "redis_queue", "extra": {"url": "http://h"}}))
+    works, text = RedisQueueHook("odd").test_connection()
+    assert not works
+    assert "scheme" in text
+
+
+def test_the_test_button_reports_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_GONE", json.dumps({"conn_type": "redis_queue", "host": "127.0.0.1", "port": 1}))
+    works, text = RedisQueueHook("gone").test_connection()
+    assert not works
+    assert "ConnectionError" in text
+
+
+def test_credentials_show_in_no_repr(connection: str) -> None:
+    hook = RedisQueueHook(connection)
+    assert CANARY not in repr(hook.settings)
+    with hook.queue(QUEUE) as queue, hook.get_conn() as client:
+        assert CANARY not in repr(queue)
+        assert CANARY not in repr(client)
+
+
+def test_airflow_masks_the_password_from_then_on(connection: str) -> None:
+    assert RedisQueueHook(connection).settings.password == CANARY
+    assert redact(f"the driver printed {CANARY}") == "the driver printed ***"
+
+
+class OldServer:
+    """A server this suite does not run: what Redis 6.0 answers."""
+
+    def ping(self) -> bool:
+        return True
+
+    def info(self, _section: str) -> dict[str, str]:
+        return {"redis_version": "6.0.16"}
+
+
+class SlowClock:
+    def time(self) -> tuple[int, int]:
+        return int(time.time()) - 60, 0
+
+
+def test_the_test_button_refuses_a_server_that_is_too_old() -> None:
+    works, text = _examine(OldServer())
+    assert not works
+    assert "6.2 or later" in text
+
+
+def test_the_test_button_refuses_clocks_that_are_apart() -> None:
+    works, text = _compare_clocks(SlowClock(), "7.0")
+    assert not works
+    assert "NTP" in text

@@ -1,0 +1,46 @@
+"""What Airflow itself makes of the provider."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from airflow.providers_manager import ProvidersManager
+from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+
+from rmq_airflow.get_provider_info import get_provider_info
+from rmq_airflow.hooks.queue import RedisQueueHook
+
+
+@pytest.fixture(scope="module")
+def manager() -> ProvidersManager:
+    return ProvidersManager()
+
+
+def test_airflow_lists_the_provider(manager: ProvidersManager) -> None:
+    assert manager.providers["rmq"].data["name"] == "RMQ"
+
+
+def test_a_task_finds_the_hook_of_the_connection_type() -> None:
+    hook = ProvidersManagerTaskRuntime().hooks["redis_queue"]
+    assert hook is not None
+    assert hook.connection_id_attribute_name == RedisQueueHook.conn_name_attr
+    assert hook.hook_class_name == "rmq_airflow.hooks.queue.RedisQueueHook"
+    assert hook.connection_testable
+
+
+def test_airflow_shows_every_field_of_the_form(manager: ProvidersManager) -> None:
+    (described,) = get_provider_info()["connection-types"]
+    shown = manager.connection_form_widgets
+    assert {f"extra__redis_queue__{name}" for name in described["conn-fields"]} <= set(shown)
+    assert shown["extra__redis_queue__sentinel_password"].is_sensitive
+    assert manager.field_behaviours["redis_queue"]["hidden_fields"] == ["schema"]
+
+
+@pytest.mark.parametrize("module", ["rmq_airflow", "rmq_airflow.get_provider_info"])
+def test_what_airflow_loads_in_every_process_is_light(module: str) -> None:
+    source = importlib.import_module(module).__file__
+    assert source is not None
+    with open(source, encoding="utf-8") as file:  # noqa: PTH123  a path that Python made
+        lines = [line for line in file if line.startswith(("import ", "from "))]
+    assert {line.split()[1] for line in lines} <= {"__future__", "typing"}

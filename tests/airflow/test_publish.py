@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, task
+
+from rmq_airflow.operators.publish import RedisQueuePublishOperator, Unshown
+from rmq_core import ConfigurationError, LeasedConfig, PayloadError
+from tests.airflow.conftest import QUEUE, MakeContext
+
+DEDUPLICATED = LeasedConfig(dedup=True)
+
+
+def publish(context: MakeContext, messages: Any, **options: Any) -> Any:
+    operator = RedisQueuePublishOperator(task_id="publish", redis_queue=QUEUE, messages=messages, **options)
+    return operator.execute(context(operator))
+
+
+def test_a_list_is_published_with_the_tasks_names_in_the_headers(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    report = publish(task_context, [{"n": 1}, "two"], headers={"source": "test"})
+    assert report == {"queue": QUEUE, "accepted": 2, "duplicates": 0, "dropped": 0}
+    first, second = queue.peek(2)
+    assert (first.payload, second.payload) == ({"n": 1}, "two")
+    assert first.headers["airflow-task-id"] == "publish"
+    assert first.headers["airflow-run-id"] == "run"
+    assert first.headers["source"] == "test"
+
+
+def test_publishing_twice_with_deduplication_accepts_nothing_the_second_time(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    first = publish(task_context, [{"n": n} for n in range(50)], queue_config=DEDUPLICATED)
+    second = publish(task_context, [{"n": n} for n in range(50)], queue_config=DEDUPLICATED)
+    assert (first["accepted"], first["duplicates"]) == (50, 0)
+    assert (second["accepted"], second["duplicates"]) == (0, 50)
+    assert queue.backlog().ready == 50
+
+
+def test_a_key_of_your_own_decides_what_is_a_duplicate(connection: str, task_context: MakeContext) -> None:
+    report = publish(task_context, [{"day": 1, "v": 1}, {"day": 1, "v": 2}], dedup_key=lambda item: str(item["day"]))
+    assert (report["accepted"], report["duplicates"]) == (1, 1)
+
+
+def test_a_function_may_return_an_iterator_longer_than_a_chunk(
+    connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmq_airflow.operators.publish.CHUNK", 100)
+    report = publish(task_context, lambda: (str(n) for n in range(250)))
+    assert report["accepted"] == 250
+    assert [message.payload for message in queue.peek(250)] == [str(n) for n in range(250)]
+
+
+def test_a_function_gets_the_entries_of_the_context_it_asks_for(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    def messages(ti: Any) -> Iterator[str]:
+        yield ti.run_id
+
+    publish(task_context, messages)
+    assert queue.peek(1)[0].payload == "run"
+
+
+def test_delayed_messages_are_not_ready_yet(connection: str, queue: Any, task_context: MakeContext) -> None:
+    publish(task_context, ["later"], delay=60)
+    assert (queue.stats().ready, queue.stats().delayed) == (0, 1)
+
+
+def test_the_report_has_the_same_size_for_any_number_of_messages(connection: str, task_context: MakeContext) -> None:
+    few, many = publish(task_context, ["a"]), publish(task_context, lambda: map(str, range(5000)))
+    assert few.keys() == many.keys()
+    assert len(str(many)) < 100
+
+
+@pytest.mark.parametrize("single", ["text", b"bytes", {"n": 1}, 7, None])
+def test_a_single_message_is_refused_and_not_taken_for_a_list(
+    single: Any, connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    with pytest.raises(ConfigurationError, match="messages"):
+        publish(task_context, single)
+    assert queue.stats().ready == 0
+
+
+def test_an_iterator_is_refused_because_a_retry_could_not_read_it_again() -> None:
+    with pytest.raises(ConfigurationError, match="function that makes it"):
+        RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=iter(["a"]))
+
+
+def test_a_payload_that_cannot_be_stored_names_its_place(connection: str, task_context: MakeContext) -> None:
+    with pytest.raises(PayloadError):
+        publish(task_context, [{"ratio": float("nan")}])
+
+
+def test_templates_in_payloads_are_rendered_and_what_is_rendered_is_not_shown(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    operator = RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=[{"run": "{{ ti.run_id }}"}])
+    context = task_context(operator)
+    operator.render_template_fields(context)
+    assert str(operator.messages) == "<1 payloads>"
+    operator.execute(context)
+    assert queue.peek(1)[0].payload == {"run": "run"}
+
+
+def test_rendering_does_not_call_the_function(task_context: MakeContext) -> None:
+    def messages() -> list[str]:
+        raise AssertionError
+
+    operator = RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=messages)
+    operator.render_template_fields(task_context(operator))
+    assert operator.messages is messages
+
+
+def test_another_tasks_output_is_a_dependency() -> None:
+    with DAG("d", schedule=None):
+
+        @task
+        def find() -> list[str]:
+            return ["a"]
+
+        operator = RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=find())
+    assert operator.upstream_task_ids == {"find"}
+
+
+def test_a_lazy_sequence_of_unknown_length_is_not_measured_to_be_shown() -> None:
+    assert str(Unshown(itertools.count())) == "<some payloads>"

@@ -1,0 +1,457 @@
+"""The operator against a real Redis and real driver processes; only Spark's launcher is a stand-in without a JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException
+from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.sdk.execution_time.timeout import timeout
+
+from rmq_airflow import watch
+from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost
+from tests.airflow.conftest import CANARY, QUEUE, MakeContext
+
+DRIVER = Path(__file__).parent / "jobs" / "driver.py"
+LEASE_ID = "dag/run/spark/-1"
+OWNER = "airflow:dag/run/spark/-1/{}"
+SHORT = LeasedConfig(lease=1.5, max_deliveries=5)
+
+pytestmark = pytest.mark.usefixtures("connection", "spark_submit")
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Path:
+    return tmp_path / "marker"
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "EVERY_S", 0.2)
+
+
+def operator(behaviour: str, marker: Path, **options: Any) -> RedisQueueSparkSubmitOperator:
+    settings = {"retries": 2, "retry_delay": timedelta(seconds=7), **options}
+    return RedisQueueSparkSubmitOperator(
+        task_id="spark",
+        redis_queue=QUEUE,
+        application=str(DRIVER),
+        application_args=[behaviour, str(marker)],
+        **settings,
+    )
+
+
+def wait_for(condition: Callable[[], Any], timeout_s: float = 15) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+    return value
+
+
+def gone(marker: Path) -> bool:
+    pid = int(marker.read_text())
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+class Background:
+    """`execute` in a thread, as the main thread of a task would run it."""
+
+    def __init__(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(task, context))
+        self._thread.start()
+
+    def _run(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
+        try:
+            task.execute(context)
+        except BaseException as error:  # noqa: BLE001  a time-out is one
+            self.error = error
+
+    def ended_with(self) -> BaseException | None:
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        return self.error
+
+
+def test_a_driver_that_adopts_acks_and_the_operator_reports_it(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish_many(["a", "b", "c"])
+    task = operator("adopt_and_ack", marker)
+    report = task.execute(task_context(task))
+    assert report == {"queue": QUEUE, "lease_id": LEASE_ID, "outcome": "acked", "claimed": 3, "acked": 3}
+    assert json.loads(marker.read_text()) == ["a", "b", "c"]
+    assert queue.settled(LEASE_ID).owner == OWNER.format(1)
+    assert queue.stats()[:4] == (0, 0, 0, 0)
+
+
+def test_for_a_job_that_knows_nothing_of_the_queue_the_operator_holds_and_acks(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish_many(["a", "b"])
+    task = operator("touch", marker)
+    assert task.execute(task_context(task))["acked"] == 2
+    assert queue.settled(LEASE_ID).acked == 2
+
+
+def test_a_lease_shorter_than_the_job_is_kept_alive_for_a_job_that_never_adopts(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    task = operator("tell_secrets", marker, queue_config=LeasedConfig(lease=0.6))
+    assert task.execute(task_context(task))["outcome"] == "acked"
+
+
+def test_an_empty_queue_is_a_success_that_submits_nothing(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    task = operator("touch", marker)
+    report = task.execute(task_context(task))
+    assert report == {"queue": QUEUE, "lease_id": LEASE_ID, "outcome": "empty", "claimed": 0, "acked": 0}
+    assert not marker.exists()
+
+
+def test_it_takes_no_more_than_max_messages(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish_many(list("abcde"))
+    task = operator("adopt_and_ack", marker, max_messages=2)
+    assert task.execute(task_context(task))["claimed"] == 2
+    assert queue.stats().ready == 3
+
+
+def test_a_clear_after_success_submits_nothing_again(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker)
+    task.execute(task_context(task))
+    marker.unlink()
+    queue.publish("b")
+    report = task.execute(task_context(task, try_number=2))
+    assert report == {"queue": QUEUE, "lease_id": LEASE_ID, "outcome": "already settled", "claimed": 0, "acked": 1}
+    assert not marker.exists()
+    assert queue.stats().ready == 1
+
+
+def test_a_clear_after_success_may_go_on_with_the_next_batch(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    task = operator("adopt_and_ack", marker, on_settled="next")
+    for number, lease_id in enumerate([LEASE_ID, f"{LEASE_ID}#2", f"{LEASE_ID}#3"], 1):
+        queue.publish(str(number))
+        report = task.execute(task_context(task, try_number=number))
+        assert (report["lease_id"], report["claimed"]) == (lease_id, 1)
+        assert json.loads(marker.read_text()) == [str(number)]
+
+
+def test_a_failed_driver_keeps_the_lease_for_the_retry(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_fail", marker)
+    with pytest.raises(AirflowException, match="Error code is: 3"):
+        task.execute(task_context(task))
+    info = queue.lease_info(LEASE_ID)
+    assert info.owner == OWNER.format(1)
+    left_s = info.deadline.timestamp() - time.time()
+    assert 7 + 300 - 10 < left_s <= 7 + 300 + 1
+    assert queue.backlog().ready == 0
+
+
+def test_a_retry_of_a_killed_driver_gets_the_same_messages_back(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish_many(["a", "b", "c"])
+    task = operator("die_once", marker)
+    with pytest.raises(AirflowException):
+        task.execute(task_context(task))
+    queue.publish("later")
+    report = task.execute(task_context(task, try_number=2))
+    assert (report["claimed"], report["acked"]) == (3, 3)
+    assert json.loads(marker.read_text()) == ["a", "b", "c"]
+    assert queue.settled(LEASE_ID).owner == OWNER.format(2)
+    assert queue.stats().ready == 1
+
+
+def test_the_last_try_gives_the_messages_back_with_the_delivery_counted(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_fail", marker)
+    with pytest.raises(AirflowException):
+        task.execute(task_context(task, try_number=3, max_tries=2))
+    assert queue.lease_info(LEASE_ID) is None
+    (message,) = queue.claim().messages
+    assert message.deliveries == 2
+    assert message.history[0].reason == "AirflowException"
+    assert message.history[0].owner == OWNER.format(3)
+
+
+def test_tries_that_all_fail_end_in_the_dead_letters(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_fail", marker, queue_config=LeasedConfig(max_deliveries=2))
+    for try_number in (1, 2):
+        with pytest.raises(AirflowException):
+            task.execute(task_context(task, try_number=try_number, max_tries=1))
+    assert queue.stats().dead == 1
+
+
+def test_a_driver_that_ends_well_without_settling_what_it_adopted_fails_the_task(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_leave", marker)
+    with pytest.raises(LeaseLost, match="did not settle"):
+        task.execute(task_context(task))
+    assert queue.lease_info(LEASE_ID).owner == OWNER.format(1), "kept for the retry"
+
+
+def test_a_stolen_lease_stops_the_driver_and_acks_nothing(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish("a")
+    task = operator("work", marker, queue_config=SHORT)
+    run = Background(task, task_context(task))
+    wait_for(marker.exists)
+    thief = queue.adopt(LEASE_ID, owner="thief")
+    assert isinstance(run.ended_with(), LeaseLost)
+    wait_for(lambda: gone(marker))
+    assert queue.settled(LEASE_ID) is None
+    assert queue.lease_info(LEASE_ID).owner == "thief"
+    assert queue.ack(thief).settled == 1
+
+
+def test_a_lease_stolen_from_a_driver_that_adopted_stops_it_too(
+    queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "EXIT_GRACE_S", 0.5)
+    queue.publish("a")
+    task = operator("adopt_and_work", marker, queue_config=SHORT)
+    run = Background(task, task_context(task))
+    wait_for(marker.exists)
+    time.sleep(1.5)  # until the submitter's own heartbeat has met the adoption
+    queue.adopt(LEASE_ID, owner="thief")
+    assert isinstance(run.ended_with(), LeaseLost)
+    wait_for(lambda: gone(marker))
+    assert queue.lease_info(LEASE_ID).owner == "thief"
+
+
+def test_an_adoption_by_its_own_driver_is_no_loss(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_work", marker, queue_config=SHORT)
+    run = Background(task, task_context(task))
+    wait_for(marker.exists)
+    time.sleep(3 * 1.5)
+    assert not gone(marker)
+    task.on_kill()
+    assert isinstance(run.ended_with(), AirflowException)
+
+
+def test_on_kill_returns_at_once_and_ends_the_driver(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish("a")
+    task = operator("work", marker)
+    run = Background(task, task_context(task))
+    wait_for(marker.exists)
+    started = time.monotonic()
+    task.on_kill()
+    task.on_kill()
+    assert time.monotonic() - started < 0.1
+    assert isinstance(run.ended_with(), AirflowException)
+    assert gone(marker)
+    assert queue.lease_info(LEASE_ID) is not None, "kept for the retry"
+
+
+def test_a_driver_that_ignores_term_is_gone_before_the_lease_is_given_back(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    task = operator("work_deaf", marker)
+    run = Background(task, task_context(task, try_number=3, max_tries=2))
+    wait_for(marker.exists)
+    task.on_kill()
+    assert queue.backlog().ready == 0
+    assert isinstance(run.ended_with(), AirflowException)
+    assert gone(marker)
+    assert queue.backlog().ready == 1
+
+
+def test_an_execution_timeout_ends_the_driver_and_keeps_the_lease(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    task = operator("work", marker)
+    with pytest.raises(AirflowTaskTimeout), timeout(2):
+        task.execute(task_context(task))
+    assert gone(marker)
+    assert queue.lease_info(LEASE_ID).owner == OWNER.format(1)
+
+
+def test_a_kill_before_the_driver_started_stops_it_as_soon_as_it_does(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    task = operator("work", marker, spark_env=lambda: task.on_kill() or {})
+    with pytest.raises(AirflowException):
+        task.execute(task_context(task))
+
+
+def test_redis_being_away_when_a_driver_fails_does_not_hide_the_failure(
+    queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_fail", marker, queue_config=LeasedConfig(retry_budget=0.2))
+    monkeypatch.setattr("rmq_airflow.operators.spark_submit.keep_lease_s", lambda *_: shut_out(queue))
+    try:
+        with pytest.raises(AirflowException, match="Error code is: 3"):
+            task.execute(task_context(task))
+    finally:
+        queue.client.execute_command("ACL", "SETUSER", "airflow", "on")
+    assert queue.lease_info(LEASE_ID) is not None
+
+
+def shut_out(queue: Any) -> float:
+    """From now on the operator's user gets no answer it could use."""
+    queue.client.execute_command("ACL", "SETUSER", "airflow", "off")
+    queue.client.client_kill_filter(user="airflow")
+    return 60.0
+
+
+def test_two_runs_hold_different_messages(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish_many(["a", "b"])
+    task = operator("adopt_and_ack", marker, max_messages=1)
+    first = task.execute(task_context(task, run_id="one"))
+    second = task.execute(task_context(task, run_id="two"))
+    assert first["lease_id"] != second["lease_id"]
+    assert first["claimed"] == second["claimed"] == 1
+
+
+def test_a_lease_id_of_your_own_is_used(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker, lease_id="nightly")
+    assert task.execute(task_context(task))["lease_id"] == "nightly"
+
+
+def test_cluster_mode_is_refused_when_the_dag_is_parsed(marker: Path) -> None:
+    with pytest.raises(ConfigurationError, match="deploy_mode"):
+        operator("touch", marker, deploy_mode="cluster")
+
+
+def test_cluster_mode_of_the_connection_is_refused_before_anything_is_claimed(
+    queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    queue.publish("a")
+    task = operator("touch", marker)
+    with pytest.raises(ConfigurationError, match="deploy-mode"):
+        task.execute(task_context(task))
+    assert queue.stats().ready == 1
+
+
+def test_an_unknown_way_to_treat_settled_batches_is_refused(marker: Path) -> None:
+    with pytest.raises(ConfigurationError, match="on_settled"):
+        operator("touch", marker, on_settled="ignore")
+
+
+def test_variables_of_spark_env_reach_the_driver_and_cannot_hide_the_handover(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker, spark_env=lambda: {"RMQ_HANDOVER": "{}", "OTHER": "1"})
+    assert task.execute(task_context(task))["acked"] == 1
+
+
+def test_a_spark_env_that_fails_leaves_the_messages_to_the_retry(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    def broken() -> dict[str, str]:
+        raise FileNotFoundError
+
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker, spark_env=broken)
+    with pytest.raises(FileNotFoundError):
+        task.execute(task_context(task))
+    assert queue.lease_info(LEASE_ID).owner == OWNER.format(1)
+
+
+def test_spark_submit_beside_the_interpreter_is_found_without_path(
+    queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = Path(__file__).parent / "bin"
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr("rmq_airflow.hooks.spark.sys.executable", str(beside / "python"))
+    monkeypatch.setattr("rmq_airflow.guard.sys.executable", os.environ["PYSPARK_PYTHON"])
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker)
+    assert task.execute(task_context(task))["acked"] == 1
+
+
+def test_while_the_driver_runs_the_password_is_in_no_command_line(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    task = operator("tell_secrets", marker)
+    run = Background(task, task_context(task))
+    wait_for(marker.exists)
+    environment = psutil.Process(int(marker.read_text())).environ()
+    lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    assert run.ended_with() is None
+    assert environment["RMQ_PASSWORD"] == CANARY, "it did reach the driver"
+    assert any("driver.py" in line for line in lines)
+    assert not any(CANARY in line for line in lines)
+
+
+def test_the_handover_names_the_lease_and_holds_no_token(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish("a")
+    task = operator("tell_secrets", marker)
+    run = Background(task, task_context(task))
+    wait_for(marker.exists)
+    environment = psutil.Process(int(marker.read_text())).environ()
+    assert run.ended_with() is None
+    assert json.loads(environment["RMQ_HANDOVER"]) == {"queue": QUEUE, "lease_id": LEASE_ID, "owner": OWNER.format(1)}
+    assert CANARY not in environment["RMQ_URL"]
+
+
+def test_nothing_secret_is_left_on_the_operators_template_fields(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker)
+    task.execute(task_context(task))
+    shown = {name: getattr(task, name) for name in task.template_fields}
+    assert CANARY not in repr(shown)
+    assert "RMQ_" not in repr(shown)
+
+
+TASK = """
+import sys
+from types import SimpleNamespace
+from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
+from rmq_core import LeasedConfig
+application, marker = sys.argv[1:]
+task = RedisQueueSparkSubmitOperator(
+    task_id="spark", redis_queue="work", application=application, application_args=["work", marker],
+    queue_config=LeasedConfig(lease=2),
+)
+names = {"dag_id": "dag", "run_id": "run", "task_id": "spark", "map_index": -1}
+task.execute({"ti": SimpleNamespace(**names, try_number=1, max_tries=2, task=task, stats_tags={})})
+"""
+
+
+def test_when_the_task_process_is_killed_its_driver_ends_and_the_messages_come_back(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    worker = subprocess.Popen([sys.executable, "-c", TASK, str(DRIVER), str(marker)], cwd=Path(__file__).parents[2])
+    wait_for(marker.exists, timeout_s=60)
+    assert queue.lease_info(LEASE_ID).owner == OWNER.format(1)
+    worker.kill()
+    worker.wait()
+    wait_for(lambda: gone(marker), timeout_s=5)
+    wait_for(lambda: queue.backlog().ready == 1, timeout_s=5)
+    task = operator("adopt_and_ack", marker)
+    assert task.execute(task_context(task, try_number=2))["acked"] == 1

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.triggers.base import TriggerEvent
+
+from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_core import LeasedQueue
+from tests.airflow.conftest import CANARY, QUEUE
+from tests.servers import Server, start_server
+
+ROOT = Path(__file__).parents[2]
+
+
+async def fire(trigger: RedisQueueTrigger, within_s: float = 10) -> dict[str, Any]:
+    async with asyncio.timeout(within_s):
+        events = [event async for event in trigger.run()]
+    (event,) = events
+    assert isinstance(event, TriggerEvent)
+    return dict(event.payload)
+
+
+def test_it_is_made_again_from_what_it_serialises() -> None:
+    trigger = RedisQueueTrigger(QUEUE, min_messages=3, max_age=2.5, redis_queue_conn_id="c")
+    path, arguments = trigger.serialize()
+    assert path == f"{RedisQueueTrigger.__module__}.{RedisQueueTrigger.__qualname__}"
+    assert json.loads(json.dumps(arguments)) == arguments
+    assert RedisQueueTrigger(**arguments).serialize() == trigger.serialize()
+
+
+def test_it_serialises_to_the_same_text_in_another_process() -> None:
+    code = (
+        "from rmq_airflow.triggers.queue import RedisQueueTrigger as T; import json; "
+        "print(json.dumps(T('q', 2, 1.5).serialize()))"
+    )
+    other = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert other.stdout.splitlines()[-1] == json.dumps(RedisQueueTrigger("q", 2, 1.5).serialize())
+
+
+async def test_it_fires_when_enough_is_published_and_returns_at_once(connection: str, queue: LeasedQueue) -> None:
+    waiting = asyncio.create_task(fire(RedisQueueTrigger(QUEUE, min_messages=2)))
+    await asyncio.to_thread(queue.publish, "one")
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+    await asyncio.to_thread(queue.publish, "two")
+    published = time.monotonic()
+    event = await waiting
+    assert time.monotonic() - published < 1, "woken by the publish, not by a poll"
+    assert event["status"] == "success"
+    assert (event["report"]["queue"], event["report"]["ready"]) == (QUEUE, 2)
+
+
+async def test_it_fires_for_an_old_message(connection: str, queue: LeasedQueue) -> None:
+    await asyncio.to_thread(queue.publish, "one")
+    event = await fire(RedisQueueTrigger(QUEUE, min_messages=100, max_age=0.5))
+    assert event["report"]["ready"] == 1
+    assert event["report"]["oldest_age"] >= 0.5
+
+
+async def test_it_claims_nothing(connection: str, queue: LeasedQueue) -> None:
+    await asyncio.to_thread(queue.publish, "one")
+    first, second = await asyncio.gather(fire(RedisQueueTrigger(QUEUE)), fire(RedisQueueTrigger(QUEUE)))
+    assert first["report"]["ready"] == second["report"]["ready"] == 1
+    assert queue.stats().leases == 0
+
+
+async def test_cancelling_it_closes_its_connections_within_half_a_second(connection: str, queue: LeasedQueue) -> None:
+    def connections() -> int:
+        return sum(client["user"] == "airflow" for client in queue.client.client_list())
+
+    waiting = asyncio.create_task(fire(RedisQueueTrigger(QUEUE), within_s=60))
+    await asyncio.sleep(0.5)
+    assert connections() > 0
+    waiting.cancel()
+    cancelled = time.monotonic()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert time.monotonic() - cancelled < 0.5
+    await asyncio.sleep(0.1)
+    assert connections() == 0
+
+
+async def test_a_missing_connection_is_an_error_event_and_no_exception() -> None:
+    event = await fire(RedisQueueTrigger(QUEUE, redis_queue_conn_id="nowhere"))
+    assert event["status"] == "error"
+    assert "nowhere" in event["message"]
+
+
+async def test_a_refused_password_is_an_error_event_that_does_not_show_it(
+    connection: str, secured_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"conn_type": "redis_queue", "login": "airflow", "password": "wrong-9d1", "extra": {"url": secured_url}}
+    monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps(fields))
+    event = await fire(RedisQueueTrigger(QUEUE, redis_queue_conn_id="wrong"))
+    assert event["status"] == "error"
+    assert "wrong-9d1" not in event["message"]
+
+
+@pytest.fixture
+def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    server = start_server("7.0", "--appendonly", "yes", "--appendfsync", "always")
+    fields = {"conn_type": "redis_queue", "host": "127.0.0.1", "port": server.port}
+    monkeypatch.setenv("AIRFLOW_CONN_OWN", json.dumps(fields))
+    yield server
+    server.stop()
+
+
+async def test_it_waits_through_a_restart_of_redis(own_server: Server) -> None:
+    waiting = asyncio.create_task(fire(RedisQueueTrigger(QUEUE, redis_queue_conn_id="own"), within_s=60))
+    await asyncio.sleep(0.5)
+    own_server.kill9()
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    await asyncio.to_thread(own_server.restart)
+    with LeasedQueue(own_server.url, QUEUE) as queue:
+        await asyncio.to_thread(queue.publish, "one")
+    assert (await waiting)["report"]["ready"] == 1
+
+
+def events(trigger: RedisQueueTrigger) -> AsyncIterator[TriggerEvent]:
+    return trigger.run()
+
+
+async def test_it_ends_right_after_its_only_event(connection: str, queue: LeasedQueue) -> None:
+    await asyncio.to_thread(queue.publish, "one")
+    run = events(RedisQueueTrigger(QUEUE))
+    await anext(run)
+    with pytest.raises(StopAsyncIteration):
+        await anext(run)
+
+
+def test_what_it_serialises_holds_no_secret(connection: str) -> None:
+    assert CANARY not in json.dumps(RedisQueueTrigger(QUEUE).serialize())

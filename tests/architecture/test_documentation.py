@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rmq_core import embedded
+from tests.servers import start_server
+
+ROOT = Path(__file__).parents[2]
+# A block that is a fragment or needs a cluster says so: `<!-- not run: why -->` on the line before.
+BLOCK = re.compile(r"^(<!-- not run: .+ -->\n)?```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLE_URL = "redis://localhost:6379/0"
+
+
+def code_of(path: Path) -> str:
+    """The Python blocks of a document, in reading order: later ones may use what earlier ones defined."""
+    return "\n".join(code for skipped, code in BLOCK.findall(path.read_text("utf-8")) if not skipped)
+
+
+DOCUMENTS = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").rglob("*.md")) if code_of(path))]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = start_server("7.0")
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for lock in tmp_path.rglob(embedded.LIFE):
+        embedded.stop(lock.parent)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_code_of_a_document_runs(document: Path, url: str, folder: Path) -> None:
+    code = code_of(document)
+    assert code, f"{document} shows no code that runs"
+    script = folder / "document.py"
+    script.write_text(code.replace(EXAMPLE_URL, url))
+    result = subprocess.run(
+        [sys.executable, "-W", "error", script], cwd=folder, check=False, capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_readme_shows_code_within_forty_lines_and_stays_short() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert "```python" in "\n".join(text.splitlines()[:40])
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    assert len(prose.split()) <= 500

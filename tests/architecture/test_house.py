@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ["rmq_core", "rmq_airflow", "rmq_dagster", "rmq_spark", "pyspark_rmq"]
+FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def body_lengths(path: Path) -> list[int]:
+    """Lines of each function of a file, docstrings not counted."""
+    tree = ast.parse(path.read_text("utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node.end_lineno - node.lineno + 1 - docstring_lines(node) for node in functions if node.end_lineno]
+
+
+def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return len((ast.get_docstring(node, clean=False) or "").splitlines())
+
+
+def test_nine_functions_of_ten_have_at_most_32_lines() -> None:
+    lengths = sorted(length for path in FILES for length in body_lengths(path))
+    assert lengths[int(0.9 * len(lengths))] <= 32
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_file_is_one_noun_of_at_most_400_lines(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= 400
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_tells_type_checkers_that_it_is_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").exists()

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import rmq_core.lua
+
+FOLDER = Path(rmq_core.lua.__file__).parent
+SCRIPTS = sorted(path for path in FOLDER.rglob("*.lua") if path.parent.name != "include")
+INCLUDES = sorted((FOLDER / "include").glob("*.lua"))
+# TIME and PUBLISH take no key.
+KEYLESS = {"TIME", "PUBLISH"}
+CALL = re.compile(r"""redis\.p?call\(\s*(['"])(\w+)\1\s*(?:,\s*([^,)]*))?""")
+
+
+def names(path: Path) -> str:
+    return path.relative_to(FOLDER).with_suffix("").as_posix()
+
+
+def source(path: Path) -> str:
+    return rmq_core.lua.load(names(path)).source.decode()
+
+
+def header(path: Path) -> dict[str, str]:
+    """The comment at the head, by section: what stands first is the purpose."""
+    sections = {"purpose": ""}
+    section = "purpose"
+    for line in path.read_text("utf-8").splitlines():
+        if not line.startswith("--") or line.startswith("-- include:"):
+            break
+        if found := re.match(r"-- (KEYS|ARGV|Reply): (.*)", line):
+            section = found[1]
+            sections[section] = found[2]
+        else:
+            sections[section] += "  " + line.removeprefix("--").strip()
+    return sections
+
+
+def declared(text: str) -> tuple[set[int], bool]:
+    """The positions a KEYS or ARGV section lists, and whether its last one stands for any number more."""
+    listed = re.findall(r"(?:^|\s{2})(\d+)(\.\.\.)? ", text)
+    return {int(number) for number, _ in listed}, any(dots for _, dots in listed)
+
+
+def used(kind: str, lua: str) -> set[int]:
+    return {int(number) for number in re.findall(rf"\b{kind}\[(\d+)\]", lua)}
+
+
+def test_there_are_scripts_to_check() -> None:
+    assert SCRIPTS
+    assert INCLUDES
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=names)
+def test_a_header_tells_purpose_keys_arguments_and_reply(path: Path) -> None:
+    sections = header(path)
+    assert set(sections) == {"purpose", "KEYS", "ARGV", "Reply"}
+    assert all(text.strip() for text in sections.values())
+
+
+@pytest.mark.parametrize("kind", ["KEYS", "ARGV"])
+@pytest.mark.parametrize("path", SCRIPTS, ids=names)
+def test_a_header_lists_exactly_the_positions_the_script_uses(path: Path, kind: str) -> None:
+    positions, open_ended = declared(header(path)[kind])
+    assert positions == set(range(1, len(positions) + 1))
+    fixed = positions - {max(positions, default=0)} if open_ended else positions
+    lua = source(path)
+    assert fixed <= used(kind, lua)
+    assert used(kind, lua) <= positions
+    by_variable = re.search(rf"\b{kind}\[(?!\d+\])|#{kind}\b|unpack\({kind}\b", lua)
+    assert bool(by_variable) == open_ended
+
+
+@pytest.mark.parametrize("path", SCRIPTS + INCLUDES, ids=names)
+def test_every_key_a_script_touches_comes_from_its_caller(path: Path) -> None:
+    # A key that a script makes up breaks Redis Cluster and key-scoped ACLs.
+    calls = [(command, key) for _, command, key in CALL.findall(path.read_text("utf-8")) if command not in KEYLESS]
+    made_up = [call for call in calls if not call[1] or call[1][0] in "'\"" or ".." in call[1]]
+    assert made_up == []
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=names)
+def test_a_script_neither_scans_the_keyspace_nor_loops_without_bound(path: Path) -> None:
+    lua = source(path)
+    assert {command for _, command, _ in CALL.findall(lua)}.isdisjoint({"KEYS", "SCAN", "RANDOMKEY", "FLUSHDB"})
+    assert not re.search(r"\bwhile\s+true\b|\bos\.|\bmath\.random", lua)
+
+
+def test_every_include_is_used() -> None:
+    included = re.findall(r"^-- include: ([\w/]+)$", "\n".join(p.read_text("utf-8") for p in SCRIPTS), re.MULTILINE)
+    assert {path.stem for path in INCLUDES} == set(included)

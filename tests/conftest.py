@@ -1,0 +1,59 @@
+"""Options of the whole suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.servers import NAMES, find_server, parse_external
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register `--faults`, which the fault tests read as `config.getoption("faults")`, and `--servers`."""
+    parser.addoption("--faults", choices=("short", "full"), default="short", help="how long fault tests run")
+    parser.addoption("--servers", default="", help="comma-separated names of the servers to test, default all")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which servers this run covers."""
+    return f"servers: {', '.join(server_names(config))}; faults: {config.getoption('faults')}"
+
+
+def server_names(config: pytest.Config) -> list[str]:
+    """The servers this run covers: those of RMQ_TEST_SERVERS or all of ours, cut down by `--servers`."""
+    known = list(parse_external() or NAMES)
+    chosen = [name for name in config.getoption("servers").split(",") if name] or known
+    if unknown := set(chosen) - set(known):
+        message = f"--servers: no {', '.join(sorted(unknown))} among {', '.join(known)}"
+        raise pytest.UsageError(message)
+    return chosen
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test once for each server when it asks for one, directly or through another fixture."""
+    if "server" in metafunc.fixturenames:
+        metafunc.parametrize("server", server_names(metafunc.config), indirect=True, scope="session")
+
+
+@pytest.fixture
+def full_faults(pytestconfig: pytest.Config) -> bool:
+    """True under `--faults=full`."""
+    return bool(pytestconfig.getoption("faults") == "full")
+
+
+@pytest.fixture(scope="session")
+def any_server_url(pytestconfig: pytest.Config) -> Iterator[str]:
+    """One server for tests whose subject is not Redis: 7.0 unless `--servers` leaves it out."""
+    names = server_names(pytestconfig)
+    with find_server("7.0" if "7.0" in names else names[0]) as server:
+        yield server.url
+
+
+@pytest.fixture
+def redis_url(any_server_url: str) -> str:
+    """The URL of an empty database, for tests that do not ask for the matrix."""
+    with redis.Redis.from_url(any_server_url) as client:
+        client.flushdb()
+    return any_server_url

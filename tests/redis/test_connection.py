@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core.connection import RedisSettings
+from rmq_core.errors import ConfigurationError, QueueUnavailable
+from tests.redis.topologies import KEY, PASSWORD, TOPOLOGIES, USER, Certificates, Topology, sentinel, tls, wait_for
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module", params=list(TOPOLOGIES))
+def topology(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[Topology]:
+    with TOPOLOGIES[request.param](certificates) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tls_server(certificates: Certificates) -> Iterator[Topology]:
+    with tls(certificates) as found:
+        yield found
+
+
+def settings_for(topology: Topology, **options: Any) -> RedisSettings:
+    return RedisSettings.from_url(
+        topology.url, **({"username": USER, "password": PASSWORD, **topology.options} | options)
+    )
+
+
+def test_a_client_authenticates_and_works(topology: Topology) -> None:
+    with settings_for(topology).client() as client:
+        client.set(KEY, "v")
+        assert client.get(KEY) == b"v"
+        client.delete(KEY)
+
+
+async def test_an_async_client_authenticates_and_works(topology: Topology) -> None:
+    async with settings_for(topology).async_client() as client:
+        await client.set(KEY, "v")
+        assert await client.get(KEY) == b"v"
+        await client.delete(KEY)
+
+
+def test_pickled_settings_connect_too(topology: Topology) -> None:
+    with pickle.loads(pickle.dumps(settings_for(topology))).client() as client:
+        assert client.exists(KEY) == 0
+
+
+def test_a_wrong_password_is_refused_without_being_shown(topology: Topology) -> None:
+    with (
+        pytest.raises((redis.AuthenticationError, ConfigurationError), match="invalid username-password") as caught,
+        settings_for(topology, password="canary-wrong").client() as client,
+    ):
+        client.get(KEY)
+    assert "canary" not in str(caught.value)
+
+
+def test_a_client_does_not_send_a_write_again_by_itself(topology: Topology) -> None:
+    with settings_for(topology, socket_timeout=0.3).client() as client:
+        client.delete(KEY)
+        delay_writes(topology)
+        with pytest.raises((redis.TimeoutError, redis.ConnectionError)):
+            client.rpush(KEY, "x")  # a second attempt would succeed
+        client.delete(KEY)
+
+
+async def test_an_async_client_does_not_send_a_write_again_by_itself(topology: Topology) -> None:
+    async with settings_for(topology, socket_timeout=0.3).async_client() as client:
+        await client.delete(KEY)
+        delay_writes(topology)
+        with pytest.raises((redis.TimeoutError, redis.ConnectionError)):
+            await client.rpush(KEY, "x")
+        await client.delete(KEY)
+        await asyncio.sleep(0.05)  # TLS says goodbye to the connection that timed out, now that the server reads again
+
+
+def delay_writes(topology: Topology) -> None:
+    """Let writes wait for longer than one timeout and less than two; connecting and reading go on."""
+    with topology.servers[0].client(username=USER, password=PASSWORD) as client:
+        client.client_pause(450, all=False)
+
+
+def test_a_server_of_an_unknown_authority_is_not_trusted(tls_server: Topology, certificates: Certificates) -> None:
+    with (
+        settings_for(tls_server, ssl_ca_certs=str(certificates.stranger)).client() as client,
+        pytest.raises(redis.ConnectionError, match="CERTIFICATE_VERIFY_FAILED"),
+    ):
+        client.ping()
+
+
+def test_the_host_name_is_checked_unless_told_otherwise(tls_server: Topology) -> None:
+    tls_server = Topology(tls_server.url.replace("127.0.0.1", "localhost"), [], tls_server.options)
+    with settings_for(tls_server).client() as client, pytest.raises(redis.ConnectionError, match=r"[Hh]ostname"):
+        client.ping()
+    with settings_for(tls_server, ssl_check_hostname=False).client() as client:
+        assert client.ping()
+
+
+def test_a_client_follows_the_sentinel_to_the_new_master(certificates: Certificates) -> None:
+    with sentinel(certificates) as topology, settings_for(topology).client() as client:
+        assert isinstance(client, redis.Redis)
+        master, replica = topology.servers
+        client.set(KEY, "v")
+        assert client.wait(1, 5_000) == 1
+        assert port_of(client) == master.port
+        wait_for(lambda: fail_over(client))
+        wait_for(lambda: port_of(client) == replica.port)
+        assert client.get(KEY) == b"v"
+
+
+def fail_over(client: redis.Redis) -> bool:
+    watching = client.connection_pool.sentinel_manager.sentinels[0]
+    try:
+        return bool(watching.sentinel_failover("main"))
+    except redis.ResponseError:  # the sentinel has not looked at the replica yet
+        return False
+
+
+def port_of(client: redis.Redis) -> int:
+    # A failover cuts connections; asking anew is what a driver does too.
+    client.connection_pool.disconnect()
+    try:
+        return int(client.config_get("port")["port"])
+    except redis.ConnectionError:
+        return 0
+
+
+def test_a_cluster_of_which_no_node_answers_is_unavailable() -> None:
+    made = RedisSettings.from_url("redis+cluster://u:canary@127.0.0.1:1,127.0.0.1:2")
+    with pytest.raises(QueueUnavailable, match=r"Redis did not answer: .*127\.0\.0\.1:[12]") as caught:
+        made.client()
+    assert "canary" not in str(caught.value)
+
+
+def test_a_server_that_is_no_cluster_is_told_from_one_that_is_down(tls_server: Topology) -> None:
+    made = RedisSettings.from_url(tls_server.url.replace("rediss", "redis+cluster"), tls=True, **tls_server.options)
+    with pytest.raises(ConfigurationError, match=r"runs without cluster mode; write redis://"):
+        made.client()

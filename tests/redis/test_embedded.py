@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+import redis
+
+from rmq_core import embedded
+from rmq_core.connection import RedisSettings
+from rmq_core.errors import QueueUnavailable
+from tests.servers import NAMES
+from tests.servers.matrix import command
+
+ROOT = Path(__file__).parents[2]
+FRESH = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def data() -> Iterator[Path]:
+    """A directory for an embedded server, short enough to hold its socket; both are gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="rmq-test-"))
+    yield folder / "data"
+    for turn in folder.rglob(embedded.TURN):
+        embedded.stop(turn.parent)
+    shutil.rmtree(folder)
+
+
+def connected(data: Path) -> redis.Redis:
+    client = RedisSettings.from_url(f"embedded://{data}").client()
+    assert isinstance(client, redis.Redis)
+    return client
+
+
+def process_of(data: Path) -> int:
+    with connected(data) as client:
+        return int(client.info("server")["process_id"])
+
+
+def kill9(data: Path) -> None:
+    process = process_of(data)
+    os.kill(process, signal.SIGKILL)
+    wait_until_gone(data)
+
+
+def wait_until_gone(data: Path) -> None:
+    deadline = time.monotonic() + 5
+    while embedded.is_running(data):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def start_together(data: Path, barrier: Barrier) -> None:
+    barrier.wait()
+    with connected(data) as client:
+        client.incr("starters")
+
+
+def test_processes_that_race_to_start_share_one_server(data: Path) -> None:
+    barrier = FRESH.Barrier(4)
+    racers = [FRESH.Process(target=start_together, args=(data, barrier)) for _ in range(4)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert [racer.exitcode for racer in racers] == [0, 0, 0, 0]
+    with connected(data) as client:
+        assert client.get("starters") == b"4"
+    assert (data / embedded.LOG).read_text().count("Server initialized") == 1
+
+
+def test_threads_that_race_to_start_share_one_server(data: Path) -> None:
+    sockets: list[str] = []
+    racers = [threading.Thread(target=lambda: sockets.append(embedded.start(data))) for _ in range(8)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert sockets == [str(data / embedded.SOCKET)] * 8
+    assert (data / embedded.LOG).read_text().count("Server initialized") == 1
+
+
+def test_the_server_outlives_the_process_that_started_it(data: Path) -> None:
+    code = f"from rmq_core.connection import RedisSettings as S; S.from_url('embedded://{data}').client().set('k', 'v')"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, start_new_session=True)
+    assert embedded.is_running(data)
+    with connected(data) as client:
+        assert client.get("k") == b"v"
+
+
+def test_data_survives_stop_and_start(data: Path) -> None:
+    with connected(data) as client:
+        client.rpush("list", *range(1000))
+    assert embedded.stop(data) is True
+    assert not embedded.is_running(data)
+    with connected(data) as client:
+        assert client.llen("list") == 1000
+
+
+def test_data_survives_kill_9_and_start(data: Path) -> None:
+    with connected(data) as client:
+        client.rpush("list", *range(1000))
+    kill9(data)
+    with connected(data) as client:
+        assert client.llen("list") == 1000
+
+
+def test_a_stale_socket_and_a_stale_pid_do_not_pass_for_a_server(data: Path) -> None:
+    embedded.start(data)
+    kill9(data)
+    (data / embedded.PID).write_text(f"{os.getpid()}\n")
+    assert (data / embedded.SOCKET).exists()
+    with connected(data) as client:
+        assert client.ping()
+
+
+def test_a_path_too_long_for_a_socket_works_and_leaves_nothing_behind(data: Path) -> None:
+    deep = data / ("x" * 120)
+    with connected(deep) as client:
+        client.set("k", "v")
+    folder = (deep / embedded.SOCKET).readlink().parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+    kill9(deep)
+    with connected(deep) as client:
+        assert client.get("k") == b"v"
+    assert not folder.exists()
+    folder = (deep / embedded.SOCKET).readlink().parent
+    embedded.stop(deep)
+    assert not folder.exists()
+
+
+def test_a_long_temporary_directory_is_no_obstacle(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("y" * 120)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    deep = data / ("x" * 120)
+    assert len(embedded.start(deep)) < 100
+    embedded.stop(deep)
+
+
+def test_a_path_with_strange_characters_works(data: Path) -> None:
+    strange = data / "a 'b\" \\c é"
+    embedded.start(strange)
+    assert (strange / embedded.SOCKET).is_socket()
+    embedded.stop(strange)
+
+
+def test_only_its_owner_can_reach_the_server_and_its_data(data: Path) -> None:
+    with connected(data) as client:
+        client.set("k", "v")
+        assert client.config_get("port") == {"port": "0"}
+    assert all(path.lstat().st_mode & 0o077 == 0 for path in [data, *data.rglob("*")])
+
+
+def test_the_server_writes_an_append_only_file(data: Path) -> None:
+    with connected(data) as client:
+        asked = client.config_get("append*")
+    assert asked["appendonly"] == "yes"
+    assert asked["appendfsync"] == "everysec"
+
+
+def test_stopping_twice_is_harmless(data: Path) -> None:
+    embedded.start(data)
+    assert embedded.stop(data) is True
+    assert embedded.stop(data) is False
+
+
+def test_a_server_that_does_not_answer_is_not_doubled(data: Path) -> None:
+    embedded.start(data)
+    process = process_of(data)
+    os.kill(process, signal.SIGSTOP)
+    try:
+        with pytest.raises(QueueUnavailable, match=f"did not answer in time.*process {process} holds"):
+            embedded.start(data, timeout_s=0.1)
+    finally:
+        os.kill(process, signal.SIGCONT)
+    assert process_of(data) == process
+
+
+def test_a_server_that_cannot_stop_now_is_reported_and_stops_later(data: Path) -> None:
+    embedded.start(data)
+    process = process_of(data)
+    os.kill(process, signal.SIGSTOP)
+    try:
+        with pytest.raises(QueueUnavailable, match="did not stop in time"):
+            embedded.stop(data, timeout_s=0.1)
+        assert embedded.is_running(data)
+    finally:
+        os.kill(process, signal.SIGCONT)
+    wait_until_gone(data)
+
+
+def test_start_returns_when_the_data_is_loaded(data: Path) -> None:
+    data.mkdir()
+    (data / "appendonly.aof").write_bytes(b"*3\r\n$5\r\nRPUSH\r\n$1\r\nk\r\n$1\r\nx\r\n" * 300_000)
+    with connected(data) as client:
+        assert client.llen("k") == 300_000
+
+
+def test_a_server_whose_socket_was_deleted_is_not_doubled(data: Path) -> None:
+    embedded.start(data)
+    process = process_of(data)
+    (data / embedded.SOCKET).unlink()
+    with pytest.raises(QueueUnavailable, match=f"process {process} holds"):
+        embedded.start(data, timeout_s=0.2)
+    os.kill(process, signal.SIGTERM)
+    wait_until_gone(data)
+
+
+def test_a_server_that_cannot_read_its_data_says_why(data: Path) -> None:
+    data.mkdir()
+    (data / "appendonly.aof").write_bytes(b"*not an append-only file\r\n")
+    with pytest.raises(QueueUnavailable, match=r"ended while starting.*\n(.*\n)*.*Bad file format"):
+        embedded.start(data)
+
+
+def test_a_child_forked_while_starting_does_not_keep_the_directory_locked(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(30,))
+    launch = embedded._launch
+
+    def fork_and_launch(root: Path, deadline: float) -> None:
+        child.start()
+        launch(root, deadline)
+
+    monkeypatch.setattr(embedded, "_launch", fork_and_launch)
+    embedded.start(data)
+    try:
+        assert embedded.stop(data, timeout_s=5)
+    finally:
+        child.kill()
+        child.join()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_server_on_path_keeps_the_data(name: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(name, data.parent / "bin", monkeypatch)
+    with connected(data) as client:
+        client.set("k", "v")
+    kill9(data)
+    with connected(data) as client:
+        assert client.get("k") == b"v"
+    embedded.stop(data)
+    with connected(data) as client:
+        assert client.get("k") == b"v"
+
+
+def install(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a server of the test matrix the only one to be found."""
+    folder.mkdir()
+    program = folder / ("valkey-server" if name == "valkey" else "redis-server")
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(command(name))} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+
+async def test_the_async_client_joins_the_same_server(data: Path) -> None:
+    with connected(data) as client:
+        client.set("k", "v")
+    async with RedisSettings.from_url(f"embedded://{data}").async_client() as async_client:
+        assert await async_client.get("k") == b"v"

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost
+from rmq_core.leased.operations.reclaiming import reclaim
+from tests.redis.leases import drain, engine_of, eventually, expire, key, payloads, run
+from tests.redis.worlds import World
+
+
+def test_what_an_expired_lease_held_is_claimed_again_in_order_and_counted(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abcd"])
+    stale = queue.claim(max_messages=3, owner="crashed")
+    expire(world, stale.id)
+    assert queue.backlog().ready == 4
+    found = [queue.claim().message for _ in range(4)]
+    assert payloads(found) == ["a", "b", "c", "d"]
+    assert [message.deliveries for message in found] == [2, 2, 2, 1]
+    assert [(failure.kind, failure.owner) for failure in found[0].history] == [("expired", "crashed")]
+    with pytest.raises(LeaseLost):
+        queue.ack(stale)
+
+
+def test_a_claim_reclaims_what_expired_even_when_nothing_else_is_ready(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    for lease in (queue.claim(), queue.claim()):
+        expire(world, lease.id)
+    assert sorted(drain(queue)) == ["a", "b"]
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_real_lease_really_expires(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    queue.claim(lease=0.02)
+    message = eventually(queue.claim).message
+    assert (message.payload, message.deliveries) == ("x", 2)
+
+
+def test_an_endless_lease_never_expires(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(lease=None))
+    queue.publish("x")
+    lease = queue.claim()
+    assert (queue.backlog().ready, queue.claim()) == (0, None)
+    assert queue.extend(lease, by=5) is None
+    assert queue.ack(lease).settled == 1
+
+
+def test_a_message_whose_holders_all_crash_becomes_a_dead_letter(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=2))
+    queue.publish("poison")
+    for _ in range(2):
+        expire(world, queue.claim().id)
+    assert queue.claim() is None
+    (dead,) = queue.dead_letters()
+    assert (dead.payload, dead.deliveries) == ("poison", 2)
+    assert [failure.kind for failure in dead.history] == ["expired", "expired"]
+
+
+def test_many_expired_leases_are_all_taken_back(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(map(str, range(40)))
+    for lease in [queue.claim() for _ in range(40)]:
+        expire(world, lease.id)
+    assert queue.backlog().ready == 40
+    assert sorted(drain(queue), key=int) == [str(n) for n in range(40)]
+
+
+def test_an_expired_lease_that_nobody_took_back_still_belongs_to_its_holder(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    lease = queue.claim()
+    expire(world, lease.id)
+    assert queue.extend(lease) > lease.deadline - timedelta(seconds=1)
+    assert queue.backlog().ready == 0
+    expire(world, lease.id)
+    assert queue.ack(lease).settled == 1
+
+
+def test_extending_moves_the_deadline_and_never_to_an_earlier_time(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(lease=100))
+    queue.publish("x")
+    lease = queue.claim()
+    assert queue.extend(lease, by=10) == lease.deadline
+    later = queue.extend(lease, by=timedelta(seconds=1000))
+    assert (later - lease.deadline).total_seconds() >= 900
+    assert queue.extend(lease) == later == queue.leases()[0].deadline
+
+
+def test_a_hung_handler_cannot_keep_a_lease_beyond_max_hold(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(lease=10, max_hold=60))
+    queue.publish("x")
+    lease = queue.claim(lease_id="job")
+    until = queue.lease_info("job").claimed_at + timedelta(seconds=60)
+    assert [queue.extend(lease, by=by) for by in (1000, 2000)] == [until, until]
+
+
+def test_max_hold_bounds_endless_leases_too(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(lease=5, max_hold=60))
+    endless = world.queue(config=LeasedConfig(lease=None, max_hold=60))
+    queue.publish("x")
+    lease = queue.claim(lease_id="job")
+    assert endless.extend(lease) == queue.lease_info("job").claimed_at + timedelta(seconds=60)
+
+
+def test_extending_a_lost_lease_fails_and_does_not_bring_it_back(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    lease = queue.claim()
+    queue.release(lease)
+    with pytest.raises(LeaseLost):
+        queue.extend(lease)
+    assert world.client.zcard(key("leases")) == 0
+
+
+@pytest.mark.parametrize("by", [0, -1, float("inf"), "5", True])
+def test_extending_by_nonsense_is_refused(world: World, by: Any) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    with pytest.raises(ConfigurationError, match="lease must be"):
+        queue.extend(queue.claim(), by=by)
+
+
+def test_two_who_reclaim_at_once_bring_back_each_message_once(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(map(str, range(300)))
+    for lease in [queue.claim(max_messages=100) for _ in range(3)]:
+        expire(world, lease.id)
+    looks = [world.in_background(world.queue().backlog) for _ in range(6)]
+    for look in looks:
+        look.result(60)
+    assert queue.backlog().ready == 300
+    assert sorted(drain(queue), key=int) == [str(n) for n in range(300)]
+
+
+def test_a_reclaim_that_another_client_began_is_finished(world: World) -> None:
+    queue, crashed = world.queue(), world.queue()
+    queue.publish_many(map(str, range(4500)))
+    lease = queue.claim(max_messages=4500)
+    expire(world, lease.id)
+    first_chunk = next(reclaim(engine_of(crashed), lease.id))
+    assert run(world, crashed, first_chunk).startswith(b"returned 4000 500 ")
+    assert queue.backlog().ready == 4500
+    assert payloads(queue.peek(4500)) == [str(n) for n in range(4500)]
+    assert {message.deliveries for message in queue.peek(4500)} == {1}

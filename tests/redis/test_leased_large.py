@@ -1,0 +1,158 @@
+"""Leases that no single script can move: chunk by chunk, in order, and never more than 8 MiB at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, Outcome, QueueEvent, SettleReport
+from rmq_core.leased.operations.settling import nack
+from tests.redis.leases import engine_of, expire, key, payloads, run
+from tests.redis.worlds import World
+
+MANY = 10_001
+NUMBERS = [str(n) for n in range(MANY)]
+MIB = 1 << 20
+
+
+def large_lease(queue: Any, **options: Any) -> Any:
+    queue.publish_many(NUMBERS)
+    lease = queue.claim(max_messages=2 * MANY, **options)
+    assert lease.count == MANY
+    return lease
+
+
+def test_a_large_lease_is_filled_in_chunks_and_read_in_slices(world: World) -> None:
+    queue = world.queue()
+    lease = large_lease(queue)
+    assert queue.stats()[:4] == (0, 0, MANY, 1)
+    with pytest.raises(ConfigurationError, match=r"queue\.messages"):
+        lease.messages  # noqa: B018
+    assert payloads(queue.messages(lease)) == NUMBERS
+    assert payloads(queue.read(lease, 3_998, 4_003)) == NUMBERS[3_998:4_003]
+    assert payloads(queue.read(lease, 500)) == NUMBERS[500:]
+    assert [message.index for message in queue.read(lease, 9_990)] == list(range(9_990, MANY))
+    assert queue.read(lease, MANY, MANY + 5) == queue.read(lease, 7, 7) == []
+    assert queue.ack(lease).settled == MANY
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_large_claim_takes_no_more_than_it_asked_for(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(NUMBERS)
+    lease = queue.claim(max_messages=9_000)
+    assert (lease.count, queue.stats().ready) == (9_000, MANY - 9_000)
+    assert payloads(queue.read(lease, 8_999)) == ["8999"]
+    assert payloads(queue.claim().messages) == ["9000"]
+
+
+def test_reading_a_lost_lease_fails_rather_than_giving_fewer_messages(world: World) -> None:
+    queue = world.queue()
+    lease = large_lease(queue)
+    reading = iter(queue.messages(lease))
+    assert next(reading).payload == "0"
+    queue.adopt(lease.id, owner="thief")
+    with pytest.raises(LeaseLost):
+        list(reading)
+
+
+@pytest.mark.parametrize("verb", ["nack", "release", "expire"])
+def test_a_large_lease_comes_back_whole_and_in_order(world: World, verb: str) -> None:
+    queue = world.queue()
+    lease = large_lease(queue)
+    queue.publish("behind")
+    if verb == "expire":
+        expire(world, lease.id)
+        assert queue.backlog().ready == MANY + 1
+    else:
+        assert getattr(queue, verb)(lease).settled == MANY
+    back = queue.peek(2 * MANY)
+    assert payloads(back) == [*NUMBERS, "behind"]
+    assert {message.deliveries for message in back[:-1]} == {0 if verb == "release" else 1}
+    assert world.client.exists(key(f"lease:{lease.id}")) == world.client.zcard(key("leases")) == 0
+
+
+def test_some_messages_of_a_large_lease_are_settled_wherever_they_stand(world: World) -> None:
+    queue = world.queue()
+    lease = large_lease(queue, lease_id="job")
+    chosen = [message for n in (0, 3_999, 4_000, 8_192, MANY - 1) for message in queue.read(lease, n, n + 1)]
+    assert queue.ack(lease, chosen).outcomes == (Outcome.SETTLED,) * 5
+    assert queue.nack(lease, queue.read(lease, 5_000, 5_002)).outcomes == (Outcome.SETTLED,) * 2
+    assert queue.ack(lease, chosen[::-1]).outcomes == (Outcome.SETTLED_BEFORE,) * 5
+    gone = {0, 3_999, 4_000, 8_192, MANY - 1, 5_000, 5_001}
+    left = [n for n in range(MANY) if n not in gone]
+    assert [message.index for message in queue.messages(lease)] == left
+    assert queue.lease_info("job").settled == 7
+    assert queue.release(lease).settled == len(left)
+    assert payloads(queue.peek(MANY)) == [*map(str, left), "5000", "5001"]
+
+
+def test_all_messages_of_a_large_lease_can_be_acked_by_name(world: World) -> None:
+    queue = world.queue()
+    lease = large_lease(queue, lease_id="job")
+    report = queue.ack(lease, list(queue.messages(lease)))
+    assert (report.settled, set(report.outcomes)) == (MANY, {Outcome.SETTLED})
+    assert queue.settled("job").acked == MANY
+    assert queue.lease_info("job") is None
+
+
+def test_a_large_lease_that_fails_too_often_becomes_that_many_dead_letters(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    assert queue.nack(large_lease(queue)) == SettleReport(MANY, MANY)
+    assert queue.stats()[:5] == (0, 0, 0, 0, MANY)
+    assert queue.redrive() == MANY
+    assert sorted(payloads(queue.peek(2 * MANY)), key=int) == NUMBERS
+
+
+def test_large_payloads_move_no_more_than_eight_mebibytes_a_script(world: World) -> None:
+    events: list[QueueEvent] = []
+    queue = world.queue(on_event=events.append)
+    big = [bytes([n]) * MIB for n in range(20)]
+    queue.publish_many(big)
+    events.clear()
+    lease = queue.claim(max_messages=20)
+    assert lease.count == 20
+    assert [event.count for event in events] == [8, 12]
+    assert payloads(queue.messages(lease)) == big
+    events.clear()
+    assert queue.release(lease).settled == 20
+    assert [event.count for event in events] == [8, 8, 4]
+    lease = queue.claim(max_messages=20)
+    expire(world, lease.id)
+    events.clear()
+    assert queue.backlog().ready == 20
+    assert [event.count for event in events] == [8, 8, 4]
+    assert drain_large(queue) == big
+
+
+def drain_large(queue: Any) -> list[bytes]:
+    found = []
+    while lease := queue.claim(max_messages=20):
+        found += payloads(queue.messages(lease))
+        queue.ack(lease)
+    return found
+
+
+def test_a_nack_interrupted_between_its_chunks_leaves_no_record_of_an_acked_lease(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(NUMBERS[:4_500])
+    lease = queue.claim(max_messages=4_500, lease_id="job")
+    nack_one_chunk(world, queue, lease)
+    assert queue.stats()[:3] == (4_000, 0, 500)
+    assert queue.ack(lease).settled == 500
+    assert queue.settled("job") is None
+    assert queue.claim(lease_id="job", max_messages=5_000).count == 500
+
+
+def nack_one_chunk(world: World, queue: Any, lease: Any) -> None:
+    assert run(world, queue, next(nack(engine_of(queue), lease))).startswith(b"returned 4000 500")
+
+
+def test_what_is_left_of_a_half_given_back_lease_can_still_be_given_back(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(NUMBERS[:4_500])
+    lease = queue.claim(max_messages=4_500)
+    nack_one_chunk(world, queue, lease)
+    assert queue.nack(lease).settled == 500
+    assert payloads(queue.peek(5_000)) == NUMBERS[:4_500]

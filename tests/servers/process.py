@@ -1,0 +1,141 @@
+"""A server process that belongs to the tests: own folder, free port, unix socket, dead when the tests are.
+
+The kernel kills it when the thread that started it ends, so even a killed pytest leaves nothing running; start servers
+from a thread that outlives their use.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+
+from tests.servers.matrix import command, parse_external
+
+START_S = 20
+DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"]
+
+
+class Server:
+    """A running server: `url`, `port`, `socket`, and the ways in which faults befall it."""
+
+    def __init__(self, name: str, *args: str) -> None:
+        self.name = name
+        self.args = args
+        # A unix socket's path holds about 100 bytes; pytest's own temporary folders are too deep for that.
+        self.folder = Path(tempfile.mkdtemp(prefix="rmq-server-"))
+        self.socket = self.folder / "redis.sock"
+        self.port = _free_port()
+        self._start()
+
+    @property
+    def url(self) -> str:
+        """Where clients connect over TCP."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def unix_url(self) -> str:
+        """Where clients connect over the unix socket."""
+        return f"unix://{self.socket}?db=0"
+
+    def client(self, **options: object) -> redis.Redis:
+        """A plain client, for looking behind the library's back."""
+        return redis.Redis(port=self.port, **options)  # type: ignore[arg-type]
+
+    def _start(self) -> None:
+        place = ["--bind", "127.0.0.1", "--port", str(self.port), "--unixsocket", str(self.socket)]
+        memory = ["--dir", str(self.folder), "--save", "", "--appendonly", "no", "--loglevel", "warning"]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*DIES_WITH_US, *command(self.name), *place, *memory, *self.args], stdout=log, stderr=log
+            )
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_S
+        with self.client(socket_timeout=1, retry=None) as client:
+            while not _answers(client):
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    message = f"server {self.name} did not start:\n{(self.folder / 'log').read_text()}"
+                    raise RuntimeError(message)
+                time.sleep(0.01)
+
+    def kill9(self) -> None:
+        """SIGKILL: what is not on disk is lost."""
+        self.process.kill()
+        self.process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: connected, and silent."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT after `pause`."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Start again on the same port and folder, ending the process in an orderly way if it still runs."""
+        self._end()
+        self._start()
+
+    def stop(self) -> None:
+        """End it and remove its folder; harmless when it is gone already."""
+        self._end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.kill9()
+
+
+@dataclass(frozen=True)
+class External:
+    """A server of RMQ_TEST_SERVERS: it can be used, and nothing befalls it."""
+
+    name: str
+    url: str
+
+
+@contextmanager
+def find_server(name: str) -> Iterator[Server | External]:
+    """The server `name` of RMQ_TEST_SERVERS, or one of ours, which ends with the block."""
+    external = parse_external()
+    if name in external:
+        yield External(name, external[name])
+        return
+    server = start_server(name)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def start_server(name: str, *args: str) -> Server:
+    """Start server `name` (see `NAMES`) with extra `args` in the server's own syntax; the caller stops it."""
+    return Server(name, *args)
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.RedisError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

