@@ -1,4 +1,4 @@
-"""The thread that watches a submitted lease while the task waits for its driver.
+"""The thread that looks after a submitted lease while the task waits for its driver.
 
 Law: it decides nothing but `stop`. A lost lease stops the driver; an unreachable Redis does not, for the lease may well
 be alive, and the fence keeps a driver that has lost it from settling anything.
@@ -12,10 +12,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from rmq_airflow.submission import Submission
-from rmq_core import LeaseLost, RedisMessageQueueError
+from rmq_core import LeaseLost, RedisMessageQueueError, Submission
 
-EVERY_S = 5.0
 EXIT_GRACE_S = 10.0  # a driver that adopted ends by itself within 5 s of losing its lease, and says why in its log
 log = logging.getLogger(__name__)
 
@@ -40,9 +38,9 @@ class Watch:
         self._thread.join()  # it uses the queue, which is closed next
 
     def _run(self) -> None:
-        while not self._ended.wait(EVERY_S):
+        while not self._ended.wait(self._submission.pace_s):
             try:
-                self._submission.check()
+                self._submission.look()
             except LeaseLost as error:
                 if not (self._submission.adopted and self._ended.wait(EXIT_GRACE_S)):
                     self.lost = error

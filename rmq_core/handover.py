@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rmq_core.messages import Lease
 
 NAMES = ("queue", "lease_id", "owner")
+_LONGEST_PACE_S = 5.0
 SECRETS = ("username", "password", "sentinel_username", "sentinel_password", "ssl_password")
 
 
@@ -70,6 +71,12 @@ class Submission:
         self._settled_by_driver = False
         self._deadline = lease.deadline
 
+    @property
+    def pace_s(self) -> float:
+        """Seconds between two looks that keep the lease alive and notice a loss soon."""
+        lease_ms = self._queue.config.lease_ms
+        return _LONGEST_PACE_S if lease_ms == "inf" else min(_LONGEST_PACE_S, int(lease_ms) / 3000)
+
     def handover(self, settings: RedisSettings) -> Handover:
         """What the driver needs in order to adopt."""
         return Handover(settings, self._queue.name, self.lease.id, self.lease.owner)
@@ -77,7 +84,7 @@ class Submission:
     def look(self) -> None:
         """Keep the lease alive or, once the driver has adopted it, see that it still holds it. Raises LeaseLost.
 
-        Call it several times in each lease. QueueUnavailable is no loss: the lease may well be alive.
+        Call it every `pace_s` seconds. QueueUnavailable is no loss: the lease may well be alive.
         """
         if self._settled_by_driver or (not self.adopted and self._extended()):
             return

@@ -17,9 +17,8 @@ from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.hooks.spark import LeasedSparkSubmitHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.retries import keep_lease_s
-from rmq_airflow.submission import Submission, driver_environment
 from rmq_airflow.watch import Watch
-from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, RedisMessageQueueError, Submission
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from rmq_core import Lease, LeasedQueue
 
 OnSettled = Literal["skip", "next"]
-Outcome = Literal["acked", "empty", "already settled"]
+Outcome = Literal["acked", "settled one by one", "empty", "already settled"]
 
 
 class SubmitReport(TypedDict):
@@ -112,7 +111,8 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
                 return self._report(self.lease_id or identity.lease_id, "empty")
             self.log.info("Claimed %d messages of %s under lease %s.", lease.count, lease.queue, lease.id)
             acked = self._run(Submission(queue, lease), hook, context)
-            return self._report(lease.id, "acked", claimed=lease.count, acked=acked)
+            outcome: Outcome = "settled one by one" if acked is None else "acked"
+            return self._report(lease.id, outcome, claimed=lease.count, acked=acked or 0)
 
     def on_kill(self) -> None:
         """Have the driver ended. Runs in a signal handler: it only asks, the guard acts."""
@@ -131,24 +131,35 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
                     raise
                 lease_id = f"{named}#{next(numbers)}"
 
-    def _run(self, submission: Submission, hook: RedisQueueHook, context: Context) -> int:
+    def _run(self, submission: Submission, hook: RedisQueueHook, context: Context) -> int | None:
         watch = Watch(submission, self.on_kill)
         try:
             extra = self.spark_env() if self.spark_env is not None else {}
-            self._secrets = {**extra, **driver_environment(hook.settings, submission.lease)}
-            with submission.queue.hold(submission.lease), watch:
+            self._secrets = {**extra, **submission.handover(hook.settings).environment()}
+            with watch:
                 super().execute(context)
             return submission.finish()
         except BaseException as error:
             # A timeout is a BaseException and interrupts the wait for a driver that is alive.
             self._end_driver()
-            submission.give_back(keep_lease_s(context, error), reason=type(error).__name__)
+            self._conclude(submission, keep_lease_s(context, error), reason=type(error).__name__)
             if watch.lost is not None:
                 raise watch.lost from error
             raise
         finally:
             self._end_driver()
             self._secrets = {}
+
+    def _conclude(self, submission: Submission, keep_s: float | None, reason: str) -> None:
+        """After a failure: keep the lease for the retry, or nack it. What fails here, expiry does later."""
+        try:
+            if keep_s is None:
+                submission.give_up(reason)
+            else:
+                submission.keep(keep_s)
+        except RedisMessageQueueError:
+            lease_id = submission.lease.id
+            self.log.warning("Lease %s was left as it is; it returns when it expires.", lease_id, exc_info=True)
 
     def _end_driver(self) -> None:
         if self._guard is not None and not self._guard.wait():

@@ -19,9 +19,8 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
 
-from rmq_airflow import watch
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
-from rmq_core import ConfigurationError, LeasedConfig, LeaseLost
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled, handover
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
 
 DRIVER = Path(__file__).parent / "jobs" / "driver.py"
@@ -39,7 +38,7 @@ def marker(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "EVERY_S", 0.2)
+    monkeypatch.setattr(handover, "_LONGEST_PACE_S", 0.2)
 
 
 def operator(behaviour: str, marker: Path, **options: Any) -> RedisQueueSparkSubmitOperator:
@@ -207,7 +206,7 @@ def test_a_driver_that_ends_well_without_settling_what_it_adopted_fails_the_task
 ) -> None:
     queue.publish("a")
     task = operator("adopt_and_leave", marker)
-    with pytest.raises(LeaseLost, match="did not settle"):
+    with pytest.raises(LeftUnsettled, match="left messages unsettled"):
         task.execute(task_context(task))
     assert queue.lease_info(LEASE_ID).owner == OWNER.format(1), "kept for the retry"
 
