@@ -19,6 +19,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
 
+from rmq_airflow import watch
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled, handover
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
@@ -429,6 +430,7 @@ def test_nothing_secret_is_left_on_the_operators_template_fields(
 TASK = """
 import sys
 from types import SimpleNamespace
+from rmq_airflow import watch
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import LeasedConfig
 application, marker = sys.argv[1:]

@@ -160,7 +160,9 @@ class Model:
         held = self._holder(lease_id, token)
         return self._return(self._take_away(held), held.takeovers, "nack" if verb == "nack" else "", delayed=delayed)
 
-    def settle(self, lease_id: str, token: str, verb: str, indexes: Iterable[int], *, delayed: bool = False) -> dict[int, str]:
+    def settle(
+        self, lease_id: str, token: str, verb: str, indexes: Iterable[int], *, delayed: bool = False
+    ) -> dict[int, str]:
         """Settle some messages; what became of each index."""
         held, outcomes = self.held.get(lease_id), dict.fromkeys(indexes, "lost")
         if held is None or held.token != token:

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from rmq_core import Lease, LeasedConfig, MessageRef, Overflow, PublishReport, QueueFull, RedisMessageQueueError
 from tests.redis.leased_model import Held, Model
@@ -124,7 +131,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(most=COUNTS, owner=OWNERS)
     def claim(self, most: int, owner: str | None) -> None:
-        self.compare(lambda: self.queue.claim(max_messages=most, owner=owner), lambda: self.model.claim(None, owner or "", most))
+        self.compare(
+            lambda: self.queue.claim(max_messages=most, owner=owner), lambda: self.model.claim(None, owner or "", most)
+        )
 
     @rule(most=COUNTS, owner=OWNERS, lease_id=IDS)
     def claim_named(self, most: int, owner: str | None, lease_id: str) -> None:
