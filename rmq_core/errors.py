@@ -37,7 +37,7 @@ class QueueUnavailable(RedisMessageQueueError):
 
 
 class NotDurable(RedisMessageQueueError):
-    """The messages were published, but fewer replicas or AOF files confirmed them than `durability` asks for."""
+    """The messages were published or acked, but fewer replicas or AOF files confirmed it than `durability` asks."""
 
 
 class WrongKeyType(RedisMessageQueueError):

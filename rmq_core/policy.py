@@ -86,7 +86,7 @@ Overflow.DROP_OLDEST = Overflow("drop_oldest")
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """Publish returns only when `replicas` replicas have the messages, and with `aof` the local AOF is synced too.
+    """Publish and ack return only when `replicas` replicas have what they wrote, and with `aof` the local AOF too.
 
     `replicas` uses WAIT, `aof` WAITAOF (Redis 7.2 or later); `timeout` is in seconds. See redis.io/commands/wait.
     """

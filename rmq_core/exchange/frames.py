@@ -101,8 +101,10 @@ def raise_retryable(replies: Sequence[Any]) -> None:
         if isinstance(reply, errors.RedisError):
             if isinstance(reply, RETRYABLE) and not isinstance(reply, NOT_RETRYABLE):
                 raise reply
-            if str(reply).startswith(("UNBLOCKED", "LOADING", "MASTERDOWN", "FAILOVER")):
-                raise errors.ConnectionError(str(reply))
+            text = str(reply)
+            # Redis 6.2 wraps what a script met on a replica: "Error running script ...: -READONLY ..."
+            if text.startswith(("UNBLOCKED", "LOADING", "MASTERDOWN", "FAILOVER")) or ": -READONLY " in text:
+                raise errors.ConnectionError(text)
 
 
 def answer(want: Call | Wait | Chain | Batch, planned: Plan, replies: Sequence[Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from math import inf
 from types import TracebackType
@@ -91,19 +91,29 @@ class AsyncLeasedQueue:
             for message in await self.read(lease, lo, lo + slice_size):
                 yield message
 
-    @asynccontextmanager
-    async def hold(
+    def hold(
         self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None
-    ) -> AsyncIterator[Lease]:
+    ) -> AbstractAsyncContextManager[Lease]:
         """Let the heartbeat task extend a lease while the block runs; it calls `on_lost(lease)` if that is gone.
 
         by: seconds or timedelta of each extension, the queue's lease when None.
         """
+        return self._hold(lease, by, on_lost)
+
+    @asynccontextmanager
+    async def _hold(
+        self,
+        lease: Lease,
+        by: timedelta | float | None,
+        on_lost: Callable[[Lease], object] | None = None,
+        *,
+        fresh: bool = False,
+    ) -> AsyncIterator[Lease]:
         lease_s = self.config.lease if by is None else by
         if lease_s is None:
             yield lease
             return
-        charge: Charge[AsyncExtender] = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost)
+        charge: Charge[AsyncExtender] = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost, fresh)
         keeper().add(charge)
         try:
             yield lease
@@ -139,7 +149,7 @@ class AsyncLeasedQueue:
         if held is None:
             yield None
             return
-        async with self.hold(held, by):
+        async with self._hold(held, by, fresh=True):
             try:
                 yield held
             except Exception as error:
@@ -161,12 +171,14 @@ class AsyncLeasedQueue:
 
     async def close(self) -> None:
         """Release what was claimed without an answer, and give back the connections."""
-        if self._engine.unanswered:
-            await self._driver.run(managing.release_unanswered(self._engine))
-        await self._driver.close()
-        await self._beats.close()
-        if self._owned:
-            await self.client.aclose()
+        try:
+            if self._engine.unanswered:
+                await self._driver.run(managing.release_unanswered(self._engine))
+        finally:
+            await self._driver.close()
+            await self._beats.close()
+            if self._owned:
+                await self.client.aclose()
 
     async def __aenter__(self) -> Self:
         return self

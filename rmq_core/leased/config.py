@@ -24,7 +24,7 @@ class LeasedConfig:
     dedup_window: how long a deduplication key is remembered.
     settled_ttl: how long it is remembered that a lease id was acked whole.
     max_dead: how many dead letters are kept. completed_log, failed_log: how many acked and nacked messages are.
-    durability: what publish waits for. retry_budget: how long a call is retried while Redis does not answer.
+    durability: what publish and ack wait for. retry_budget: how long a call is retried while Redis does not answer.
     """
 
     lease: timedelta | float | None = 300

@@ -39,11 +39,16 @@ class Charge(Generic[Q]):
     lease: Lease
     lease_s: float
     on_lost: Callable[[Lease], object] | None = None
+    fresh: bool = False
+    """Claimed just now and for that long; any other lease is extended at once, for its deadline may be near."""
     next_at: float = field(init=False)
     lost_at: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.renewed(time.monotonic())
+        now = time.monotonic()
+        self.renewed(now)
+        if not self.fresh:
+            self.next_at = now
 
     @property
     def over(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from math import inf
 from types import TracebackType
@@ -88,19 +88,29 @@ class LeasedQueue:
         for lo in range(0, lease.count, slice_size):
             yield from self.read(lease, lo, lo + slice_size)
 
-    @contextmanager
     def hold(
         self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None
-    ) -> Iterator[Lease]:
+    ) -> AbstractContextManager[Lease]:
         """Let the heartbeat thread extend a lease while the block runs; it calls `on_lost(lease)` if that is gone.
 
         by: seconds or timedelta of each extension, the queue's lease when None.
         """
+        return self._hold(lease, by, on_lost)
+
+    @contextmanager
+    def _hold(
+        self,
+        lease: Lease,
+        by: timedelta | float | None,
+        on_lost: Callable[[Lease], object] | None = None,
+        *,
+        fresh: bool = False,
+    ) -> Iterator[Lease]:
         lease_s = self.config.lease if by is None else by
         if lease_s is None:
             yield lease
             return
-        charge: Charge[Extender] = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost)
+        charge: Charge[Extender] = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost, fresh)
         keeper.add(charge)
         try:
             yield lease
@@ -134,7 +144,7 @@ class LeasedQueue:
         if held is None:
             yield None
             return
-        with self.hold(held, by):
+        with self._hold(held, by, fresh=True):
             try:
                 yield held
             except Exception as error:
@@ -156,12 +166,14 @@ class LeasedQueue:
 
     def close(self) -> None:
         """Release what was claimed without an answer, and give back the connections."""
-        if self._engine.unanswered:
-            self._driver.run(managing.release_unanswered(self._engine))
-        self._driver.close()
-        self._beats.close()
-        if self._owned:
-            self.client.close()
+        try:
+            if self._engine.unanswered:
+                self._driver.run(managing.release_unanswered(self._engine))
+        finally:
+            self._driver.close()
+            self._beats.close()
+            if self._owned:
+                self.client.close()
 
     def __enter__(self) -> Self:
         return self

@@ -18,6 +18,7 @@ from rmq_core.exchange import Call, Encodable, Exchange, Wait
 from rmq_core.ids import anonymous_lease_id, nonce
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
+from rmq_core.leased.operations.durability import apart, check, confirmation
 from rmq_core.leased.operations.publishing import register
 from rmq_core.leased.operations.reclaiming import reclaim
 from rmq_core.lua import load
@@ -93,7 +94,7 @@ def _ack_and_claim(
     engine: Engine, request: Request, ack: Lease
 ) -> Exchange[tuple[list[str], list[bytes], list[bytes]]]:
     keys, config = engine.keys, engine.config
-    reply = yield Call(
+    call = Call(
         load("leased/claim_next"),
         (
             keys.ready, keys.leases, keys.lease(request.id), keys.fence, keys.delayed, keys.waiters, keys.wake,
@@ -103,7 +104,9 @@ def _ack_and_claim(
             request.id, ack.id, request.nonce, request.lease_ms, request.max_messages, _inline(request), request.owner,
             token_of(ack), config.settled_ttl_ms if ack.named else 0, config.completed_log, keys.bell,
         ),
+        confirm=confirmation(engine),
     )  # fmt: skip
+    reply, confirmed = apart(call, (yield call))
     words = reply[0].decode().split(" ")
     if words[0] == "lost":
         raise lost(engine, ack)
@@ -111,6 +114,7 @@ def _ack_and_claim(
         raise ScriptFailed(f"claim_next got {words[0]!r}")
     ack.fate.settled = True
     engine.tell(Operation.ACK, int(words[-1]), ack.id)
+    check(engine, f"acked lease {ack.id!r}", confirmed)
     return words, reply[1], reply[2]
 
 

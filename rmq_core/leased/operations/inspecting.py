@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rmq_core.exchange import Batch, Call, Command, Exchange
+from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import lost, reclaim_all, token_of
 from rmq_core.lua import load
@@ -18,7 +19,8 @@ _LISTED = 1000
 
 def read(engine: Engine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
     """The messages `lo` to `hi` (exclusive) of a lease that are not settled yet. Raises LeaseLost."""
-    hi = lease.count if hi is None else min(hi, lease.count)
+    whole("lo", lo)
+    hi = lease.count if hi is None else min(whole("hi", hi), lease.count)
     found: list[Message] = []
     while lo < hi:
         batch, taken = yield from _slice(engine, lease, lo, hi - 1)
@@ -94,13 +96,13 @@ def leases(engine: Engine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
 
 def lease_info(engine: Engine, lease_id: str) -> Exchange[LeaseInfo | None]:
     """A lease without its token; None when there is none of this id."""
-    found = yield from _infos(engine, [lease_id])
+    found = yield from _infos(engine, [check_name("lease_id", lease_id)])
     return found[0] if found else None
 
 
 def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
     """The record that every message of a caller-named lease was acked; None when there is none."""
-    record = yield Command(("GET", engine.keys.done(lease_id)))
+    record = yield Command(("GET", engine.keys.done(check_name("lease_id", lease_id))))
     if record is None:
         return None
     acked, at_ms, owner = _text(record).split(" ", 2)

@@ -10,6 +10,7 @@ from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import reenter
+from rmq_core.leased.operations.publishing import key_bytes
 from rmq_core.leased.operations.settling import release
 from rmq_core.lua import load
 from rmq_core.policy import whole
@@ -40,7 +41,8 @@ def purge(engine: Engine, target: str) -> Exchange[int]:
     """Delete everything in `ready`, `delayed`, `dead`, `completed` or `failed`; how many messages that were."""
     if target not in _PURGEABLE:
         raise ConfigurationError(f"target must be one of {', '.join(_PURGEABLE)}, not {target!r}; leases are settled")
-    return _number((yield Call(load("leased/purge"), (getattr(engine.keys, target),))), b"removed ")
+    kind = "zset" if target == "delayed" else "list"
+    return _number((yield Call(load("leased/purge"), (getattr(engine.keys, target),), (kind,))), b"removed ")
 
 
 def pause(engine: Engine) -> Exchange[None]:
@@ -55,10 +57,12 @@ def resume(engine: Engine) -> Exchange[None]:
 
 def cancel(engine: Engine, message_id: str) -> Exchange[bool]:
     """Remove a ready or delayed message; False when it is neither, which a leased one is not. Scans the queue."""
-    for key in (engine.keys.ready, engine.keys.delayed):
+    if not isinstance(message_id, str):
+        raise ConfigurationError(f"message_id must be the str that publish returned, not {message_id!r}")
+    for key, kind in ((engine.keys.ready, "list"), (engine.keys.delayed, "zset")):
         envelope = yield from _find(key, message_id)
         if envelope is not None:
-            reply = yield Call(load("leased/purge"), (key,), (envelope,))
+            reply = yield Call(load("leased/purge"), (key,), (kind, envelope))
             if _number(reply, b"removed "):
                 return True
     return False
@@ -66,8 +70,8 @@ def cancel(engine: Engine, message_id: str) -> Exchange[bool]:
 
 def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
     """Let a deduplication key be published again before its window ends; False when it was not remembered."""
-    data = codec.encode_text(dedup_key, "dedup_key") if isinstance(dedup_key, str) else dedup_key
-    reply = yield Call(load("leased/purge"), (engine.keys.dedup(codec.digest("key", data)),))
+    digest = codec.digest("key", key_bytes(dedup_key))
+    reply = yield Call(load("leased/purge"), (engine.keys.dedup(digest),), ("string",))
     return bool(_number(reply, b"removed "))
 
 

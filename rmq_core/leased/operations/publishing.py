@@ -9,12 +9,13 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core import codec
-from rmq_core.errors import NotDurable, PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
+from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Chain, Command, Encodable, Exchange, Sleep
 from rmq_core.ids import new_id
 from rmq_core.keys import QUEUES
 from rmq_core.leased.engine import Engine
+from rmq_core.leased.operations.durability import apart, check, confirmation
 from rmq_core.lua import load
 from rmq_core.messages import Payload, Published, PublishReport
 from rmq_core.policy import Overflow, milliseconds
@@ -113,10 +114,10 @@ def _insist(engine: Engine, call: Call, chunk: list[Entry], tally: _Tally) -> Ex
     overflow, pause, began = engine.config.overflow, 0.005, None
     while True:
         reply = yield call
-        reply, confirmed = reply if call.confirm else (reply, None)
+        reply, confirmed = apart(call, reply)
         if reply.startswith(b"accepted"):
             tally.add(chunk, reply)
-            return _confirm(engine, confirmed)
+            return check(engine, "published", confirmed)
         if not reply.startswith(b"full"):
             raise ScriptFailed(f"publish got {reply.decode()!r}")
         now = int(reply.split()[1])
@@ -126,14 +127,6 @@ def _insist(engine: Engine, call: Call, chunk: list[Entry], tally: _Tally) -> Ex
             raise QueueFull(f"queue {engine.keys.name!r} has no room: max_ready={most} messages wait; claim some")
         yield Sleep(pause)
         pause = min(2 * pause, 0.25)
-
-
-def _confirm(engine: Engine, confirmed: Any) -> None:
-    durability = engine.config.durability
-    if durability is None:
-        return
-    if isinstance(confirmed, Exception) or not durability.confirmed(confirmed):
-        raise NotDurable(f"published to {engine.keys.name!r}, but {durability} was not confirmed: {confirmed}")
 
 
 class _Tally:
@@ -173,13 +166,14 @@ def _entry(engine: Engine, payload: Payload, dedup_key: DedupKey | None, headers
     key = config.dedup_key if dedup_key is None else dedup_key
     digest = None
     if key is not None:
-        digest = codec.digest("key", _key_bytes(key(payload) if callable(key) else key))
+        digest = codec.digest("key", key_bytes(key(payload) if callable(key) else key))
     elif config.dedup:
         digest = codec.digest(kind, data)
     return Entry(message_id, codec.body(message_id, kind, data, headers), digest)
 
 
-def _key_bytes(key: object) -> bytes:
+def key_bytes(key: object) -> bytes:
+    """The bytes that stand for a deduplication key; PayloadError when it is empty or no text."""
     data = codec.encode_text(key, "dedup_key") if isinstance(key, str) else key
     if not isinstance(data, bytes):
         raise PayloadError(f"dedup_key must be or return str or bytes, not {type(key).__name__}")
@@ -217,5 +211,5 @@ def _call(engine: Engine, chunk: list[Entry], delay_ms: int) -> Call:
         load("leased/publish"),
         (keys.ready, keys.delayed, keys.waiters, keys.wake, keys.timer, *map(keys.dedup, digests)),
         (*head, *[entry.body for entry in chunk]),
-        confirm=config.durability.command() if config.durability else None,
+        confirm=confirmation(engine),
     )

@@ -11,6 +11,7 @@ from rmq_core.events import Operation
 from rmq_core.exchange import Batch, Call, Encodable, Exchange
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import lost, token_of
+from rmq_core.leased.operations.durability import apart, check, confirmation
 from rmq_core.leased.operations.reclaiming import tell_dead
 from rmq_core.lua import load
 from rmq_core.messages import Lease, Message, MessageRef, Outcome, SettleReport
@@ -60,16 +61,19 @@ def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[
     if messages is not None:
         return (yield from _settle_some(engine, lease, "ack", messages))
     keys, config = engine.keys, engine.config
-    reply = yield Call(
+    call = Call(
         load("leased/ack"),
         (keys.leases, keys.lease(lease.id), keys.settled(lease.id), keys.done(lease.id), keys.completed),
         (lease.id, token_of(lease), config.settled_ttl_ms if lease.named else 0, config.completed_log),
+        confirm=confirmation(engine),
     )
+    reply, confirmed = apart(call, (yield call))
     if not reply.startswith(b"acked"):
         raise _refused(engine, lease, reply)
     lease.fate.settled = True
     count = int(reply[6:])
     engine.tell(Operation.ACK, count, lease.id)
+    check(engine, f"acked lease {lease.id!r}", confirmed)
     return SettleReport(count)
 
 
@@ -136,11 +140,14 @@ def _settle_some(
     indexes = sorted(set(refs), reverse=True)
     for first in range(0, len(indexes), step):
         chunk = indexes[first : first + step]
-        reply = yield _some(engine, lease, verb, chunk, delay_ms, reason)
+        call = _some(engine, lease, verb, chunk, delay_ms, reason)
+        reply, confirmed = apart(call, (yield call))
         verdict, _, letters = reply.decode().partition(" ")
         if verdict in {"some", "all"}:
             lease.fate.settled, lease.fate.partly = verdict == "all", True
             outcomes.update(zip(chunk, (_LETTERS[letter] for letter in letters), strict=True))
+            if call.confirm:
+                check(engine, f"acked messages of lease {lease.id!r}", confirmed)
         elif reply == b"lost":
             lost(engine, lease)
             outcomes.update(dict.fromkeys(chunk, Outcome.LOST))
@@ -163,6 +170,7 @@ def _some(engine: Engine, lease: Lease, verb: str, indexes: list[int], delay_ms:
         load("leased/settle_some"),
         (*_back_keys(engine, lease), keys.timer, keys.done(lease.id), keys.completed),
         (*args, *indexes),
+        confirm=confirmation(engine) if verb == "ack" else None,
     )
 
 

@@ -1,0 +1,55 @@
+"""`python -m example_dags.demo [--crash]`: run the main job through both orchestrators and compare the figures."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from example_dags.demo import airflow_side, dagster_side
+from example_dags.demo.outcome import Outcome, summary
+from example_dags.demo.place import Place
+from example_dags.demo.processes import ChildFailed
+from example_dags.demo.progress import Progress
+
+
+def main() -> int:
+    """0: the table shows what it must; 1: it does not, or something failed; 130: interrupted."""
+    options = _options()
+    for polite in (signal.SIGINT, signal.SIGTERM):  # set even in the background, where children would inherit deafness
+        signal.signal(polite, signal.default_int_handler)
+    place, progress = Place(options.directory), Progress()
+    place.clear()
+    try:
+        outcomes = [side.run(place, progress, crash=options.crash) for side in (airflow_side, dagster_side)]
+    except ChildFailed as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; everything the demo started has been stopped", file=sys.stderr)
+        return 130
+    finally:
+        place.stop_redis()
+    return _judge(outcomes, crash=options.crash)
+
+
+def _judge(outcomes: list[Outcome], *, crash: bool) -> int:
+    print(summary(outcomes))
+    wrong = [mismatch for outcome in outcomes for mismatch in outcome.mismatches()]
+    if crash:
+        wrong += [f"{outcome.orchestrator}: no driver was killed" for outcome in outcomes if not outcome.crash]
+    for mismatch in wrong:
+        print(f"WRONG: {mismatch}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m example_dags.demo", description=__doc__)
+    parser.add_argument("--crash", action="store_true", help="kill the Spark driver with SIGKILL in mid-job")
+    parser.add_argument("--directory", type=Path, default=Path("build/demo"), help="everything is written below it")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""What one orchestrator did with the main job, and what it has to have done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from example_dags.demo.table import table
+from example_dags.flights import AIRPORTS, DEPARTURES, UNITED_DEPARTURES
+
+ITEMS = len(AIRPORTS) * 365
+EXPECTED = {
+    "items published": ITEMS,
+    "items deduplicated": ITEMS,
+    "items claimed": ITEMS,
+    "items acked": ITEMS,
+    "items dead": 0,
+    "items left": 0,
+    "rows written": DEPARTURES,
+    "rows written, United": UNITED_DEPARTURES,
+}
+
+STEPS = ("publish", "wait", "Spark", "report")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`figures` has the keys of EXPECTED, `seconds` those of STEPS; `crash` tells of a driver that was killed."""
+
+    orchestrator: str
+    figures: Mapping[str, int]
+    seconds: Mapping[str, float]
+    results: Path
+    plot: Path
+    crash: str | None = None
+
+    def mismatches(self) -> list[str]:
+        """One sentence for each figure that is not what it must be."""
+        return [
+            f"{self.orchestrator}: {name} {self.figures.get(name)}, not {expected:,}"
+            for name, expected in EXPECTED.items()
+            if self.figures.get(name) != expected
+        ]
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """One table for all of them, and below it where to look."""
+    figures = [[name, *(f"{outcome.figures[name]:,}" for outcome in outcomes)] for name in EXPECTED]
+    seconds = [[f"{step}, s", *(f"{outcome.seconds[step]:.1f}" for outcome in outcomes)] for step in STEPS]
+    header = ["", *(outcome.orchestrator for outcome in outcomes)]
+    return "\n".join([table([header, *figures, *seconds]), *(_where(outcome) for outcome in outcomes)])
+
+
+def _where(outcome: Outcome) -> str:
+    found = {"results": outcome.results, "plot": outcome.plot, "crash": outcome.crash}
+    return "\n".join(f"{outcome.orchestrator:<8} {what:<8} {where}" for what, where in found.items() if where)

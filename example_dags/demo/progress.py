@@ -1,0 +1,31 @@
+"""Progress on the terminal: one line for each thing that happened, with the seconds since the start."""
+
+from __future__ import annotations
+
+import time
+
+QUIET_S = 10
+
+
+class Progress:
+    """`progress.say("airflow", "published")` prints it; `watch` prints a topic's text only when it has changed."""
+
+    def __init__(self) -> None:
+        self._start = self._last_line = time.monotonic()
+        self._told: dict[tuple[str, str], str] = {}
+
+    def say(self, who: str, text: str) -> None:
+        """Print one line at once, even into a pipe."""
+        self._last_line = time.monotonic()
+        print(f"{self._last_line - self._start:7.1f} s  {who:<8} {text}", flush=True)
+
+    def watch(self, who: str, topic: str, text: str) -> None:
+        """Print `topic: text` unless that is what `who` last said about it."""
+        if self._told.get((who, topic)) != text:
+            self._told[who, topic] = text
+            self.say(who, f"{topic}: {text}")
+
+    def still(self, who: str, text: str) -> None:
+        """Print `text` if nothing has been printed for a while."""
+        if time.monotonic() - self._last_line > QUIET_S:
+            self.say(who, text)

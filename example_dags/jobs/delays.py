@@ -1,0 +1,135 @@
+"""The Spark job of the demo: departure delays by carrier and weather, for the airport-days of one lease.
+
+A submitter hands the lease over (see `rmq_core.Handover`). Everything written lies in the folder of the airport-day it
+is about, so a replay overwrites exactly what an earlier try wrote, under whatever lease the item comes back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import time
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
+
+import rmq_spark
+
+FLIGHTS = """year int, month int, day int, dep_time int, sched_dep_time int, dep_delay double, arr_time int,
+    sched_arr_time int, arr_delay double, carrier string, flight int, tailnum string, origin string, dest string,
+    air_time double, distance int, hour int, minute int, time_hour timestamp"""
+WEATHER = """origin string, year int, month int, day int, hour int, temp double, dewp double, humid double,
+    wind_dir double, wind_speed double, wind_gust double, precip double, pressure double, visib double,
+    time_hour timestamp"""
+SPARK = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": 8, "spark.ui.enabled": False}
+
+
+def main() -> None:
+    """Work on the lease that was handed over, ack it, then report."""
+    options = _options()
+    started = time.monotonic()
+    with _pipes() as pipes:
+        spark = rmq_spark.session("flight-delays", **SPARK)
+        with rmq_spark.adopted_batch(spark) as batch:
+            report = {"items": batch.count, "already_settled": batch.already_settled}
+            if batch.count:
+                report |= work(spark, batch, options)
+        report |= {"seconds": round(time.monotonic() - started, 1)}
+        print(json.dumps(report), flush=True)
+        if options.report:
+            options.report.write_text(json.dumps(report))
+        if pipes:
+            pipes.report_asset_materialization(metadata=report)
+        spark.stop()
+
+
+def work(spark: SparkSession, batch: rmq_spark.ClaimedBatch, options: argparse.Namespace) -> dict[str, Any]:
+    """Write both tables; returns how many rows went into `departures`. Raises ValueError for an unknown airport-day."""
+    items = airport_days(batch.df)
+    rows = departures(spark, items, options).repartition("origin", "day").persist()
+    counted = Observation()
+    total, united = F.count(F.lit(1)).alias("rows"), F.count_if(F.col("carrier") == "UA").alias("united_rows")
+    overwrite(rows.observe(counted, total, united), options.results / "departures")
+    crash_once()
+    overwrite(statistics(rows), options.results / "delays")
+    unknown = items.join(rows, ["origin", "day"], "left_anti").count()
+    if unknown:
+        raise ValueError(f"{unknown} of {batch.count} messages name no airport-day with departures")
+    batch.check()
+    return dict(counted.get)
+
+
+def airport_days(messages: DataFrame) -> DataFrame:
+    """The airport-days that messages name; each once, even if it was published twice."""
+    item = F.from_json(F.col("payload").cast("string"), "origin string, day date")
+    return messages.select(item.alias("item")).select("item.*").distinct()
+
+
+def departures(spark: SparkSession, items: DataFrame, options: argparse.Namespace) -> DataFrame:
+    """Every departure of these airport-days, with the weather of its hour; flights the weather is unknown for stay."""
+    read = spark.read.options(header=True, enforceSchema=False, nullValue="NA")
+    flights = read.csv(str(options.flights), schema=FLIGHTS).withColumn("day", F.make_date("year", "month", "day"))
+    weather = read.csv(str(options.weather), schema=WEATHER).select("origin", "time_hour", weather_class())
+    wanted = flights.drop("year", "month", "hour", "minute").join(F.broadcast(items), ["origin", "day"], "left_semi")
+    return wanted.join(F.broadcast(weather), ["origin", "time_hour"], "left").fillna("unknown", ["weather"])
+
+
+def weather_class() -> Column:
+    """One word for the weather of an hour. The data is in inches, degrees Fahrenheit, miles and miles an hour."""
+    wet, freezing = F.col("precip") > 0, F.col("temp") <= 32
+    stormy = F.col("wind_speed").between(25, 200)  # one reading says 1,048
+    word = F.when(wet & freezing, "snow").when(wet, "rain").when(F.col("visib") < 3, "fog").when(stormy, "wind")
+    return word.otherwise("fair").alias("weather")
+
+
+def statistics(rows: DataFrame) -> DataFrame:
+    """Sums by airport-day, carrier and weather: they add up over days and airports. A cancelled flight has no delay."""
+    delay = F.col("dep_delay")
+    late = F.count_if(delay > 15).alias("late")  # minutes, as the authorities count it
+    sums = F.count(F.lit(1)).alias("flights"), F.count(delay).alias("departed"), F.sum(delay).alias("delay_minutes")
+    return rows.groupBy("origin", "day", "carrier", "weather").agg(*sums, late)
+
+
+def overwrite(rows: DataFrame, table: Path) -> None:
+    """Replace the folders of the airport-days that have rows here, and no others."""
+    writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+    writer.partitionBy("origin", "day").parquet(str(table))
+
+
+def crash_once() -> None:
+    """What `make demo CRASH=1` asks for: the first driver dies here, half done and without a word to anybody."""
+    marker = os.environ.get("RMQ_DEMO_CRASH_MARKER")
+    if marker is None:
+        return
+    try:
+        Path(marker).touch(exist_ok=False)
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flights", type=Path, required=True, help="CSV of the departures")
+    parser.add_argument("--weather", type=Path, required=True, help="CSV of the hourly weather")
+    parser.add_argument("--results", type=Path, required=True, help="folder of the tables departures and delays")
+    parser.add_argument("--report", type=Path, help="JSON file to write when the work is done and acked")
+    return parser.parse_args()
+
+
+def _pipes() -> AbstractContextManager[Any]:
+    """Dagster's side of the talk when Dagster started this job, else None."""
+    if "DAGSTER_PIPES_CONTEXT" not in os.environ:
+        return nullcontext()
+    from dagster_pipes import open_dagster_pipes  # noqa: PLC0415  comes with Dagster
+
+    return open_dagster_pipes()
+
+
+if __name__ == "__main__":
+    main()

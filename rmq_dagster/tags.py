@@ -1,0 +1,13 @@
+"""The run tags that RMQ reads and writes. A tag is public and a database row: names and counts, nothing else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+QUEUE: Final = "rmq/queue"
+CLAIMED: Final = "rmq/claimed"
+"""How many messages the run claimed. Present: the run is past its claim, whatever it does next."""
+
+# Dagster's own, which it exports under no public name.
+SENSOR: Final = "dagster/sensor_name"
+RUN_KEY: Final = "dagster/run_key"

@@ -1,0 +1,214 @@
+"""A batch of messages as a DataFrame, held by the driver: claimed or adopted, kept alive, and settled at the end.
+
+The driver is the one holder: its heartbeat keeps the lease, its success acks it, and when the lease is lost it stops
+Spark's jobs. Delivery is at least once; effects are exactly once when what is written is keyed by the message, so that
+a second delivery overwrites the first.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Literal, TypedDict, Unpack
+
+from pyspark.sql import DataFrame, SparkSession
+
+from rmq_core import (
+    ConfigurationError,
+    Handover,
+    Lease,
+    LeaseAlreadySettled,
+    LeasedConfig,
+    LeasedQueue,
+    LeaseLost,
+    RedisMessageQueueError,
+    RedisSettings,
+)
+from rmq_spark.data_source import frame_of
+from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader, plan
+from rmq_spark.watch import LossWatch, exit_with_parent
+
+log = logging.getLogger(__name__)
+
+MANY = 10_000  # for fewer, Spark's overhead weighs more than the work
+MOST_PARTITIONS = 32  # more readers than this only queue up in front of Redis
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchPolicy:
+    """What a batch does when things go wrong.
+
+    `on_failure`: "nack" gives the messages back with a delivery counted, "keep" leaves the lease to a retry.
+    `on_settled`: when an earlier run acked this lease id, "skip" yields an empty batch, "raise" raises.
+    `exit_driver`: end the whole process within five seconds of losing the lease, or, for an adopted batch, whoever
+    started it; otherwise a loss cancels the batch's Spark jobs and raises LeaseLost.
+    `partitions`: into how many the DataFrame is cut at most; by default two for each core, up to 32.
+    """
+
+    on_failure: Literal["nack", "keep"] = "nack"
+    on_settled: Literal["skip", "raise"] = "skip"
+    exit_driver: bool = False
+    partitions: int | None = None
+
+
+CLAIMED = BatchPolicy()
+ADOPTED = BatchPolicy(on_failure="keep", exit_driver=True)  # the submitter knows whether retries remain
+
+
+@dataclass(frozen=True)
+class ClaimedBatch:
+    """The messages as `df` (columns: `MESSAGE_SCHEMA`) and their number. Without work, `lease` is None and `df` empty.
+
+    `already_settled`: there is nothing to do because an earlier run did it and acked.
+    """
+
+    df: DataFrame
+    count: int = 0
+    lease: Lease | None = None
+    already_settled: bool = False
+    watch: LossWatch | None = None
+
+    def check(self) -> None:
+        """Raise LeaseLost when others have the messages; call it before a step that cannot be undone."""
+        if self.lease and self.watch and self.watch.gone():
+            raise LeaseLost(self.lease.id)
+
+
+class Claim(TypedDict, total=False):
+    """The arguments of `LeasedQueue.claim`."""
+
+    max_messages: int
+    lease_id: str | None
+    owner: str | None
+    lease: float | timedelta | None
+    wait: float | timedelta
+
+
+@contextmanager
+def claimed_batch(
+    spark: SparkSession,
+    redis: RedisSettings | str,
+    queue: str,
+    *,
+    config: LeasedConfig | None = None,
+    policy: BatchPolicy = CLAIMED,
+    **claim: Unpack[Claim],
+) -> Iterator[ClaimedBatch]:
+    """Claim messages of a queue and ack them when the block succeeds.
+
+    Takes the arguments of `LeasedQueue.claim`, but claims up to 10,000 messages unless `max_messages` says otherwise.
+    A `lease_id` that names the work (a run, a task) makes a restart get the same messages again. `redis` is a URL or
+    settings, for the executors have to connect too. The lease is left alone on KeyboardInterrupt and SystemExit. Raises
+    LeaseLost when others got the messages meanwhile.
+    """
+    settings = _settings(redis)
+    arguments: Claim = {"max_messages": MANY, **claim}
+    with (
+        LeasedQueue(settings, queue, config) as leased,
+        _batch(spark, settings, leased, partial(leased.claim, **arguments), policy, claim.get("lease")) as batch,
+    ):
+        yield batch
+
+
+@contextmanager
+def adopted_batch(
+    spark: SparkSession, handover: Handover | None = None, *, policy: BatchPolicy = ADOPTED
+) -> Iterator[ClaimedBatch]:
+    """Adopt the lease that a submitter handed over, by default in this process's environment; ack it on success.
+
+    On failure the lease is kept, for the submitter to decide. Raises LeaseLost when the lease is gone or has another
+    owner, and ConfigurationError when nothing was handed over.
+    """
+    found = handover or Handover.from_environment()
+    if policy.exit_driver:
+        exit_with_parent()
+    with LeasedQueue(found.settings, found.queue) as leased:
+        adopt = partial(leased.adopt, found.lease_id, if_owner=found.owner)
+        with _batch(spark, found.settings, leased, adopt, policy) as batch:
+            yield batch
+
+
+@contextmanager
+def _batch(
+    spark: SparkSession,
+    settings: RedisSettings,
+    queue: LeasedQueue,
+    take: Callable[[], Lease | None],
+    policy: BatchPolicy,
+    lease_time: float | timedelta | None = None,
+) -> Iterator[ClaimedBatch]:
+    try:
+        lease = take()
+    except LeaseAlreadySettled:
+        if policy.on_settled == "raise":
+            raise
+        yield ClaimedBatch(_empty(spark), already_settled=True)
+        return
+    if lease is None:
+        yield ClaimedBatch(_empty(spark))
+        return
+    with (
+        _settled(queue, lease, policy),
+        _watched(spark, queue, lease, policy) as watch,
+        queue.hold(lease, lease_time, on_lost=watch.lose),
+    ):
+        slices = plan(queue, lease, policy.partitions or _partitions(spark))
+        frame = frame_of(spark, LeaseReader(settings, lease, slices))
+        yield ClaimedBatch(frame, sum(piece.unsettled for piece in slices), lease, watch=watch)
+
+
+@contextmanager
+def _settled(queue: LeasedQueue, lease: Lease, policy: BatchPolicy) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if policy.on_failure == "nack" and not isinstance(error, LeaseLost):
+            _nack(queue, lease, f"{type(error).__name__}: {error}"[:500])
+        raise
+    queue.ack(lease)
+
+
+def _nack(queue: LeasedQueue, lease: Lease, reason: str) -> None:
+    try:
+        queue.nack(lease, reason=reason)
+    except RedisMessageQueueError as error:  # the failure of the work is what the caller has to see
+        log.warning("lease %r could not be nacked, it will expire: %s", lease.id, error)
+
+
+@contextmanager
+def _watched(spark: SparkSession, queue: LeasedQueue, lease: Lease, policy: BatchPolicy) -> Iterator[LossWatch]:
+    """The block's Spark jobs are cancelled when the lease is lost, and what they raise becomes LeaseLost."""
+    # A tag, not a job group: a thread has one group, which is the user's, but any number of tags.
+    context, tag = spark.sparkContext, f"rmq-{uuid.uuid4().hex}"
+    context.addJobTag(tag)
+    watch = LossWatch(queue, lease, lambda: context.cancelJobsWithTag(tag), exit_driver=policy.exit_driver)
+    try:
+        yield watch
+    except Exception as error:
+        if not isinstance(error, LeaseLost) and watch.gone():
+            raise LeaseLost(lease.id) from error
+        raise
+    finally:
+        watch.close()
+        context.removeJobTag(tag)
+
+
+def _settings(redis: RedisSettings | str) -> RedisSettings:
+    if isinstance(redis, str):
+        return RedisSettings.from_url(redis)
+    if isinstance(redis, RedisSettings):
+        return redis
+    raise ConfigurationError(f"redis must be a URL or RedisSettings, not {type(redis).__name__}: executors connect too")
+
+
+def _partitions(spark: SparkSession) -> int:
+    return min(MOST_PARTITIONS, 2 * spark.sparkContext.defaultParallelism)
+
+
+def _empty(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([], MESSAGE_SCHEMA)

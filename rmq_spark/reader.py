@@ -1,0 +1,134 @@
+"""Reading a lease from the executors: pure reads of slices, which change nothing and can be repeated.
+
+A read returns exactly the slice it was planned with, under the token it was planned with, or raises. Fewer rows in
+silence would become a loss in a sink that overwrites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from rmq_core import Lease, LeasedQueue, LeaseLost, Message, RedisSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FETCH = 10_000  # messages a fetch, unless that is more than BATCH_BYTES
+BATCH_BYTES = 8 << 20
+FIRST_FETCH = 64  # how large messages are is not known before the first ones are here
+MESSAGE_SCHEMA = StructType(
+    [
+        StructField("message_id", StringType(), nullable=False),
+        StructField("payload", BinaryType(), nullable=False),
+        StructField("headers", MapType(StringType(), StringType(), valueContainsNull=False), nullable=False),
+        StructField("deliveries", IntegerType(), nullable=False),
+        StructField("enqueued_at", TimestampType(), nullable=False),
+        StructField("lease", StringType(), nullable=False),
+        StructField("queue", StringType(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class LeaseSlice(InputPartition):
+    """Indexes `lo` to `hi` of a lease, of which `unsettled` messages are still to be worked on."""
+
+    lo: int
+    hi: int
+    unsettled: int
+
+    def __repr__(self) -> str:
+        return f"LeaseSlice({self.lo}, {self.hi})"
+
+
+class LeaseReader(DataSourceReader):
+    """Reads one lease. Pickled to the executors with its settings and token: those are in no option and no config."""
+
+    def __init__(self, settings: RedisSettings, lease: Lease, slices: Sequence[LeaseSlice]) -> None:
+        self._settings = settings
+        self._lease = replace(lease, envelopes=None)  # the executors read what they need
+        self._slices = list(slices)
+
+    def partitions(self) -> list[InputPartition]:
+        """The planned slices. Nothing is claimed here: Spark may plan as often as it likes."""
+        return list(self._slices)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
+        if not isinstance(partition, LeaseSlice):  # what Spark makes of an empty plan
+            return
+        with LeasedQueue(self._settings, self._lease.queue) as queue:
+            found = 0
+            for batch in _fetched(queue, self._lease, partition):
+                found += batch.num_rows
+                yield batch
+        if found != partition.unsettled:
+            detail = f"{found} of {partition.unsettled} messages are left in its slice {partition.lo}:{partition.hi}"
+            raise LeaseLost(self._lease.id, detail)
+
+
+def _fetched(queue: LeasedQueue, lease: Lease, part: LeaseSlice) -> Iterator[pa.RecordBatch]:
+    """A slice in steps of about BATCH_BYTES, so that large payloads do not fill the executor."""
+    lo, step = part.lo, FIRST_FETCH
+    while lo < part.hi:
+        batch = record_batch(queue.read(lease, lo, min(lo + step, part.hi)), queue.name)
+        lo += step
+        if batch.num_rows:  # there are none where all are settled
+            yield batch
+            step = max(1, min(FETCH, BATCH_BYTES * batch.num_rows // batch.nbytes))
+
+
+def record_batch(messages: Sequence[Message], queue: str) -> pa.RecordBatch:
+    """Messages as one Arrow batch of exactly the schema Spark expects."""
+    import pyarrow as pa  # noqa: PLC0415  300 ms that only executors should pay
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  imports pyarrow
+
+    columns: list[Sequence[object]] = [
+        [message.id for message in messages],
+        [message.raw for message in messages],
+        [list(message.headers.items()) for message in messages],
+        [message.deliveries for message in messages],
+        [message.enqueued_at for message in messages],
+        [message.lease_id for message in messages],
+        [queue] * len(messages),
+    ]
+    schema = to_arrow_schema(MESSAGE_SCHEMA, timezone="UTC")
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def plan(queue: LeasedQueue, lease: Lease, parts: int) -> list[LeaseSlice]:
+    """At most `parts` slices that cover what is unsettled. Raises LeaseLost."""
+    info = queue.lease_info(lease.id)
+    if info is None:
+        raise LeaseLost(lease.id)
+    if not info.settled:
+        return whole_slices(lease.count, parts)
+    return slices_around([message.index for message in queue.messages(lease)], parts)
+
+
+def whole_slices(count: int, parts: int) -> list[LeaseSlice]:
+    """`count` unsettled messages cut into at most `parts` slices of nearly the same size."""
+    parts = min(count, parts)
+    edges = [count * part // parts for part in range(parts)] + [count] if parts else []
+    return [LeaseSlice(lo, hi, hi - lo) for lo, hi in pairwise(edges)]
+
+
+def slices_around(unsettled: Sequence[int], parts: int) -> list[LeaseSlice]:
+    """The same for a lease that was settled in part: slices that cover the unsettled indexes."""
+    chunks = (unsettled[piece.lo : piece.hi] for piece in whole_slices(len(unsettled), parts))
+    return [LeaseSlice(chunk[0], chunk[-1] + 1, len(chunk)) for chunk in chunks]

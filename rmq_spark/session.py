@@ -1,0 +1,28 @@
+"""A Spark session for this interpreter, on whatever Java the machine has."""
+
+from __future__ import annotations
+
+import os
+
+from pyspark.sql import SparkSession
+
+from rmq_spark.java import spark_environment
+
+
+def session(app_name: str, **conf: str | float | bool) -> SparkSession:
+    """The running session, or a new one, with Spark settings as in `**{"spark.sql.shuffle.partitions": 8}`.
+
+    Raises ConfigurationError where Spark would have to start Java and there is none.
+    """
+    if not _java_runs():
+        os.environ.update(spark_environment())
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _java_runs() -> bool:
+    """Under spark-submit, with Spark Connect or beside a session of this process, Java is there already."""
+    started_for_us = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"} & os.environ.keys()
+    return bool(started_for_us) or SparkSession.getActiveSession() is not None

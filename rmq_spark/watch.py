@@ -1,0 +1,109 @@
+"""What ends a driver that nobody needs any more: the loss of its lease, or the death of who started it.
+
+Spark's actions block the driver's main thread, so both are watched from threads of their own. Work that goes on
+without its lease is not only wasted: its writes collide with those of the next holder.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rmq_core import Lease, LeasedQueue, QueueUnavailable
+
+log = logging.getLogger(__name__)
+
+EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: try again
+LOOK_S = 1.0
+GRACE_S = 3.0  # for the main thread to end on its own; with two looks less than the five seconds we promise
+
+
+class LossWatch:
+    """Looks every second whether a lease is still ours. From the moment it is not, calls `on_lost` at every look.
+
+    The heartbeat finds a takeover only at its next beat, which for a lease of minutes is a minute away. What only the
+    heartbeat knows, that the deadline passed while Redis was out of sight, it tells by calling `lose`.
+    """
+
+    def __init__(self, queue: LeasedQueue, lease: Lease, on_lost: Callable[[], None], *, exit_driver: bool) -> None:
+        self._queue = queue
+        self._lease = lease
+        self._on_lost = on_lost
+        self._exit_driver = exit_driver
+        self._fence = int(str(lease.token).partition(".")[0])
+        self._lost = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name=f"rmq-watch-{lease.id}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking. Waits for a look under way: one that saw our own ack would take it for a loss."""
+        self._closed.set()
+        self._thread.join()
+
+    def gone(self) -> bool:
+        """Look now."""
+        if self._lost.is_set():
+            return True
+        try:
+            info = self._queue.lease_info(self._lease.id)
+        except QueueUnavailable:  # what we cannot see is not lost
+            return False
+        return info is None or info.fence != self._fence
+
+    def lose(self, _: Lease | None = None) -> None:
+        """Act on the loss; may be called again, and by any thread."""
+        if self._exit_driver and not self._lost.is_set():
+            exit_soon(f"lease {self._lease.id!r} is lost")
+        self._lost.set()
+        self._on_lost()
+
+    def _watch(self) -> None:
+        while not self._closed.is_set():
+            if self.gone():
+                self.lose()
+            self._closed.wait(LOOK_S)
+
+
+def exit_soon(why: str) -> None:
+    """End this process within GRACE_S, whatever its threads do: a main thread in a Spark action hears no exception."""
+    log.error("%s: this driver ends now", why)
+    timer = threading.Timer(GRACE_S, os._exit, (EXIT_CODE,))
+    timer.daemon = True
+    timer.start()
+
+
+def exit_with_parent() -> None:
+    """From now on, end this process within two seconds when who started it has ended.
+
+    Under spark-submit that is both Spark's Java process, the parent, and the submitter that started it: killing the
+    submitter leaves the Java process behind.
+    """
+    threading.Thread(target=_exit_with, args=(_starters(),), name="rmq-parent", daemon=True).start()
+
+
+def _exit_with(starters: tuple[int, ...]) -> None:
+    while _starters() == starters:
+        time.sleep(LOOK_S)
+    log.error("the process that started this driver has ended: this driver ends now")
+    os._exit(EXIT_CODE)
+
+
+def _starters() -> tuple[int, ...]:
+    parent = os.getppid()
+    return (parent, _parent_of(parent)) if "PYSPARK_GATEWAY_PORT" in os.environ else (parent,)
+
+
+def _parent_of(pid: int) -> int:
+    """The parent of any process; 0 when it is gone."""
+    try:
+        # The name of the command stands in parentheses and may hold anything, parentheses too.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # no such process, or no Linux
+        asked = subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607
+        return int(asked.stdout.strip() or 0)

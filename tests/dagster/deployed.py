@@ -1,0 +1,28 @@
+# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+"""What the daemon of the tests loads: a sensor, and an asset whose driver fails the first time. Told by TEST_..."""
+
+import os
+from typing import Any
+
+import dagster as dg
+
+from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
+from tests.dagster.pipeline import CONFIG, Work, worked
+
+bell = build_redis_queue_sensor(
+    os.environ["TEST_QUEUE"],
+    target=worked,
+    name="bell",
+    batch=10,
+    max_in_flight_runs=3,
+    config=CONFIG,
+    minimum_interval_seconds=1,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+)
+
+resources: dict[str, Any] = {
+    "redis_queue": RedisQueueResource(url=dg.EnvVar("TEST_RMQ_URL")),
+    "work": Work(queue=os.environ["TEST_QUEUE"], behaviours=["fail", "adopt"], seen=os.environ["TEST_SEEN"]),
+}
+
+defs = dg.Definitions(assets=[worked], sensors=[bell], resources=resources, executor=dg.in_process_executor)

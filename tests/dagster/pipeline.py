@@ -1,0 +1,87 @@
+# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+"""The definitions under test: an asset whose driver is a few lines of Python instead of Spark."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from rmq_core import LeasedConfig
+from rmq_dagster import LeasedInvocation, RedisQueueResource, RedisQueueSparkPipes
+
+CONFIG = LeasedConfig(lease=30, max_deliveries=5, retry_budget=2)
+DRIVER = Path(__file__).parent / "driver.py"
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Work(dg.ConfigurableResource[Any]):
+    """What the asset does: `behaviours` are those of the driver, try by try; the last one stays."""
+
+    queue: str
+    behaviours: list[str]
+    seen: str
+    max_messages: int = 100
+    on_settled: str = "skip"
+    interpreter: str = sys.executable
+
+    def run(self, context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> LeasedInvocation:
+        tries = tries_so_far(Path(self.seen))
+        behaviour = self.behaviours[min(tries, len(self.behaviours) - 1)]
+        on_settled: Any = self.on_settled
+        pipes = RedisQueueSparkPipes(
+            redis_queue, self.queue, CONFIG, max_messages=self.max_messages, on_settled=on_settled, stop_grace_s=2
+        )
+        command = [self.interpreter, str(DRIVER), behaviour, self.seen]
+        return pipes.run(context=context, command=command, env={"PYTHONPATH": str(ROOT)})
+
+
+@dg.asset
+def worked(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource, work: Work) -> dg.MaterializeResult[Any]:
+    return work.run(context, redis_queue).get_materialize_result()
+
+
+@dg.asset(name="worked", retry_policy=dg.RetryPolicy(max_retries=1))
+def worked_with_a_retry(
+    context: dg.AssetExecutionContext, redis_queue: RedisQueueResource, work: Work
+) -> dg.MaterializeResult[Any]:
+    return work.run(context, redis_queue).get_materialize_result()
+
+
+@dg.asset(name="worked", partitions_def=dg.StaticPartitionsDefinition(["north", "south"]))
+def worked_by_partition(
+    context: dg.AssetExecutionContext, redis_queue: RedisQueueResource, work: Work
+) -> dg.MaterializeResult[Any]:
+    return work.run(context, redis_queue).get_materialize_result()
+
+
+def tries_so_far(seen: Path) -> int:
+    return len(notes(seen))
+
+
+def notes(seen: Path) -> list[dict[str, Any]]:
+    """What each driver saw, in the order they started."""
+    return [json.loads(line) for line in seen.read_text().splitlines()] if seen.exists() else []
+
+
+def launched() -> dg.JobDefinition:
+    """The same as a job that is told at its launch what to do; `TEST_RMQ_URL` says where Redis is."""
+    return _job(worked, dg.in_process_executor)
+
+
+def launched_with_a_retry() -> dg.JobDefinition:
+    """The same with a retry policy, to which Dagster resorts even when a step is cancelled."""
+    return _job(worked_with_a_retry, dg.in_process_executor)
+
+
+def launched_in_processes() -> dg.JobDefinition:
+    """The same, each step in a process of its own, as Dagster does by default."""
+    return _job(worked, dg.multiprocess_executor)
+
+
+def _job(asset: dg.AssetsDefinition, executor: dg.ExecutorDefinition) -> dg.JobDefinition:
+    redis_queue = RedisQueueResource(url=dg.EnvVar("TEST_RMQ_URL"))
+    work = dg.define_asset_job("work", executor_def=executor)
+    resources = {"redis_queue": redis_queue, "work": Work.configure_at_launch()}
+    return dg.Definitions(assets=[asset], jobs=[work], resources=resources).resolve_job_def("work")

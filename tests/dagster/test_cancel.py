@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from rmq_core import LeasedQueue
+from tests.dagster.pipeline import ROOT, notes
+
+pytestmark = pytest.mark.slow
+
+
+def wait_for_driver(seen: Path, run: subprocess.Popen[bytes]) -> dict[str, int]:
+    deadline = time.monotonic() + 60
+    while not notes(seen):
+        assert run.poll() is None, "the run ended before its driver started"
+        assert time.monotonic() < deadline, "no driver within 60 s"
+        time.sleep(0.1)
+    return notes(seen)[0]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("job", ["launched", "launched_with_a_retry", "launched_in_processes"])
+def test_cancelling_a_run_stops_everything_its_driver_started_and_gives_the_messages_back_untouched(
+    job: str, queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
+) -> None:
+    queue.publish_many(["a", "b"])
+    work = {"queue": queue.name, "behaviours": ["hang"], "seen": str(seen)}
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({"resources": {"work": {"config": work}}}))
+    command = [sys.executable, "-m", "dagster", "job", "execute", "-m", "tests.dagster.pipeline", "-a", job]
+    env = {**os.environ, "DAGSTER_HOME": instance.root_directory, "TEST_RMQ_URL": redis_url, "PYTHONPATH": str(ROOT)}
+    with (tmp_path / "run.log").open("wb") as log:
+        run = subprocess.Popen([*command, "-c", str(config)], env=env, cwd=ROOT, stdout=log, stderr=log)
+    try:
+        driver = wait_for_driver(seen, run)
+        instance.report_run_canceling(instance.get_runs()[0])  # as the launcher does when somebody presses "Terminate"
+        run.send_signal(signal.SIGINT)
+        run.wait(60)
+    finally:
+        run.kill()
+    assert len(notes(seen)) == 1
+    assert not alive(driver["pid"])
+    assert not alive(driver["child"])
+    (record,) = instance.get_runs()
+    assert record.status is dg.DagsterRunStatus.CANCELED
+    assert queue.stats().leases == 0
+    assert [(message.payload, message.deliveries, message.history) for message in queue.peek(10)] == [
+        ("a", 0, ()),
+        ("b", 0, ()),
+    ]

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from rmq_core import LeasedQueue
+from rmq_dagster.tags import CLAIMED, RUN_KEY, SENSOR
+from tests.dagster.pipeline import ROOT, notes
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def daemon(home: str, log: Path, **settings: str) -> Iterator[None]:
+    program = Path(sys.executable).parent / "dagster-daemon"
+    env = {**os.environ, "DAGSTER_HOME": home, "PYTHONPATH": str(ROOT), **settings}
+    with log.open("wb") as output:
+        started = subprocess.Popen(
+            [str(program), "run", "-m", "tests.dagster.deployed"],
+            env=env, cwd=ROOT, stdout=output, stderr=output, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield
+    finally:
+        os.killpg(started.pid, signal.SIGTERM)
+        started.wait(30)
+
+
+def wait_until(condition: Callable[[], bool], log: Path, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, log.read_text()[-4000:]
+        time.sleep(0.2)
+
+
+def test_a_message_that_failed_is_asked_for_again_and_the_bell_is_silent_once_it_is_done(
+    queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "daemon.log"
+    filters = dg.RunsFilter(tags={SENSOR: "bell"})
+    queue.publish("once more")
+    with daemon(instance.root_directory, log, TEST_QUEUE=queue.name, TEST_RMQ_URL=redis_url, TEST_SEEN=str(seen)):
+        wait_until(lambda: queue.stats()[:5] == (0, 0, 0, 0, 0), log)
+        wait_until(lambda: all(run.is_finished for run in instance.get_runs(filters)), log)
+    succeeded, failed = instance.get_runs(filters)
+    assert [run.status.value for run in (failed, succeeded)] == ["FAILURE", "SUCCESS"]
+    assert [run.tags[RUN_KEY] for run in (failed, succeeded)] == [f"{queue.name}:1", f"{queue.name}:2"]
+    assert [run.tags[CLAIMED] for run in (failed, succeeded)] == ["1", "1"]
+    assert notes(seen)[1]["payloads"] == ["once more"]

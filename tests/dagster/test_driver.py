@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rmq_dagster.driver import DriverProcess
+
+DEAF_FAMILY = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = os.fork()
+if child:
+    open(sys.argv[1], "w").write(f"{os.getpid()} {child}")
+time.sleep(60)
+"""
+ORPHAN = """
+import os, sys, time
+child = os.fork()
+if child:
+    open(sys.argv[1], "w").write(f"{os.getpid()} {child}")
+    os._exit(0)
+time.sleep(60)
+"""
+
+
+def family(note: Path) -> list[int]:
+    deadline = time.monotonic() + 10
+    while not note.exists() or len(note.read_text().split()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return [int(pid) for pid in note.read_text().split()]
+
+
+def gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state in "ZX"
+
+
+def test_the_exit_code_is_that_of_the_command_and_a_signal_is_negative() -> None:
+    with DriverProcess([sys.executable, "-c", "raise SystemExit(7)"], env={}) as driver:
+        assert driver.wait(10) == 7
+    with DriverProcess(["sleep", "60"], env={}) as driver:
+        os.kill(driver.pid, signal.SIGKILL)
+        assert driver.wait(10) == -signal.SIGKILL
+
+
+def test_waiting_for_a_driver_that_runs_on_returns_none() -> None:
+    with DriverProcess(["sleep", "60"], env={}) as driver:
+        assert driver.wait(0.05) is None
+
+
+def test_a_family_deaf_to_sigterm_is_killed_after_the_grace_time(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    with DriverProcess([sys.executable, "-c", DEAF_FAMILY, str(note)], env={}, stop_grace_s=0.5):
+        pids = family(note)
+        started = time.monotonic()
+    assert 0.5 <= time.monotonic() - started < 5
+    assert all(gone(pid) for pid in pids)
+
+
+def test_what_the_command_left_running_ends_with_it(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    with DriverProcess([sys.executable, "-c", ORPHAN, str(note)], env={}) as driver:
+        assert driver.wait(10) == 0
+        pids = family(note)
+    assert all(gone(pid) for pid in pids)
+
+
+def test_a_second_interrupt_kills_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    driver = DriverProcess([sys.executable, "-c", DEAF_FAMILY, str(note)], env={}, stop_grace_s=30)
+    pids = family(note)
+
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rmq_dagster.driver.time.sleep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            driver.stop()
+    assert all(gone(pid) for pid in pids)

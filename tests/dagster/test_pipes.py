@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from rmq_core import LeasedQueue, Message, embedded
+from rmq_dagster import RedisQueueResource
+from rmq_dagster.tags import CLAIMED
+from tests.dagster import pipeline
+from tests.dagster.pipeline import Work, notes
+
+# Dagster's own Pipes session calls what Dagster itself deprecates or calls a preview.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning"),
+]
+
+Materialize = Callable[..., dg.ExecuteInProcessResult]
+
+
+@pytest.fixture
+def materialize(
+    queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: Path
+) -> Materialize:
+    """Run an asset whose drivers behave as told, try by try."""
+
+    def run(
+        *behaviours: str, asset: dg.AssetsDefinition = pipeline.worked, partition: str | None = None, **work: Any
+    ) -> dg.ExecuteInProcessResult:
+        resources = {
+            "redis_queue": redis_queue,
+            "work": Work(queue=queue.name, behaviours=list(behaviours), seen=str(seen), **work),
+        }
+        return dg.materialize(
+            [asset], instance=instance, resources=resources, partition_key=partition, raise_on_error=False
+        )
+
+    return run
+
+
+def metadata(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    (event,) = result.get_asset_materialization_events()
+    return {name: value.value for name, value in event.materialization.metadata.items()}
+
+
+def ready(queue: LeasedQueue) -> list[Message]:
+    """What is ready, oldest first; claims nothing."""
+    return queue.peek(1000)
+
+
+def test_a_driver_that_knows_nothing_of_leases_is_acked_for_when_it_ends_well(
+    materialize: Materialize, queue: LeasedQueue, seen: Path
+) -> None:
+    queue.publish_many(["a", "b", "c"])
+    result = materialize("succeed")
+    assert result.success
+    assert metadata(result) == {
+        "rmq/queue": queue.name,
+        "rmq/lease_id": f"{result.run_id}/worked",
+        "rmq/claimed": 3,
+        "rmq/acked": 3,
+    }
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+    (driver,) = notes(seen)
+    assert (driver["queue"], driver["lease_id"], driver["owner"]) == (
+        queue.name,
+        f"{result.run_id}/worked",
+        result.run_id,
+    )
+
+
+def test_a_driver_that_adopts_settles_itself_and_the_run_only_watches(
+    materialize: Materialize, queue: LeasedQueue, seen: Path
+) -> None:
+    queue.publish_many(["a", "b", "c"])
+    result = materialize("adopt")
+    assert result.success
+    assert metadata(result)["rmq/acked"] == 3
+    assert notes(seen)[0]["payloads"] == ["a", "b", "c"]
+    record = queue.settled(f"{result.run_id}/worked")
+    assert record is not None
+    assert (record.acked, record.owner) == (3, result.run_id)
+
+
+def test_an_empty_queue_is_a_success_that_claimed_nothing_and_starts_no_driver(
+    materialize: Materialize, queue: LeasedQueue, seen: Path
+) -> None:
+    result = materialize("fail")
+    assert result.success
+    assert metadata(result) == {"rmq/queue": queue.name, "rmq/claimed": 0}
+    assert notes(seen) == []
+
+
+def test_a_run_takes_no_more_messages_than_it_was_told(materialize: Materialize, queue: LeasedQueue) -> None:
+    queue.publish_many([f"m{number}" for number in range(5)])
+    assert metadata(materialize("succeed", max_messages=2))["rmq/claimed"] == 2
+    assert queue.stats().ready == 3
+
+
+def test_the_run_is_tagged_with_what_it_claimed(
+    materialize: Materialize, queue: LeasedQueue, instance: dg.DagsterInstance
+) -> None:
+    queue.publish_many(["a", "b"])
+    run = instance.get_run_by_id(materialize("succeed").run_id)
+    assert run is not None
+    assert run.tags[CLAIMED] == "2"
+
+
+def test_the_last_failure_nacks_with_the_reason_and_a_delivery_counted(
+    materialize: Materialize, queue: LeasedQueue
+) -> None:
+    queue.publish_many(["a", "b"])
+    result = materialize("fail")
+    assert not result.success
+    assert queue.stats().leases == 0
+    first, second = ready(queue)
+    assert (first.payload, second.payload) == ("a", "b")
+    (failure,) = first.history
+    assert failure.kind == "nack"
+    assert failure.owner == result.run_id
+    assert "exit code 3" in failure.reason
+
+
+def test_a_failure_with_a_retry_to_come_keeps_the_lease_and_the_retry_gets_the_same_messages(
+    materialize: Materialize, queue: LeasedQueue, seen: Path
+) -> None:
+    queue.publish_many(["a", "b"])
+    result = materialize("adopt_and_fail", "adopt", asset=pipeline.worked_with_a_retry)
+    assert result.success
+    assert [driver["payloads"] for driver in notes(seen)] == [["a", "b"], ["a", "b"]]
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+    assert metadata(result)["rmq/acked"] == 2
+
+
+def test_nobody_else_gets_the_messages_between_a_failure_and_its_retry(
+    materialize: Materialize, queue: LeasedQueue, seen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.publish("a")
+    between: list[Any] = []
+    tries = pipeline.tries_so_far
+
+    def look(path: Path) -> int:
+        if tries(path) == 1:
+            between.append((queue.claim(), queue.leases()[0].deadline))
+        return tries(path)
+
+    monkeypatch.setattr(pipeline, "tries_so_far", look)
+    assert materialize("fail", "succeed", asset=pipeline.worked_with_a_retry).success
+    ((claimed, deadline),) = between
+    assert claimed is None
+    assert deadline.timestamp() - time.time() > 500  # the delay and a margin, not the 30 s of the lease
+
+
+def test_a_driver_killed_by_sigkill_is_retried_on_the_same_lease(
+    materialize: Materialize, queue: LeasedQueue, seen: Path
+) -> None:
+    queue.publish_many(["a", "b"])
+    result = materialize("adopt_and_die", "adopt", asset=pipeline.worked_with_a_retry)
+    assert result.success
+    first, second = notes(seen)
+    assert first["payloads"] == second["payloads"]
+    assert first["lease_id"] == second["lease_id"]
+    (retry,) = [event for event in result.all_events if event.event_type_value == "STEP_UP_FOR_RETRY"]
+    assert "SIGKILL" in str(retry.event_specific_data)
+
+
+def test_when_the_retries_are_used_up_the_messages_are_nacked(materialize: Materialize, queue: LeasedQueue) -> None:
+    queue.publish("a")
+    result = materialize("fail", asset=pipeline.worked_with_a_retry)
+    assert not result.success
+    (message,) = ready(queue)
+    assert [failure.kind for failure in message.history][-1] == "nack"
+
+
+def test_a_message_that_always_fails_ends_as_a_dead_letter(materialize: Materialize, queue: LeasedQueue) -> None:
+    queue.publish("poison")
+    for _ in range(pipeline.CONFIG.max_deliveries or 0):
+        assert not materialize("fail").success
+    assert queue.stats().ready == 0
+    assert [dead.payload for dead in queue.dead_letters()] == ["poison"]
+
+
+def test_a_driver_that_ends_well_but_leaves_what_it_adopted_unsettled_is_a_failure(
+    materialize: Materialize, queue: LeasedQueue
+) -> None:
+    queue.publish("a")
+    result = materialize("adopt_and_forget")
+    assert not result.success
+    assert "unsettled" in str(result.failure_data_for_node("worked"))
+    assert len(ready(queue)) == 1
+
+
+def test_a_driver_may_settle_its_messages_one_by_one(materialize: Materialize, queue: LeasedQueue) -> None:
+    queue.publish_many(["bad", "good", "better"])
+    result = materialize("adopt_and_settle_some")
+    assert result.success
+    assert "rmq/acked" not in metadata(result)
+    assert [message.payload for message in ready(queue)] == ["bad"]
+
+
+def test_losing_the_lease_stops_the_driver_and_leaves_the_new_owner_alone(
+    materialize: Materialize, queue: LeasedQueue, seen: Path
+) -> None:
+    queue.publish("a")
+    started = time.monotonic()
+    result = materialize("be_robbed")
+    assert not result.success
+    assert time.monotonic() - started < 15
+    assert "LeaseOwnedByOther" in str(result.failure_data_for_node("worked"))
+    assert [lease.owner for lease in queue.leases()] == ["somebody else"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(notes(seen)[0]["pid"], 0)
+
+
+def test_every_partition_has_a_lease_of_its_own(materialize: Materialize, queue: LeasedQueue) -> None:
+    queue.publish("a")
+    result = materialize("succeed", asset=pipeline.worked_by_partition, partition="north")
+    assert metadata(result)["rmq/lease_id"] == f"{result.run_id}/worked/north"
+
+
+def test_a_command_that_cannot_be_started_gives_the_messages_back(materialize: Materialize, queue: LeasedQueue) -> None:
+    queue.publish("a")
+    result = materialize("succeed", interpreter="/does/not/exist")
+    assert not result.success
+    assert len(ready(queue)) == 1
+
+
+def test_a_redis_that_is_away_when_the_driver_fails_hides_nothing_and_the_lease_is_left_to_expire(
+    instance: dg.DagsterInstance, seen: Path, tmp_path: Path
+) -> None:
+    url = f"embedded://{tmp_path / 'redis'}"
+    resource = RedisQueueResource(url=url)
+    resource.queue("fragile", pipeline.CONFIG).publish("a")
+    work = Work(queue="fragile", behaviours=["break_redis"], seen=str(seen))
+    result = dg.materialize(
+        [pipeline.worked], instance=instance, resources={"redis_queue": resource, "work": work}, raise_on_error=False
+    )
+    assert not result.success
+    assert "exit code 3" in str(result.failure_data_for_node("worked").error)  # type: ignore[union-attr]
+    with LeasedQueue(url, "fragile", pipeline.CONFIG) as queue:  # starts the server again, with what it had stored
+        assert [lease.owner for lease in queue.leases()] == [result.run_id]
+    embedded.stop(tmp_path / "redis")

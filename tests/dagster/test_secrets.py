@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import redis
+
+from rmq_core import LeasedQueue, RedisSettings
+from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
+from tests.dagster import pipeline
+from tests.dagster.pipeline import CONFIG, Work, notes
+
+CANARY = "canary-5b0e1f"
+USER = "worker"
+
+# Dagster's own Pipes session calls what Dagster itself deprecates or calls a preview.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning"),
+]
+
+
+def client_of(url: str) -> redis.Redis:
+    client = RedisSettings.from_url(url).client()
+    assert isinstance(client, redis.Redis)
+    return client
+
+
+@pytest.fixture
+def guarded_url(redis_url: str) -> Iterator[str]:
+    """The tests' Redis for a user with a password."""
+    with client_of(redis_url) as client:
+        client.execute_command("ACL", "SETUSER", USER, "on", f">{CANARY}", "~*", "&*", "+@all")
+        yield f"unix://{client.connection_pool.connection_kwargs['path']}"
+        client.acl_deluser(USER)
+
+
+@pytest.fixture
+def resource(guarded_url: str, monkeypatch: pytest.MonkeyPatch) -> RedisQueueResource:
+    monkeypatch.setenv("TEST_PASSWORD", CANARY)
+    return RedisQueueResource(url=guarded_url, username=USER, password=dg.EnvVar("TEST_PASSWORD"))
+
+
+def everything_written(instance: dg.DagsterInstance) -> bytes:
+    """Every byte that Dagster stored: runs, tags, run config, events, ticks, compute logs."""
+    return b"\n".join(file.read_bytes() for file in Path(instance.root_directory).rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize("behaviour", ["adopt", "fail"])
+def test_a_run_writes_its_password_nowhere(
+    behaviour: str,
+    resource: RedisQueueResource,
+    queue: LeasedQueue,
+    instance: dg.DagsterInstance,
+    seen: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    queue.publish("a")
+    work = Work(queue=queue.name, behaviours=[behaviour], seen=str(seen))
+    result = dg.materialize(
+        [pipeline.worked], instance=instance, resources={"redis_queue": resource, "work": work}, raise_on_error=False
+    )
+    assert result.success is (behaviour == "adopt")
+    stored = everything_written(instance)
+    assert result.run_id.encode() in stored
+    assert CANARY.encode() not in stored
+    assert CANARY not in "".join(capfd.readouterr())
+    assert CANARY not in repr(notes(seen)[0]["command"])  # what `ps` shows of the driver
+
+
+def test_a_wrong_password_fails_without_being_told(
+    resource: RedisQueueResource,
+    queue: LeasedQueue,
+    instance: dg.DagsterInstance,
+    seen: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TEST_PASSWORD", f"wrong-{CANARY}")
+    work = Work(queue=queue.name, behaviours=["succeed"], seen=str(seen))
+    result = dg.materialize(
+        [pipeline.worked], instance=instance, resources={"redis_queue": resource, "work": work}, raise_on_error=False
+    )
+    assert not result.success
+    assert "password" in str(result.failure_data_for_node("worked").error.cause.message)  # type: ignore[union-attr]
+    assert CANARY.encode() not in everything_written(instance)
+    assert CANARY not in "".join(capfd.readouterr())
+
+
+def test_a_literal_password_shows_in_no_repr() -> None:
+    resource = RedisQueueResource(url=f"redis://{USER}:{CANARY}@cache:6379", password=CANARY)
+    assert CANARY not in f"{resource!r} {resource!s}"
+
+
+def test_credentials_that_stand_in_the_url_reach_the_driver_outside_of_it() -> None:
+    resource = RedisQueueResource(url=f"redis://{USER}:{CANARY}@cache:6379/2")
+    assert resource.driver_environment() == {
+        "RMQ_URL": "redis://cache:6379/2",
+        "RMQ_USERNAME": USER,
+        "RMQ_PASSWORD": CANARY,
+    }
+
+
+def settles_at(expected: int, client: redis.Redis) -> bool:
+    """Whether the server has that many connections; it takes it a moment to see one go."""
+    deadline = time.monotonic() + 2
+    while len(client.client_list()) != expected and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return len(client.client_list()) == expected
+
+
+def test_a_tick_leaves_no_connection_and_no_thread_behind(redis_url: str, instance: dg.DagsterInstance) -> None:
+    sensor = build_redis_queue_sensor("quiet", target=pipeline.worked, config=CONFIG)
+    with client_of(redis_url) as client:
+        threads, connections = set(threading.enumerate()), len(client.client_list())
+        resource = RedisQueueResource(url=redis_url)
+        with dg.build_sensor_context(instance=instance, resources={"redis_queue": resource}) as context:
+            sensor(context)
+        assert set(threading.enumerate()) == threads
+        assert settles_at(connections, client)
+
+
+def test_a_resource_connects_at_the_first_use_once_for_each_queue(redis_url: str) -> None:
+    with client_of(redis_url) as client:
+        connections = len(client.client_list())
+        resource = RedisQueueResource(url=redis_url)
+        assert settles_at(connections, client)
+        for name in ("one", "two", "one", "two"):
+            resource.queue(name, CONFIG).stats()
+        assert settles_at(connections + 2, client)
+        resource.close()
+        assert settles_at(connections, client)

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from rmq_core import LeasedQueue, QueueUnavailable
+from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
+from rmq_dagster.tags import CLAIMED, QUEUE, RUN_KEY, SENSOR
+from tests.dagster.pipeline import CONFIG
+
+Tick = Callable[..., dg.SensorResult]
+
+
+@dg.op
+def nothing() -> None: ...
+
+
+@dg.job
+def drain() -> None:
+    nothing()
+
+
+@pytest.fixture
+def tick(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource) -> Tick:
+    """One tick of a sensor for `queue`; the cursor is given by hand."""
+
+    def evaluate(cursor: str | None = None, **options: Any) -> dg.SensorResult:
+        sensor = build_redis_queue_sensor(queue.name, target=drain, name="bell", config=CONFIG, **options)
+        context = dg.build_sensor_context(
+            instance=instance, cursor=cursor, resources={"redis_queue": redis_queue}, sensor_name="bell"
+        )
+        with context:
+            result = sensor(context)
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    return evaluate
+
+
+@pytest.fixture
+def requested(queue: LeasedQueue, instance: dg.DagsterInstance) -> Callable[..., dg.DagsterRun]:
+    """A run that an earlier tick asked for."""
+
+    def create(number: int, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED, **tags: str) -> dg.DagsterRun:
+        known = {SENSOR: "bell", QUEUE: queue.name, RUN_KEY: f"{queue.name}:{number}"}
+        return instance.create_run_for_job(drain, status=status, tags={**known, **tags})
+
+    return create
+
+
+def keys(result: dg.SensorResult) -> list[str | None]:
+    return [request.run_key for request in result.run_requests or ()]
+
+
+def test_an_empty_queue_asks_for_nothing_and_says_why(tick: Tick) -> None:
+    result = tick()
+    assert not result.run_requests
+    assert isinstance(result.skip_reason, dg.SkipReason)
+    assert "nothing ready" in str(result.skip_reason.skip_message)
+
+
+def test_a_tick_asks_for_one_run_per_batch_numbered_in_its_cursor(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish_many([f"m{number}" for number in range(25)])
+    result = tick(batch=10, max_in_flight_runs=8)
+    assert keys(result) == [f"{queue.name}:1", f"{queue.name}:2", f"{queue.name}:3"]
+    assert result.cursor == "3"
+
+
+def test_numbers_go_on_from_the_cursor(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish("m")
+    assert keys(tick(cursor="41")) == [f"{queue.name}:42"]
+
+
+def test_a_tick_claims_nothing_and_a_request_names_no_message(tick: Tick, queue: LeasedQueue) -> None:
+    published = queue.publish("canary payload")
+    result = tick()
+    (request,) = result.run_requests or ()
+    assert queue.stats().ready == 1
+    assert queue.stats().leases == 0
+    assert published.id not in repr(request)
+    assert "canary" not in repr(request)
+    assert request.tags == {QUEUE: queue.name}
+
+
+def test_never_more_runs_are_on_their_way_than_the_cap(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
+) -> None:
+    queue.publish_many([f"m{number}" for number in range(100)])
+    assert len(keys(tick(batch=1, max_in_flight_runs=3))) == 3
+    for number in (1, 2):
+        requested(number)
+    assert len(keys(tick(cursor="2", batch=1, max_in_flight_runs=3))) == 1
+
+
+def test_a_run_that_is_still_on_its_way_is_not_asked_for_again(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
+) -> None:
+    queue.publish("m")
+    requested(1, dg.DagsterRunStatus.NOT_STARTED)
+    result = tick(cursor="1", max_in_flight_runs=5)
+    assert keys(result) == []
+    assert "1 run(s) of this sensor have yet to claim" in str(result.skip_reason)
+
+
+def test_a_run_that_holds_a_lease_does_not_keep_the_bell_silent(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
+) -> None:
+    queue.publish_many(["a", "b"])
+    run = requested(1)
+    queue.claim(lease_id="work", owner=run.run_id)
+    assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
+
+
+def test_a_run_that_acked_and_goes_on_with_other_things_does_not_keep_the_bell_silent(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
+) -> None:
+    queue.publish("m")
+    requested(1, **{CLAIMED: "7"})
+    assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
+def test_a_run_that_ended_before_it_claimed_is_asked_for_again_under_a_new_key(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun], status: dg.DagsterRunStatus
+) -> None:
+    queue.publish("m")
+    requested(1, status)
+    assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
+
+
+def test_a_run_that_never_claims_keeps_the_bell_silent_only_for_so_long_but_always_takes_room(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
+) -> None:
+    queue.publish("m")
+    requested(1)
+    assert keys(tick(cursor="1", max_in_flight_runs=2, ring_again_after=60)) == []
+    assert keys(tick(cursor="1", max_in_flight_runs=2, ring_again_after=0)) == [f"{queue.name}:2"]
+    assert keys(tick(cursor="1", max_in_flight_runs=1, ring_again_after=0)) == []
+
+
+def test_runs_of_other_sensors_and_other_queues_do_not_count(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
+) -> None:
+    queue.publish("m")
+    requested(1, **{SENSOR: "another bell"})
+    requested(2, **{QUEUE: "another queue"})
+    assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
+
+
+@pytest.mark.parametrize("cursor", [None, "", "reset by hand"])
+def test_a_lost_cursor_never_repeats_a_run_key_which_dagster_would_skip_for_ever(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun], cursor: str | None
+) -> None:
+    queue.publish("m")
+    for number in (8, 9, 10):
+        requested(number, dg.DagsterRunStatus.SUCCESS)
+    assert keys(tick(cursor=cursor)) == [f"{queue.name}:11"]
+
+
+def test_the_bell_rings_again_on_every_tick_while_there_is_work(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish("m")
+    first = tick()
+    assert keys(tick(cursor=first.cursor)) == [f"{queue.name}:2"]
+
+
+def test_an_expired_lease_rings(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish("m")
+    queue.claim(lease=0.05)
+    time.sleep(0.1)
+    assert len(keys(tick())) == 1
+
+
+def test_a_delayed_message_rings_when_it_is_due_and_not_before(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish("m", delay=0.5)
+    assert keys(tick()) == []
+    time.sleep(0.6)
+    assert len(keys(tick())) == 1
+
+
+def test_an_unreachable_redis_fails_the_tick_in_a_few_seconds_and_without_the_password(
+    instance: dg.DagsterInstance,
+) -> None:
+    resource = RedisQueueResource(url="redis://127.0.0.1:1", username="worker", password="canary-4711")
+    sensor = build_redis_queue_sensor("flights", target=drain)
+    started = time.monotonic()
+    with (
+        dg.build_sensor_context(instance=instance, resources={"redis_queue": resource}) as context,
+        pytest.raises(QueueUnavailable) as raised,
+    ):
+        sensor(context)
+    assert time.monotonic() - started < 10
+    assert "canary" not in f"{raised.value!r} {raised.value.__cause__!r}"

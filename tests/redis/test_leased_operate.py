@@ -1,0 +1,293 @@
+"""What operators do to a queue, and what they can see of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import rmq_core
+import rmq_core.asyncio
+from rmq_core import ConfigurationError, LeasedConfig, PayloadError, QueueStats
+from tests.redis.leases import drain, eventually, expire, fall_due, key, payloads, snapshot
+from tests.redis.worlds import World
+
+
+def bury(queue: Any, *doomed: str) -> None:
+    """Make dead letters; the queue allows one delivery."""
+    queue.publish_many(doomed)
+    for _ in doomed:
+        queue.nack(queue.claim(owner="worker"), reason="broken")
+
+
+@pytest.fixture
+def once(world: World) -> Any:
+    """A queue that delivers once."""
+    return world.queue(config=LeasedConfig(max_deliveries=1))
+
+
+def test_a_paused_queue_hands_out_nothing_and_goes_on_with_the_rest(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    lease = queue.claim(lease_id="job", max_messages=2)
+    queue.pause()
+    queue.pause()
+    assert queue.stats().paused
+    assert (queue.claim(), world.queue().claim(wait=0.02)) == (None, None)
+    assert queue.publish("d").accepted
+    again = queue.claim(lease_id="job")
+    assert payloads(queue.messages(again)) == ["a", "b"]
+    assert lease.token != again.token
+    assert queue.ack(again).settled == 2
+    assert queue.backlog().ready == 2
+    queue.resume()
+    queue.resume()
+    assert not queue.stats().paused
+    assert drain(queue) == ["c", "d"]
+
+
+def test_a_pause_outlives_waiters_and_looks(world: World) -> None:
+    queue = world.queue()
+    queue.pause()
+    assert queue.claim(wait=0.02) is None
+    queue.backlog()
+    assert world.queue().stats().paused
+
+
+def test_ready_and_delayed_messages_can_be_cancelled(world: World) -> None:
+    queue = world.queue()
+    ready = queue.publish_many(map(str, range(2_500))).ids
+    delayed = queue.publish("later", delay=60).id
+    chosen = [ready[0], ready[1_234], ready[-1], delayed]
+    assert [queue.cancel(chosen_id) for chosen_id in chosen] == [True] * 4
+    assert [queue.cancel(chosen_id) for chosen_id in [*chosen, "unknown"]] == [False] * 5
+    assert queue.stats()[:2] == (2_497, 0)
+    assert drain(queue) == [str(n) for n in range(2_500) if n not in (0, 1_234, 2_499)]
+
+
+def test_leased_messages_cannot_be_cancelled(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    lease = queue.claim()
+    assert not queue.cancel(lease.message.id)
+    assert queue.ack(lease).settled == 1
+
+
+def test_each_part_of_a_queue_can_be_purged(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1, completed_log=10, failed_log=10))
+    queue.publish_many(["done", "dead", "dead too"])
+    queue.ack(queue.claim())
+    queue.nack(queue.claim(max_messages=2))
+    queue.publish_many(["a", "b", "c"])
+    queue.publish_many(["d", "e"], delay=60)
+    purged = {part: queue.purge(part) for part in ("ready", "delayed", "dead", "completed", "failed")}
+    assert purged == {"ready": 3, "delayed": 2, "dead": 2, "completed": 1, "failed": 2}
+    assert {queue.purge(part) for part in purged} == {0}
+    assert queue.stats() == QueueStats(0, 0, 0, 0, 0, None, False)
+
+
+@pytest.mark.parametrize("target", ["leases", "lease:x", "", None])
+def test_only_known_parts_can_be_purged(world: World, target: Any) -> None:
+    with pytest.raises(ConfigurationError, match="target must be one of ready, delayed, dead, completed, failed"):
+        world.queue().purge(target)
+
+
+def test_peeking_shows_what_comes_next_and_changes_nothing(world: World) -> None:
+    queue = world.queue()
+    assert queue.peek() == []
+    queue.publish_many([*"abc"])
+    before = snapshot(world.client)
+    assert payloads(queue.peek()) == ["a"]
+    assert payloads(queue.peek(10)) == ["a", "b", "c"]
+    assert [(message.deliveries, message.lease_id) for message in queue.peek()] == [(0, "")]
+    assert snapshot(world.client) == before
+
+
+def test_dead_letters_come_newest_first_with_their_history(once: Any) -> None:
+    bury(once, "a", "b", "c")
+    assert payloads(once.dead_letters()) == ["c", "b", "a"]
+    assert payloads(once.dead_letters(2)) == ["c", "b"]
+    (failure,) = once.dead_letters(1)[0].history
+    assert (failure.kind, failure.owner, failure.reason) == ("nack", "worker", "broken")
+
+
+def test_redriven_messages_come_oldest_first_with_a_fresh_budget_and_their_history(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=2))
+    queue.publish_many(["a", "b"])
+    for _ in range(4):
+        queue.nack(queue.claim(), reason="first life")
+    queue.publish("c")
+    assert queue.redrive() == 2
+    assert payloads(queue.peek(5)) == ["c", "a", "b"]
+    assert drain(queue)[:1] == ["c"]
+    assert queue.stats().dead == 0
+
+
+def test_a_redriven_message_may_fail_as_often_as_a_new_one(once: Any) -> None:
+    bury(once, "x")
+    assert once.redrive() == 1
+    lease = once.claim()
+    assert (lease.message.deliveries, lease.message.history[0].reason) == (1, "broken")
+    assert once.nack(lease, reason="again").dead == 1
+    assert [failure.reason for failure in once.dead_letters()[0].history] == ["broken", "again"]
+
+
+def test_as_many_dead_letters_are_redriven_as_asked_for(once: Any) -> None:
+    bury(once, *"abcd")
+    assert once.redrive(3) == 3
+    assert (payloads(once.peek(5)), payloads(once.dead_letters())) == (["a", "b", "c"], ["d"])
+    assert [once.redrive(5), once.redrive(5), once.redrive()] == [1, 0, 0]
+
+
+def test_only_the_newest_dead_letters_are_kept(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1, max_dead=2))
+    bury(queue, *"abcd")
+    assert payloads(queue.dead_letters()) == ["d", "c"]
+
+
+def test_statistics_count_every_message_once(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    assert queue.stats() == QueueStats(0, 0, 0, 0, 0, None, False)
+    bury(queue, "dead")
+    queue.publish_many([*"abcdef"])
+    queue.publish_many(["later", "too"], delay=60)
+    lease = queue.claim(max_messages=3)
+    queue.claim()
+    queue.ack(lease, [lease.messages[1]])
+    stats = queue.stats()
+    assert stats[:5] == (2, 2, 3, 2, 1)
+    assert stats.oldest_age >= 0
+
+
+def test_the_age_of_a_backlog_is_that_of_its_oldest_message(world: World) -> None:
+    queue = world.queue()
+    assert queue.backlog() == (0, None)
+    queue.publish("old")
+    first = eventually(lambda: (found := queue.backlog()).oldest_age > 0.01 and found)
+    queue.publish("new")
+    second = queue.backlog()
+    assert (first.ready, second.ready) == (1, 2)
+    assert second.oldest_age >= first.oldest_age
+    queue.claim()
+    assert queue.backlog().oldest_age < second.oldest_age + 1
+
+
+def test_a_look_at_the_backlog_counts_what_is_due_and_what_has_expired(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(["a", "b"])
+    expire(world, queue.claim().id)
+    queue.publish("c", delay=60)
+    fall_due(world)
+    assert queue.backlog().ready == 3
+    assert queue.stats()[:4] == (3, 0, 0, 0)
+
+
+def test_leases_are_listed_by_their_deadline(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    for name, seconds in (("second", 20), ("third", 30), ("first", 10)):
+        queue.claim(lease_id=name, lease=seconds, owner=f"owner of {name}")
+    assert [info.id for info in queue.leases()] == ["first", "second", "third"]
+    assert [info.owner for info in queue.leases(limit=1)] == ["owner of first"]
+    assert queue.lease_info("nobody") is None
+
+
+def test_a_takeover_changes_the_fence_and_nothing_shows_the_token(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    lease = queue.claim(lease_id="job")
+    before = queue.lease_info("job")
+    after = (queue.adopt("job", owner="new"), queue.lease_info("job"))[1]
+    assert after.fence > before.fence
+    assert (before.takeovers, after.takeovers) == (0, 1)
+    assert lease.token.startswith(f"{before.fence}.")
+    for shown in (repr(before), repr(queue.leases()), repr(lease), str(lease)):
+        assert lease.token.split(".")[1] not in shown
+
+
+def test_acked_messages_are_logged_when_asked_for_and_only_those(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(completed_log=10))
+    queue.publish_many([*"abcde"])
+    lease = queue.claim(max_messages=5)
+    queue.ack(lease, [lease.messages[2]])
+    queue.nack(lease, [lease.messages[3]])
+    assert logged(world, "completed") == ["c"]
+    queue.ack(lease)
+    assert logged(world, "completed") == ["e", "b", "a", "c"]
+    queue.ack(queue.claim())
+    assert logged(world, "completed") == ["d", "e", "b", "a", "c"]
+
+
+def test_only_the_newest_acked_messages_are_logged(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(completed_log=3))
+    queue.publish_many([*"abcdefg"])
+    queue.ack(queue.claim(max_messages=5))
+    assert logged(world, "completed") == ["e", "d", "c"]
+    queue.claim_next(ack=queue.claim())
+    assert logged(world, "completed") == ["f", "e", "d"]
+
+
+def test_failures_are_logged_when_asked_for(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(failed_log=3, max_deliveries=2))
+    queue.publish_many([*"ab"])
+    queue.nack(queue.claim(max_messages=2))
+    queue.release(queue.claim())
+    queue.nack(queue.claim())
+    queue.nack(queue.claim(), delay=60)
+    assert sorted(logged(world, "failed")[:2]) == ["a", "b"]
+    assert len(logged(world, "failed")) == 3
+
+
+def logged(world: World, log: str) -> list[str]:
+    return [entry.decode()[-1] for entry in world.client.lrange(key(log), 0, -1)]
+
+
+def test_nothing_is_logged_by_default(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    queue.ack(queue.claim())
+    queue.nack(queue.claim())
+    assert world.client.exists(key("completed"), key("failed")) == 0
+
+
+def test_queues_are_found_by_name(world: World) -> None:
+    assert world.client.exists("rmq:queues") == 0
+    world.queue("zeta").publish("x")
+    world.queue("ż: with a space").claim()
+    assert rmq_core.queues(world.url) == ["zeta", "ż: with a space"]
+    assert rmq_core.queues(world.client) == ["zeta", "ż: with a space"]
+
+
+async def test_queues_are_found_by_name_on_asyncio(async_redis_client: Any) -> None:
+    async with rmq_core.asyncio.LeasedQueue(async_redis_client, "mine") as queue:
+        await queue.publish("x")
+    assert await rmq_core.asyncio.queues(async_redis_client) == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "error", "parameter"),
+    [
+        ("peek", [0], ConfigurationError, "count"),
+        ("dead_letters", [-1], ConfigurationError, "count"),
+        ("leases", [0], ConfigurationError, "limit"),
+        ("redrive", [0], ConfigurationError, "max_messages"),
+        ("lease_info", [5], ConfigurationError, "lease_id"),
+        ("settled", [None], ConfigurationError, "lease_id"),
+        ("cancel", [5], ConfigurationError, "message_id"),
+        ("forget", [5], PayloadError, "dedup_key"),
+        ("forget", [""], PayloadError, "dedup_key"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    world: World, method: str, arguments: list[Any], error: type[Exception], parameter: str
+) -> None:
+    with pytest.raises(error, match=parameter):
+        getattr(world.queue(), method)(*arguments)
+
+
+@pytest.mark.parametrize("bounds", [(-1, 1), (0, -1), (0.5, 1)])
+def test_reading_outside_of_a_lease_is_refused(world: World, bounds: tuple[Any, Any]) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    with pytest.raises(ConfigurationError, match=r"\b(lo|hi) must be a whole number"):
+        queue.read(queue.claim(max_messages=3), *bounds)

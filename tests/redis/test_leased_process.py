@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost
+from rmq_core.asyncio import LeasedQueue as AsyncQueue
+from tests.redis.leases import drain, expire, payloads
+from tests.redis.worlds import World
+
+
+class HandlerFailed(Exception):
+    pass
+
+
+def test_a_block_that_ends_well_acks_its_lease(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    with queue.process(max_messages=2, lease_id="job", owner="me") as lease:
+        assert payloads(lease.messages) == ["a", "b"]
+        assert queue.stats()[:3] == (1, 0, 2)
+    assert queue.settled("job").acked == 2
+    assert drain(queue) == ["c"]
+
+
+def test_a_block_without_work_gets_none(world: World) -> None:
+    with world.queue().process() as lease:
+        assert lease is None
+
+
+def test_a_block_that_raises_nacks_its_lease_and_the_exception_goes_on(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    with pytest.raises(HandlerFailed, match="^no disk$"), queue.process(owner="me"):
+        raise HandlerFailed("no disk")
+    message = queue.claim().message
+    assert message.deliveries == 2
+    assert [failure[2:] for failure in message.history] == [("me", "HandlerFailed: no disk")]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
+def test_an_interrupted_block_leaves_its_lease_alone(world: World, interruption: type[BaseException]) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    with contextlib.suppress(interruption), queue.process(lease_id="job"):
+        raise interruption
+    assert queue.stats()[:4] == (0, 0, 1, 1)
+    expire(world, "job")
+    assert queue.claim().message.deliveries == 2
+
+
+def test_what_was_settled_in_the_block_stays_settled(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    with pytest.raises(HandlerFailed), queue.process(max_messages=3) as lease:
+        queue.ack(lease, lease.messages[:2])
+        raise HandlerFailed
+    assert payloads([queue.claim().message]) == ["c"]
+    queue.publish_many([*"de"])
+    with queue.process(max_messages=2) as lease:
+        queue.nack(lease, [lease.messages[0]])
+    assert drain(queue) == ["d"]
+    queue.publish("f")
+    with queue.process() as lease:
+        queue.release(lease)
+    assert drain(queue) == ["f"]
+
+
+def test_a_block_whose_lease_was_lost_hears_of_it_at_the_end(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    with pytest.raises(LeaseLost), queue.process(lease_id="job"):
+        thief = world.queue().adopt("job", owner="thief")
+    assert queue.ack(thief).settled == 1
+
+
+def test_an_exception_is_not_hidden_by_a_nack_that_fails(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    with (
+        caplog.at_level(logging.WARNING, "rmq"),
+        pytest.raises(HandlerFailed),
+        queue.process(lease_id="job"),
+    ):
+        world.queue().adopt("job", owner="thief")
+        raise HandlerFailed
+    assert "could not be nacked" in caplog.text
+
+
+def test_a_block_under_a_settled_id_does_not_begin(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    with queue.process(lease_id="job"):
+        pass
+    with pytest.raises(LeaseAlreadySettled), queue.process(lease_id="job"):
+        pytest.fail("the block began")
+    assert drain(queue) == ["b"]
+
+
+def test_a_retry_under_the_same_id_gets_the_same_messages_in_the_same_place(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    for attempt in range(3):
+        with contextlib.suppress(SystemExit), world.queue().process(max_messages=2, lease_id="job") as lease:
+            found = [(message.payload, message.index, message.deliveries) for message in lease.messages]
+            assert found == [("a", 0, attempt + 1), ("b", 1, attempt + 1)]
+            raise SystemExit
+    assert drain(queue) == ["c"]
+
+
+def test_a_worker_loop_runs_until_there_is_no_more_work(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(map(str, range(30)))
+    done: list[str] = []
+    while True:
+        with queue.process(max_messages=7) as lease:
+            if lease is None:
+                break
+            done += payloads(lease.messages)
+    assert done == [str(n) for n in range(30)]
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_blocks_may_be_nested(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    with queue.process() as outer, queue.process() as inner:
+        assert (outer.message.payload, inner.message.payload) == ("a", "b")
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_lease_for_ever_needs_no_heartbeat(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(lease=None))
+    queue.publish("x")
+    with queue.process() as lease:
+        assert (lease.deadline, lease.lost) == (None, False)
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def decorated(world: World, queue: Any, handle: Any) -> Any:
+    """`handle` under `@queue.process()`, callable from the test."""
+    if world.flavour == "sync":
+        return queue.process()(handle)
+
+    async def handle_later(lease: Any, *args: Any, **options: Any) -> Any:
+        return handle(lease, *args, **options)
+
+    wrapped = queue.process().inner(handle_later)
+    return lambda *args, **options: world.loop.call(wrapped, *args, **options)  # type: ignore[attr-defined]
+
+
+def test_a_decorated_function_claims_works_and_acks_at_each_call(world: World) -> None:
+    queue = world.queue()
+    handle = decorated(world, queue, lambda lease, factor, plus=0: int(lease.message.payload) * factor + plus)
+    queue.publish_many(["2", "3"])
+    assert [handle(10), handle(10, plus=1), handle(10)] == [20, 31, None]
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_decorated_function_that_raises_nacks(world: World) -> None:
+    queue = world.queue()
+
+    def fail(lease: Any) -> None:
+        raise HandlerFailed
+
+    queue.publish("x")
+    with pytest.raises(HandlerFailed):
+        decorated(world, queue, fail)()
+    assert queue.claim().message.deliveries == 2
+
+
+async def test_a_cancelled_task_leaves_its_lease_alone(async_redis_client: redis.asyncio.Redis) -> None:
+    async with AsyncQueue(async_redis_client, "q") as queue:
+        await queue.publish("x")
+        working = asyncio.Event()
+
+        async def work() -> None:
+            async with queue.process(lease_id="job"):
+                working.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(work())
+        await working.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        info = await queue.lease_info("job")
+        assert info is not None
+        assert (info.count, info.settled) == (1, 0)

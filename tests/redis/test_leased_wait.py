@@ -1,0 +1,206 @@
+"""Waiting blocks in Redis; whatever makes work ready wakes somebody who waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import Lease, LeasedConfig
+from rmq_core.asyncio import LeasedQueue as AsyncQueue
+from tests.redis.leases import PATIENCE_S, blocked, drain, eventually, fall_due, key, lose_answer, payloads
+from tests.redis.worlds import World
+
+LONG_S = PATIENCE_S
+
+
+def a_dead_letter(queue: Any) -> None:
+    queue.publish("x")
+    queue.nack(queue.claim())
+
+
+def test_waiting_ends_without_work_when_its_time_is_over(world: World) -> None:
+    queue = world.queue()
+    assert queue.claim(wait=0.02) is None
+    assert world.client.zcard(key("waiters")) == 0
+
+
+def test_a_waiter_gets_what_is_there_at_once(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    assert queue.claim(wait=LONG_S).message.payload == "x"
+
+
+PREPARATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+    "publish": (lambda _: None, lambda queue, _: queue.publish("x")),
+    "publish_many": (lambda _: None, lambda queue, _: queue.publish_many(["x", "y"])),
+    "redrive": (a_dead_letter, lambda queue, _: queue.redrive()),
+    "resume": (lambda queue: (queue.pause(), queue.publish("x")), lambda queue, _: queue.resume()),
+    "release": (lambda queue: (queue.publish("x"), queue.claim())[1], lambda queue, lease: queue.release(lease)),
+    "nack": (
+        lambda queue: (queue.publish_many(["x", "y"]), queue.claim(max_messages=2))[1],
+        lambda queue, lease: queue.nack(lease, [lease.messages[0]]),
+    ),
+    "due delay": (lambda queue: None, lambda queue, _: queue.publish("x", delay=0.05)),
+    "due nack": (
+        lambda queue: (queue.publish("x"), queue.claim())[1],
+        lambda queue, lease: queue.nack(lease, delay=0.05),
+    ),
+}
+
+
+@pytest.mark.parametrize("event", list(PREPARATIONS))
+def test_a_waiter_is_woken_by_whatever_makes_work_ready(world: World, event: str) -> None:
+    prepare, happen = PREPARATIONS[event]
+    once = LeasedConfig(max_deliveries=1) if event == "redrive" else LeasedConfig()
+    actor = world.queue(config=once)
+    prepared = prepare(actor)
+    waiting = world.in_background(world.queue().claim, wait=LONG_S)
+    blocked(world, 1)
+    happen(actor, prepared)
+    assert waiting.result(PATIENCE_S).message.payload == "x"
+
+
+def test_a_waiter_is_woken_when_a_lease_expires(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    queue.claim(lease=0.1)
+    waiting = world.in_background(world.queue().claim, wait=LONG_S)
+    assert waiting.result(PATIENCE_S).message.deliveries == 2
+
+
+def test_a_waiter_is_woken_when_a_lease_that_begins_later_expires(world: World) -> None:
+    queue = world.queue()
+    waiting = world.in_background(world.queue().claim, wait=LONG_S)
+    blocked(world, 1)
+    world.queue("other").publish("y")
+    queue.pause()
+    queue.publish_many(["x"])
+    queue.resume()
+    assert waiting.result(PATIENCE_S).message.payload == "x"
+    again = world.in_background(world.queue().claim, wait=LONG_S)
+    blocked(world, 1)
+    queue.publish("z", delay=3600)
+    queue.publish("w", delay=0.1)
+    assert again.result(PATIENCE_S).message.payload == "w"
+
+
+def test_claim_next_waits_as_well(world: World) -> None:
+    queue = world.queue()
+    queue.publish("a")
+    lease = queue.claim(lease_id="job")
+    waiting = world.in_background(queue.claim_next, ack=lease, wait=LONG_S)
+    blocked(world, 1)
+    assert world.queue().settled("job").acked == 1
+    world.queue().publish("b")
+    assert waiting.result(PATIENCE_S).message.payload == "b"
+
+
+def scripts_run(world: World) -> int:
+    return int(world.client.info("commandstats")["cmdstat_evalsha"]["calls"])
+
+
+def test_of_many_waiters_one_gets_the_message_and_the_others_sleep_on(world: World) -> None:
+    waiting = [world.in_background(world.queue().claim, wait=LONG_S) for _ in range(6)]
+    blocked(world, 6)
+    before = scripts_run(world)
+    queue = world.queue()
+    queue.publish("0")
+    (winner,) = eventually(lambda: [waiter for waiter in waiting if waiter.done()])
+    assert winner.result().message.payload == "0"
+    blocked(world, 5)
+    assert scripts_run(world) - before <= 3, "the publish, its claim, and one who looks after the new deadline"
+    queue.publish_many([*"12345"])
+    rest = sorted(waiter.result(PATIENCE_S).message.payload for waiter in waiting if waiter is not winner)
+    assert rest == [*"12345"]
+
+
+def test_one_batch_wakes_as_many_as_it_can_feed(world: World) -> None:
+    waiting = [world.in_background(world.queue().claim, max_messages=2, wait=LONG_S) for _ in range(4)]
+    blocked(world, 4)
+    world.queue().publish_many([*"abcdefgh"])
+    found = [payloads(waiter.result(PATIENCE_S).messages) for waiter in waiting]
+    assert sorted(found) == [["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]]
+
+
+def test_many_delayed_messages_wake_many_waiters(world: World) -> None:
+    waiting = [world.in_background(world.queue().claim, wait=LONG_S) for _ in range(4)]
+    blocked(world, 4)
+    queue = world.queue()
+    for n in range(4):
+        queue.publish(str(n), delay=0.05 + n / 50)
+    assert sorted(waiter.result(PATIENCE_S).message.payload for waiter in waiting) == [*"0123"]
+
+
+def test_a_waiter_of_a_paused_queue_waits_on(world: World) -> None:
+    queue = world.queue()
+    queue.pause()
+    waiting = world.in_background(world.queue().claim, wait=LONG_S)
+    blocked(world, 1)
+    queue.publish("x")
+    time.sleep(0.05)
+    assert not waiting.done()
+    queue.resume()
+    assert waiting.result(PATIENCE_S).message.payload == "x"
+
+
+def test_a_waiter_under_an_id_takes_over_what_another_claims_meanwhile(world: World) -> None:
+    waiting = world.in_background(world.queue().claim, wait=LONG_S, lease_id="job")
+    blocked(world, 1)
+    queue = world.queue()
+    queue.publish("x")
+    lease = waiting.result(PATIENCE_S)
+    assert (lease.id, payloads(lease.messages)) == ("job", ["x"])
+
+
+def test_a_waiter_interrupted_before_its_answer_finds_its_message_again(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    lose_answer(queue, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        queue.claim()
+    assert world.queue().claim() is None
+    again = queue.claim()
+    assert (again.message.payload, again.message.deliveries) == ("x", 1)
+    assert queue.claim() is None
+    assert queue.ack(again).settled == 1
+
+
+async def test_a_cancelled_waiter_loses_no_message(async_redis_client: redis.asyncio.Redis) -> None:
+    found: list[Any] = []
+    async with AsyncQueue(async_redis_client, "q") as queue, AsyncQueue(async_redis_client, "q") as other:
+        for attempt in range(8):
+            waiting = asyncio.create_task(queue.claim(wait=LONG_S))
+            await asyncio.sleep(0.005)
+            published = asyncio.create_task(other.publish(str(attempt)))
+            await asyncio.sleep(0.0005 * attempt)
+            waiting.cancel()
+            (lease,) = await asyncio.gather(waiting, return_exceptions=True)
+            found += payloads(lease.messages) if isinstance(lease, Lease) else []
+            await published
+        while len(found) < 8:
+            again = await queue.claim(wait=PATIENCE_S)
+            assert again is not None
+            found += payloads(again.messages)
+    assert sorted(found) == [*"01234567"]
+
+
+async def test_a_live_waiter_is_woken_although_others_died_waiting(async_redis_client: redis.asyncio.Redis) -> None:
+    async with AsyncQueue(async_redis_client, "q") as queue, AsyncQueue(async_redis_client, "q") as other:
+        dead = [asyncio.create_task(queue.claim(wait=LONG_S)) for _ in range(3)]
+        while await async_redis_client.zcard(key("waiters")) < 3:
+            await asyncio.sleep(0.001)
+        for task in dead:
+            task.cancel()
+        await asyncio.gather(*dead, return_exceptions=True)
+        alive = asyncio.create_task(other.claim(wait=LONG_S))
+        while await async_redis_client.zcard(key("waiters")) < 4:
+            await asyncio.sleep(0.001)
+        await queue.publish("x")
+        lease = await asyncio.wait_for(alive, PATIENCE_S)
+        assert lease is not None
+        assert lease.message.payload == "x"

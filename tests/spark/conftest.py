@@ -1,0 +1,110 @@
+"""One local Spark for these tests, with an event log, and drivers as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rmq_core import LeasedQueue
+
+QUEUE = "work"
+DRIVER = Path(__file__).parent / "driver.py"
+# Java that lives for seconds: starting soon matters more than running fast.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SUBMIT = [sys.executable, "-m", "rmq_spark.submit", "--master", "local[2]", "--driver-java-options", SHORT_LIVED]
+
+
+@pytest.fixture(scope="session")
+def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark writes its event log."""
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="session")
+def spark(event_log: Path) -> Iterator[SparkSession]:
+    """A session of two cores in which a task may fail twice."""
+    import rmq_spark
+
+    log = {"enabled": True, "dir": event_log.as_uri(), "compress": False}
+    before = dict(os.environ)
+    session = rmq_spark.session(
+        "tests",
+        **{"spark.master": "local[2,3]", "spark.driver.extraJavaOptions": SHORT_LIVED},
+        **{"spark.ui.port": 0, "spark.sql.shuffle.partitions": 2},
+        **{f"spark.eventLog.{key}": value for key, value in log.items()},
+    )
+    session.sparkContext.setLogLevel("FATAL")
+    yield session
+    session.stop()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture
+def queue(redis_url: str) -> Iterator[LeasedQueue]:
+    """The queue `work`, seen by the test itself."""
+    with LeasedQueue(redis_url, QUEUE) as opened:
+        yield opened
+
+
+@pytest.fixture
+def handover(redis_url: str) -> Callable[..., dict[str, str]]:
+    """What a submitter puts into the environment of its driver."""
+
+    def environment(lease_id: str, owner: str = "try-1", queue: str = QUEUE) -> dict[str, str]:
+        names = {"queue": queue, "lease_id": lease_id, "owner": owner}
+        return {"RMQ_HANDOVER": json.dumps(names), "RMQ_URL": redis_url}
+
+    return environment
+
+
+StartDriver = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start_driver(tmp_path: Path) -> Iterator[StartDriver]:
+    """Starts `driver.py` under spark-submit, in a session of its own; all of it is gone after the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(environment: dict[str, str], *prefix: str) -> subprocess.Popen[bytes]:
+        with (tmp_path / "driver.log").open("ab") as log:
+            process = subprocess.Popen(
+                [*prefix, *SUBMIT, str(DRIVER)],
+                env=os.environ | environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+        process.wait()
+
+
+def wait_for(condition: Callable[[], Any], seconds: float) -> float:
+    """Seconds until something is true; fails when it takes longer than `seconds`."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < seconds, f"still not true after {seconds} s"
+        time.sleep(0.05)
+    return time.monotonic() - started
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import redis
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from rmq_core import ConfigurationError, Handover, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
+from rmq_spark import MESSAGE_SCHEMA, BatchPolicy, adopted_batch, claimed_batch
+from tests.spark.conftest import QUEUE
+
+KEEP = BatchPolicy(on_failure="keep")
+ONE_PARTITION = BatchPolicy(partitions=1)
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    return sorted(json.loads(bytes(row.payload))["n"] for row in frame.select("payload").collect())
+
+
+def publish(queue: LeasedQueue, count: int) -> None:
+    queue.publish_many([{"n": number} for number in range(count)], headers={"source": "test"})
+
+
+def test_every_message_is_read_once_and_acked(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 2500)
+    with claimed_batch(spark, redis_url, QUEUE, max_messages=2000, lease_id="run") as batch:
+        assert batch.count == 2000
+        assert numbers(batch.df) == list(range(2000))
+        assert batch.df.rdd.getNumPartitions() == 4
+    assert queue.stats()._replace(oldest_age=None)[:4] == (500, 0, 0, 0)
+    record = queue.settled("run")
+    assert record is not None
+    assert record.acked == 2000
+
+
+def test_the_columns_say_all_about_a_message(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    message_id = queue.publish("hello", headers={"a": "b"}).id
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        assert batch.df.schema == MESSAGE_SCHEMA
+        row = batch.df.first()
+    assert row is not None
+    assert row.asDict() | {"enqueued_at": None} == {
+        "message_id": message_id,
+        "payload": bytearray(b"hello"),
+        "headers": {"a": "b"},
+        "deliveries": 1,
+        "enqueued_at": None,
+        "lease": "run",
+        "queue": QUEUE,
+    }
+    assert abs(row.enqueued_at.timestamp() - time.time()) < 60
+
+
+def test_an_empty_queue_gives_an_empty_batch(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    with claimed_batch(spark, redis_url, QUEUE) as batch:
+        assert (batch.count, batch.lease, batch.already_settled) == (0, None, False)
+        assert batch.df.schema == MESSAGE_SCHEMA
+        assert batch.df.count() == 0
+        batch.check()
+
+
+def test_a_failure_nacks(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 3)
+    with pytest.raises(ZeroDivisionError), claimed_batch(spark, redis_url, QUEUE, max_messages=2):
+        print(1 // 0)
+    assert queue.stats().ready == 3
+    reasons = [message.history[0].reason for message in queue.peek(2)]
+    assert reasons == ["ZeroDivisionError: integer division or modulo by zero"] * 2
+
+
+def test_a_failure_can_keep_the_lease_for_a_retry(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 3)
+    with pytest.raises(ZeroDivisionError), claimed_batch(spark, redis_url, QUEUE, lease_id="run", policy=KEEP):
+        print(1 // 0)
+    assert queue.stats().leased == 3
+    publish(queue, 1)
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        assert numbers(batch.df) == [0, 1, 2]
+        assert {row.deliveries for row in batch.df.collect()} == {2}
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_leaves_the_lease_alone(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, interruption: type[BaseException]
+) -> None:
+    publish(queue, 3)
+    with pytest.raises(interruption), claimed_batch(spark, redis_url, QUEUE, lease_id="run"):
+        raise interruption
+    info = queue.lease_info("run")
+    assert info is not None
+    assert (info.count, info.settled) == (3, 0)
+
+
+def test_a_batch_that_was_acked_before_is_skipped(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 2)
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run", max_messages=1):
+        pass
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        assert (batch.count, batch.already_settled, batch.df.count()) == (0, True, 0)
+    with pytest.raises(LeaseAlreadySettled), claimed_batch(
+        spark, redis_url, QUEUE, lease_id="run", policy=BatchPolicy(on_settled="raise")
+    ):  # fmt: skip
+        pytest.fail("nothing is there to work on")
+    assert queue.stats().ready == 1
+
+
+def test_a_retried_task_reads_the_same_messages(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
+) -> None:
+    publish(queue, 100)
+
+    def fail_once(parts: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        task = TaskContext.get()
+        assert task is not None
+        for part in parts:
+            (tmp_path / f"{task.partitionId()}-{task.attemptNumber()}").write_text(" ".join(part["message_id"]))
+            if task.attemptNumber() == 0:
+                raise RuntimeError("the first attempt of every task fails")
+            yield part
+
+    with claimed_batch(spark, redis_url, QUEUE) as batch:
+        assert batch.df.mapInPandas(fail_once, batch.df.schema).count() == 100
+    seen = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert len(seen) == 8
+    assert all(seen[f"{partition}-0"] == seen[f"{partition}-1"] for partition in range(4))
+
+
+def test_a_lease_settled_in_part_gives_the_rest(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 20)
+    lease = queue.claim(max_messages=20, lease_id="run")
+    assert lease is not None
+    queue.ack(lease, [message for message in lease.messages if message.index % 3])
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        assert batch.count == 7
+        assert numbers(batch.df) == [0, 3, 6, 9, 12, 15, 18]
+
+
+def test_a_slice_that_lost_messages_raises_instead_of_giving_fewer_rows(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 20)
+    with claimed_batch(spark, redis_url, QUEUE, policy=ONE_PARTITION) as batch:
+        assert batch.lease is not None
+        queue.ack(batch.lease, [next(iter(queue.messages(batch.lease)))])
+        with pytest.raises(Exception, match="19 of 20 messages"):
+            batch.df.count()
+
+
+def test_a_lease_that_was_taken_over_cannot_be_read_or_acked(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 5)
+    frames = []
+
+    def work() -> None:
+        with claimed_batch(spark, redis_url, QUEUE, lease_id="run", policy=ONE_PARTITION) as batch:
+            frames.append(batch.df)
+            queue.adopt("run", owner="somebody else")
+
+    with pytest.raises(LeaseLost):
+        work()
+    assert queue.stats().leased == 5
+    with pytest.raises(Exception, match="is lost"):
+        frames[0].count()
+
+
+def test_the_end_of_a_batch_ends_its_reads(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 5)
+    with claimed_batch(spark, redis_url, QUEUE, policy=ONE_PARTITION) as batch:
+        frame = batch.df
+    with pytest.raises(Exception, match="is lost"):
+        frame.count()
+
+
+def test_a_takeover_cancels_the_running_job(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 4)
+
+    def slowly(parts: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        time.sleep(60)
+        yield from parts
+
+    taken_at = []
+
+    def take() -> None:
+        queue.adopt("run", owner="somebody else")
+        taken_at.append(time.monotonic())
+
+    def work() -> None:
+        with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+            threading.Timer(2, take).start()
+            batch.df.mapInPandas(slowly, batch.df.schema).count()
+
+    with pytest.raises(LeaseLost):
+        work()
+    assert time.monotonic() - taken_at[0] < 5
+    info = queue.lease_info("run")
+    assert info is not None
+    assert info.owner == "somebody else"
+
+
+@pytest.mark.parametrize(
+    "short", [{"lease": 1.5}, {"config": LeasedConfig(lease=1.5)}], ids=["of the claim", "of the queue"]
+)
+def test_the_heartbeat_keeps_a_short_lease_alive(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, short: dict[str, Any]
+) -> None:
+    publish(queue, 4)
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run", **short) as batch:
+        time.sleep(4)
+        assert queue.backlog().ready == 0
+        batch.check()
+    assert queue.settled("run") is not None
+
+
+def test_a_client_is_refused_because_executors_cannot_share_it(spark: SparkSession, redis_url: str) -> None:
+    client: Any = redis.Redis.from_url(redis_url)
+    refused = pytest.raises(ConfigurationError, match="executors connect too")
+    with refused, claimed_batch(spark, client, QUEUE):
+        pytest.fail("it was accepted")
+
+
+def test_the_jobs_of_others_are_left_alone(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 1)
+    spark.sparkContext.addJobTag("mine")
+    with claimed_batch(spark, redis_url, QUEUE):
+        assert len(spark.sparkContext.getJobTags()) == 2
+    assert list(spark.sparkContext.getJobTags()) == ["mine"]
+    spark.sparkContext.removeJobTag("mine")
+
+
+def test_a_handed_over_lease_is_adopted_and_acked(
+    spark: SparkSession, queue: LeasedQueue, handover: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(queue, 10)
+    queue.claim(max_messages=10, lease_id="run", owner="try-1")
+    for name, value in handover("run").items():
+        monkeypatch.setenv(name, value)
+    with adopted_batch(spark, policy=KEEP) as batch:
+        assert numbers(batch.df) == list(range(10))
+        assert {row.deliveries for row in batch.df.collect()} == {1}
+    record = queue.settled("run")
+    assert record is not None
+    assert (record.acked, record.owner) == (10, "try-1")
+
+
+def test_a_failed_job_keeps_the_handed_over_lease(spark: SparkSession, queue: LeasedQueue, handover: Any) -> None:
+    publish(queue, 10)
+    queue.claim(max_messages=10, lease_id="run", owner="try-1")
+    given = Handover.from_environment(handover("run"))
+    with pytest.raises(ZeroDivisionError), adopted_batch(spark, given, policy=KEEP):
+        print(1 // 0)
+    info = queue.lease_info("run")
+    assert info is not None
+    assert (info.count, info.owner) == (10, "try-1")
+
+
+def test_a_lease_of_another_owner_is_not_adopted(spark: SparkSession, queue: LeasedQueue, handover: Any) -> None:
+    publish(queue, 1)
+    queue.claim(lease_id="run", owner="try-2")
+    given = Handover.from_environment(handover("run", owner="try-1"))
+    with pytest.raises(LeaseLost), adopted_batch(spark, given, policy=KEEP):
+        pytest.fail("it was adopted")
+    assert queue.stats().leased == 1

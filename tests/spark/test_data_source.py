@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import io
+import urllib.request
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from pyspark.sql import SparkSession
+
+from rmq_core import Lease, LeasedQueue, RedisSettings
+from rmq_spark import MESSAGE_SCHEMA, claimed_batch, register
+from tests.spark.conftest import QUEUE
+
+CANARY = "canary-5d1e9a"
+
+
+@pytest.fixture
+def lease(queue: LeasedQueue) -> Lease:
+    """Ten leased messages."""
+    queue.publish_many(["x"] * 10)
+    lease = queue.claim(max_messages=10)
+    assert lease is not None
+    return lease
+
+
+def options(url: str, leased: Lease, **changes: str) -> dict[str, str]:
+    return {"url": url, "queue": QUEUE, "lease": leased.id, "token": str(leased.token)} | changes
+
+
+def test_spark_finds_the_format_by_itself(spark: SparkSession, redis_url: str, lease: Lease) -> None:
+    frame = spark.read.format("rmq").options(**options(redis_url, lease, numPartitions="3")).load()
+    assert frame.schema == MESSAGE_SCHEMA
+    assert frame.count() == 10
+    assert frame.rdd.getNumPartitions() == 3
+
+
+def test_the_format_can_be_registered(spark: SparkSession, redis_url: str, lease: Lease) -> None:
+    register(spark)
+    assert spark.read.format("rmq").options(**options(redis_url, lease)).load().count() == 10
+
+
+def test_reading_changes_nothing(spark: SparkSession, redis_url: str, queue: LeasedQueue, lease: Lease) -> None:
+    before = queue.lease_info(lease.id)
+    frame = spark.read.format("rmq").options(**options(redis_url, lease)).load()
+    assert frame.join(frame.select("message_id"), "message_id").count() == 10
+    assert queue.lease_info(lease.id) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"token": "1.stale"}, "is lost"),
+        ({"lease": "no such lease"}, "'no such lease' is lost"),
+        ({"queue": ""}, "needs the option 'queue'"),
+        ({"token": ""}, "needs the option 'token'"),
+        ({"numPartitions": "0"}, "numPartitions must be a positive integer, not '0'"),
+    ],
+)
+def test_what_cannot_be_read_is_said(
+    spark: SparkSession, redis_url: str, lease: Lease, changes: dict[str, str], message: str
+) -> None:
+    frame: Any = spark.read.format("rmq").options(**options(redis_url, lease, **changes))
+    with pytest.raises(Exception, match=message):
+        frame.load().count()
+
+
+def test_columns_of_ones_own_are_refused(spark: SparkSession, redis_url: str, lease: Lease) -> None:
+    frame = spark.read.format("rmq").schema("id string").options(**options(redis_url, lease))
+    with pytest.raises(Exception, match="has columns of its own"):
+        frame.load().count()
+
+
+def test_password_and_token_show_up_nowhere(
+    spark: SparkSession, redis_url: str, event_log: Path, queue: LeasedQueue
+) -> None:
+    queue.publish_many(["x"] * 10)
+    with redis.Redis.from_url(redis_url) as client:
+        client.execute_command("ACL", "SETUSER", "spark", "reset", "on", f">{CANARY}", "~*", "&*", "+@all")
+    settings = RedisSettings.from_url(redis_url, username="spark", password=CANARY)
+    shown = io.StringIO()
+    with claimed_batch(spark, settings, QUEUE) as batch, redirect_stdout(shown):
+        assert batch.lease is not None
+        batch.df.createOrReplaceTempView("messages")
+        assert spark.sql("select count(distinct message_id) from messages").first() == (10,)
+        batch.df.explain("extended")
+        print(batch, batch.lease)
+        pages = [fetch(spark, page) for page in ("environment/", "SQL/", "SQL/execution/?id=0", "jobs/")]
+    logs = [path.read_text() for path in event_log.rglob("events_*")]
+    assert any("BatchScan rmq_" in log for log in logs)
+    for text in (*pages, *logs, shown.getvalue()):
+        assert CANARY not in text
+        assert str(batch.lease.token) not in text
+
+
+def fetch(spark: SparkSession, page: str) -> str:
+    with urllib.request.urlopen(f"{spark.sparkContext.uiWebUrl}/{page}") as answer:
+        return str(answer.read().decode())

@@ -1,0 +1,133 @@
+"""The demo's Spark job on a few real airport-days, as a submitter runs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+from argparse import Namespace
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from example_dags import flights
+from example_dags.jobs import delays
+from rmq_core import LeasedQueue
+from rmq_spark import claimed_batch
+from tests.spark.conftest import QUEUE, SUBMIT
+
+JOB = Path(delays.__file__)
+# 8 February brought a snow storm, 1 January has hours without weather at midnight, 3 November has one hour twice.
+DAYS = ("2013-01-01", "2013-02-08", "2013-11-03")
+
+
+@pytest.fixture(scope="module")
+def all_flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All flights, unpacked."""
+    return flights.flights_csv(tmp_path_factory.mktemp("input"))
+
+
+@pytest.fixture(scope="module")
+def flights_csv(all_flights: Path) -> Path:
+    """The flights of our days and of those around them, to save time."""
+    wanted = tuple(f"2013,{int(month)}," for _, month, _ in (day.split("-") for day in DAYS))
+    header, *lines = all_flights.read_text().splitlines()
+    some = all_flights.with_name("some.csv")
+    some.write_text("\n".join([header, *(line for line in lines if line.startswith(wanted))]))
+    return some
+
+
+@pytest.fixture(scope="module")
+def departures(all_flights: Path) -> Counter[tuple[str, str, str]]:
+    """How many flights left, by airport, day and carrier, counted without Spark."""
+    with all_flights.open(newline="") as lines:
+        return Counter(
+            (row["origin"], f"{row['year']}-{int(row['month']):02}-{int(row['day']):02}", row["carrier"])
+            for row in csv.DictReader(lines)
+        )
+
+
+@pytest.fixture
+def items(queue: LeasedQueue) -> list[flights.AirportDay]:
+    """The work of three days at three airports, in the hands of a submitter."""
+    items = [item for item in flights.work_items() if item["day"] in DAYS]
+    queue.publish_many(list(map(dict, items)))
+    queue.claim(max_messages=99, lease_id="run", owner="try-1")
+    return items
+
+
+@pytest.fixture
+def run_job(handover: Any, flights_csv: Path, tmp_path: Path) -> Any:
+    """Runs the job to its end."""
+
+    def run(**environment: str) -> subprocess.CompletedProcess[str]:
+        options = {"flights": flights_csv, "weather": flights.weather_csv(), "results": tmp_path / "results"}
+        arguments = [f"--{name}={value}" for name, value in (options | {"report": tmp_path / "report.json"}).items()]
+        return subprocess.run(
+            [*SUBMIT, str(JOB), *arguments],
+            env=os.environ | handover("run") | environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def test_the_data_is_all_of_2013(departures: Counter[tuple[str, str, str]]) -> None:
+    items = flights.work_items()
+    assert len(items) == 1095
+    assert {(item["origin"], item["day"]) for item in items} == {(origin, day) for origin, day, _ in departures}
+    assert departures.total() == flights.DEPARTURES == 336_776
+    united = sum(count for (_, _, carrier), count in departures.items() if carrier == "UA")
+    assert united == flights.UNITED_DEPARTURES == 58_665
+
+
+def test_a_killed_job_and_its_retry_write_every_departure_once(
+    items: list[flights.AirportDay],
+    departures: Counter[tuple[str, str, str]],
+    queue: LeasedQueue,
+    run_job: Any,
+    tmp_path: Path,
+) -> None:
+    expected = {key: count for key, count in departures.items() if key[1] in DAYS}
+    killed = run_job(RMQ_DEMO_CRASH_MARKER=str(tmp_path / "crashed"))
+    assert killed.returncode != 0
+    assert (tmp_path / "crashed").exists()
+    assert (tmp_path / "results" / "departures").exists()
+    assert not (tmp_path / "report.json").exists()
+    assert queue.stats().leased == len(items)
+
+    retried = run_job(RMQ_DEMO_CRASH_MARKER=str(tmp_path / "crashed"))
+    assert retried.returncode == 0, retried.stderr[-2000:]
+    united = sum(count for (_, _, carrier), count in expected.items() if carrier == "UA")
+    rows = sum(expected.values())
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report | {"seconds": 0} == {
+        "items": 9, "already_settled": False, "rows": rows, "united_rows": united, "seconds": 0,
+    }  # fmt: skip
+    assert flights.written(tmp_path / "results") == {"airport_days": 9, "rows": rows, "united_rows": united}
+    record = queue.settled("run")
+    assert record is not None
+    assert record.acked == 9
+
+    table = flights.delays(tmp_path / "results")
+    assert table["flights"].sum() == rows
+    assert {"fair", "snow", "rain", "unknown"} <= set(table["weather"])
+    assert flights.plot(tmp_path / "results", tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def test_an_item_that_names_no_airport_day_is_not_acked(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, flights_csv: Path, tmp_path: Path
+) -> None:
+    queue.publish_many([{"origin": "EWR", "day": "2013-01-01"}, {"origin": "XXX", "day": "2013-01-01"}])
+    options = Namespace(flights=flights_csv, weather=flights.weather_csv(), results=tmp_path / "results")
+
+    def work() -> None:
+        with claimed_batch(spark, redis_url, QUEUE) as batch:
+            delays.work(spark, batch, options)
+
+    with pytest.raises(ValueError, match="1 of 2 messages name no airport-day"):
+        work()
+    assert queue.stats().ready == 2

@@ -1,0 +1,1 @@
+"""rmq_dagster without Redis, processes or clocks."""

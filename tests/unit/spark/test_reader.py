@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from rmq_core import Lease, Message, RedisSettings
+from rmq_spark.reader import (
+    FETCH,
+    MESSAGE_SCHEMA,
+    LeaseReader,
+    LeaseSlice,
+    _fetched,
+    record_batch,
+    slices_around,
+    whole_slices,
+)
+
+MESSAGE = Message("id-1", {"b": 1, "a": "ü"}, {"source": "test"}, 1_700_000_000_123, 2, 7, "lease-1")
+
+
+def covered(slices: list[LeaseSlice]) -> list[int]:
+    return [index for piece in slices for index in range(piece.lo, piece.hi)]
+
+
+@pytest.mark.parametrize(("count", "parts"), [(0, 4), (1, 4), (3, 4), (4, 4), (10, 3), (1000, 7)])
+def test_slices_cover_every_message_once(count: int, parts: int) -> None:
+    slices = whole_slices(count, parts)
+    assert covered(slices) == list(range(count))
+    assert len(slices) == min(count, parts)
+    sizes = [piece.unsettled for piece in slices]
+    assert sum(sizes) == count
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
+
+
+def test_slices_of_a_lease_settled_in_part_cover_what_is_left() -> None:
+    unsettled = [0, 1, 5, 6, 7, 20]
+    slices = slices_around(unsettled, 2)
+    assert [(piece.lo, piece.hi, piece.unsettled) for piece in slices] == [(0, 6, 3), (6, 21, 3)]
+    assert set(unsettled) <= set(covered(slices))
+
+
+def test_a_batch_has_exactly_the_schema_that_spark_compares_with() -> None:
+    batch = record_batch([MESSAGE], "work")
+    assert batch.schema.equals(to_arrow_schema(MESSAGE_SCHEMA, timezone="UTC"))
+
+
+def test_a_batch_holds_what_was_published() -> None:
+    row = record_batch([MESSAGE], "work").to_pylist()[0]
+    assert row["payload"] == '{"a":"ü","b":1}'.encode()
+    assert dict(row["headers"]) == {"source": "test"}
+    assert (row["message_id"], row["deliveries"], row["lease"], row["queue"]) == ("id-1", 2, "lease-1", "work")
+    assert row["enqueued_at"].timestamp() == 1_700_000_000.123
+
+
+def test_a_batch_without_messages_has_the_same_schema() -> None:
+    assert record_batch([], "work").schema == record_batch([MESSAGE], "work").schema
+
+
+def test_a_reader_travels_without_the_messages_of_its_lease() -> None:
+    lease = Lease("work", "lease-1", "", 1, None, "7.token", envelopes=(b"x" * 100_000,))
+    pickled = pickle.dumps(LeaseReader(RedisSettings.from_url("redis://h"), lease, whole_slices(1, 1)))
+    assert len(pickled) < 5_000
+    assert pickle.loads(pickled)._lease.token == "7.token"
+
+
+class Queue:
+    """A queue that remembers which slices were asked for; every third message is left, of `size` bytes."""
+
+    name = "work"
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.asked: list[tuple[int, int]] = []
+
+    def read(self, lease: Lease, lo: int, hi: int) -> list[Message]:
+        self.asked.append((lo, hi))
+        return [replace(MESSAGE, payload="x" * self.size, index=at) for at in range(lo, hi) if at % 3 == 0]
+
+
+@pytest.mark.parametrize(("size", "largest"), [(10, FETCH), (1 << 20, 8)])
+def test_a_slice_is_fetched_without_gaps_in_steps_of_bounded_size(size: int, largest: int) -> None:
+    queue = Queue(size)
+    part = LeaseSlice(100, 800 if size > 10 else 40_000, 0)
+    lease = Lease("work", "lease-1", "", 40_000, None, "7.token")
+    rows = sum(batch.num_rows for batch in _fetched(queue, lease, part))  # type: ignore[arg-type]
+    assert rows == len([at for at in range(part.lo, part.hi) if at % 3 == 0])
+    assert [lo for lo, _ in queue.asked[1:]] == [hi for _, hi in queue.asked[:-1]]
+    assert queue.asked[-1][1] == part.hi
+    assert max(hi - lo for lo, hi in queue.asked[1:]) <= largest

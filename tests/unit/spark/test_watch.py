@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rmq_core import Lease, QueueUnavailable
+from rmq_spark.watch import LossWatch, _parent_of, _starters
+
+LEASE = Lease("work", "lease-1", "me", 1, None, "7.token")
+
+
+class Queue:
+    """A queue whose look at the lease says what the test wants."""
+
+    def __init__(self, info: Any) -> None:
+        self.info = info
+
+    def lease_info(self, lease_id: str) -> Any:
+        if isinstance(self.info, Exception):
+            raise self.info
+        return self.info
+
+
+def watch(info: Any, on_lost: Any = lambda: None) -> LossWatch:
+    return LossWatch(Queue(info), LEASE, on_lost, exit_driver=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("info", "gone"),
+    [
+        (SimpleNamespace(fence=7), False),
+        (SimpleNamespace(fence=8), True),
+        (None, True),
+        (QueueUnavailable("Redis did not answer"), False),
+    ],
+    ids=["ours", "taken over", "reclaimed or settled", "not to be seen"],
+)
+def test_a_lease_is_gone_when_its_fence_says_so(info: Any, *, gone: bool) -> None:
+    seen = watch(info)
+    assert seen.gone() is gone
+    seen.close()
+
+
+def test_a_loss_is_acted_on() -> None:
+    cancelled = Event()
+    seen = watch(None, cancelled.set)
+    assert cancelled.wait(5)
+    seen.close()
+
+
+def test_nobody_looks_after_the_end() -> None:
+    acted = Event()
+    seen = watch(SimpleNamespace(fence=7), acted.set)
+    seen.close()
+    seen._queue.info = None  # type: ignore[attr-defined]  # as after our own ack
+    assert not seen._thread.is_alive()
+    assert not acted.is_set()
+
+
+def test_the_starter_of_a_driver_is_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert _starters() == (os.getppid(),)
+
+
+def test_under_spark_submit_the_parent_of_java_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert _starters() == (os.getppid(), _parent_of(os.getppid()))
+    assert _parent_of(os.getpid()) == os.getppid()
+
+
+def test_a_process_that_is_gone_has_no_parent() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert _parent_of(ended.pid) == 0
+
+
+def test_what_the_heartbeat_knows_is_acted_on_while_redis_is_out_of_sight() -> None:
+    acted = Event()
+    seen = watch(QueueUnavailable("Redis did not answer"), acted.set)
+    assert not seen.gone()
+    seen.lose(LEASE)
+    assert acted.is_set()
+    assert seen.gone()
+    seen.close()

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rmq_core import ConfigurationError, Handover
+
+NAMES = {"queue": "work", "lease_id": "dag/run/task/-1", "owner": "try-1"}
+
+
+def environment(**changes: str) -> dict[str, str]:
+    return {"RMQ_HANDOVER": json.dumps(NAMES), "RMQ_URL": "redis://cache:6380/2", **changes}
+
+
+def test_a_handover_names_the_lease_and_the_connection() -> None:
+    handover = Handover.from_environment(environment(RMQ_USERNAME="spark", RMQ_PASSWORD="secret"))
+    assert (handover.queue, handover.lease_id, handover.owner) == ("work", "dag/run/task/-1", "try-1")
+    assert handover.settings.url_without_credentials == "redis://cache:6380/2"
+    assert (handover.settings.username, handover.settings.password) == ("spark", "secret")
+
+
+def test_a_handover_never_shows_the_password() -> None:
+    assert "secret" not in repr(Handover.from_environment(environment(RMQ_PASSWORD="secret")))
+
+
+@pytest.mark.parametrize("missing", ["RMQ_HANDOVER", "RMQ_URL"])
+def test_what_is_missing_is_named(missing: str) -> None:
+    incomplete = environment()
+    del incomplete[missing]
+    with pytest.raises(ConfigurationError, match=missing):
+        Handover.from_environment(incomplete)
+
+
+@pytest.mark.parametrize("text", ["", "lease", "[]", "7", '{"queue": "work"}'])
+def test_a_handover_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="RMQ_HANDOVER"):
+        Handover.from_environment(environment(RMQ_HANDOVER=text))

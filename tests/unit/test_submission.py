@@ -1,0 +1,200 @@
+"""The submitter's side of a hand-over against a queue that is a few fields of Python."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+import pytest
+
+from rmq_core import (
+    Lease,
+    LeasedConfig,
+    LeaseInfo,
+    LeaseLost,
+    LeaseOwnedByOther,
+    LeftUnsettled,
+    RedisSettings,
+    SettledRecord,
+    Submission,
+)
+
+SOON = dt.timedelta(seconds=60)
+
+
+class ScriptedQueue:
+    """One lease and what others did to it: `token`, `info` and `record` are set by the test."""
+
+    name = "flights"
+    config = LeasedConfig(lease=6)
+
+    def __init__(self) -> None:
+        self.token: str | None = "1.a"
+        self.info: LeaseInfo | None = info("run-1")
+        self.record: SettledRecord | None = None
+        self.calls: list[str] = []
+
+    def extend(self, lease: Lease) -> dt.datetime:
+        self._fence(lease)
+        return dt.datetime.now(dt.UTC) + SOON
+
+    def ack(self, lease: Lease) -> None:
+        self._fence(lease)
+        self.calls.append("ack")
+        self.token = self.info = None
+
+    def adopt(self, lease_id: str, *, owner: str, if_owner: str, lease: float | None) -> Lease:
+        if self.info is None:
+            raise LeaseLost(lease_id)
+        if self.info.owner != if_owner:
+            raise LeaseOwnedByOther(lease_id)
+        self.token = "9.z"
+        self.calls.append(f"adopt for {lease}")
+        return made(token=self.token, owner=owner)
+
+    def nack(self, lease: Lease, *, reason: str) -> None:
+        self._fence(lease)
+        self.calls.append(f"nack: {reason}")
+
+    def release(self, lease: Lease) -> None:
+        self._fence(lease)
+        self.calls.append("release")
+
+    def lease_info(self, lease_id: str) -> LeaseInfo | None:
+        return self.info
+
+    def settled(self, lease_id: str) -> SettledRecord | None:
+        return self.record
+
+    def _fence(self, lease: Lease) -> None:
+        if lease.token != self.token:
+            raise LeaseLost(lease.id)
+
+
+def info(owner: str, deadline: dt.timedelta = SOON) -> LeaseInfo:
+    now = dt.datetime.now(dt.UTC)
+    return LeaseInfo("run-1/step", owner, "held", 3, 0, 1, now, now + deadline, 2)
+
+
+def made(token: str, owner: str = "run-1") -> Lease:
+    deadline = dt.datetime.now(dt.UTC) + SOON
+    return Lease("flights", "run-1/step", owner, 3, int(deadline.timestamp() * 1000), token)
+
+
+@pytest.fixture
+def queue() -> ScriptedQueue:
+    return ScriptedQueue()
+
+
+@pytest.fixture
+def submission(queue: ScriptedQueue) -> Submission:
+    held: Any = queue
+    return Submission(held, made(token="1.a"))
+
+
+def adopt_as_driver(queue: ScriptedQueue) -> None:
+    queue.token = "2.b"
+
+
+def record() -> SettledRecord:
+    return SettledRecord("run-1/step", 3, "run-1", dt.datetime.now(dt.UTC))
+
+
+def test_the_driver_is_told_the_lease_and_its_owner_but_not_the_token(submission: Submission) -> None:
+    text = submission.handover(RedisSettings.from_url("redis://cache")).environment()["RMQ_HANDOVER"]
+    assert json.loads(text) == {"queue": "flights", "lease_id": "run-1/step", "owner": "run-1"}
+
+
+def test_being_overtaken_by_ones_own_driver_is_recognised_and_the_submitter_only_watches_from_then_on(
+    queue: ScriptedQueue, submission: Submission
+) -> None:
+    submission.look()
+    assert not submission.adopted
+    adopt_as_driver(queue)
+    submission.look()
+    assert submission.adopted
+
+
+def test_a_foreign_owner_means_the_lease_is_lost(queue: ScriptedQueue, submission: Submission) -> None:
+    queue.token, queue.info = "3.c", info("run-2")
+    with pytest.raises(LeaseOwnedByOther):
+        submission.look()
+
+
+def test_a_reclaim_before_the_driver_adopted_means_the_lease_is_lost(
+    queue: ScriptedQueue, submission: Submission
+) -> None:
+    queue.token = queue.info = None
+    with pytest.raises(LeaseLost):
+        submission.look()
+
+
+def test_a_lease_that_goes_after_its_deadline_was_reclaimed_even_if_the_driver_had_adopted_it(
+    queue: ScriptedQueue, submission: Submission
+) -> None:
+    adopt_as_driver(queue)
+    queue.info = info("run-1", deadline=-SOON)
+    submission.look()
+    queue.info = None
+    with pytest.raises(LeaseLost):
+        submission.look()
+
+
+def test_a_lease_that_goes_before_its_deadline_was_settled_by_the_driver(
+    queue: ScriptedQueue, submission: Submission
+) -> None:
+    adopt_as_driver(queue)
+    submission.look()
+    queue.info = None
+    submission.look()
+    assert submission.finish() is None
+
+
+def test_success_rests_on_the_record_of_the_drivers_ack(queue: ScriptedQueue, submission: Submission) -> None:
+    queue.token, queue.info, queue.record = None, None, record()
+    assert submission.finish() == 3
+    assert queue.calls == []
+
+
+def test_a_driver_that_never_adopted_is_acked_for(queue: ScriptedQueue, submission: Submission) -> None:
+    assert submission.finish() == 3
+    assert queue.calls == ["ack"]
+
+
+def test_a_driver_that_adopted_and_left_its_messages_unsettled_is_no_success(
+    queue: ScriptedQueue, submission: Submission
+) -> None:
+    adopt_as_driver(queue)
+    with pytest.raises(LeftUnsettled, match="unsettled"):
+        submission.finish()
+    assert queue.calls == []
+
+
+def test_keeping_a_lease_for_the_retry_fences_the_driver_off_and_moves_the_deadline(
+    queue: ScriptedQueue, submission: Submission
+) -> None:
+    adopt_as_driver(queue)
+    assert submission.keep(700)
+    assert queue.calls == ["adopt for 700"]
+    assert queue.token == "9.z"
+
+
+def test_giving_up_nacks_with_the_reason(queue: ScriptedQueue, submission: Submission) -> None:
+    assert submission.give_up("exit code 3")
+    assert queue.calls[-1] == "nack: exit code 3"
+
+
+def test_giving_back_releases(queue: ScriptedQueue, submission: Submission) -> None:
+    assert submission.give_back()
+    assert queue.calls[-1] == "release"
+
+
+@pytest.mark.parametrize("ending", ["keep", "give_up", "give_back"])
+def test_a_late_ending_never_touches_the_lease_of_a_living_retry(
+    queue: ScriptedQueue, submission: Submission, ending: str
+) -> None:
+    queue.info = info("run-2")
+    arguments = {"keep": (700,), "give_up": ("late",), "give_back": ()}[ending]
+    assert getattr(submission, ending)(*arguments) is False
+    assert queue.calls == []
