@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rmq_core import Lease, LeasedQueue, QueueUnavailable
+from rmq_core import Lease, LeasedQueue, RedisMessageQueueError
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class LossWatch:
             return True
         try:
             info = self._queue.lease_info(self._lease.id)
-        except QueueUnavailable:  # what we cannot see is not lost
+        except RedisMessageQueueError:  # what we cannot see is not lost
             return False
         return info is None or info.fence != self._fence
 

@@ -31,10 +31,11 @@ def main() -> int:
         return 130
     finally:
         place.stop_redis()
-    return _judge(outcomes, crash=options.crash)
+    return judge(outcomes, crash=options.crash)
 
 
-def _judge(outcomes: list[Outcome], *, crash: bool) -> int:
+def judge(outcomes: list[Outcome], *, crash: bool) -> int:
+    """Print the table and what is wrong in it; 0 when nothing is."""
     print(summary(outcomes))
     wrong = [mismatch for outcome in outcomes for mismatch in outcome.mismatches()]
     if crash:

@@ -74,8 +74,15 @@ class Follower:
                 break
             time.sleep(LOOK_S)
         if run.status is not dg.DagsterRunStatus.SUCCESS:
-            raise self._daemon.failure(f"launched run {run.run_id}, which ended as {run.status.value}")
+            raise self._daemon.failure(
+                f"launched run {run.run_id}, which ended as {run.status.value}: {self._why(run)}"
+            )
         return run
+
+    def _why(self, run: dg.DagsterRun) -> str:
+        events = [event.dagster_event for event in self._instance.all_logs(run.run_id)]
+        errors = [getattr(event.event_specific_data, "error", None) for event in events if event]
+        return "\n".join(error.to_string() for error in errors if error)
 
     def _look(self) -> dg.DagsterRun | None:
         runs = self._instance.get_runs(dg.RunsFilter(tags={"rmq/queue": QUEUE}), limit=1)

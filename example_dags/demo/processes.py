@@ -23,7 +23,7 @@ class ChildFailed(RuntimeError):
 
 
 class Child:
-    """`with Child(command, env, log) as child:` is a process that has ended with all its descendants after the block."""
+    """`with Child(command, env, log) as child:` is a process that is gone, descendants included, after the block."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         self._command, self._log = command, log

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 import redis
 
-from rmq_core import LeasedQueue, RedisSettings
+from rmq_core import Handover, LeasedQueue, RedisSettings
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
 from tests.dagster import pipeline
 from tests.dagster.pipeline import CONFIG, Work, notes
@@ -98,7 +98,9 @@ def test_a_literal_password_shows_in_no_repr() -> None:
 
 def test_credentials_that_stand_in_the_url_reach_the_driver_outside_of_it() -> None:
     resource = RedisQueueResource(url=f"redis://{USER}:{CANARY}@cache:6379/2")
-    assert resource.driver_environment() == {
+    handed_over = Handover(resource.settings(), "work", "run/step", "run").environment()
+    assert handed_over == {
+        "RMQ_HANDOVER": '{"queue": "work", "lease_id": "run/step", "owner": "run"}',
         "RMQ_URL": "redis://cache:6379/2",
         "RMQ_USERNAME": USER,
         "RMQ_PASSWORD": CANARY,

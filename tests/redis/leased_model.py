@@ -139,12 +139,14 @@ class Model:
             return None
         before = self.ready[0].deliveries
         limit = max(1, most // 10**before) if before and most > 1 else most
+        if before and before + 1 >= (self.config.max_deliveries or 1 << 40):
+            limit = 1  # the last delivery is the message's own
         items, self.ready = self.ready[:limit], self.ready[limit:]
         return Held(lease_id or "", owner, items)
 
     def _take_over(self, held: Held, owner: str, *, counted: bool) -> Held | None:
-        most = self.config.max_deliveries or 1 << 40
-        if counted and held.items[0].deliveries + held.takeovers + 1 >= most:
+        most, several = self.config.max_deliveries or 1 << 40, len(held.open) > 1
+        if counted and held.items[0].deliveries + held.takeovers + 1 + several >= most:
             return None
         held.takeovers += counted
         held.owner, held.late = owner, None

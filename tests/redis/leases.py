@@ -40,7 +40,7 @@ def drain(queue: Any) -> list[Any]:
     """The payloads of everything that can be claimed, acked on the way."""
     found: list[Any] = []
     while lease := queue.claim(max_messages=1000):
-        found += payloads(lease.messages)
+        found += payloads(queue.messages(lease))
         queue.ack(lease)
     return found
 

@@ -11,6 +11,9 @@ from rmq_core.errors import (
     LeaseAlreadySettled,
     LeaseLost,
     LeaseOwnedByOther,
+    NotDurable,
+    QueueUnavailable,
+    RedisMessageQueueError,
     ScriptFailed,
 )
 from rmq_core.events import Operation
@@ -78,16 +81,15 @@ def claim_next(
     request = _new(engine, max_messages, lease, ack.owner)
     try:
         words, late, envelopes = yield from _ack_and_claim(engine, request, ack)
-        granted = None
         if words[0] == "claimed":
-            granted = yield from _granted(engine, request, words, envelopes)
+            return (yield from _hand_over(engine, request, words, late, envelopes))
         yield from reclaim_all(engine, late)
-        if granted is None and (wait_ms or late):
-            granted = yield from _wait(engine, request, wait_ms)
+        if not (wait_ms or late):
+            return None
+        return (yield from _wait(engine, request, wait_ms))
     except BaseException as error:
         _keep(engine, request, error)
         raise
-    return granted
 
 
 def _ack_and_claim(
@@ -103,6 +105,7 @@ def _ack_and_claim(
         (
             request.id, ack.id, request.nonce, request.lease_ms, request.max_messages, _inline(request), request.owner,
             token_of(ack), config.settled_ttl_ms if ack.named else 0, config.completed_log, keys.bell,
+            config.max_deliveries or 0,
         ),
         confirm=confirmation(engine),
     )  # fmt: skip
@@ -196,9 +199,7 @@ def _wait(engine: Engine, request: Request, wait_ms: int) -> Exchange[Lease | No
         reply = yield Wait(engine.keys.wake, block, call) if block else call
         words, late = reply[0].decode().split(" ", 7), reply[1]
         if words[0] in {"claimed", "taken"}:
-            granted = yield from _granted(engine, request, words, reply[2])
-            yield from reclaim_all(engine, late)
-            return granted
+            return (yield from _hand_over(engine, request, words, late, reply[2]))
         if words[0] == "settled":
             raise LeaseAlreadySettled(request.id, int(words[1]))
         if words[0] == "exhausted":
@@ -211,6 +212,21 @@ def _wait(engine: Engine, request: Request, wait_ms: int) -> Exchange[Lease | No
         yield from reclaim_all(engine, late)
         if not late and not block:
             return None
+
+
+def _hand_over(
+    engine: Engine, request: Request, words: list[str], late: list[bytes], envelopes: list[bytes]
+) -> Exchange[Lease]:
+    """Everything between the grant and the caller's hands; when it fails, the id can be entered again."""
+    try:
+        granted = yield from _granted(engine, request, words, envelopes)
+        yield from reclaim_all(engine, late)
+    except LeaseLost:
+        raise
+    except RedisMessageQueueError:
+        engine.unanswered[request.id] = request.nonce
+        raise
+    return granted
 
 
 def _granted(engine: Engine, request: Request, words: list[str], envelopes: list[bytes]) -> Exchange[Lease]:
@@ -306,8 +322,8 @@ def _inline(request: Request) -> str:
 
 
 def _keep(engine: Engine, request: Request, error: BaseException) -> None:
-    """A claim that ended in an error may have been granted: the next one, or `close`, enters it again."""
-    if not isinstance(error, LeaseAlreadySettled | LeaseLost):
+    """A claim that ended without an answer may have been granted: the next one, or `close`, enters it again."""
+    if not isinstance(error, RedisMessageQueueError) or isinstance(error, QueueUnavailable | NotDurable):
         engine.unanswered[request.id] = request.nonce
 
 

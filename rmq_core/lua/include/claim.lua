@@ -38,6 +38,7 @@ local function open_lease(k, o, now, oldest)
   local limit = o.max
   local before = limit > 1 and deliveries(oldest) or 0
   if before > 0 then limit = math.max(1, math.floor(limit / 10 ^ before)) end
+  if before > 0 and before + 1 >= o.max_deliveries and o.max_deliveries > 0 then limit = 1 end
   local token = next_token(k, o)
   local head = {token = token, state = 'h', claimed = now, takeovers = 0, returned = 0, owner = o.owner}
   local taken, kept = 1, nil
@@ -62,10 +63,8 @@ local function take_over(k, o, now, counted)
   local head = head_of(k.lease)
   local first = redis.call('LINDEX', k.lease, 1)
   if counted and string.sub(head.token, -#o.nonce) == o.nonce then counted = false end
-  if counted and o.max_deliveries > 0 and deliveries(first) + head.takeovers + 1 >= o.max_deliveries then
-    return 'exhausted'
-  end
   local count, settled = redis.call('LLEN', k.lease) - 1, redis.call('BITCOUNT', k.settled)
+  if counted and used_up(first, head.takeovers, count - settled, o.max_deliveries) then return 'exhausted' end
   head.token = next_token(k, o)
   head.state = settled > 0 and 'p' or 'h'
   head.owner = o.owner or head.owner

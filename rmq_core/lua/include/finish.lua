@@ -1,7 +1,7 @@
 -- Removes a lease whose messages are all done; the done record says so when each of them was acked.
 local function finish(k, head, now, done_ttl, completed_cap)
   local count = redis.call('LLEN', k.lease) - 1
-  local settled = head.state == 'p' and redis.call('BITCOUNT', k.settled) or 0
+  local settled = head.state ~= 'h' and redis.call('BITCOUNT', k.settled) or 0
   if completed_cap > 0 then redis.call('LLEN', k.completed) end -- refuses a wrong type before anything is written
   if done_ttl > 0 then redis.call('STRLEN', k.done) end
   redis.call('ZREM', k.leases, k.id)

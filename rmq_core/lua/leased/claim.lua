@@ -26,6 +26,7 @@ o.block = math.max(0, math.min(5000, wait_end - now))
 local seen = awaited(k.waiters, k.wake, k.timer)
 local late = expired(k.leases, now)
 if ARGV[4] ~= 'new' and redis.call('EXISTS', k.lease) == 1 then
+  if seen then redis.call('LLEN', k.ready) end -- refuses a wrong type before anything is written
   local reply = take_over(k, o, now, true)
   if reply == 'exhausted' then return {refuse(reply), late, {}} end
   local timer_free = leave(k, o, seen)

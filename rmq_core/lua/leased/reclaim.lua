@@ -23,8 +23,9 @@ local max = tonumber(ARGV[6])
 if ARGV[4] == '' then
   local deadline = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[3]) or '-inf')
   local first = redis.call('LINDEX', KEYS[3], 1)
-  local used_up = ARGV[10] == '1' and max > 0 and deliveries(first) + head.takeovers + 1 >= max
-  if deadline > now and not used_up then return 'live' end
+  local open = redis.call('LLEN', KEYS[3]) - 1 - redis.call('BITCOUNT', KEYS[4])
+  local spent = ARGV[10] == '1' and used_up(first, head.takeovers, open, max)
+  if deadline > now and not spent then return 'live' end
 elseif head.token ~= ARGV[4] then
   return 'live'
 end
