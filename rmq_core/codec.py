@@ -52,11 +52,13 @@ def encode_payload(payload: Any, max_bytes: int | None = None, max_depth: int = 
 
 
 def decode_payload(kind: str, data: bytes) -> Any:
-    if kind == "s":
-        return data.decode()
-    if kind == "b":
-        return data
-    return json.loads(data)
+    """What was published; MalformedMessage when the bytes are not of that kind."""
+    try:
+        if kind == "s":
+            return data.decode()
+        return data if kind == "b" else json.loads(data)
+    except ValueError as error:
+        raise MalformedMessage(f"a payload of {len(data)} bytes is not what its kind {kind!r} says") from error
 
 
 def encode_text(text: str, path: str) -> bytes:

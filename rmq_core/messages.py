@@ -40,7 +40,9 @@ class Message:
     """A message as delivered. `deliveries` is 1 the first time; `index` is its place in the lease."""
 
     id: str
-    payload: Payload
+    raw: bytes
+    """The payload as stored: UTF-8 of a str, canonical JSON of a dict or list."""
+    kind: str = field(repr=False)
     headers: Mapping[str, str]
     enqueued_ms: int = field(repr=False)
     deliveries: int
@@ -58,18 +60,26 @@ class Message:
         return MessageRef(self.lease_id, self.index, self.id)
 
     @property
-    def raw(self) -> bytes:
-        """The payload's bytes as stored: UTF-8 of a str, canonical JSON of a dict or list."""
-        return codec.encode_payload(self.payload)[1]
+    def payload(self) -> Payload:
+        """What was published, decoded each time: changing it changes no message."""
+        decoded: Payload = codec.decode_payload(self.kind, self.raw)
+        return decoded
 
 
 def message_of(envelope: bytes, index: int = 0, lease_id: str = "", delivered: int = 0) -> Message:
     """Decode a stored envelope; `delivered` counts the deliveries of its present lease."""
     parts = codec.split(envelope)
     history = () if not parts.history else tuple(map(_failure, parts.history.decode().splitlines()))
-    payload = codec.decode_payload(parts.kind, parts.payload)
     return Message(
-        parts.id, payload, parts.headers, parts.enqueued_ms, parts.deliveries + delivered, index, lease_id, history
+        parts.id,
+        parts.payload,
+        parts.kind,
+        parts.headers,
+        parts.enqueued_ms,
+        parts.deliveries + delivered,
+        index,
+        lease_id,
+        history,
     )
 
 

@@ -30,7 +30,7 @@ from rmq_dagster.driver import DriverProcess
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.tags import CLAIMED
 
-LOOK_S = 1.0  # seconds between two looks at the lease
+LOOK_S = 1.0  # seconds between two looks at the lease, at most
 CANCELLED = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
 RETRY_MARGIN_S = 600  # a retry waits for a daemon, a slot and a process before it claims
 
@@ -65,7 +65,7 @@ class RedisQueueSparkPipes(dg.PipesClient):
     >>> return pipes.run(context=context, command=["spark-submit", "delays.py"]).get_materialize_result()
 
     The driver finds the lease (`RMQ_HANDOVER`) and the connection (`RMQ_URL`, `RMQ_USERNAME`, `RMQ_PASSWORD`) in its
-    process environment. One that uses `rmq_spark.claimed_batch` adopts the lease and settles it; for any other command,
+    process environment. One that uses `rmq_spark.adopted_batch` adopts the lease and settles it; for any other command,
     exit code 0 acks. `on_settled`: what a re-execution of a run does whose messages are all acked, succeed at once
     ("skip") or claim new ones ("next"). `stop_grace_s`: seconds between SIGTERM and SIGKILL.
     """
@@ -152,7 +152,7 @@ def _refuse_cancelled(context: runs.StepContext) -> None:
 
 def _watch(context: runs.StepContext, driver: DriverProcess, submission: Submission) -> None:
     """Until the driver ends. Raises `LeaseLost` as soon as others hold its messages."""
-    while (code := driver.wait(LOOK_S)) is None:
+    while (code := driver.wait(min(LOOK_S, submission.pace_s))) is None:
         try:
             submission.look()
         except QueueUnavailable as error:

@@ -44,7 +44,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
     """
     Claim a batch of messages and run a Spark job on it, in client mode.
 
-    A job that uses ``rmq_spark.claimed_batch`` adopts the lease and acks it itself; for any other job the operator
+    A job that uses ``rmq_spark.adopted_batch`` adopts the lease and acks it itself; for any other job the operator
     holds the lease while it runs and acks it when ``spark-submit`` returns 0. An empty queue is a success with
     ``claimed=0`` and submits nothing. Of ``SparkSubmitOperator`` everything works but ``deploy_mode="cluster"``.
 

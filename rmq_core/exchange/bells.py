@@ -25,6 +25,7 @@ class Bells:
         self._ring = ring
         self._pubsub = client.pubsub() if hasattr(client, "pubsub") else None
         self._standing: dict[bytes, asyncio.Event] = {}
+        self._turn = asyncio.Lock()  # redis-py opens one connection for each of those who subscribe first at once
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self, channel: bytes) -> None:
@@ -33,7 +34,8 @@ class Bells:
             return
         standing = self._standing.setdefault(channel, asyncio.Event())
         with contextlib.suppress(errors.RedisError, OSError):
-            await self._pubsub.subscribe(channel)
+            async with self._turn:
+                await self._pubsub.subscribe(channel)
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._hear(), name="rmq-bells")
             async with asyncio.timeout(_PATIENCE_S):
@@ -44,7 +46,9 @@ class Bells:
         if self._pubsub is not None and channel in self._standing:
             del self._standing[channel]
             with contextlib.suppress(errors.RedisError, OSError):
-                await self._pubsub.unsubscribe(channel)
+                async with self._turn:
+                    if channel not in self._standing:
+                        await self._pubsub.unsubscribe(channel)
 
     async def aclose(self) -> None:
         """Close the connection."""

@@ -85,6 +85,7 @@ class WaitHub:
 
         max_age, timeout: seconds or timedelta; without them, only the number counts and the wait has no end.
         """
+        patience_s = None if timeout is None else seconds("timeout", timeout)
         wish = Wish(
             whole("min_messages", min_messages, minimum=1),
             None if max_age is None else seconds("max_age", max_age),
@@ -94,7 +95,7 @@ class WaitHub:
         watch.wishes.add(wish)
         watch.rung.set()
         try:
-            async with asyncio.timeout(None if timeout is None else seconds("timeout", timeout)):
+            async with asyncio.timeout(patience_s):
                 return await wish.answer
         finally:
             watch.wishes.discard(wish)

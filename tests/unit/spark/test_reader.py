@@ -18,7 +18,7 @@ from rmq_spark.reader import (
     whole_slices,
 )
 
-MESSAGE = Message("id-1", {"b": 1, "a": "ü"}, {"source": "test"}, 1_700_000_000_123, 2, 7, "lease-1")
+MESSAGE = Message("id-1", '{"a":"ü","b":1}'.encode(), "j", {"source": "test"}, 1_700_000_000_123, 2, 7, "lease-1")
 
 
 def covered(slices: list[LeaseSlice]) -> list[int]:
@@ -77,7 +77,7 @@ class Queue:
 
     def read(self, lease: Lease, lo: int, hi: int) -> list[Message]:
         self.asked.append((lo, hi))
-        return [replace(MESSAGE, payload="x" * self.size, index=at) for at in range(lo, hi) if at % 3 == 0]
+        return [replace(MESSAGE, raw=b"x" * self.size, index=at) for at in range(lo, hi) if at % 3 == 0]
 
 
 @pytest.mark.parametrize(("size", "largest"), [(10, FETCH), (1 << 20, 8)])
