@@ -17,6 +17,7 @@ from rmq_core.errors import MalformedMessage, PayloadError, PayloadTooDeep, Payl
 _DUMPS = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
 ).encode
+_MOST_BITS = 13_000  # Python reads and writes up to 4,300 digits
 _SCALARS = (str, bool, int, float, type(None))
 
 
@@ -56,9 +57,13 @@ def decode_payload(kind: str, data: bytes) -> Any:
     try:
         if kind == "s":
             return data.decode()
-        return data if kind == "b" else json.loads(data)
+        if kind == "j":
+            return json.loads(data)
     except ValueError as error:
         raise MalformedMessage(f"a payload of {len(data)} bytes is not what its kind {kind!r} says") from error
+    if kind == "b":
+        return data
+    raise MalformedMessage(f"a stored entry has the unknown payload kind {kind!r}")
 
 
 def encode_text(text: str, path: str) -> bytes:
@@ -84,6 +89,8 @@ def check_json(value: Any, path: str, depth: int) -> None:
         encode_text(value, path)
     elif not isinstance(value, _SCALARS):
         raise PayloadError(f"{path} is a {type(value).__name__}, which JSON does not have; convert it")
+    elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise PayloadError(f"{path} is a number of over 4,000 digits, which JSON readers refuse; send it as a str")
     elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
         raise PayloadError(f"{path} is {value}, which JSON does not have; send None or a str")
 
@@ -92,6 +99,8 @@ def encode_headers(headers: Mapping[str, str] | None) -> bytes:
     """Headers as JSON, nothing when there are none."""
     if not headers:
         return b""
+    if not isinstance(headers, Mapping):
+        raise PayloadError(f"headers must map str to str, not be a {type(headers).__name__}")
     for key, value in headers.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise PayloadError(f"headers[{key!r}] must be a str under a str key")
@@ -114,11 +123,17 @@ def split(envelope: bytes) -> Parts:
         message_id, kind, rest = rest.split(b" ", 2)
         headers: dict[str, str] = {}
         if len(kind) != 2 or kind[1] != 48:
-            size = int(kind[1:])
+            size = _length(kind[1:])
             headers, rest = json.loads(rest[:size]), rest[size:]
         return Parts(int(deliveries), int(enqueued), history, message_id.decode(), chr(kind[0]), headers, rest)
     except (ValueError, IndexError) as error:
         raise MalformedMessage(f"a stored entry of {len(envelope)} bytes is not an RMQ envelope") from error
+
+
+def _length(digits: bytes) -> int:
+    if not digits.isdigit():
+        raise ValueError(f"{digits!r} is no length")
+    return int(digits)
 
 
 def digest(kind: str, key: bytes) -> bytes:

@@ -100,7 +100,8 @@ def _known(error: Exception, text: str) -> RedisMessageQueueError:
     if isinstance(error, refused) or isinstance(error.__cause__, refused):
         return ConfigurationError(f"Redis refused the `username` or `password`: {text}")
     unreachable = redis_errors.ConnectionError | redis_errors.TimeoutError | redis_errors.ReadOnlyError | OSError
-    unreachable |= redis_errors.RedisClusterException
+    unreachable |= redis_errors.RedisClusterException | redis_errors.ClusterError | redis_errors.AskError
+    unreachable |= redis_errors.MasterDownError | redis_errors.TryAgainError
     if isinstance(error, unreachable):
         return QueueUnavailable(f"Redis did not answer: {text}")
     if "WRONGTYPE" in text:

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeAlias, overload
 
 from rmq_core import codec
-from rmq_core.errors import ConfigurationError, LeaseLost
+from rmq_core.errors import ConfigurationError, LeaseLost, MalformedMessage
 
 Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
 
@@ -84,8 +84,11 @@ def message_of(envelope: bytes, index: int = 0, lease_id: str = "", delivered: i
 
 
 def _failure(line: str) -> Failure:
-    kind, at_ms, owner, reason = line.split("\t", 3)
-    return Failure(kind, datetime.fromtimestamp(int(at_ms) / 1000, UTC), owner, reason)
+    try:
+        kind, at_ms, owner, reason = line.split("\t", 3)
+        return Failure(kind, datetime.fromtimestamp(int(at_ms) / 1000, UTC), owner, reason)
+    except ValueError as error:
+        raise MalformedMessage("a stored entry has a damaged history") from error
 
 
 class Messages(Sequence[Message]):
@@ -175,9 +178,11 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is gone: the heartbeat was told so, or could not extend it in time."""
+        """Whether the lease is gone: the heartbeat was told so, or could not extend it in time. It stays lost then."""
         fate = self.fate
-        return not fate.settled and (fate.lost or monotonic() >= fate.until)
+        if monotonic() >= fate.until:
+            fate.lost = True  # a late answer to a heartbeat must not call back who has already given up
+        return fate.lost and not fate.settled
 
     def check(self) -> None:
         """Raise LeaseLost when the lease is known to be gone; call it before a step that cannot be undone."""

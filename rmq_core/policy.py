@@ -59,7 +59,7 @@ def exponential(base: timedelta | float = 1, cap: timedelta | float = 300, jitte
     `jitter` is the share (0 to 1) of each delay that is drawn at random, so that messages which failed together do not
     come back together (Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015).
     """
-    if not 0 <= jitter <= 1:
+    if isinstance(jitter, bool) or not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
         raise ConfigurationError(f"jitter must be between 0 and 1, not {jitter!r}")
     return Exponential(seconds("base", base), seconds("cap", cap), jitter)
 
@@ -95,9 +95,13 @@ class Durability:
     timeout: float = 1
     aof: bool = False
 
+    def __post_init__(self) -> None:
+        whole("durability.replicas", self.replicas)
+        milliseconds("durability.timeout", self.timeout, minimum=0.001)
+
     def command(self) -> tuple[str | int, ...]:
         """The command that confirms the writes of its connection."""
-        timeout_ms = milliseconds("durability.timeout", self.timeout, minimum=0.001)
+        timeout_ms = milliseconds("durability.timeout", self.timeout)
         if self.aof:
             return ("WAITAOF", 1, self.replicas, timeout_ms)
         return ("WAIT", self.replicas, timeout_ms)

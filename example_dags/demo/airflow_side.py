@@ -87,11 +87,11 @@ def _tries(home: Path) -> list[Try]:
     tables = ("task_instance_history", "task_instance")
     with sqlite3.connect(f"file:{home / 'airflow.db'}?mode=ro", uri=True, timeout=10) as database:
         rows = [row for table in tables for row in database.execute(query.format(table))]
-    tries = [
-        Try(task, number, state, datetime.fromisoformat(start), datetime.fromisoformat(end) if end else None)
+    tries = {  # while a task waits for its retry, both tables have the try that failed
+        (task, number): Try(task, number, state, datetime.fromisoformat(start), end and datetime.fromisoformat(end))
         for task, number, state, start, end in rows
-    ]
-    return sorted(tries, key=lambda one: one.start)
+    }
+    return sorted(tries.values(), key=lambda one: one.start)
 
 
 def _tell_tasks(home: Path, progress: Progress) -> None:

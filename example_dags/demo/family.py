@@ -14,7 +14,8 @@ PROC = Path("/proc")
 def descendants(pid: int) -> list[int]:
     """The processes that `pid` started, and those started by them."""
     everybody = parents()
-    found, generation = [], {pid}
+    found: list[int] = []
+    generation = {pid}
     while generation := {child for child, parent in everybody.items() if parent in generation}:
         found += generation
     return found

@@ -10,6 +10,8 @@ from typing import Any
 from rmq_core.errors import ConfigurationError
 from rmq_core.policy import Backoff, Durability, Overflow, milliseconds, seconds, whole
 
+_DEEPEST = 500
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasedConfig:
@@ -53,6 +55,12 @@ class LeasedConfig:
             raise ConfigurationError(
                 "overflow DROP_OLDEST cannot be combined with dedup: a dropped message could not be published again"
             )
+        if self.max_payload_depth > _DEEPEST:
+            raise ConfigurationError(f"max_payload_depth must be at most {_DEEPEST}, as deep as Python's JSON reads")
+        if self.durability is not None and not isinstance(self.durability, Durability):
+            raise ConfigurationError("durability must be a Durability, for example Durability(replicas=1)")
+        if self.backoff is not None and not hasattr(self.backoff, "delay"):
+            raise ConfigurationError("backoff must be a Backoff, for example exponential(base=1, cap=300)")
         if self.dedup_key is not None and not callable(self.dedup_key):
             raise ConfigurationError("dedup_key must be a callable from a payload to its key")
 

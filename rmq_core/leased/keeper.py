@@ -132,9 +132,10 @@ class Keeper:
 
 def settle_beat(charge: Charge[Q], alive: bool | None, sent: float) -> None:  # noqa: FBT001  a reply, not a switch
     """Note the result of an extension sent at that time: True extended, False lost, None not known."""
-    if alive:
+    lost = alive is False or charge.lease.fate.lost
+    if alive and not lost:
         charge.renewed(sent)
-    elif alive is False or time.monotonic() >= charge.lost_at:
+    elif lost or time.monotonic() >= charge.lost_at:
         charge.lose()
     else:
         charge.retry(time.monotonic())
