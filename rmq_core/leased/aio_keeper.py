@@ -67,6 +67,8 @@ class AsyncKeeper:
             kept = list(await queue.extend_all([(charge.lease, charge.lease_s) for charge in due]))
         except RedisMessageQueueError as error:
             _log.warning("heartbeat of %d leases failed: %s", len(due), error)
+        except Exception:  # noqa: BLE001  whatever it is, the other queues' leases need their heartbeat
+            _log.exception("heartbeat of %d leases failed", len(due))
         for charge, alive in zip_longest(due, kept):
             settle_beat(charge, alive, sent)
             if charge.over:

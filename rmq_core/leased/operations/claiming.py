@@ -33,7 +33,10 @@ _INLINE = 4000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a caller wants to claim, checked. `mode` tells the script whether the lease id can exist."""
+    """What a caller wants to claim, checked. `mode` tells the script whether the lease id can exist.
+
+    again: an earlier claim under this id and nonce ended without an answer, and may have been granted.
+    """
 
     id: str
     mode: str
@@ -41,6 +44,7 @@ class Request:
     lease_ms: int | str
     max_messages: int
     owner: str
+    again: bool = False
 
 
 def claim(
@@ -137,9 +141,11 @@ def adopt(
     """
     new, expected = _text("owner", owner), _text("if_owner", if_owner)
     lease_ms, name = engine.lease_ms(lease), check_name("lease_id", lease_id)
-    secret = engine.unanswered.pop(name, "") or nonce()
+    secret = engine.unanswered.get(name) or nonce()
     reply = yield _adoption(engine, name, (secret, lease_ms, _flag(owner), new, _flag(if_owner), expected))
     verdict, _, rest = reply.decode().partition(" ")
+    if verdict != "owned":
+        engine.unanswered.pop(name, None)
     if verdict == "taken":
         return _taken(engine, lease_id, rest)
     if verdict == "settled":
@@ -289,10 +295,11 @@ def _request(
     if lease_id is not None:
         if check_name("lease_id", lease_id).startswith("~"):
             raise ConfigurationError("lease_id must not begin with '~': such ids are made by the queue")
-        return Request(lease_id, "named", engine.unanswered.pop(lease_id, "") or nonce(), lease_ms, max_messages, owned)
+        secret = engine.unanswered.pop(lease_id, None)
+        return Request(lease_id, "named", secret or nonce(), lease_ms, max_messages, owned, again=secret is not None)
     for known in list(engine.unanswered):
         if known.startswith("~") and (secret := engine.unanswered.pop(known, None)):
-            return Request(known, "again", secret, lease_ms, max_messages, owned)
+            return Request(known, "again", secret, lease_ms, max_messages, owned, again=True)
     return _new(engine, max_messages, lease, owner)
 
 
@@ -323,7 +330,10 @@ def _inline(request: Request) -> str:
 
 def _keep(engine: Engine, request: Request, error: BaseException) -> None:
     """A claim that ended without an answer may have been granted: the next one, or `close`, enters it again."""
-    if not isinstance(error, RedisMessageQueueError) or isinstance(error, QueueUnavailable | NotDurable):
+    if isinstance(error, LeaseLost | LeaseAlreadySettled):
+        return
+    answered = isinstance(error, RedisMessageQueueError) and not isinstance(error, QueueUnavailable | NotDurable)
+    if request.again or not answered:
         engine.unanswered[request.id] = request.nonce
 
 
