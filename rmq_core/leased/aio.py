@@ -6,7 +6,6 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
-from math import inf
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -109,6 +108,7 @@ class AsyncLeasedQueue:
         *,
         fresh: bool = False,
     ) -> AsyncIterator[Lease]:
+        claiming.token_of(lease)  # one that cannot be extended would stop the heartbeat of the others
         lease_s = self.config.lease if by is None else by
         if lease_s is None:
             yield lease
@@ -119,7 +119,7 @@ class AsyncLeasedQueue:
             yield lease
         finally:
             keeper().remove(charge)
-            lease.fate.until = inf
+            charge.end()
 
     def process(
         self,

@@ -25,6 +25,6 @@ class Engine:
         if self.on_event is not None and count > 0:
             tell(self.on_event, QueueEvent(self.keys.name, operation, count, lease_id, **about))
 
-    def lease_ms(self, lease: timedelta | float | None) -> int | str:
+    def lease_ms(self, lease: timedelta | float | None, parameter: str = "lease") -> int | str:
         """A lease time as the scripts want it; None is the queue's own."""
-        return self.config.lease_ms if lease is None else milliseconds("lease", lease, minimum=0.001)
+        return self.config.lease_ms if lease is None else milliseconds(parameter, lease, minimum=0.001)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
 from rmq_core.errors import RedisMessageQueueError
@@ -41,6 +42,7 @@ class Charge(Generic[Q]):
     on_lost: Callable[[Lease], object] | None = None
     fresh: bool = False
     """Claimed just now and for that long; any other lease is extended at once, for its deadline may be near."""
+    ended: bool = field(default=False, init=False)
     next_at: float = field(init=False)
     lost_at: float = field(init=False)
 
@@ -56,7 +58,12 @@ class Charge(Generic[Q]):
 
     def renewed(self, now: float) -> None:
         self.next_at, self.lost_at = now + self.lease_s / 3, now + self.lease_s
-        self.lease.fate.until = self.lost_at
+        self.lease.fate.until = inf if self.ended else self.lost_at
+
+    def end(self) -> None:
+        """Nobody looks after the lease from now on, so nothing is known of its deadline."""
+        self.ended = True
+        self.lease.fate.until = inf
 
     def retry(self, now: float) -> None:
         self.next_at = min(now + min(1.0, self.lease_s / 10), self.lost_at)

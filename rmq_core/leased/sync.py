@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from math import inf
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -106,6 +105,7 @@ class LeasedQueue:
         *,
         fresh: bool = False,
     ) -> Iterator[Lease]:
+        claiming.token_of(lease)  # one that cannot be extended would stop the heartbeat of the others
         lease_s = self.config.lease if by is None else by
         if lease_s is None:
             yield lease
@@ -116,7 +116,7 @@ class LeasedQueue:
             yield lease
         finally:
             keeper.remove(charge)
-            lease.fate.until = inf
+            charge.end()
 
     def process(
         self,

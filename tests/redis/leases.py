@@ -1,10 +1,11 @@
-"""What the tests of the leased engine share: time that passes at once, answers that get lost, looks behind the scenes."""
+"""What the tests of the leased engine share: time that passes at once, answers that get lost, looks behind it."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import Any
 
 import redis
@@ -57,6 +58,16 @@ def eventually(condition: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline, "this never happened"
         time.sleep(0.002)
     return found
+
+
+async def eventually_later(condition: Callable[[], Awaitable[Any]]) -> Any:
+    """`eventually` for a condition that must be awaited."""
+    async with asyncio.timeout(PATIENCE_S):
+        found = await condition()
+        while not found:
+            await asyncio.sleep(0.002)
+            found = await condition()
+        return found
 
 
 def blocked(world: World, count: int) -> None:

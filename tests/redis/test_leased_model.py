@@ -58,18 +58,25 @@ class Machine(RuleBasedStateMachine):
             completed_log=logs, failed_log=logs, dedup_window=FOREVER,
         )  # fmt: skip
         name = f"model {next(_names)}"
-        self.queue = self.world.queue(name, config)
+        self.watch = self.world.queue(name, config)
+        self.queue = self.open(name, config)
         self.model = Model(config)
         self.view = View(self.world.client, name)
+
+    def open(self, name: str, config: LeasedConfig) -> Any:
+        """The queue that the rules work with; `watch` only looks."""
+        del name, config
+        return self.watch
 
     def teardown(self) -> None:
         if hasattr(self, "queue"):
             self.queue.close()
+            self.watch.close()
 
     # Publishing
 
     @rule(key=KEYS, delayed=st.booleans())
-    def publish(self, key: str | None, delayed: bool) -> None:
+    def publish(self, *, key: str | None, delayed: bool) -> None:
         key = None if self.queue.config.overflow == Overflow.DROP_OLDEST else key
         try:
             made = self.queue.publish("x", dedup_key=key, delay=FOREVER if delayed else None)
@@ -82,7 +89,7 @@ class Machine(RuleBasedStateMachine):
         self.name_items(expected[0], [made.id])
 
     @rule(keys=st.lists(KEYS, max_size=12), delayed=st.booleans())
-    def publish_many(self, keys: list[str | None], delayed: bool) -> None:
+    def publish_many(self, *, keys: list[str | None], delayed: bool) -> None:
         drop = self.queue.config.overflow == Overflow.DROP_OLDEST
         payloads = [None if drop else key for key in keys]
         named = all(payloads) and payloads
@@ -207,7 +214,7 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.handles)
     @rule(which=SOME, delayed=st.booleans())
-    def nack(self, which: int, delayed: bool) -> None:
+    def nack(self, *, which: int, delayed: bool) -> None:
         lease = self.handle(which)
         self.settles(
             lambda: self.queue.nack(lease, delay=FOREVER if delayed else None, reason="it\tfailed\n"),
@@ -235,7 +242,7 @@ class Machine(RuleBasedStateMachine):
         places=st.lists(st.integers(0, 12), max_size=6),
         delayed=st.booleans(),
     )
-    def settle_some(self, which: int, verb: str, places: list[int], delayed: bool) -> None:
+    def settle_some(self, *, which: int, verb: str, places: list[int], delayed: bool) -> None:
         lease = self.handle(which)
         refs = [MessageRef(lease.id, place, "") for place in places]
         more = {"delay": FOREVER} if verb == "nack" and delayed else {}
@@ -262,7 +269,7 @@ class Machine(RuleBasedStateMachine):
         assert self.queue.redrive(most) == self.model.redrive(most)
 
     @rule(paused=st.booleans())
-    def pause(self, paused: bool) -> None:
+    def pause(self, *, paused: bool) -> None:
         self.model.paused = paused
         (self.queue.pause if paused else self.queue.resume)()
 
@@ -295,12 +302,7 @@ class Machine(RuleBasedStateMachine):
         assert found["completed"] == model.completed
         assert found["failed"] == model.failed
         assert found["done"] == model.done
-        assert found["leases"] == {
-            held.id: (
-                held.token, held.owner, held.takeovers, held.returned, [item.shape for item in held.items], held.settled,
-            )
-            for held in model.held.values()
-        }  # fmt: skip
+        assert found["leases"] == {held.id: _shape(held) for held in model.held.values()}
 
     @invariant()
     def no_message_is_lost_or_in_two_places(self) -> None:
@@ -313,7 +315,7 @@ class Machine(RuleBasedStateMachine):
     def stats_agree(self) -> None:
         if not hasattr(self, "queue"):
             return
-        model, stats = self.model, self.queue.stats()
+        model, stats = self.model, self.watch.stats()
         leased = sum(len(held.open) for held in model.held.values())
         assert stats[:5] == (
             len(model.ready), len(model.delayed) + len(model.due), leased, len(model.held), len(model.dead),
@@ -331,6 +333,11 @@ class Machine(RuleBasedStateMachine):
         return held is not None and held.token == lease.token
 
 
+def _shape(held: Held) -> tuple[Any, ...]:
+    items = [item.shape for item in held.items]
+    return held.token, held.owner, held.takeovers, held.returned, items, held.settled
+
+
 def _outcome(call: Callable[[], Any]) -> tuple[Any, type[Exception] | None]:
     try:
         return call(), None
@@ -338,16 +345,21 @@ def _outcome(call: Callable[[], Any]) -> tuple[Any, type[Exception] | None]:
         return None, type(error)
 
 
-@pytest.mark.slow
-def test_any_sequence_of_calls_leaves_the_queue_as_the_model_says(world: World, full_faults: bool) -> None:
+def tell_stories(machine: Callable[[], Machine], examples: int, steps: int) -> None:
+    """Run a machine through that many examples of up to so many steps."""
     run_state_machine_as_test(
-        lambda: Machine(world),
+        machine,
         settings=settings(
-            max_examples=500 if full_faults else 40,
-            stateful_step_count=60 if full_faults else 40,
+            max_examples=examples,
+            stateful_step_count=steps,
             deadline=None,
             print_blob=True,
             report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+@pytest.mark.slow
+def test_any_sequence_of_calls_leaves_the_queue_as_the_model_says(world: World, *, full_faults: bool) -> None:
+    tell_stories(lambda: Machine(world), *((500, 60) if full_faults else (40, 40)))

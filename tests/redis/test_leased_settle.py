@@ -195,17 +195,23 @@ def test_settling_some_messages_of_a_lost_lease_reports_each_as_lost(world: Worl
 
 
 def test_outcomes_come_in_the_order_the_messages_were_given(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(max_deliveries=2))
-    queue.publish("old")
-    queue.nack(queue.claim())
-    queue.publish_many([*"abcdefghij"])
-    queue.pause()
-    queue.resume()
-    lease = queue.claim(max_messages=20)
-    assert payloads(lease.messages) == ["old", "a"]
-    old, a = lease.messages
-    assert queue.nack(lease, [a, old, a], reason="r") == SettleReport(2, 1, (S, D, S))
-    assert payloads(queue.dead_letters()) == ["old"]
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    lease = queue.claim(max_messages=3)
+    a, b, c = lease.messages
+    queue.ack(lease, [b])
+    stranger = MessageRef(lease.id, 3, "x")
+    assert queue.nack(lease, [c, stranger, b, a, c]) == SettleReport(2, 0, (S, M, B, S, S))
+    assert sorted(drain(queue)) == ["a", "c"]
+
+
+def test_a_message_settled_by_name_may_become_a_dead_letter(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    queue.publish("x")
+    lease = queue.claim()
+    assert queue.nack(lease, lease.messages, reason="r") == SettleReport(1, 1, (D,))
+    assert payloads(queue.dead_letters()) == ["x"]
+    assert queue.lease_info(lease.id) is None
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "release"])

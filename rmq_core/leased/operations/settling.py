@@ -45,7 +45,7 @@ def extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Cal
     return Call(
         load("leased/extend"),
         (keys.leases, keys.lease(lease.id)),
-        (lease.id, token_of(lease), engine.lease_ms(by), engine.config.max_hold_ms),
+        (lease.id, token_of(lease), engine.lease_ms(by, "by"), engine.config.max_hold_ms),
         slot=False,
     )
 

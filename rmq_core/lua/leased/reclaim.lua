@@ -17,7 +17,7 @@ local keys = {id = ARGV[3], leases = KEYS[2], lease = KEYS[3], settled = KEYS[4]
 local head, now = head_of(KEYS[3]), clock()
 if not head then
   redis.call('ZREM', KEYS[2], ARGV[3])
-  return 'live'
+  return refuse('live')
 end
 local max = tonumber(ARGV[6])
 if ARGV[4] == '' then
@@ -25,9 +25,9 @@ if ARGV[4] == '' then
   local first = redis.call('LINDEX', KEYS[3], 1)
   local open = redis.call('LLEN', KEYS[3]) - 1 - redis.call('BITCOUNT', KEYS[4])
   local spent = ARGV[10] == '1' and used_up(first, head.takeovers, open, max)
-  if deadline > now and not spent then return 'live' end
+  if deadline > now and not spent then return refuse('live') end
 elseif head.token ~= ARGV[4] then
-  return 'live'
+  return refuse('live')
 end
 check_types(keys)
 local seen = awaited(KEYS[9], KEYS[10])

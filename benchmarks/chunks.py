@@ -1,0 +1,136 @@
+"""The longest time the server is busy with one script while a lease of 1,000,000 goes through everything.
+
+SLOWLOG has the server's own time of each call. A call that the machine interrupts looks longer than it is, so each
+pass has its longest call, and the figure is the median of the passes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+import redis
+
+from benchmarks.batches import BATCH
+from benchmarks.figures import Figure, Findings, Spread, Table, percentile
+from benchmarks.inflight import SHOWN
+from benchmarks.loops import some
+from benchmarks.payloads import payloads
+from rmq_core import Lease, LeasedConfig, LeasedQueue
+from rmq_core.lua import load
+
+NAMES = ("publish", "claim", "fill", "read", "ack", "nack", "release", "reclaim", "redrive", "backlog", "purge")
+SEEN_US = 100
+LOGGED = 50_000
+
+
+def measure(port: int, messages: int, passes: int) -> Findings:
+    """The longest script call, in milliseconds, and a table of all scripts that took longer than 0.1 ms."""
+    with redis.Redis(port=port, socket_timeout=60) as client:
+        client.config_set("slowlog-max-len", LOGGED)
+        _warm(client)
+        client.config_set("slowlog-log-slower-than", SEEN_US)
+        taken = [_pass(client, messages) for _ in range(passes)]
+    longest = Spread.of(max(max(each) for each in seen.values()) for seen in taken)
+    slowest = max(taken[-1], key=lambda name: max(taken[-1][name]))
+    context = f"in `{slowest}`"
+    figure = Figure(f"longest chunk of a lease of {SHOWN[messages]}", longest, "ms", context)
+    return Findings([figure], [_table(taken, messages)])
+
+
+def _warm(client: redis.Redis) -> None:
+    """Let the server know the scripts: compiling one is no chunk."""
+    for step in _steps(client, 10):
+        step()
+
+
+def _pass(client: redis.Redis, messages: int) -> dict[str, list[float]]:
+    """Milliseconds of the calls that were seen, by script."""
+    known = {load(f"leased/{name}").sha.decode(): name for name in NAMES}
+    seen: dict[str, list[float]] = defaultdict(list)
+    for step in _steps(client, messages):
+        client.slowlog_reset()
+        step()
+        for entry in client.slowlog_get(LOGGED):
+            command = entry["command"].decode(errors="replace").split(" ")
+            if command[0] == "EVALSHA":
+                seen[known.get(command[1], "other")].append(entry["duration"] / 1000)
+    return seen
+
+
+def _steps(client: redis.Redis, messages: int) -> Iterator[Callable[[], object]]:
+    """The life of a large lease: given back in every way, and acked in the end."""
+    queue = LeasedQueue(client, "chunks")
+    strict = LeasedQueue(client, "chunks", LeasedConfig(max_deliveries=1, max_dead=messages))
+    unique = LeasedQueue(client, "chunks-unique", LeasedConfig(dedup=True, dedup_window=30))
+    yield lambda: _publish(queue, messages)
+    yield lambda: _publish(unique, messages // 10)
+    yield lambda: unique.purge("ready")
+    yield lambda: queue.release(_claim(queue, messages))
+    yield lambda: _expire(queue, messages)
+    yield lambda: strict.nack(_claim(queue, messages, delivered=1), reason="dead")
+    yield queue.redrive
+    yield lambda: queue.nack(_claim(queue, messages), reason="again")
+    yield lambda: queue.nack(_claim(queue, messages, delivered=1), delay=0.001)
+    yield lambda: _promote(queue, messages)
+    yield lambda: _read_and_ack(queue, _claim(queue, messages, delivered=2))
+    queue.close()
+
+
+def _publish(queue: LeasedQueue, messages: int) -> None:
+    for first in range(0, messages, 50_000):
+        queue.publish_many(payloads(min(50_000, messages - first)))
+
+
+def _claim(queue: LeasedQueue, messages: int, *, delivered: int = 0, lease_s: float = 7200) -> Lease:
+    """All messages; of suspects, which were delivered before, a claim takes a tenth for each time."""
+    lease = some(queue.claim(max_messages=messages * 10**delivered, lease=lease_s))
+    if lease.count != messages:
+        raise RuntimeError(f"claimed {lease.count} of {messages} messages: the benchmark is broken")
+    return lease
+
+
+def _expire(queue: LeasedQueue, messages: int) -> None:
+    _claim(queue, messages, lease_s=0.001)
+    time.sleep(0.002)
+    _expect(queue, messages)
+
+
+def _promote(queue: LeasedQueue, messages: int) -> None:
+    """Each look at the backlog moves a chunk of the messages that are due."""
+    while queue.backlog().ready < messages:
+        pass
+
+
+def _read_and_ack(queue: LeasedQueue, lease: Lease) -> None:
+    for first in range(0, lease.count, BATCH):
+        queue.read(lease, first, first + BATCH)
+    queue.ack(lease)
+
+
+def _expect(queue: LeasedQueue, messages: int) -> None:
+    ready = queue.backlog().ready
+    if ready != messages:
+        raise RuntimeError(f"{ready} of {messages} messages are ready: the benchmark is broken")
+
+
+def _table(taken: Sequence[dict[str, list[float]]], messages: int) -> Table:
+    """Medians over the passes."""
+    rows = []
+    for name in sorted(set().union(*taken)):
+        calls = [each[name] for each in taken if name in each]
+        rows.append(
+            (
+                f"`{name}`",
+                f"{Spread.of(map(len, calls)).median:,.0f}",
+                *(f"{Spread.of(map(of, calls)).median:.2f} ms" for of in (statistics.median, _p99, max)),
+            )
+        )
+    title = f"Server time of scripts while a lease of {messages:,} is claimed, given back, reclaimed, read and acked"
+    return Table(title, ("script", f"calls over {SEEN_US / 1000} ms", "median of these", "p99", "longest"), rows)
+
+
+def _p99(values: list[float]) -> float:
+    return percentile(values, 99)

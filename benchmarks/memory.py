@@ -1,0 +1,97 @@
+"""Bytes of server memory per message: waiting, leased one by one, leased by the thousand; and per deduplication key.
+
+`used_memory` before and after, divided by the count. What is no data is kept out: no connection stays open, scripts are
+flushed (newer servers count Lua's heap), and buffers that a server keeps once it needed them are there from the start.
+The bare list is the ready list of the same envelopes; what an envelope adds to its payload is a row of its own. Growth
+of Redis's own tables is part of every figure.
+"""
+
+from __future__ import annotations
+
+import time
+
+import redis
+
+from benchmarks.batches import BATCH
+from benchmarks.figures import Figure, Findings, Spread
+from benchmarks.loops import some
+from benchmarks.payloads import SIZE, payloads
+from rmq_core import LeasedConfig, LeasedQueue
+
+
+def measure(port: int, count: int, version: str) -> Findings:
+    """Each figure for `count` messages on the server at `port`."""
+    memory = Memory(port, count)
+    bare = memory.bare()
+    ready = memory.ready()
+    rows = (
+        ("ready message over its payload in a bare list", ready - bare, f"bare list {bare:.0f} B, ready {ready:.0f} B"),
+        ("anonymous lease of one over the bare list", memory.leased(1), ""),
+        ("message in a lease of 1000 over the bare list", memory.leased(BATCH), ""),
+        ("deduplication key", memory.dedup(), ""),
+    )
+    context = f"{count:,} messages of {SIZE} B"
+    return Findings(
+        [
+            Figure(f"{name}, {version}", Spread.of([size]), "B", ", ".join(filter(None, (context, more))))
+            for name, size, more in rows
+        ]
+    )
+
+
+class Memory:
+    """Fills an empty server and looks how much it grew."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self.port, self.count = port, count
+        self._publish(LeasedConfig(dedup=True))
+        self._claim(BATCH)
+
+    def bare(self) -> float:
+        """Bytes of a payload in a list."""
+        empty = self._used(flush=True)
+        with redis.Redis(port=self.port) as client:
+            for first in range(0, self.count, BATCH):
+                client.lpush("memory-bare", *payloads(min(BATCH, self.count - first)))
+        return (self._used() - empty) / self.count
+
+    def ready(self) -> float:
+        """Bytes of a message that waits."""
+        empty = self._used(flush=True)
+        self._publish(LeasedConfig())
+        return (self._used() - empty) / self.count
+
+    def leased(self, size: int) -> float:
+        """Bytes more per message when it is leased, `size` of them under a lease."""
+        self._used(flush=True)
+        self._publish(LeasedConfig())
+        waiting = self._used()
+        self._claim(size)
+        return (self._used() - waiting) / self.count
+
+    def dedup(self) -> float:
+        """Bytes more per message when it is published with deduplication."""
+        plain = self.ready()
+        empty = self._used(flush=True)
+        self._publish(LeasedConfig(dedup=True))
+        return (self._used() - empty) / self.count - plain
+
+    def _publish(self, config: LeasedConfig) -> None:
+        with redis.Redis(port=self.port) as client, LeasedQueue(client, "memory", config) as queue:
+            queue.publish_many(payloads(self.count))
+
+    def _claim(self, size: int) -> None:
+        with redis.Redis(port=self.port) as client, LeasedQueue(client, "memory") as queue:
+            for _ in range(0, self.count, size):
+                some(queue.claim(max_messages=size, lease=3600))
+
+    def _used(self, *, flush: bool = False) -> int:
+        """Bytes in use when nothing is being freed or rehashed any more."""
+        with redis.Redis(port=self.port) as client:
+            if flush:
+                client.flushall()
+            client.script_flush("SYNC")
+            while client.info("memory")["lazyfree_pending_objects"]:
+                time.sleep(0.01)
+            time.sleep(0.3)
+            return int(client.info("memory")["used_memory"])

@@ -1,0 +1,13 @@
+"""What the benchmarks send: text of 190 bytes, never the same twice."""
+
+from __future__ import annotations
+
+import itertools
+
+SIZE = 190
+_numbers = itertools.count()
+
+
+def payloads(count: int) -> list[str]:
+    """So many texts that this process has not sent before."""
+    return [f"{next(_numbers):010}".ljust(SIZE, "x") for _ in range(count)]

@@ -1,0 +1,52 @@
+"""What each figure should reach on Redis 7.0, or on the server it names; a figure without an entry is information."""
+
+from __future__ import annotations
+
+from benchmarks.figures import Target
+
+
+def at_least(bound: float) -> Target:
+    return Target(bound)
+
+
+def at_most(bound: float) -> Target:
+    return Target(bound, most=True)
+
+
+_LOOPS = {
+    "publish": at_least(0.80),
+    "deduplicated publish": at_least(0.75),
+    "claim + ack": at_least(0.38),
+    "claim_next loop": at_least(0.70),
+}
+_BATCHES = {
+    "publish_many": at_least(0.9),
+    "deduplicated publish_many": at_least(0.41),
+    "claim + ack of a batch": at_least(3),
+    # 100,000 messages/s where the pipelined LPUSH does 230,000
+    "no-op handler fed by process": at_least(0.435),
+}
+_WAKING = {"wake-up to message in hand, p50": at_most(1.6), "wake-up to message in hand, p99": at_most(2.5)}
+_FACADES = ("sync", "async")
+
+TARGETS: dict[str, Target] = {
+    **{f"{name}, {facade}": target for name, target in (_LOOPS | _BATCHES | _WAKING).items() for facade in _FACADES},
+    "idle waiter, client commands": at_most(1),
+    "idle WaitHub of 100 waits, client commands": at_most(1),
+    "anonymous lease of one over the bare list, 7.0": at_most(480),
+    "anonymous lease of one over the bare list, 8.6": at_most(320),
+    "message in a lease of 1000 over the bare list, 7.0": at_most(15),
+    "message in a lease of 1000 over the bare list, 8.6": at_most(15),
+    "deduplication key, 7.0": at_most(155),
+    "deduplication key, 8.6": at_most(155),
+    "claim at 10⁶ in flight in one lease": at_most(1.25),
+    "extend at 10⁶ in flight in one lease": at_most(1.25),
+    "ack at 10⁶ in flight in one lease": at_most(1.25),
+    "claim at 10⁶ in flight in many leases": at_most(1.25),
+    "extend at 10⁶ in flight in many leases": at_most(1.25),
+    "ack at 10⁶ in flight in many leases": at_most(1.25),
+    "longest chunk of a lease of 10⁶": at_most(10),
+}
+
+REASONS: dict[str, str] = {}
+"""Why a figure may miss its target: one or two sentences with what a profile showed."""

@@ -1,0 +1,72 @@
+"""What the fault tests share: a server to themselves, a wire that can be cut, and the count of faults at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.conftest import server_names
+from tests.faults import tally
+from tests.faults.proxy import Proxy
+from tests.redis.worlds import AsyncWorld, SyncWorld, World
+from tests.servers import NAMES, Server, start_server
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is in this folder."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.faults)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every server of ours in full length; one of them in the short form."""
+    if "own_server" in metafunc.fixturenames:
+        full = metafunc.config.getoption("faults") == "full"
+        names = [name for name in server_names(metafunc.config) if name in NAMES] or list(NAMES)
+        chosen = names if full or "7.0" not in names else ["7.0"]
+        metafunc.parametrize("own_server", chosen, indirect=True, scope="module")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many faults of which kind were injected."""
+    if tally.faults:
+        terminalreporter.section("faults injected")
+        for line in tally.table():
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="module")
+def own_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server that faults may befall; it is never one that somebody else lends us."""
+    server = start_server(request.param)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def client(own_server: Server) -> Iterator[redis.Redis]:
+    """A plain client on that server, emptied."""
+    with own_server.client() as plain:
+        plain.flushall()
+        yield plain
+
+
+@pytest.fixture
+def wire(own_server: Server) -> Iterator[Proxy]:
+    """A wire to that server that can be cut."""
+    with Proxy(own_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture(params=[SyncWorld, AsyncWorld], ids=["sync", "async"])
+def world(request: pytest.FixtureRequest, own_server: Server, client: redis.Redis) -> Iterator[World]:
+    """Queues of one flavour; see `tests.redis.worlds`."""
+    made: World = request.param(own_server.url, client)
+    with made:
+        yield made

@@ -1,0 +1,223 @@
+"""Every call of a queue that changes something, each with what it needs: what the lost-reply tests go through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from rmq_core import Durability, Lease, LeasedConfig, Message, MessageRef, Overflow
+
+LARGE = 8500  # three chunks of the scripts
+HALF = 4100  # two
+MANY = 5500  # six chunks of publish_many, in two writes
+Act = Callable[[Any, Any], Any]
+
+
+def nothing(queue: Any, client: redis.Redis) -> Any:
+    """No preparation."""
+    del queue, client
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`act` gets a queue on the wire and what `prepare` returned, which worked on an undisturbed one."""
+
+    name: str
+    act: Act
+    prepare: Act = nothing
+    config: LeasedConfig = field(default_factory=LeasedConfig)
+
+
+def published(count: int, **more: Any) -> Act:
+    """`count` messages are ready."""
+    return lambda queue, _: queue.publish_many([f"m{n}" for n in range(count)], **more)
+
+
+def claimed(count: int, **more: Any) -> Act:
+    """`count` messages are held, three more are ready; returns the lease."""
+
+    def prepare(queue: Any, _: redis.Redis) -> Lease:
+        queue.publish_many([f"m{n}" for n in range(count + 3)])
+        lease: Lease = queue.claim(max_messages=count, **more)
+        assert lease.count == count
+        return lease
+
+    return prepare
+
+
+def expired(count: int, **more: Any) -> Act:
+    """The same, and the lease is past its deadline."""
+
+    def prepare(queue: Any, client: redis.Redis) -> Lease:
+        lease = claimed(count, **more)(queue, client)
+        client.zadd(f"rmq:{{{queue.name}}}:leases", {lease.id: 1})
+        return lease
+
+    return prepare
+
+
+def partly_acked(queue: Any, client: redis.Redis) -> Lease:
+    """Five are held, two of them acked."""
+    lease: Lease = claimed(5, lease_id="job")(queue, client)
+    queue.ack(lease, refs(lease, 1, 3))
+    return lease
+
+
+def settled(queue: Any, client: redis.Redis) -> Lease:
+    """A lease whose every message was acked."""
+    lease: Lease = claimed(2, lease_id="job")(queue, client)
+    queue.ack(lease)
+    return lease
+
+
+def dead(count: int) -> Act:
+    """`count` dead letters, three messages ready."""
+
+    def prepare(queue: Any, client: redis.Redis) -> None:
+        assert queue.nack(claimed(count)(queue, client)).dead == count
+
+    return prepare
+
+
+def delayed(queue: Any, client: redis.Redis) -> list[str]:
+    """Three delayed messages, two of them due; returns their ids."""
+    report = queue.publish_many(["a", "b", "c"], delay=1000)
+    key = f"rmq:{{{queue.name}}}:delayed"
+    for place, envelope in enumerate(sorted(client.zrange(key, 0, -1))[:2]):
+        client.zadd(key, {envelope: place + 1})
+    return list(report.ids)
+
+
+def ids(queue: Any, client: redis.Redis) -> list[str]:
+    """Three messages are ready; returns their ids."""
+    del client
+    return list(queue.publish_many(["a", "b", "c"]).ids)
+
+
+def duplicate(queue: Any, _: redis.Redis) -> None:
+    """Some keys were published before."""
+    queue.publish_many([f"m{n}" for n in range(0, MANY, 7)], dedup_key=str)
+
+
+def paused(queue: Any, client: redis.Redis) -> None:
+    """Three messages in a paused queue."""
+    ids(queue, client)
+    queue.pause()
+
+
+def refs(lease: Lease, *indexes: int) -> list[MessageRef]:
+    """Messages of a lease by their places."""
+    return [MessageRef(lease.id, index, "") for index in indexes]
+
+
+def processed(queue: Any, _: Any) -> list[Message]:
+    """Work through a lease."""
+    with queue.process(max_messages=2) as lease:
+        return list(queue.messages(lease))
+
+
+ONCE = LeasedConfig(max_deliveries=1)
+FULL = LeasedConfig(max_ready=1500)
+OPERATIONS = (
+    Operation("publish", lambda queue, _: queue.publish("x", headers={"a": "b"})),
+    Operation("publish deduplicated", lambda queue, _: queue.publish("x", dedup_key="k")),
+    Operation("publish a duplicate", lambda queue, _: queue.publish("m7", dedup_key="m7"), duplicate),
+    Operation("publish delayed", lambda queue, _: queue.publish("x", delay=1000)),
+    Operation(
+        "publish durably", lambda queue, _: queue.publish("x"), config=LeasedConfig(durability=Durability(replicas=0))
+    ),
+    Operation("publish to a full queue", lambda queue, _: queue.publish("x"), published(1500), FULL),
+    Operation(
+        "publish and drop the oldest",
+        lambda queue, _: queue.publish("x"),
+        published(3),
+        LeasedConfig(max_ready=3, overflow=Overflow.DROP_OLDEST),
+    ),
+    Operation("publish many", lambda queue, _: queue.publish_many([f"m{n}" for n in range(30)])),
+    Operation("publish chunks", lambda queue, _: queue.publish_many([f"m{n}" for n in range(MANY)])),
+    Operation(
+        "publish deduplicated chunks",
+        lambda queue, _: queue.publish_many([f"m{n}" for n in range(MANY)], dedup_key=str),
+        duplicate,
+    ),
+    Operation(
+        "publish delayed chunks",
+        lambda queue, _: queue.publish_many([f"m{n}" for n in range(MANY)], delay=1000),
+    ),
+    Operation(
+        "publish more chunks than there is room for",
+        lambda queue, _: queue.publish_many([f"m{n}" for n in range(MANY)]),
+        config=LeasedConfig(max_ready=2400),
+    ),
+    Operation("claim one", lambda queue, _: queue.claim(), published(3)),
+    Operation("claim some", lambda queue, _: queue.claim(max_messages=10, owner="me"), published(15)),
+    Operation("claim for ever", lambda queue, _: queue.claim(max_messages=2), published(3), LeasedConfig(lease=None)),
+    Operation("claim chunks", lambda queue, _: queue.claim(max_messages=LARGE), published(LARGE + 1)),
+    Operation("claim nothing", lambda queue, _: queue.claim(), config=LeasedConfig()),
+    Operation("claim what is due", lambda queue, _: queue.claim(max_messages=9), delayed),
+    Operation("claim by id", lambda queue, _: queue.claim(max_messages=2, lease_id="job", owner="try 1"), published(3)),
+    Operation(
+        "take over", lambda queue, _: queue.claim(lease_id="job", owner="try 2"), claimed(3, lease_id="job", owner="a")
+    ),
+    Operation("take over what expired", lambda queue, _: queue.claim(lease_id="job"), expired(3, lease_id="job")),
+    Operation("take over too often", lambda queue, _: queue.claim(lease_id="job"), claimed(3, lease_id="job"), ONCE),
+    Operation("claim what is settled", lambda queue, _: queue.claim(lease_id="job"), settled),
+    Operation("claim next", lambda queue, lease: queue.claim_next(ack=lease), claimed(1)),
+    Operation("claim the next some", lambda queue, lease: queue.claim_next(ack=lease, max_messages=3), claimed(4)),
+    Operation("claim no next", lambda queue, lease: queue.claim_next(ack=lease), lambda queue, _: _only(queue)),
+    Operation("adopt", lambda queue, _: queue.adopt("job"), claimed(3, lease_id="job", owner="a")),
+    Operation(
+        "adopt for oneself",
+        lambda queue, _: queue.adopt("job", owner="b", if_owner="a"),
+        claimed(3, lease_id="job", owner="a"),
+    ),
+    Operation(
+        "adopt another's", lambda queue, _: queue.adopt("job", if_owner="b"), claimed(3, lease_id="job", owner="a")
+    ),
+    Operation("adopt what is gone", lambda queue, _: queue.adopt("job")),
+    Operation("extend", lambda queue, lease: queue.extend(lease, 600), claimed(3)),
+    Operation("ack", lambda queue, lease: queue.ack(lease), claimed(3, lease_id="job"), LeasedConfig(completed_log=9)),
+    Operation("ack a large lease", lambda queue, lease: queue.ack(lease), claimed(HALF)),
+    Operation("ack the rest", lambda queue, lease: queue.ack(lease), partly_acked),
+    Operation("ack some", lambda queue, lease: queue.ack(lease, refs(lease, 0, 2)), claimed(3)),
+    Operation("ack the last some", lambda queue, lease: queue.ack(lease, refs(lease, 0, 2, 4)), partly_acked),
+    Operation("nack", lambda queue, lease: queue.nack(lease, reason="no"), claimed(3), LeasedConfig(failed_log=9)),
+    Operation("nack for later", lambda queue, lease: queue.nack(lease, delay=1000), claimed(3)),
+    Operation("nack to the dead letters", lambda queue, lease: queue.nack(lease), claimed(3), ONCE),
+    Operation("nack some", lambda queue, lease: queue.nack(lease, refs(lease, 2, 0)), claimed(3)),
+    Operation("nack chunks", lambda queue, lease: queue.nack(lease), claimed(LARGE)),
+    Operation("nack chunks for later", lambda queue, lease: queue.nack(lease, delay=99), claimed(HALF)),
+    Operation("nack chunks to the dead", lambda queue, lease: queue.nack(lease), claimed(HALF), ONCE),
+    Operation("release", lambda queue, lease: queue.release(lease), claimed(3)),
+    Operation("release some", lambda queue, lease: queue.release(lease, refs(lease, 1)), claimed(3)),
+    Operation("release chunks", lambda queue, lease: queue.release(lease), claimed(HALF)),
+    Operation("reclaim by looking", lambda queue, _: queue.backlog().ready, expired(3)),
+    Operation("reclaim chunks", lambda queue, _: queue.backlog().ready, expired(LARGE)),
+    Operation("reclaim by claiming", lambda queue, _: _claim_twice(queue), expired(3)),
+    Operation("redrive", lambda queue, _: queue.redrive(2), dead(3), ONCE),
+    Operation("redrive chunks", lambda queue, _: queue.redrive(), dead(2500), ONCE),
+    Operation("redrive nothing", lambda queue, _: queue.redrive()),
+    Operation("purge ready", lambda queue, _: queue.purge("ready"), published(3)),
+    Operation("purge delayed", lambda queue, _: queue.purge("delayed"), delayed),
+    Operation("purge dead", lambda queue, _: queue.purge("dead"), dead(3), ONCE),
+    Operation("cancel ready", lambda queue, made: queue.cancel(made[1]), ids),
+    Operation("cancel delayed", lambda queue, made: queue.cancel(made[1]), delayed),
+    Operation("cancel what is gone", lambda queue, _: queue.cancel("gone"), ids),
+    Operation("forget", lambda queue, _: (queue.forget("m7"), queue.publish("x", dedup_key="m7")[1]), duplicate),
+    Operation("pause", lambda queue, _: (queue.pause(), queue.stats().paused, queue.claim()), published(3)),
+    Operation("resume", lambda queue, _: (queue.resume(), queue.stats().paused), paused),
+    Operation("process", lambda queue, _: [message.payload for message in processed(queue, _)], published(3)),
+)
+
+
+def _only(queue: Any) -> Lease:
+    queue.publish("x")
+    lease: Lease = queue.claim()
+    return lease
+
+
+def _claim_twice(queue: Any) -> list[Any]:
+    return [message.payload for _ in range(2) for message in queue.claim(max_messages=5).messages]

@@ -1,0 +1,193 @@
+"""A wire that can be cut: a TCP proxy that reads commands, so that a fault hits exactly the one that is meant.
+
+Commands go to the server one by one, each after the answer to the one before: what a pipeline had done when its
+connection broke is then known to the command. Connection set-up is passed through and never counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any, Self
+
+import hiredis
+
+from tests.faults import tally
+
+SET_UP = {b"AUTH", b"CLIENT", b"HELLO", b"PING", b"SELECT"}
+PATIENCE_S = 30
+
+
+class Fault(StrEnum):
+    """What befalls a command; the connection breaks each time."""
+
+    REPLY_LOST = "reply lost after the command ran"
+    REQUEST_LOST = "request lost"
+    REQUEST_LATE = "request arrives after its resend was answered"
+
+
+class Proxy:
+    """Listens on `url` and forwards to the server on port `target`, unless told otherwise by `cut`."""
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.commands: list[bytes] = []
+        self.late: list[list[bytes]] = []
+        self.hit = 0
+        self.meanwhile: Callable[[], object] | None = None
+        self._fault: Fault | None = None
+        self._countdown = 0
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+
+    def cut(self, fault: Fault | None = None, at: int = 0, meanwhile: Callable[[], object] | None = None) -> None:
+        """Let the fault befall the command number `at` from now on, once; forget what was seen before.
+
+        `meanwhile` runs when the fault has happened and before the client can notice.
+        """
+        with self._lock:
+            self._fault, self._countdown, self.meanwhile = fault, at, meanwhile
+            self.commands, self.late, self.hit = [], [], 0
+
+    def point(self, target: int) -> None:
+        """Lead to another server from now on, as a fail-over does: every connection breaks."""
+        self.target = target
+        self.break_all()
+
+    def cut_all(self) -> None:
+        """Break every connection there is, as a fault."""
+        tally.count("connection broken under load", len(self._open) // 2)
+        self.break_all()
+
+    def break_all(self) -> None:
+        """Break every connection there is."""
+        for connection in list(self._open):
+            _shut(connection)
+
+    def deliver_late(self) -> list[Any]:
+        """Let the withheld requests arrive at last; their replies."""
+        with socket.create_connection(("127.0.0.1", self.target)) as server:
+            reader = hiredis.Reader()
+            late, self.late = self.late, []
+            return [_exchange(server, command, reader) for command in late]
+
+    def close(self) -> None:
+        """Stop listening and break every connection."""
+        _shut(self._listener)
+        self._listener.close()
+        self.break_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), name="proxy", daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client, socket.create_connection(("127.0.0.1", self.target)) as server:
+            self._open |= {client, server}
+            try:
+                self._forward(client, server)
+            finally:
+                self._open -= {client, server}
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        commands = _commands(client)
+        for command in commands:
+            fault = self._befalls(command)
+            if fault in {Fault.REQUEST_LATE, Fault.REQUEST_LOST} and self.meanwhile:
+                self.meanwhile()
+            if fault == Fault.REQUEST_LATE:
+                client.shutdown(socket.SHUT_WR)  # the client gives up; what it had written is still on its way
+                self.late += [command, *commands]
+                return
+            if fault == Fault.REQUEST_LOST:
+                return
+            server.sendall(_packed(command))
+            reply = _raw_reply(server, client)
+            if fault == Fault.REPLY_LOST and self.meanwhile:
+                self.meanwhile()
+            if fault == Fault.REPLY_LOST or not reply:
+                return
+            client.sendall(reply)
+
+    def _befalls(self, command: list[bytes]) -> Fault | None:
+        if command[0].upper() in SET_UP:
+            return None
+        with self._lock:
+            self.commands.append(command[0])
+            if self._fault is None or len(self.commands) != self._countdown + 1:
+                return None
+            self.hit += 1
+            fault, self._fault = self._fault, None
+        tally.count(fault)
+        return fault
+
+
+def _commands(client: socket.socket) -> Iterator[list[bytes]]:
+    reader = hiredis.Reader()
+    while data := client.recv(1 << 16):
+        reader.feed(data)
+        while (command := reader.gets()) is not False:
+            yield command
+
+
+def _packed(command: list[bytes]) -> bytes:
+    packed: bytes = hiredis.pack_command(tuple(command))
+    return packed
+
+
+def _raw_reply(server: socket.socket, client: socket.socket) -> bytes:
+    """The bytes of one reply; none when either side is gone."""
+    reader, raw = hiredis.Reader(), b""
+    while True:
+        while not select.select([server], [], [], 0.05)[0]:
+            if _gone(client):
+                return b""
+        data = server.recv(1 << 16)
+        raw += data
+        reader.feed(data)
+        if not data:
+            return b""
+        if reader.gets() is not False:
+            return raw
+
+
+def _gone(client: socket.socket) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        return client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    return False
+
+
+def _exchange(server: socket.socket, command: list[bytes], reader: hiredis.Reader) -> Any:
+    server.settimeout(PATIENCE_S)
+    server.sendall(_packed(command))
+    while (reply := reader.gets()) is False:
+        data = server.recv(1 << 16)
+        assert data, "the server hung up on a late request"
+        reader.feed(data)
+    return reply
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

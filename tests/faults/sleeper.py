@@ -1,0 +1,61 @@
+"""A consumer that can be stopped in the middle: `python -m tests.faults.sleeper <sync|async> <url>`.
+
+It claims one message under the lease id "job" and keeps it with heartbeats. It prints `claimed`, waits for a line,
+looks until its heartbeat knows that the lease is lost and prints `lost`, leaves `process` and prints the error it met.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+from rmq_core import Lease, LeasedConfig, LeasedQueue, RedisMessageQueueError
+from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
+
+CONFIG = LeasedConfig(lease=1)
+
+
+def look(lease: Lease) -> bool:
+    """Whether the lease is known to be lost, said once."""
+    if lease.lost:
+        print("lost")
+    return lease.lost
+
+
+def sleep(url: str) -> None:
+    with LeasedQueue(url, "q", CONFIG) as queue, queue.process(lease_id="job", owner="sleeper") as lease:
+        assert lease is not None
+        print("claimed")
+        sys.stdin.readline()
+        while not look(lease):
+            time.sleep(0.005)
+
+
+async def sleep_async(url: str) -> None:
+    async with (
+        AsyncLeasedQueue(url, "q", CONFIG) as queue,
+        queue.process(lease_id="job", owner="sleeper") as lease,
+    ):
+        assert lease is not None
+        print("claimed")
+        await asyncio.to_thread(sys.stdin.readline)
+        while not look(lease):  # noqa: ASYNC110  what it waits for is a property
+            await asyncio.sleep(0.005)
+
+
+def main(flavour: str, url: str) -> None:
+    """Sleep, wake, and say what happened."""
+    try:
+        if flavour == "sync":
+            sleep(url)
+        else:
+            asyncio.run(sleep_async(url))
+    except RedisMessageQueueError as error:
+        print(type(error).__name__)
+    else:
+        print("acked")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

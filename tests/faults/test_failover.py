@@ -1,0 +1,240 @@
+"""A replica that lagged is promoted: what it never heard of never happened, and nobody may be told otherwise.
+
+Redis acknowledges before it replicates, so a fail-over takes back the newest writes. Evidence (the call slot, the
+lease, its token) goes back together with them: a settle then meets LeaseLost, never a guessed success.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import Durability, LeasedConfig, LeaseLost, MessageRef, NotDurable
+from tests.faults import tally
+from tests.faults.patience import eventually
+from tests.faults.proxy import Fault, Proxy
+from tests.redis.worlds import AsyncWorld, SyncWorld, World
+from tests.servers import Server, start_server
+
+DURABLE = LeasedConfig(durability=Durability(replicas=1, timeout=0.2))
+NOBODY = 1  # a port on which no Redis listens
+
+
+@dataclass
+class Pair:
+    """A primary, its replica, and the wire that leads clients to whichever serves."""
+
+    primary: Server
+    replica: Server
+    wire: Proxy
+
+    def link(self) -> None:
+        """Let the replica follow, and wait until it has everything."""
+        with self.primary.client() as primary, self.replica.client() as replica:
+            primary.replicaof("NO", "ONE")
+            primary.flushall()
+            primary.config_set("repl-diskless-sync-delay", 0)
+            replica.replicaof("127.0.0.1", str(self.primary.port))
+            self.wire.point(self.primary.port)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Wait until the replica has what the primary has."""
+        with self.primary.client() as primary, self.replica.client() as replica:
+            eventually(lambda: replica.info("replication")["master_link_status"] == "up")
+            eventually(lambda: primary.wait(1, 100) == 1)  # it is known to be online
+            eventually(lambda: _offset(primary) == _offset(replica))
+
+    def cut(self) -> None:
+        """From here on, the replica hears nothing more."""
+        self.catch_up()
+        with self.replica.client() as replica:
+            replica.replicaof("127.0.0.1", str(NOBODY))
+
+    def promote(self) -> None:
+        """The primary is given up; the replica serves as it is."""
+        tally.count("lagging replica promoted")
+        with self.replica.client() as replica:
+            replica.replicaof("NO", "ONE")
+        self.wire.point(self.replica.port)
+
+    def demote(self) -> None:
+        """The old primary comes back, as the replica of the new one."""
+        with self.primary.client() as primary, self.replica.client() as replica:
+            replica.config_set("repl-diskless-sync-delay", 0)
+            primary.replicaof("127.0.0.1", str(self.replica.port))
+
+
+def _offset(client: redis.Redis) -> int:
+    info = client.info("replication")
+    return int(info["master_repl_offset"] if info["role"] == "master" else info["slave_repl_offset"])
+
+
+@pytest.fixture(scope="module")
+def servers(own_server: Server) -> Iterator[Pair]:
+    replica = start_server(own_server.name)
+    with Proxy(own_server.port) as wire:
+        yield Pair(own_server, replica, wire)
+    replica.stop()
+
+
+@pytest.fixture
+def pair(servers: Pair) -> Pair:
+    servers.link()
+    return servers
+
+
+@pytest.fixture(params=[SyncWorld, AsyncWorld], ids=["sync", "async"])
+def there(request: pytest.FixtureRequest, pair: Pair) -> Iterator[World]:
+    """Queues that reach whichever server serves; `client` looks at the replica."""
+    with pair.replica.client() as client, request.param(pair.wire.url, client) as made:
+        yield made
+
+
+def lose_the_reply_in_a_failover(pair: Pair, call: Callable[[], Any]) -> Any:
+    """The call runs on the primary, which dies before it answers; the call is sent again to the replica."""
+    pair.wire.cut(Fault.REPLY_LOST, meanwhile=pair.promote)
+    try:
+        return call()
+    finally:
+        assert pair.wire.hit
+
+
+def test_an_ack_the_replica_never_heard_of_takes_effect_there_before_it_is_reported(pair: Pair, there: World) -> None:
+    queue = there.queue()
+    queue.publish("x")
+    lease = queue.claim()
+    pair.cut()
+    assert lose_the_reply_in_a_failover(pair, lambda: queue.ack(lease)).settled == 1
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+    with pytest.raises(LeaseLost):
+        queue.ack(lease)
+
+
+def test_an_ack_of_a_lease_the_replica_never_heard_of_is_reported_as_lost_not_guessed(pair: Pair, there: World) -> None:
+    queue = there.queue()
+    queue.publish("x")
+    pair.cut()
+    lease = queue.claim(lease_id="job")
+    with pytest.raises(LeaseLost):
+        lose_the_reply_in_a_failover(pair, lambda: queue.ack(lease))
+    again = queue.claim(lease_id="job")
+    assert again.message.payload == "x"
+    assert queue.settled("job") is None
+
+
+def test_a_token_drawn_before_the_failover_is_worth_nothing_when_its_number_is_drawn_again(
+    pair: Pair, there: World
+) -> None:
+    queue = there.queue()
+    queue.publish_many(["x", "y"])
+    pair.cut()
+    old = queue.claim(lease_id="job", max_messages=2)
+    pair.promote()
+    new = queue.claim(lease_id="job", max_messages=2)
+    assert old.token.split(".")[0] == new.token.split(".")[0]
+    assert old.token != new.token
+    for settle in (queue.ack, queue.nack, queue.release, queue.extend, queue.read):
+        with pytest.raises(LeaseLost):
+            settle(old)
+    with pytest.raises(LeaseLost):
+        queue.claim_next(ack=old)
+    assert {*queue.ack(old, [MessageRef("job", 0, "")]).outcomes} == {"lost"}
+    assert queue.ack(new).settled == 2
+
+
+def test_a_claim_whose_reply_was_lost_in_the_failover_is_made_again(pair: Pair, there: World) -> None:
+    queue = there.queue()
+    queue.publish_many(["x", "y"])
+    pair.cut()
+    lease = lose_the_reply_in_a_failover(pair, queue.claim)
+    assert lease.message.payload == "x"
+    assert queue.stats()[:4] == (1, 0, 1, 1)
+    assert queue.ack(lease).settled == 1
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["replicated", "lost"])
+def test_a_publish_whose_reply_was_lost_in_the_failover_is_stored_once(
+    pair: Pair, there: World, *, heard: bool
+) -> None:
+    queue = there.queue()
+    queue.publish("first")
+    if heard:
+        pair.wire.cut(Fault.REPLY_LOST, meanwhile=lambda: (pair.catch_up(), pair.promote()))
+        assert queue.publish("x").accepted
+    else:
+        pair.cut()
+        assert lose_the_reply_in_a_failover(pair, lambda: queue.publish("x")).accepted
+    assert [message.payload for message in queue.peek(9)] == ["first", "x"]
+
+
+def test_calls_wait_for_the_promotion_when_they_reach_the_replica_too_early(pair: Pair, there: World) -> None:
+    queue = there.queue()
+    queue.publish("x")
+    lease = queue.claim()
+    pair.cut()
+    pair.wire.point(pair.replica.port)
+    acked, published = there.in_background(queue.ack, lease), there.in_background(queue.publish, "y")
+    eventually(lambda: len(pair.wire.commands) > 6)
+    assert not acked.done()
+    pair.promote()
+    assert acked.result(30).settled == 1
+    assert published.result(30).accepted
+    assert queue.stats()[:5] == (1, 0, 0, 0, 0)
+
+
+def test_durable_publishes_and_acks_are_confirmed_or_said_not_to_be(pair: Pair, there: World) -> None:
+    queue = there.queue(config=DURABLE)
+    queue.publish_many(["a", "b", "c", "d"])
+    first, second = queue.claim(max_messages=2), queue.claim(max_messages=2)
+    queue.ack(first)
+    queue.publish("e")
+    pair.cut()
+    for call in (
+        lambda: queue.publish("f"),
+        lambda: queue.ack(second, [second.messages[0]]),
+        lambda: queue.claim_next(ack=second),
+    ):
+        with pytest.raises(NotDurable):
+            call()
+    pair.promote()
+    assert [message.payload for message in queue.peek(9)] == ["e"]
+    assert [message.payload for message in queue.read(second)] == ["c", "d"]
+
+
+def test_under_load_nothing_comes_back_that_was_durably_acked_and_no_token_is_given_twice(
+    pair: Pair, there: World
+) -> None:
+    queue, acked, unsafe, tokens = there.queue(config=DURABLE), Counter[str](), Counter[str](), []
+    sent = [str(number) for number in range(600)]
+
+    def work() -> None:
+        while (lease := queue.claim(max_messages=3, wait=1)) is not None:
+            tokens.append(lease.token)
+            payloads = [message.payload for message in lease.messages]
+            assert not set(payloads) & set(acked)
+            try:
+                queue.ack(lease)
+            except (NotDurable, LeaseLost):
+                unsafe.update(payloads)  # they were said to be unsafe, and may come back
+            else:
+                acked.update(payloads)
+
+    queue.publish_many(sent)
+    workers = [there.in_background(work) for _ in range(4)]
+    eventually(lambda: len(tokens) > 40)
+    pair.cut()
+    eventually(lambda: len(unsafe) > 12)
+    pair.promote()
+    pair.demote()
+    for worker in workers:
+        worker.result(60)
+    assert len(tokens) == len(set(tokens))
+    assert max(acked.values()) == 1
+    assert {*acked, *unsafe} == set(sent)
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)

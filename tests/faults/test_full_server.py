@@ -1,0 +1,126 @@
+"""A server at `maxmemory` that evicts nothing: publish and redrive are refused whole, everything that drains goes on.
+
+`maxmemory` is set to one byte, so the server stays full however much is drained: no call succeeds because another one
+made room before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import LeasedConfig, QueueFull
+from tests.faults import picture, tally
+from tests.faults.operations import refs
+from tests.faults.patience import eventually
+from tests.redis.leases import expire, fall_due, payloads
+from tests.redis.worlds import World
+
+CONFIG = LeasedConfig(max_deliveries=4, completed_log=10, failed_log=10)
+
+
+@pytest.fixture
+def full(client: redis.Redis) -> Iterator[redis.Redis]:
+    """Makes the server full when it is asked to `fill`, and gives it its room back at the end."""
+    client.config_set("maxmemory-policy", "noeviction")
+    yield client
+    client.config_set("maxmemory", 0)
+
+
+def fill(client: redis.Redis) -> None:
+    client.config_set("maxmemory", 1)
+    tally.count("server out of memory")
+    with pytest.raises(redis.OutOfMemoryError):
+        client.set("anything", "x")
+
+
+def stock(world: World, leases: int = 3) -> Any:
+    """A queue with something of everything; returns it. Its consumers are dead, their leases expired."""
+    queue = world.queue(config=CONFIG)
+    queue.publish_many([f"dead {n}" for n in range(3)])
+    while lease := queue.claim(max_messages=3):
+        queue.nack(lease)
+    queue.publish_many([f"m{n}" for n in range(6000)])
+    held = [queue.claim(max_messages=50, lease_id=f"consumer {number}", owner="dead") for number in range(leases)]
+    for lease in held:
+        queue.ack(lease, refs(lease, 0, 7))
+        expire(world, lease.id)
+    queue.publish_many([f"later {n}" for n in range(5)], delay=500)
+    return queue
+
+
+def test_what_needs_room_is_refused_whole_and_leaves_no_trace(world: World, full: redis.Redis) -> None:
+    queue = stock(world)
+    before = picture.of_queue(full, queue.name)
+    assert before["dead"]
+    fill(full)
+    for call in (
+        lambda: queue.publish("x"),
+        lambda: queue.publish("x", dedup_key="k"),
+        lambda: queue.publish("x", delay=5),
+        lambda: queue.publish_many([f"x{n}" for n in range(5000)]),
+        queue.redrive,
+    ):
+        with pytest.raises(QueueFull):
+            call()
+    assert picture.of_queue(full, queue.name) == before
+    assert not full.keys("rmq:{q}:dedup*")
+
+
+def test_new_consumers_drain_a_full_server_to_empty(world: World, full: redis.Redis) -> None:
+    stock(world)
+    fall_due(world)
+    fill(full)
+    queue, done = world.queue(config=CONFIG), []
+    lease = queue.claim(max_messages=7)
+    while lease is not None:
+        done += payloads(lease.messages)
+        lease = queue.claim_next(ack=lease, max_messages=500)
+    assert queue.stats()[:4] == (0, 0, 0, 0)
+    assert len(done) == len(set(done)) == 6000 - 3 * 2 + 5
+
+
+def test_every_call_that_drains_works_on_a_full_server(world: World, full: redis.Redis) -> None:
+    stock(world, leases=0)
+    fill(full)
+    queue = world.queue(config=CONFIG)
+    assert queue.extend(queue.claim(lease_id="job", max_messages=10)) is not None
+    queue.claim(lease_id="job")
+    adopted = queue.adopt("job", owner="me")
+    assert queue.ack(adopted, refs(adopted, 0, 2)).settled == 2
+    assert queue.nack(adopted, refs(adopted, 1, 3)).settled == 2
+    assert queue.release(adopted, refs(adopted, 4)).settled == 1
+    assert queue.release(adopted).settled == 5
+    assert queue.nack(queue.claim(max_messages=5), delay=5).settled >= 1
+    large = queue.claim(max_messages=5500)
+    while large.count < 4000:  # what was delivered before comes alone first
+        queue.ack(large)
+        large = queue.claim(max_messages=5500)
+    assert len(list(queue.messages(large))) == large.count
+    assert queue.nack(large).settled == large.count
+    with queue.process(max_messages=3) as lease:
+        assert lease is not None
+    queue.pause()
+    assert queue.claim(wait=0.01) is None
+    queue.resume()
+    assert queue.cancel(queue.peek()[0].id)
+    assert not queue.forget("unknown")
+    late = queue.claim(max_messages=4, lease_id="late", lease=0.001)
+    eventually(lambda: queue.backlog() and queue.lease_info(late.id) is None)
+    for target in ("dead", "delayed", "completed", "failed", "ready"):
+        assert queue.purge(target) > 0
+    assert queue.claim(wait=0.01) is None
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_full_server_takes_publishes_again_once_it_has_room(world: World, full: redis.Redis) -> None:
+    queue = world.queue(config=CONFIG)
+    fill(full)
+    with pytest.raises(QueueFull) as refused:
+        queue.publish_many(["a", "b"])
+    assert refused.value.report[:3] == (0, 0, 0)
+    full.config_set("maxmemory", 0)
+    assert queue.publish_many(["a", "b"]).accepted == 2

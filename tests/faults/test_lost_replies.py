@@ -1,0 +1,94 @@
+"""Whatever is lost on the wire, a call has its effect once and tells the truth about it.
+
+Each call of `operations` runs undisturbed first. Then it runs again for every command it sent, with a fault at that
+command, and must return the same and leave the queue the same, down to the number of fencing tokens drawn.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from rmq_core import Lease, RedisMessageQueueError, RedisSettings
+from tests.faults import picture
+from tests.faults.operations import OPERATIONS, Operation
+from tests.faults.proxy import Fault, Proxy
+from tests.redis.worlds import World
+
+Calm = tuple[Any, dict[str, Any], int]
+_names = itertools.count()
+_calm: dict[tuple[str, str, str], Calm] = {}
+
+
+class Stage:
+    """One run of an operation on a queue of its own."""
+
+    def __init__(self, world: World, wire: Proxy, operation: Operation) -> None:
+        self.world, self.wire, self.operation = world, wire, operation
+        self.name = f"q{next(_names)}"
+        self.calm = world.queue(self.name, operation.config)
+        settings = RedisSettings.from_url(wire.url)
+        self.queue = world.queue(self.name, operation.config, settings=settings)
+        self.given = operation.prepare(self.calm, world.client)
+
+    def run(self, fault: Fault | None = None, at: int = 0) -> tuple[Any, dict[str, Any]]:
+        """Act with a fault at a command; what the call told, and the queue after it."""
+        self.wire.cut(fault, at)
+        result = self._act()
+        assert self.wire.hit == (fault is not None)
+        told, found = picture.of_result(result), self.look()
+        if isinstance(result, Lease):
+            self.calm.extend(result, 900)  # the token told is the one that holds
+        return told, found
+
+    def look(self) -> dict[str, Any]:
+        return {**picture.of_queue(self.world.client, self.name), "paused": self.calm.stats().paused}
+
+    def close(self) -> None:
+        self.queue.close()
+        self.calm.close()
+
+    def _act(self) -> Any:
+        try:
+            return self.operation.act(self.queue, self.given)
+        except RedisMessageQueueError as error:
+            return error
+
+
+def undisturbed(world: World, wire: Proxy, operation: Operation) -> Calm:
+    """What a call tells and leaves when nothing is lost, and how many commands it sends; found out once."""
+    case = (world.url, world.flavour, operation.name)
+    for _ in range(0 if case in _calm else 2):  # the first time, the server does not know the scripts yet
+        stage = Stage(world, wire, operation)
+        told, found = stage.run()
+        stage.close()
+        assert wire.commands
+        _calm[case] = told, found, len(wire.commands)
+    return _calm[case]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST], ids=["reply", "request"])
+def test_a_call_survives_the_loss_of_each_message_on_the_wire(
+    world: World, wire: Proxy, operation: Operation, fault: Fault
+) -> None:
+    told, found, commands = undisturbed(world, wire, operation)
+    for at in range(commands):
+        stage = Stage(world, wire, operation)
+        assert stage.run(fault, at) == (told, found), f"at command {at} of {commands}"
+        stage.close()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_a_request_that_arrives_after_its_resend_was_answered_changes_nothing(
+    world: World, wire: Proxy, operation: Operation
+) -> None:
+    told, found, commands = undisturbed(world, wire, operation)
+    for at in range(commands):
+        stage = Stage(world, wire, operation)
+        assert stage.run(Fault.REQUEST_LATE, at) == (told, found), f"at command {at} of {commands}"
+        assert wire.deliver_late()
+        assert stage.look() == found, f"at command {at} of {commands}"
+        stage.close()

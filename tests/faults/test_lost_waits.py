@@ -1,0 +1,67 @@
+"""A claim that waits for work loses none of it, whatever is lost on the wire while it waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.patience import eventually
+from tests.faults.proxy import Fault, Proxy
+from tests.redis.worlds import World
+
+# What a waiting claim sends: its registration, a claim that finds nothing, the block, and the claim behind it.
+COMMANDS = (b"SADD", b"EVALSHA", b"BLPOP", b"EVALSHA")
+
+
+@pytest.mark.parametrize("at", range(len(COMMANDS)), ids=["registration", "first claim", "block", "claim"])
+@pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST], ids=["reply", "request"])
+def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
+    world: World, wire: Proxy, fault: Fault, at: int
+) -> None:
+    calm, queue = world.queue(), world.queue(settings=wire.url)
+    wire.cut(fault, at)
+    waiting = world.in_background(queue.claim, wait=60)
+    eventually(lambda: len(wire.commands) > 2)
+    calm.publish("x")
+    lease = waiting.result(60)
+    assert wire.hit
+    assert wire.commands[at] == COMMANDS[at]
+    assert [message.payload for message in lease.messages] == ["x"]
+    assert calm.stats()[:5] == (0, 0, 1, 1, 0)
+    calm.ack(lease)
+
+
+@pytest.mark.parametrize("at", range(len(COMMANDS)), ids=["registration", "first claim", "block", "claim"])
+def test_a_block_and_a_claim_that_arrive_late_take_nothing_from_others(world: World, wire: Proxy, at: int) -> None:
+    calm, queue = world.queue(), world.queue(settings=wire.url)
+    wire.cut(Fault.REQUEST_LATE, at)
+    waiting = world.in_background(queue.claim, wait=60)
+    eventually(lambda: len(wire.commands) > 2)
+    calm.publish("x")
+    calm.ack(waiting.result(60))
+    assert wire.hit
+    calm.publish("y")
+    world.client.lpush("rmq:{q}:wake", "1")  # lest the late block takes its 5 s
+    assert wire.deliver_late()
+    assert calm.stats()[:5] == (1, 0, 0, 0, 0)
+
+
+def test_many_waiting_claims_share_the_work_although_their_wires_break_again_and_again(
+    world: World, wire: Proxy
+) -> None:
+    calm, queue = world.queue(), world.queue(settings=wire.url)
+
+    def work() -> list[str]:
+        found = []
+        while (lease := queue.claim(wait=2)) is not None:
+            found.append(lease.message.payload)
+            queue.ack(lease)
+        return found
+
+    workers = [world.in_background(work) for _ in range(6)]
+    sent = [str(number) for number in range(200)]
+    for number in sent:
+        calm.publish(number)
+        if int(number) % 20 == 0:
+            wire.cut_all()
+    assert sorted(payload for worker in workers for payload in worker.result(60)) == sorted(sent)
+    assert calm.stats()[:5] == (0, 0, 0, 0, 0)

@@ -1,0 +1,61 @@
+"""The engine against its model while the wire breaks: no fault may make a difference, whatever came before it.
+
+The machine of `test_leased_model` works through a wire that loses a reply, loses a request or delays one at a random
+command; a delayed request arrives at a random later moment. The model knows nothing of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from rmq_core import LeasedConfig
+from tests.faults.proxy import Fault, Proxy
+from tests.redis.test_leased_model import Machine, tell_stories
+from tests.redis.worlds import World
+
+
+class MachineOnAWire(Machine):
+    """The same rules, and faults."""
+
+    def __init__(self, world: World, wire: Proxy) -> None:
+        super().__init__(world)
+        self.wire = wire
+        self.wire.cut()
+
+    def open(self, name: str, config: LeasedConfig) -> Any:
+        return self.world.queue(name, config, settings=self.wire.url)
+
+    @rule(at=st.integers(0, 3))
+    def reply_gets_lost(self, at: int) -> None:
+        self.break_wire(Fault.REPLY_LOST, at)
+
+    @rule(at=st.integers(0, 3))
+    def request_gets_lost(self, at: int) -> None:
+        self.break_wire(Fault.REQUEST_LOST, at)
+
+    @rule(at=st.integers(0, 3))
+    def request_is_delayed(self, at: int) -> None:
+        self.break_wire(Fault.REQUEST_LATE, at)
+
+    def break_wire(self, fault: Fault, at: int) -> None:
+        late = self.wire.late
+        self.wire.cut(fault, at)
+        self.wire.late = late  # it is still on its way
+
+    @precondition(lambda self: self.wire.late)
+    @rule()
+    def late_request_arrives(self) -> None:
+        # Calls without a slot are harmless when late, but not invisible: they extend a lease or move what is due.
+        self.wire.late = [command for command in self.wire.late if any(b":slot:" in word for word in command)]
+        self.wire.deliver_late()
+
+
+@pytest.mark.slow
+def test_broken_wires_make_no_difference_to_any_sequence_of_calls(
+    world: World, wire: Proxy, *, full_faults: bool
+) -> None:
+    tell_stories(lambda: MachineOnAWire(world, wire), *((500, 60) if full_faults else (400, 40)))

@@ -1,0 +1,37 @@
+"""A worker whose work kills it: `python -m tests.faults.victim <url> <max messages> [<lease id>]`.
+
+It works through one lease of that id, or through anonymous leases until nothing is ready, and acks each. At a payload
+"poison" it dies as an out-of-memory kill would let it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from rmq_core import LeasedConfig, LeasedQueue, Message
+
+CONFIG = LeasedConfig(lease=60, max_deliveries=4)
+
+
+def main(url: str, max_messages: str, lease_id: str | None = None) -> None:
+    """Work, and perhaps die of it."""
+    with LeasedQueue(url, "q", CONFIG) as queue:
+        while lease := queue.claim(max_messages=int(max_messages), lease_id=lease_id):
+            with queue.hold(lease):
+                for message in queue.messages(lease):
+                    work(message)
+                queue.ack(lease)
+            if lease_id:
+                return
+
+
+def work(message: Message) -> None:
+    """Die of poison; anything else is no work at all."""
+    if message.payload == "poison":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,216 @@
+"""Many waits for work on many queues over a few connections. Nothing is claimed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from rmq_core import ConfigurationError, LeasedConfig, QueueUnavailable, RedisSettings
+from rmq_core.asyncio import LeasedQueue, WaitHub
+from tests.redis.leases import PATIENCE_S, eventually_later, key
+from tests.servers import External, Server, start_server
+
+
+@pytest.fixture
+async def hub(async_redis_client: redis.asyncio.Redis) -> AsyncIterator[WaitHub]:
+    async with WaitHub(async_redis_client) as made:
+        yield made
+
+
+@pytest.fixture
+async def queue(async_redis_client: redis.asyncio.Redis) -> AsyncIterator[LeasedQueue]:
+    async with LeasedQueue(async_redis_client, "q") as made:
+        yield made
+
+
+async def armed(client: Any, *names: str) -> None:
+    """Return when the bells of these queues are armed: somebody looked, and found too little."""
+    for name in names:
+        await eventually_later(lambda name=name: client.zscore(key("waiters", name), "*"))
+
+
+async def test_what_is_there_is_seen_at_once_and_left_there(hub: WaitHub, queue: LeasedQueue) -> None:
+    await queue.publish_many(["a", "b"])
+    backlog = await hub.wait("q", min_messages=2, timeout=PATIENCE_S)
+    assert backlog.ready == 2
+    assert backlog.oldest_age is not None
+    assert (await queue.stats())[:4] == (2, 0, 0, 0)
+
+
+async def test_a_wait_ends_when_there_is_enough(hub: WaitHub, queue: LeasedQueue) -> None:
+    waiting = asyncio.create_task(hub.wait("q", min_messages=3))
+    await armed(queue.client, "q")
+    await queue.publish_many(["a", "b"])
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await queue.publish("c")
+    assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 3
+
+
+async def test_a_wait_without_work_times_out_and_is_forgotten(hub: WaitHub, queue: LeasedQueue) -> None:
+    with pytest.raises(TimeoutError):
+        await hub.wait("q", timeout=0.05)
+    await queue.publish("x")
+    assert (await hub.wait("q", timeout=PATIENCE_S)).ready == 1
+
+
+async def test_an_old_message_is_enough(hub: WaitHub, queue: LeasedQueue) -> None:
+    await queue.publish("x")
+    backlog = await hub.wait("q", min_messages=100, max_age=0.2, timeout=PATIENCE_S)
+    assert backlog.ready == 1
+    assert backlog.oldest_age is not None
+    assert backlog.oldest_age >= 0.2
+
+
+async def test_a_message_that_falls_due_is_seen(hub: WaitHub, queue: LeasedQueue) -> None:
+    await queue.publish("x", delay=0.2)
+    assert (await hub.wait("q", timeout=PATIENCE_S)).ready == 1
+
+
+async def test_a_delay_that_begins_while_somebody_waits_is_seen(hub: WaitHub, queue: LeasedQueue) -> None:
+    waiting = asyncio.create_task(hub.wait("q"))
+    await armed(queue.client, "q")
+    await queue.publish("x", delay=0.1)
+    assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 1
+
+
+async def test_a_lease_that_expires_is_seen(hub: WaitHub, queue: LeasedQueue) -> None:
+    await queue.publish("x")
+    await queue.claim(lease=0.2)
+    assert (await hub.wait("q", timeout=PATIENCE_S)).ready == 1
+
+
+@pytest.mark.parametrize("step", ["release", "nack", "redrive", "resume"])
+async def test_whatever_makes_work_ready_rings(hub: WaitHub, async_redis_client: Any, step: str) -> None:
+    async with LeasedQueue(async_redis_client, "q", LeasedConfig(max_deliveries=1)) as strict:
+        await strict.publish_many(["x", "y"])
+        lease = await strict.claim(max_messages=2)
+        assert lease is not None
+        if step in {"redrive", "resume"}:
+            await strict.nack(lease)
+        patient = LeasedQueue(async_redis_client, "q")
+        waiting = asyncio.create_task(hub.wait("q"))
+        await armed(async_redis_client, "q")
+        if step == "resume":
+            await strict.pause()
+            await strict.resume()
+            await strict.redrive()
+        else:
+            await getattr(patient, step)(*([] if step == "redrive" else [lease]))
+        assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 2
+        await patient.close()
+
+
+async def test_many_waits_on_many_queues_need_few_connections(server_url: str, redis_client: Any) -> None:
+    settings = RedisSettings.from_url(server_url, client_name="hub")
+    async with WaitHub(settings) as hub, LeasedQueue(server_url, "unused") as publisher:
+        names = [f"q{n}" for n in range(60)]
+        waits = [asyncio.create_task(hub.wait(name)) for name in names for _ in range(5)]
+        await armed(publisher.client, *names)
+        mine = [connection for connection in redis_client.client_list() if connection["name"] == "hub"]
+        assert len(mine) <= 6
+        for name in names:
+            async with LeasedQueue(publisher.client, name) as queue:
+                await queue.publish("x")
+        found = await asyncio.wait_for(asyncio.gather(*waits), PATIENCE_S)
+        assert [backlog.ready for backlog in found] == [1] * 300
+
+
+async def test_all_waits_of_a_queue_are_answered_by_one_look(
+    hub: WaitHub, queue: LeasedQueue, redis_client: Any
+) -> None:
+    waits = [asyncio.create_task(hub.wait("q", min_messages=1 + n % 2)) for n in range(100)]
+    await armed(queue.client, "q")
+    before = redis_client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    await queue.publish_many(["a", "b"])
+    await asyncio.wait_for(asyncio.gather(*waits), PATIENCE_S)
+    assert redis_client.info("commandstats")["cmdstat_evalsha"]["calls"] - before <= 4
+
+
+async def test_the_bell_rings_once_however_much_is_published(
+    hub: WaitHub, queue: LeasedQueue, redis_client: Any
+) -> None:
+    waiting = asyncio.create_task(hub.wait("q", min_messages=200))
+    await armed(queue.client, "q")
+    before = redis_client.info("commandstats").get("cmdstat_publish", {"calls": 0})["calls"]
+    for n in range(200):
+        await queue.publish(str(n))
+    assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 200
+    rings = redis_client.info("commandstats")["cmdstat_publish"]["calls"] - before
+    assert 1 <= rings <= 100
+
+
+async def test_a_cancelled_wait_leaves_the_others_waiting(hub: WaitHub, queue: LeasedQueue) -> None:
+    one, two = (asyncio.create_task(hub.wait("q")) for _ in range(2))
+    await armed(queue.client, "q")
+    one.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await one
+    await queue.publish("x")
+    assert (await asyncio.wait_for(two, PATIENCE_S)).ready == 1
+
+
+async def test_waits_on_one_queue_can_follow_each_other(hub: WaitHub, queue: LeasedQueue) -> None:
+    for _ in range(5):
+        waiting = asyncio.create_task(hub.wait("q", timeout=PATIENCE_S))
+        await asyncio.sleep(0)
+        await queue.publish("x")
+        assert (await waiting).ready == 1
+        assert await queue.purge("ready") == 1
+
+
+async def test_closing_ends_the_waits(async_redis_client: Any) -> None:
+    hub = WaitHub(async_redis_client)
+    waiting = asyncio.create_task(hub.wait("q"))
+    await armed(async_redis_client, "q")
+    await hub.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_foreign_value_at_a_key_reaches_everybody_who_waits(hub: WaitHub, async_redis_client: Any) -> None:
+    waits = [asyncio.create_task(hub.wait("q")) for _ in range(3)]
+    await armed(async_redis_client, "q")
+    await async_redis_client.set(key("ready"), "foreign")
+    hub._ring(key("bell").encode())
+    errors = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), PATIENCE_S)
+    assert [type(error).__name__ for error in errors] == ["WrongKeyType"] * 3
+    await async_redis_client.delete(key("ready"))
+    with pytest.raises(TimeoutError):
+        await hub.wait("q", timeout=0.05)
+
+
+async def test_a_server_that_is_not_there_is_reported(server_url: str) -> None:
+    async with WaitHub("redis://127.0.0.1:1/0", LeasedConfig(retry_budget=0.05)) as hub:
+        with pytest.raises(QueueUnavailable):
+            await hub.wait("q", timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"), [("min_messages", 0), ("max_age", -1), ("timeout", "x"), ("timeout", -1)]
+)
+async def test_a_wait_with_a_wrong_argument_names_it(hub: WaitHub, parameter: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=parameter):
+        await hub.wait("q", **{parameter: value})
+    with pytest.raises(ConfigurationError, match="name"):
+        await hub.wait("a{b}")
+    assert hub._watches == {}
+
+
+async def test_waits_outlive_a_restart_of_redis(server: Server | External, caplog: pytest.LogCaptureFixture) -> None:
+    own = start_server(server.name)
+    try:
+        async with WaitHub(own.url) as hub, LeasedQueue(own.url, "q") as queue:
+            waiting = asyncio.create_task(hub.wait("q"))
+            await armed(queue.client, "q")
+            with caplog.at_level(logging.ERROR):
+                await asyncio.to_thread(own.restart)
+                await queue.publish("x")
+                assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 1
+    finally:
+        own.stop()

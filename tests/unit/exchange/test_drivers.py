@@ -1,0 +1,200 @@
+"""Both drivers, `sync` and `aio`, must behave the same: one body for the two."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+from redis import exceptions as redis_errors
+
+from rmq_core.errors import ConfigurationError, QueueUnavailable, WrongKeyType
+from rmq_core.exchange import Batch, Call, Chain, Command, Sleep, Wait
+from rmq_core.lua import Script
+from tests.unit.exchange.wire import Rig
+
+SCRIPT = Script("test", b"return 1", b"f" * 40)
+CALL = Call(SCRIPT, (b"key",), ("arg",))
+CUT = redis_errors.ConnectionError("cut")
+
+
+class Interruption(BaseException):
+    pass
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    made = Rig(asynchronous=request.param)
+    yield made
+    made.end()
+
+
+def slot_and_number(sent: bytes) -> tuple[bytes, bytes]:
+    """The call slot and the number of the call, out of a packed script call."""
+    words = sent.split(b"\r\n")[2::2]
+    keys = int(words[2])
+    return words[3], words[3 + keys]
+
+
+def test_an_operation_gets_its_replies_and_returns_its_result(rig: Rig) -> None:
+    def operation() -> Generator[Any, Any, Any]:
+        first = yield CALL
+        second = yield CALL
+        return [first, second]
+
+    rig.wire.replies = [b"one", b"two"]
+    assert rig.run(operation()) == [b"one", b"two"]
+
+
+def test_an_operation_may_ask_for_nothing(rig: Rig) -> None:
+    def operation() -> Generator[Any, Any, Any]:
+        return 5
+        yield
+
+    assert rig.run(operation()) == 5
+
+
+def test_calls_share_one_connection_until_the_driver_is_closed(rig: Rig) -> None:
+    for _ in range(3):
+        assert rig.ask(CALL, b"ok") == b"ok"
+    assert (rig.wire.opened, rig.wire.released) == (1, 0)
+    rig.close()
+    assert rig.wire.released == 1
+    rig.ask(CALL, b"ok")
+    assert rig.wire.opened == 2
+
+
+def test_a_call_whose_answer_was_lost_is_sent_again_as_it_was(rig: Rig) -> None:
+    assert rig.ask(CALL, CUT, b"ok") == b"ok"
+    first, second = rig.wire.sent
+    assert first == second
+    assert rig.wire.closed >= 1
+
+
+def test_each_new_call_has_a_higher_number_in_the_same_slot(rig: Rig) -> None:
+    for _ in range(3):
+        rig.ask(CALL, b"ok")
+    slots = [slot_and_number(sent) for sent in rig.wire.sent]
+    assert len({slot for slot, _ in slots}) == 1
+    assert [int(number) for _, number in slots] == [1, 2, 3]
+
+
+def test_a_server_that_stays_away_is_unavailable_once_the_budget_is_spent(rig: Rig) -> None:
+    with pytest.raises(QueueUnavailable, match="cut") as unavailable:
+        rig.ask(CALL, CUT, CUT)
+    assert unavailable.value.__cause__ is CUT
+
+
+@pytest.mark.parametrize(
+    "transient",
+    [
+        redis_errors.ResponseError("LOADING Redis is loading"), redis_errors.ReadOnlyError("replica"),
+        redis_errors.ResponseError("UNBLOCKED force"), redis_errors.TryAgainError("x"), redis_errors.TimeoutError("x"),
+        redis_errors.ClusterDownError("x"), redis_errors.MasterDownError("x"), ConnectionResetError("x"),
+    ],
+)  # fmt: skip
+def test_what_passes_is_tried_again(rig: Rig, transient: Exception) -> None:
+    assert rig.ask(CALL, transient, b"ok") == b"ok"
+    assert len(rig.wire.sent) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (redis_errors.ResponseError("WRONGTYPE Operation"), WrongKeyType),
+        (redis_errors.AuthenticationError("WRONGPASS"), ConfigurationError),
+    ],
+)
+def test_what_stays_wrong_is_raised_at_once_as_an_error_of_ours(rig: Rig, reply: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        rig.ask(CALL, reply)
+    assert len(rig.wire.sent) == 1
+
+
+def test_an_operation_may_handle_an_error_and_go_on(rig: Rig) -> None:
+    def operation() -> Generator[Any, Any, Any]:
+        try:
+            yield CALL
+        except WrongKeyType:
+            return (yield CALL)
+
+    rig.wire.replies = [redis_errors.ResponseError("WRONGTYPE x"), b"second"]
+    assert rig.run(operation()) == b"second"
+
+
+def test_a_script_the_server_does_not_know_is_sent_whole_in_the_same_slot(rig: Rig) -> None:
+    assert rig.ask(CALL, redis_errors.NoScriptError("NOSCRIPT"), b"ok") == b"ok"
+    by_hash, whole = rig.wire.sent
+    assert b"EVALSHA" in by_hash
+    assert SCRIPT.source in whole
+    assert slot_and_number(by_hash) == slot_and_number(whole)
+
+
+def test_waiting_and_claiming_go_out_in_one_write(rig: Rig) -> None:
+    assert rig.ask(Wait(b"wake", 2500, CALL), [b"wake", b"1"], b"ok") == b"ok"
+    (sent,) = rig.wire.sent
+    assert sent.startswith(b"*3\r\n$5\r\nBLPOP\r\n$4\r\nwake\r\n$5\r\n2.500\r\n")
+    assert b"EVALSHA" in sent
+
+
+def test_what_was_waited_for_is_not_waited_for_again(rig: Rig) -> None:
+    assert rig.ask(Wait(b"wake", 2500, CALL), CUT, b"ok") == b"ok"
+    assert [b"BLPOP" in sent for sent in rig.wire.sent] == [True, False]
+    assert rig.ask(Wait(b"wake", 2500, CALL), None, redis_errors.NoScriptError("NOSCRIPT"), b"ok") == b"ok"
+    assert [b"BLPOP" in sent for sent in rig.wire.sent[2:]] == [True, False]
+
+
+def test_the_calls_of_a_chain_go_out_in_one_write_each_naming_the_one_before(rig: Rig) -> None:
+    replies = [b"accepted 0", redis_errors.ResponseError("WRONGTYPE x"), b"unchained"]
+    first, second, third = rig.ask(Chain((CALL, CALL, CALL)), *replies)
+    assert (first, type(second), third) == (b"accepted 0", WrongKeyType, b"unchained")
+    (sent,) = rig.wire.sent
+    calls = [b"*" + part for part in sent.split(b"*")[1:]]
+    slots = [slot_and_number(call) for call in calls]
+    assert len(set(slots)) == 3
+    for (slot, number), call in zip(slots, calls[1:], strict=False):
+        words = call.split(b"\r\n")[2::2]
+        assert words[-1] == number
+        assert slot in words
+
+
+def test_the_calls_of_a_batch_stand_alone(rig: Rig) -> None:
+    plain = CALL._replace(slot=False)
+    replies = rig.ask(Batch((plain, plain)), b"one", redis_errors.ResponseError("ERR no"))
+    assert (replies[0], str(replies[1])) == (b"one", "ERR no")
+    assert b"slot" not in rig.wire.sent[0]
+
+
+def test_a_confirmation_travels_with_its_call(rig: Rig) -> None:
+    call = CALL._replace(confirm=("WAIT", 1, 100))
+    assert rig.ask(call, b"accepted 0", 1) == (b"accepted 0", 1)
+    assert rig.wire.sent[0].endswith(b"*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$3\r\n100\r\n")
+    with pytest.raises(WrongKeyType):
+        rig.ask(call, redis_errors.ResponseError("WRONGTYPE x"), 0)
+
+
+def test_plain_commands_go_through_the_client_and_are_tried_again(rig: Rig) -> None:
+    assert rig.ask(Command(("GET", b"key")), CUT, b"value") == b"value"
+    assert rig.wire.commands == [("GET", b"key")] * 2
+
+
+def test_a_pause_of_no_length_is_no_pause(rig: Rig) -> None:
+    assert rig.ask(Sleep(0)) is None
+
+
+def test_an_interruption_reaches_the_operation_and_closes_the_connection(rig: Rig) -> None:
+    noted: list[str] = []
+
+    def operation() -> Generator[Any, Any, Any]:
+        try:
+            yield CALL
+        except Interruption:
+            noted.append("interrupted")
+            raise
+
+    rig.wire.replies = [Interruption()]
+    with pytest.raises(Interruption):
+        rig.run(operation())
+    assert (noted, rig.wire.closed) == (["interrupted"], 1)
+    rig.ask(CALL, b"ok")
+    assert [int(slot_and_number(sent)[1]) for sent in rig.wire.sent] == [1, 2]

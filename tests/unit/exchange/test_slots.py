@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import pytest
+
+from rmq_core.exchange import slots as module
+from rmq_core.exchange.slots import Slot, Slots
+
+
+def test_a_slot_in_use_is_nobody_elses() -> None:
+    slots = Slots(b"rmq:{q}:", 30)
+    one, two = slots.take(), slots.take()
+    assert one.key != two.key
+    assert one.key.startswith(b"rmq:{q}:slot:")
+    slots.give(one)
+    assert slots.take() is one
+
+
+def test_numbers_of_a_slot_only_grow() -> None:
+    slots = Slots(b"", 30)
+    seen = []
+    for _ in range(5):
+        slot = slots.take()
+        seen.append((slot.key, slot.seq))
+        slots.give(slot)
+    assert [seq for _, seq in seen] == [1, 2, 3, 4, 5]
+    assert len({key for key, _ in seen}) == 1
+
+
+def test_two_clients_never_share_a_slot() -> None:
+    assert Slots(b"p:", 30).take().key != Slots(b"p:", 30).take().key
+
+
+@pytest.mark.parametrize(("budget_s", "ttl_ms"), [(0, 60_000), (30, 60_000), (45.5, 91_000), (3600, 7_200_000)])
+def test_replies_are_kept_for_twice_the_retry_budget(budget_s: float, ttl_ms: int) -> None:
+    assert Slots(b"", budget_s).ttl_ms == ttl_ms
+
+
+def test_threads_that_take_at_the_same_moment_get_different_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = Slots(b"p:", 30)
+    taken: list[Slot] = []
+
+    class Overtaken(Slot):
+        """Another thread takes a slot just while this one is being made."""
+
+        __slots__ = ()
+
+        def __init__(self, key: bytes) -> None:
+            super().__init__(key)
+            if not taken:
+                taken.append(self)
+                thread = threading.Thread(target=lambda: taken.append(slots.take()))
+                thread.start()
+                thread.join()
+
+    monkeypatch.setattr(module, "Slot", Overtaken)
+    slots.take()
+    assert len(taken) == 2
+    assert taken[0].key != taken[1].key
+
+
+def in_a_child(call: Any) -> bytes:
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, call())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        return pipe.read()
+
+
+def test_a_forked_child_has_slots_of_its_own() -> None:
+    slots = Slots(b"p:", 30)
+    slots.give(slots.take())
+    mine = slots.take().key
+    assert in_a_child(lambda: slots.take().key).rsplit(b"/")[0] != mine.rsplit(b"/")[0]

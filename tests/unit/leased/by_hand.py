@@ -1,0 +1,103 @@
+"""Drives operations by hand: no Redis, no driver, only requests and the replies a test makes up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from rmq_core import codec
+from rmq_core.events import OnEvent, Operation, QueueEvent
+from rmq_core.exchange import Call, Exchange, Want
+from rmq_core.keys import LeasedKeys
+from rmq_core.leased.config import LeasedConfig
+from rmq_core.leased.engine import Engine
+from rmq_core.messages import Lease, Message, MessageRef, Payload
+
+R = TypeVar("R")
+TOKEN = "7.abc"
+
+
+def engine(*, on_event: OnEvent | None = None, registered: bool = True, **settings: Any) -> Engine:
+    """An engine of the queue `q`, by default one that has told its name before."""
+    return Engine(LeasedKeys("q"), LeasedConfig(**settings), on_event, registered)
+
+
+def step(exchange: Exchange[Any], reply: Any) -> Want:
+    """Answer the present request; an exception is thrown instead. The operation must go on."""
+    try:
+        return exchange.throw(reply) if isinstance(reply, BaseException) else exchange.send(reply)
+    except StopIteration as stop:
+        raise AssertionError(f"it ended with {stop.value!r} instead of asking again") from None
+
+
+def drive(exchange: Exchange[R], replies: Iterable[Any]) -> tuple[R, list[Any]]:
+    """Answer each request with the next reply: the result, and the requests. Every reply must be asked for."""
+    wants: list[Any] = []
+    waiting = list(replies)
+    try:
+        want = next(exchange)
+        while True:
+            wants.append(want)
+            assert waiting, f"nothing left to answer {want!r} with"
+            reply = waiting.pop(0)
+            want = exchange.throw(reply) if isinstance(reply, BaseException) else exchange.send(reply)
+    except StopIteration as stop:
+        assert not waiting, f"nobody asked for {waiting!r}"
+        return stop.value, wants
+
+
+def result(exchange: Exchange[R], *replies: Any) -> R:
+    """What the operation returns after these replies."""
+    return drive(exchange, replies)[0]
+
+
+def asked(exchange: Exchange[Any], *replies: Any) -> list[Any]:
+    """What the operation asks for, given these replies."""
+    return drive(exchange, replies)[1]
+
+
+def argv(call: Any, number: int) -> Any:
+    """An argument, counted as the header of the script counts it."""
+    assert isinstance(call, Call)
+    return call.args[number - (3 if call.slot else 1)]
+
+
+def scripts(wants: Sequence[Any]) -> list[str]:
+    """The names of the scripts that were called."""
+    return [want.script.name.removeprefix("leased/") for want in wants if isinstance(want, Call)]
+
+
+def envelope(payload: Payload, message_id: str = "m", deliveries: int = 0, history: bytes = b"") -> bytes:
+    """A message as the server stores it, enqueued at second 1 of 1970."""
+    kind, data = codec.encode_payload(payload)
+    return b"%d 1000 %d %b%b" % (deliveries, len(history), history, codec.body(message_id, kind, data))
+
+
+def envelopes(count: int) -> list[bytes]:
+    return [envelope(f"p{number}", f"m{number}") for number in range(count)]
+
+
+def held(count: int = 1, *, lease_id: str = "job", in_memory: bool = True, **fields: Any) -> Lease:
+    """A lease of the queue `q`."""
+    about = {"deadline_ms": 5000, "token": TOKEN, "named": not lease_id.startswith("~"), **fields}
+    kept = envelopes(count) if in_memory else None
+    return Lease("q", lease_id, "me", count, envelopes=kept, **about)
+
+
+def ref(index: int, lease_id: str = "job") -> MessageRef:
+    return MessageRef(lease_id, index, f"m{index}")
+
+
+def told(events: Sequence[QueueEvent]) -> list[tuple[Operation, int]]:
+    """Which steps were told of, and how many messages each was about."""
+    return [(event.operation, event.count) for event in events]
+
+
+def payloads(messages: Iterable[Message]) -> list[Payload]:
+    return [message.payload for message in messages]
+
+
+def claimed(count: int = 1, limit: int | None = None, deadline: str = "5000", acked: str = "") -> list[Any]:
+    """A granted claim; with `acked`, one by claim_next."""
+    head = f"claimed 7.abc {deadline} {count} {limit or count} 0 0{acked}"
+    return [head.encode(), [], envelopes(count)]

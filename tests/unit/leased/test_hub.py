@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rmq_core.errors import ConfigurationError, QueueUnavailable
+from rmq_core.exchange import Exchange
+from rmq_core.leased import hub as hubs
+from rmq_core.leased.hub import WaitHub, Wish
+from rmq_core.messages import Backlog
+
+PATIENCE_S = 5
+
+
+class Client:
+    """Looks like an asyncio client that cannot listen to channels."""
+
+    async def execute_command(self, *_: Any) -> None:
+        raise AssertionError("the hub only looks, through its driver")
+
+
+class Stock:
+    """What the queues of a server hold, by the prefix of their keys, and how often it was looked at."""
+
+    def __init__(self) -> None:
+        self.replies: dict[bytes, list[Any]] = {}
+        self.looks = 0
+        self.looked = asyncio.Event()
+        self.failure: Exception | None = None
+
+    def holds(self, ready: int, age_s: float = 0, due_s: float | None = None, queue: str = "q") -> None:
+        due = b"" if due_s is None else b"%d" % (10_000 + due_s * 1000)
+        oldest = b"%d" % (10_000 - age_s * 1000) if ready else b""
+        self.replies[b"rmq:{%b}:" % queue.encode()] = [ready, oldest, 10_000, due, []]
+
+    def driver(self, _client: Any, prefix: bytes, _retry_budget_s: float) -> Driver:
+        return Driver(self, prefix)
+
+
+class Driver:
+    """Answers every look with what the stock is."""
+
+    def __init__(self, stock: Stock, prefix: bytes) -> None:
+        self.stock, self.prefix = stock, prefix
+
+    async def run(self, exchange: Exchange[Any]) -> Any:
+        want: Any = next(exchange)
+        assert want.args == (15_000,), "every look arms the bell"
+        self.stock.looks += 1
+        self.stock.looked.set()
+        if self.stock.failure:
+            raise self.stock.failure
+        try:
+            exchange.send(self.stock.replies.get(self.prefix, [0, b"", 10_000, b"", []]))
+        except StopIteration as stop:
+            return stop.value
+        raise AssertionError("a look without expired leases is one call")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def stock() -> Stock:
+    return Stock()
+
+
+@pytest.fixture
+async def hub(stock: Stock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WaitHub]:
+    monkeypatch.setattr(hubs, "_PACE_S", 0)
+    async with asyncio.timeout(PATIENCE_S), WaitHub(Client()) as made:
+        made._driver = stock.driver  # type: ignore[assignment]
+        yield made
+
+
+def wish(min_messages: int = 1, max_age_s: float | None = None) -> Wish:
+    return Wish(min_messages, max_age_s, asyncio.get_running_loop().create_future())
+
+
+@pytest.mark.parametrize(
+    ("min_messages", "max_age_s", "backlog"),
+    [
+        (1, None, Backlog(1, 0.0)),
+        (3, None, Backlog(3, 0.0)),
+        (3, None, Backlog(9, None)),
+        (3, 10, Backlog(1, 10.0)),
+        (3, 10, Backlog(3, 0.0)),
+        (3, 0, Backlog(1, 0.0)),
+    ],
+)
+async def test_a_wish_is_met_by_enough_messages_or_an_old_one(
+    min_messages: int, max_age_s: float | None, backlog: Backlog
+) -> None:
+    assert wish(min_messages, max_age_s).met_by(backlog)
+
+
+@pytest.mark.parametrize(
+    ("min_messages", "max_age_s", "backlog"),
+    [
+        (1, None, Backlog(0, None)),
+        (3, None, Backlog(2, 10_000.0)),
+        (3, 10, Backlog(2, 9.999)),
+        (1, 0, Backlog(0, None)),
+    ],
+)
+async def test_a_wish_is_not_met_by_few_young_messages(
+    min_messages: int, max_age_s: float | None, backlog: Backlog
+) -> None:
+    assert not wish(min_messages, max_age_s).met_by(backlog)
+
+
+async def test_a_wish_says_when_the_oldest_message_will_be_old_enough() -> None:
+    assert wish(3, 10).until(Backlog(1, 7.5)) == 2.5
+    assert wish(3, 10).until(Backlog(0, None)) == 5
+    assert wish(3).until(Backlog(1, 7.5)) == 5
+
+
+async def test_a_wait_for_work_that_is_there_returns_at_once(hub: WaitHub, stock: Stock) -> None:
+    stock.holds(2, age_s=3)
+    assert await hub.wait("q") == Backlog(2, 3.0)
+    assert stock.looks == 1
+
+
+async def test_a_wait_goes_on_until_the_bell_rings_for_enough(hub: WaitHub, stock: Stock) -> None:
+    stock.holds(2)
+    waiting = asyncio.create_task(hub.wait("q", min_messages=3))
+    await stock.looked.wait()
+    stock.looked.clear()
+    stock.holds(3)
+    hub._ring(b"rmq:{q}:bell")
+    assert (await waiting).ready == 3
+
+
+async def test_the_bell_of_another_queue_is_no_reason_to_look(hub: WaitHub, stock: Stock) -> None:
+    waiting = asyncio.create_task(hub.wait("q"))
+    await stock.looked.wait()
+    watch = hub._watches["q"]
+    hub._ring(b"rmq:{p}:bell")
+    assert not watch.rung.is_set()
+    hub._ring(b"rmq:{q}:bell")
+    assert watch.rung.is_set()
+    waiting.cancel()
+
+
+async def test_a_wait_looks_again_when_a_message_falls_due(hub: WaitHub, stock: Stock) -> None:
+    stock.holds(0, due_s=0.01)
+    waiting = asyncio.create_task(hub.wait("q"))
+    await stock.looked.wait()
+    stock.holds(1)
+    assert (await waiting).ready == 1
+    assert stock.looks >= 2
+
+
+async def test_a_wait_looks_again_when_the_oldest_message_is_old_enough(hub: WaitHub, stock: Stock) -> None:
+    stock.holds(1, age_s=0.99)
+    waiting = asyncio.create_task(hub.wait("q", min_messages=9, max_age=1))
+    await stock.looked.wait()
+    stock.holds(1, age_s=1)
+    assert await waiting == Backlog(1, 1.0)
+
+
+async def test_many_waits_on_a_queue_are_answered_by_one_look(hub: WaitHub, stock: Stock) -> None:
+    stock.holds(5)
+    answers = await asyncio.gather(*(hub.wait("q", min_messages=count) for count in (1, 2, 3, 4, 5)))
+    assert {answer.ready for answer in answers} == {5}
+    assert stock.looks == 1
+
+
+async def test_each_queue_is_looked_at_for_itself(hub: WaitHub, stock: Stock) -> None:
+    stock.holds(1, queue="a")
+    stock.holds(2, queue="b")
+    found = await asyncio.gather(hub.wait("a"), hub.wait("b"))
+    assert [backlog.ready for backlog in found] == [1, 2]
+    assert stock.looks == 2
+
+
+async def test_a_wait_that_is_over_leaves_the_others_alone(hub: WaitHub, stock: Stock) -> None:
+    patient = asyncio.create_task(hub.wait("q"))
+    with pytest.raises(TimeoutError):
+        await hub.wait("q", timeout=0.01)
+    assert len(hub._watches["q"].wishes) == 1
+    stock.holds(1)
+    hub._ring(b"rmq:{q}:bell")
+    assert (await patient).ready == 1
+
+
+async def test_a_queue_nobody_waits_for_is_looked_at_no_longer(hub: WaitHub, stock: Stock) -> None:
+    stock.holds(1)
+    await hub.wait("q")
+    task = hub._watches["q"].task
+    hub._ring(b"rmq:{q}:bell")
+    assert task is not None
+    await task
+    assert hub._watches == {}
+
+
+async def test_a_failure_reaches_everybody_who_waits_and_the_next_wait_looks_anew(hub: WaitHub, stock: Stock) -> None:
+    stock.failure = QueueUnavailable("gone")
+    failed = await asyncio.gather(hub.wait("q"), hub.wait("q", max_age=5), return_exceptions=True)
+    assert [type(error) for error in failed] == [QueueUnavailable, QueueUnavailable]
+    stock.failure = None
+    stock.holds(1)
+    assert (await hub.wait("q")).ready == 1
+
+
+async def test_closing_cancels_the_waits_that_are_under_way(hub: WaitHub, stock: Stock) -> None:
+    waiting = asyncio.create_task(hub.wait("q"))
+    await stock.looked.wait()
+    await hub.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert hub._watches == {}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"min_messages": 0}, {"min_messages": True}, {"max_age": -1}, {"max_age": "5"}, {"timeout": -1}]
+)
+async def test_a_wait_for_what_cannot_come_is_refused_by_its_parameter(hub: WaitHub, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=f"{next(iter(wrong))} must be"):
+        await hub.wait("q", **wrong)
+    assert hub._watches == {}
+
+
+async def test_a_wait_on_a_queue_that_cannot_exist_is_refused(hub: WaitHub) -> None:
+    with pytest.raises(ConfigurationError, match="name "):
+        await hub.wait("a{b}")

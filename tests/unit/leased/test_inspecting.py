@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from rmq_core.errors import ConfigurationError, LeaseLost, MalformedMessage, ScriptFailed
+from rmq_core.exchange import Batch, Command
+from rmq_core.leased.operations.inspecting import (
+    backlog,
+    dead_letters,
+    lease_info,
+    leases,
+    look,
+    peek,
+    read,
+    settled,
+    stats,
+)
+from rmq_core.messages import Backlog, Lease, LeaseInfo, QueueStats, SettledRecord
+from tests.unit.leased.by_hand import argv, asked, drive, engine, envelope, envelopes, held, payloads, result, scripts
+
+INFO = [b"me", b"h", 1000, 2, b"5000", 7, 3, b"12"]
+
+
+def test_reading_a_lease_gives_its_messages_with_their_places() -> None:
+    lease = held(3, in_memory=False)
+    found, (call,) = drive(read(engine(), lease), [[b"read", 1, 0, b"", envelopes(3)]])
+    assert payloads(found) == ["p0", "p1", "p2"]
+    assert [(message.index, message.lease_id, message.deliveries) for message in found] == [
+        (0, "job", 2),
+        (1, "job", 2),
+        (2, "job", 2),
+    ]
+    assert call.args == ("7.abc", 0, 2)
+    assert not call.slot
+
+
+def test_a_slice_is_read_by_place_and_ends_with_the_lease() -> None:
+    lease = held(10, in_memory=False)
+    found, (call,) = drive(read(engine(), lease, 8, 99), [[b"read", 0, 1, b"", envelopes(2)]])
+    assert call.args == ("7.abc", 8, 9)
+    assert [message.index for message in found] == [8, 9]
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(3, 3), (5, 2), (0, 0), (10, None)])
+def test_an_empty_slice_asks_nothing(lo: int, hi: int | None) -> None:
+    assert result(read(engine(), held(10, in_memory=False), lo, hi)) == []
+
+
+def test_a_long_slice_is_read_in_parts_of_as_many_as_came() -> None:
+    lease = held(9000, in_memory=False)
+    parts = [[b"read", 0, 0, b"", envelopes(count)] for count in (4000, 1500, 3500)]
+    found, wants = drive(read(engine(), lease), parts)
+    assert [call.args[1:] for call in wants] == [(0, 3999), (4000, 7999), (5500, 8999)]
+    assert [message.index for message in found] == list(range(9000))
+
+
+def test_reading_ends_where_the_lease_turns_out_to_end() -> None:
+    assert result(read(engine(), held(5, in_memory=False)), [b"read", 0, 0, b"", []]) == []
+
+
+@pytest.mark.parametrize(
+    ("lo", "first", "bits", "left"),
+    [
+        (0, 0, b"\x80", [1, 2, 3]),
+        (0, 0, b"\x50", [0, 2]),
+        (0, 0, b"\xf0", []),
+        (6, 0, b"\x02\x80", [7, 9]),
+        (14, 1, b"\x01", [14, 16, 17]),
+    ],
+)
+def test_settled_messages_are_left_out_and_the_others_keep_their_places(
+    lo: int, first: int, bits: bytes, left: list[int]
+) -> None:
+    reply = [b"read", 0, first, bits, envelopes(4)]
+    found = result(read(engine(), held(20, in_memory=False), lo, lo + 4), reply)
+    assert [message.index for message in found] == left
+    assert [message.id for message in found] == [f"m{index - lo}" for index in left]
+
+
+def test_reading_a_lost_lease_is_an_error() -> None:
+    lease = held()
+    with pytest.raises(LeaseLost):
+        drive(read(engine(), lease), [[b"lost", 0, 0, b"", []]])
+    assert lease.lost
+
+
+@pytest.mark.parametrize("wrong", [{"lo": -1}, {"lo": True}, {"hi": -1}, {"hi": 1.5}])
+def test_a_slice_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{next(iter(wrong))} must be a whole number"):
+        next(read(engine(), held(), **wrong))
+
+
+def test_reading_without_token_is_refused_with_the_way_to_one() -> None:
+    with pytest.raises(ConfigurationError, match="has no token; adopt"):
+        next(read(engine(), Lease.from_json(held().to_json())))
+
+
+def test_the_backlog_counts_and_dates_what_is_ready() -> None:
+    state, (call,) = drive(backlog(engine()), [[5, b"1000", 3500, b"", []]])
+    assert state == Backlog(5, 2.5)
+    assert call.args == (0,)
+
+
+def test_an_empty_backlog_has_no_age() -> None:
+    assert result(backlog(engine()), [0, b"", 3500, b"", []]) == Backlog(0, None)
+
+
+def test_an_age_is_never_negative_after_the_clock_of_a_new_primary_went_back() -> None:
+    assert result(backlog(engine()), [1, b"4000", 3500, b"", []]) == Backlog(1, 0.0)
+
+
+def test_the_backlog_takes_expired_leases_back_until_nothing_moves() -> None:
+    wants = asked(
+        backlog(engine()),
+        [0, b"", 1000, b"", [b"a", b"b"]],
+        b"returned 3 0 9.x",
+        b"live",
+        [3, b"1000", 1000, b"", [b"b"]],
+        b"live",
+    )
+    assert scripts(wants) == ["backlog", "reclaim", "reclaim", "backlog", "reclaim"]
+
+
+@pytest.mark.parametrize(("due", "until"), [(b"", None), (b"4250", 0.75), (b"3500", 0.0), (b"100", 0.0)])
+def test_a_look_arms_the_bell_and_tells_how_long_until_something_is_due(due: bytes, until: float | None) -> None:
+    (state, seconds), (call,) = drive(look(engine(), 15_000), [[1, b"3000", b"3500", due, []]])
+    assert (state, seconds) == (Backlog(1, 0.5), until)
+    assert call.args == (15_000,)
+
+
+def test_stats_count_what_the_leases_still_hold() -> None:
+    found, (call, batch) = drive(
+        stats(engine()), [[4, 3, 2, 1, 1, b"1000", 3000, [b"a", b"b"]], [INFO, [b"", b"h", 1, 0, b"inf", 1, 0, b"1"]]]
+    )
+    assert found == QueueStats(ready=4, delayed=3, leased=5, leases=2, dead=1, oldest_age=2.0, paused=True)
+    assert call.args == (1000,)
+    assert [argv(info, 1) for info in batch.calls] == ["a", "b"]
+
+
+def test_stats_of_an_empty_queue_ask_once() -> None:
+    assert result(stats(engine()), [0, 0, 0, 0, 0, b"", 3000, []]) == QueueStats(0, 0, 0, 0, 0, None, False)
+
+
+def test_a_lease_is_described_without_its_token() -> None:
+    info, (batch,) = drive(lease_info(engine(), "job"), [[INFO]])
+    at = datetime.fromtimestamp(1, UTC)
+    assert info == LeaseInfo("job", "me", "h", 7, 3, 2, at, datetime.fromtimestamp(5, UTC), 12)
+    assert isinstance(batch, Batch)
+    assert argv(batch.calls[0], 1) == "job"
+
+
+def test_a_lease_for_ever_has_no_deadline() -> None:
+    info = result(lease_info(engine(), "job"), [[*INFO[:4], b"inf", *INFO[5:]]])
+    assert info is not None
+    assert info.deadline is None
+
+
+def test_there_may_be_no_lease_of_an_id() -> None:
+    assert result(lease_info(engine(), "job"), [None]) is None
+
+
+def test_the_leases_that_expire_first_are_listed_without_those_that_ended_meanwhile() -> None:
+    found, (command, _) = drive(leases(engine(), 3), [[b"a", "b", b"c"], [INFO, None, INFO]])
+    assert [info.id for info in found] == ["a", "c"]
+    assert command == Command(("ZRANGE", engine().keys.leases, 0, 2))
+
+
+def test_no_leases_ask_for_nothing_more() -> None:
+    assert result(leases(engine()), []) == []
+
+
+def test_a_lease_that_cannot_be_described_is_an_error() -> None:
+    with pytest.raises(ScriptFailed, match="odd"):
+        drive(leases(engine()), [[b"a", b"b"], [INFO, ScriptFailed("odd")]])
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5])
+def test_a_list_of_no_leases_is_refused(limit: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^limit must be"):
+        next(leases(engine(), limit))
+
+
+@pytest.mark.parametrize("record", [b"5 1500 worker 1", "5 1500 worker 1"])
+def test_a_settled_lease_has_a_record(record: bytes | str) -> None:
+    found, (command,) = drive(settled(engine(), "job"), [record])
+    assert found == SettledRecord("job", 5, "worker 1", datetime.fromtimestamp(1.5, UTC))
+    assert command == Command(("GET", engine().keys.done("job")))
+
+
+def test_a_record_may_have_no_owner_or_not_exist() -> None:
+    record = result(settled(engine(), "job"), b"5 1500 ")
+    assert record is not None
+    assert record.owner == ""
+    assert result(settled(engine(), "job"), None) is None
+
+
+@pytest.mark.parametrize("operation", [lease_info, settled])
+@pytest.mark.parametrize("lease_id", ["", 5, "a{b}", "\n"])
+def test_an_id_that_no_lease_can_have_is_refused(operation: Any, lease_id: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^lease_id "):
+        next(operation(engine(), lease_id))
+
+
+def test_a_peek_shows_the_oldest_first() -> None:
+    found, (call,) = drive(peek(engine(), 3), [list(reversed(envelopes(3)))])
+    assert payloads(found) == ["p0", "p1", "p2"]
+    assert call.args == (3,)
+    assert call.keys == (engine().keys.ready,)
+
+
+def test_dead_letters_are_shown_newest_first_with_their_history() -> None:
+    history = b"nack\t2000\tme\tbad\n"
+    found, (call,) = drive(dead_letters(engine()), [[envelope("new", history=history), envelope("old")]])
+    assert payloads(found) == ["new", "old"]
+    assert found[0].history[0].reason == "bad"
+    assert call.args == (-10,)
+
+
+@pytest.mark.parametrize("operation", [peek, dead_letters])
+@pytest.mark.parametrize("count", [0, -1, True, "1"])
+def test_a_look_at_no_messages_is_refused(operation: Any, count: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^count must be"):
+        next(operation(engine(), count))
+
+
+def test_an_entry_of_somebody_else_is_malformed() -> None:
+    with pytest.raises(MalformedMessage):
+        drive(peek(engine()), [[b"hello"]])

@@ -1,0 +1,330 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rmq_core.errors import QueueUnavailable
+from rmq_core.leased import aio_keeper, keeper
+from rmq_core.leased.aio_keeper import AsyncKeeper
+from rmq_core.leased.keeper import Charge, Keeper, settle_beat
+from rmq_core.messages import Lease
+from tests.unit.leased.by_hand import held
+
+PATIENCE_S = 5
+
+
+class Clock:
+    """A clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    turned = Clock()
+    monkeypatch.setattr(keeper, "time", turned)
+    monkeypatch.setattr(aio_keeper, "time", turned)
+    monkeypatch.setattr("rmq_core.messages.monotonic", turned.monotonic)
+    return turned
+
+
+class Extender:
+    """A queue that answers extensions with what it was told to, and notes what it was asked."""
+
+    def __init__(self, *answers: list[bool] | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[list[tuple[str, float | None]]] = []
+        self.called = threading.Event()
+
+    def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
+        self.asked.append([(lease.id, by) for lease, by in leases])
+        self.called.set()
+        answer = self.answers.pop(0) if self.answers else [True] * len(leases)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class AsyncExtender:
+    """The asyncio twin of Extender."""
+
+    def __init__(self, *answers: list[bool] | Exception) -> None:
+        self.inner = Extender(*answers)
+        self.called = asyncio.Event()
+
+    async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
+        self.called.set()
+        return self.inner.extend_all(leases)
+
+
+def charge(lease_s: float = 30, queue: Any = None, *, fresh: bool = True, **about: Any) -> Charge[Any]:
+    return Charge(queue or Extender(), about.pop("lease", None) or held(), lease_s, fresh=fresh, **about)
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_lease_claimed_just_now_is_extended_after_a_third_of_its_time() -> None:
+    kept = charge(30)
+    assert (kept.next_at, kept.lost_at) == (110, 130)
+    assert kept.lease.fate.until == 130
+    assert not kept.over
+
+
+@pytest.mark.usefixtures("clock")
+def test_any_other_lease_is_extended_at_once() -> None:
+    assert charge(30, fresh=False).next_at == 100
+
+
+def test_an_extension_counts_from_when_it_was_sent(clock: Clock) -> None:
+    kept = charge(30)
+    clock.now = 115
+    settle_beat(kept, True, 112)
+    assert (kept.next_at, kept.lost_at, kept.lease.fate.until) == (122, 142, 142)
+
+
+def test_a_refused_extension_loses_the_lease_at_once(clock: Clock) -> None:
+    lost: list[Lease] = []
+    kept = charge(30, on_lost=lost.append)
+    clock.now = 110
+    settle_beat(kept, False, 110)
+    assert kept.lease.lost
+    assert kept.over
+    assert lost == [kept.lease]
+
+
+@pytest.mark.parametrize(("lease_s", "pause_s"), [(5, 0.5), (30, 1), (3600, 1)])
+def test_an_unanswered_extension_is_soon_tried_again(clock: Clock, lease_s: float, pause_s: float) -> None:
+    kept = charge(lease_s)
+    clock.now = kept.next_at
+    settle_beat(kept, None, clock.now)
+    assert kept.next_at == clock.now + pause_s
+    assert not kept.lease.lost
+
+
+def test_a_lease_is_tried_for_the_last_time_at_its_deadline_and_is_lost_then(clock: Clock) -> None:
+    lost: list[Lease] = []
+    kept = charge(30, on_lost=lost.append)
+    clock.now = 129.5
+    settle_beat(kept, None, clock.now)
+    assert kept.next_at == kept.lost_at == 130
+    assert lost == []
+    clock.now = 130
+    assert kept.lease.lost
+    settle_beat(kept, None, clock.now)
+    assert lost == [kept.lease]
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_settled_lease_is_over_and_never_lost() -> None:
+    lost: list[Lease] = []
+    kept = charge(on_lost=lost.append)
+    kept.lease.fate.settled = True
+    assert kept.over
+    settle_beat(kept, False, 100)
+    assert lost == []
+    assert not kept.lease.fate.lost
+
+
+def test_a_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def raising(_: Lease) -> None:
+        raise RuntimeError("odd")
+
+    kept = charge(on_lost=raising)
+    kept.lose()
+    assert kept.lease.lost
+    (record,) = caplog.records
+    assert record.getMessage() == "on_lost raised for lease 'job'"
+    assert record.exc_info
+
+
+def test_only_what_is_due_is_extended(clock: Clock) -> None:
+    own = Keeper()
+    early, late = charge(3), charge(30)
+    own._charges = {early, late}
+    clock.now = 101
+    assert own._due(clock.now) == [early]
+    clock.now = 110
+    assert set(own._due(clock.now) or []) == {early, late}
+
+
+def test_a_beat_extends_the_leases_of_a_queue_in_one_write_and_forgets_those_that_are_over(clock: Clock) -> None:
+    own, queue = Keeper(), Extender([True, False, True])
+    kept = charge(30, queue)
+    lost = charge(20, queue, lease=held(lease_id="b"))
+    settled = charge(10, queue, lease=held(lease_id="c"))
+    own._charges = {kept, lost, settled}
+    settled.lease.fate.settled = True
+    clock.now = 112
+    own._beat(queue, [kept, lost, settled])
+    assert queue.asked == [[("job", 30), ("b", 20), ("c", 10)]]
+    assert own._charges == {kept}
+    assert (kept.lease.lost, lost.lease.lost, settled.lease.lost) == (False, True, False)
+    assert kept.lost_at == 142
+
+
+def test_a_beat_that_fails_loses_nothing_before_the_deadline(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    own, queue = Keeper(), Extender(QueueUnavailable("gone"), QueueUnavailable("gone"))
+    short, long = charge(9, queue), charge(30, queue, lease=held(lease_id="b"))
+    own._charges = {short, long}
+    clock.now = 108
+    own._beat(queue, [short, long])
+    assert (short.next_at, long.next_at) == (108.9, 109)
+    assert "heartbeat of 2 leases failed: gone" in caplog.text
+    clock.now = 109
+    own._beat(queue, [short, long])
+    assert (short.lease.fate.lost, long.lease.fate.lost) == (True, False)
+    assert own._charges == {long}
+
+
+def test_a_queue_that_breaks_does_not_stop_the_heartbeat_of_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    own, broken, queue = Keeper(), Extender(RuntimeError("credentials")), Extender()
+    own.add(charge(30, broken, fresh=False))
+    assert broken.called.wait(PATIENCE_S)
+    own.add(charge(30, queue, fresh=False, lease=held(lease_id="b")))
+    assert queue.called.wait(PATIENCE_S)
+    own._charges.clear()
+    assert "heartbeat of 1 leases failed" in caplog.text
+
+
+def test_the_thread_extends_a_lease_that_may_be_near_its_end_at_once() -> None:
+    own, queue = Keeper(), Extender()
+    kept = charge(30, queue, fresh=False)
+    own.add(kept)
+    assert queue.called.wait(PATIENCE_S)
+    own.remove(kept)
+    assert queue.asked == [[("job", 30)]]
+
+
+def test_the_thread_wakes_for_a_lease_that_is_due_before_the_others() -> None:
+    own, patient, hasty = Keeper(), Extender(), Extender()
+    own.add(charge(3000, patient))
+    first = own._thread
+    own.add(charge(30, hasty, fresh=False))
+    assert hasty.called.wait(PATIENCE_S)
+    assert own._thread is first
+    assert patient.asked == []
+    own._charges.clear()
+
+
+def test_the_thread_ends_with_the_last_lease_and_starts_anew_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "_IDLE_S", 0.001)
+    own, queue = Keeper(), Extender([False])
+    for _ in range(2):
+        queue.called.clear()
+        queue.answers = [[False]]
+        own.add(charge(30, queue, fresh=False))
+        thread = own._thread
+        assert thread is not None
+        assert thread.daemon
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+        assert own._thread is None
+        assert queue.called.is_set()
+
+
+def test_a_forked_child_looks_after_none_of_its_parents_leases() -> None:
+    own = Keeper()
+    own._charges, own._thread = {charge()}, threading.current_thread()
+    own.reset()
+    assert own._charges == set()
+    assert own._thread is None
+
+
+def test_a_lease_that_is_not_looked_after_has_no_end_that_this_process_knows() -> None:
+    assert held().fate.until == math.inf
+
+
+async def test_the_task_extends_a_lease_at_once_and_ends_with_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    own, queue = AsyncKeeper(), AsyncExtender()
+    kept = charge(30, queue, fresh=False)
+    async with asyncio.timeout(PATIENCE_S):
+        with caplog.at_level(logging.WARNING):
+            own.add(kept)
+            await queue.called.wait()
+            own.remove(kept)
+            assert own._task is not None
+            await own._task
+    assert queue.inner.asked == [[("job", 30)]]
+    assert caplog.records == []
+
+
+async def test_the_task_wakes_for_a_lease_that_is_due_before_the_others() -> None:
+    own, patient, hasty = AsyncKeeper(), AsyncExtender(), AsyncExtender([False])
+    slow = charge(3000, patient)
+    own.add(slow)
+    task = own._task
+    await asyncio.sleep(0)
+    lost = asyncio.Event()
+    async with asyncio.timeout(PATIENCE_S):
+        own.add(charge(30, hasty, fresh=False, on_lost=lambda _: lost.set()))
+        await lost.wait()
+    assert own._task is task
+    assert patient.inner.asked == []
+    assert own._charges == {slow}
+    own.remove(slow)
+    assert task is not None
+    await task
+
+
+async def test_a_beat_on_asyncio_treats_answers_as_the_thread_does(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, queue = AsyncKeeper(), AsyncExtender([True, False], QueueUnavailable("gone"))
+    kept, lost = charge(30, queue), charge(30, queue, lease=held(lease_id="b"))
+    own._charges = {kept, lost}
+    clock.now = 112
+    await own._beat(queue, [kept, lost])
+    assert own._charges == {kept}
+    assert (kept.lost_at, lost.lease.lost) == (142, True)
+    clock.now = 122
+    await own._beat(queue, [kept])
+    assert kept.next_at == 123
+    assert "heartbeat of 1 leases failed: gone" in caplog.text
+
+
+async def test_a_queue_that_breaks_does_not_stop_the_task(caplog: pytest.LogCaptureFixture) -> None:
+    own, queue = AsyncKeeper(), AsyncExtender(RuntimeError("credentials"))
+    kept = charge(30, queue)
+    own._charges = {kept}
+    await own._beat(queue, [kept])
+    assert own._charges == {kept}
+    assert not kept.lease.lost
+    assert "heartbeat of 1 leases failed" in caplog.text
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_lease_that_was_reported_lost_is_not_extended_by_a_late_answer() -> None:
+    kept = charge(30)
+    kept.lease.fate.lost = True
+    settle_beat(kept, True, 100)
+    assert kept.over
+    assert kept.lease.lost
+
+
+async def test_an_event_loop_has_one_keeper_of_its_own() -> None:
+    mine = aio_keeper.keeper()
+    assert aio_keeper.keeper() is mine
+
+    async def theirs() -> AsyncKeeper:
+        return aio_keeper.keeper()
+
+    other = SimpleNamespace(keeper=None)
+
+    def run() -> None:
+        other.keeper = asyncio.run(theirs())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert isinstance(other.keeper, AsyncKeeper)
+    assert other.keeper is not mine

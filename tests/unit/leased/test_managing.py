@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmq_core import codec
+from rmq_core.errors import ConfigurationError, PayloadError, QueueFull, QueueUnavailable, ScriptFailed
+from rmq_core.events import Operation, QueueEvent
+from rmq_core.leased.operations.managing import cancel, forget, pause, purge, redrive, release_unanswered, resume
+from tests.unit.leased.by_hand import argv, asked, drive, engine, envelope, envelopes, result, scripts, told
+
+TAKEN = b"taken 9.n1 5000 1 1 0 0 me"
+
+
+def test_all_dead_letters_are_redriven_a_thousand_at_a_time() -> None:
+    events: list[QueueEvent] = []
+    moved, wants = drive(redrive(engine(on_event=events.append)), [b"redriven 1000", b"redriven 20", b"redriven 0"])
+    assert moved == 1020
+    assert [argv(want, 3) for want in wants] == [1000, 1000, 1000]
+    assert told(events) == [(Operation.REDRIVE, 1020)]
+
+
+def test_a_redrive_of_some_stops_at_their_number() -> None:
+    moved, wants = drive(redrive(engine(), 1500), [b"redriven 1000", b"redriven 500"])
+    assert moved == 1500
+    assert [argv(want, 3) for want in wants] == [1000, 500]
+
+
+def test_nothing_to_redrive_is_no_event() -> None:
+    events: list[QueueEvent] = []
+    assert result(redrive(engine(on_event=events.append)), b"redriven 0") == 0
+    assert events == []
+
+
+def test_a_redrive_into_a_full_server_is_an_error() -> None:
+    with pytest.raises(QueueFull):
+        drive(redrive(engine()), [QueueFull("OOM")])
+
+
+@pytest.mark.parametrize("max_messages", [0, -1, True, 1.5])
+def test_a_redrive_of_no_messages_is_refused(max_messages: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^max_messages must be"):
+        next(redrive(engine(), max_messages))
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [("ready", "list"), ("delayed", "zset"), ("dead", "list"), ("completed", "list"), ("failed", "list")],
+)
+def test_a_purge_names_the_key_and_what_it_holds(target: str, kind: str) -> None:
+    removed, (call,) = drive(purge(engine(), target), [b"removed 7"])
+    assert removed == 7
+    assert call.keys == (b"rmq:{q}:" + target.encode(),)
+    assert call.args == (kind,)
+    assert call.slot
+
+
+@pytest.mark.parametrize("target", ["leases", "lease", "fence", "", "prefix", "Ready", None, ["ready"]])
+def test_only_messages_that_nobody_holds_can_be_purged(target: Any) -> None:
+    with pytest.raises(ConfigurationError, match="target must be one of ready, delayed, dead, completed, failed"):
+        next(purge(engine(), target))
+
+
+@pytest.mark.parametrize("operation", [purge(engine(), "dead"), redrive(engine()), forget(engine(), "k")])
+def test_an_answer_without_a_number_is_an_error(operation: Any) -> None:
+    with pytest.raises(ScriptFailed, match="the server answered 'superseded'"):
+        drive(operation, [b"superseded"])
+
+
+@pytest.mark.parametrize(("operation", "on"), [(pause, "1"), (resume, "0")])
+def test_pausing_and_resuming_are_one_call(operation: Any, on: str) -> None:
+    returned, (call,) = drive(operation(engine()), [b"paused"])
+    assert returned is None
+    assert scripts([call]) == ["pause"]
+    assert argv(call, 3) == on
+
+
+def test_a_cancelled_message_is_found_by_its_id_and_removed_by_its_envelope() -> None:
+    wanted = envelope("x", "wanted")
+    found, (scan, removal) = drive(cancel(engine(), "wanted"), [[envelope("y", "want"), wanted], b"removed 1"])
+    assert found is True
+    assert scripts([scan, removal]) == ["scan", "purge"]
+    assert removal.keys == scan.keys == (engine().keys.ready,)
+    assert removal.args == ("list", wanted)
+
+
+def test_a_delayed_message_is_cancelled_too() -> None:
+    wanted = envelope("x", "wanted")
+    found, wants = drive(cancel(engine(), "wanted"), [[], [wanted], b"removed 1"])
+    assert found is True
+    assert wants[1].keys == wants[2].keys == (engine().keys.delayed,)
+    assert wants[2].args == ("zset", wanted)
+
+
+def test_a_message_that_is_neither_ready_nor_delayed_is_not_cancelled() -> None:
+    assert result(cancel(engine(), "wanted"), envelopes(3), []) is False
+
+
+def test_a_message_claimed_between_finding_and_removing_is_not_cancelled() -> None:
+    assert result(cancel(engine(), "wanted"), [envelope("x", "wanted")], b"removed 0", []) is False
+
+
+def test_a_long_queue_is_searched_in_slices_that_overlap() -> None:
+    wants = asked(cancel(engine(), "wanted"), envelopes(1000), envelopes(1000), envelopes(999), [])
+    assert [want.args for want in wants] == [(0, 999), (900, 1899), (1800, 2799), (0, 999)]
+
+
+@pytest.mark.parametrize("message_id", [5, b"m", None])
+def test_an_id_that_publish_never_returned_is_refused(message_id: Any) -> None:
+    with pytest.raises(ConfigurationError, match="message_id must be the str that publish returned"):
+        next(cancel(engine(), message_id))
+
+
+@pytest.mark.parametrize(("reply", "known"), [(b"removed 1", True), (b"removed 0", False)])
+@pytest.mark.parametrize("dedup_key", ["k", b"k"])
+def test_a_deduplication_key_is_forgotten(dedup_key: str | bytes, reply: bytes, known: object) -> None:
+    found, (call,) = drive(forget(engine(), dedup_key), [reply])
+    assert found is known
+    assert call.keys == (engine().keys.dedup(codec.digest("key", b"k")),)
+    assert call.args == ("string",)
+
+
+@pytest.mark.parametrize("dedup_key", ["", b"", 5, None, "\ud800"])
+def test_a_key_that_no_message_can_have_is_refused(dedup_key: Any) -> None:
+    with pytest.raises(PayloadError, match=r"^dedup_key "):
+        next(forget(engine(), dedup_key))
+
+
+def test_without_unanswered_claims_there_is_nothing_to_release() -> None:
+    assert asked(release_unanswered(engine())) == []
+
+
+def test_every_unanswered_claim_that_was_granted_is_released() -> None:
+    core = engine()
+    core.unanswered = {"~1": "n1", "job": "n2"}
+    wants = asked(release_unanswered(core), TAKEN, b"returned 1 0", b"lost")
+    assert scripts(wants) == ["adopt", "release", "adopt"]
+    assert [(argv(want, 3), argv(want, 4)) for want in wants] == [("~1", "n1"), ("~1", "9.n1"), ("job", "n2")]
+    assert core.unanswered == {}
+
+
+def test_an_unanswered_claim_that_is_lost_on_the_way_is_no_error() -> None:
+    core = engine()
+    core.unanswered = {"~1": "n1", "~2": "n2"}
+    assert scripts(asked(release_unanswered(core), TAKEN, b"lost", b"lost")) == ["adopt", "release", "adopt"]
+    assert core.unanswered == {}
+
+
+def test_unanswered_claims_are_kept_while_redis_is_away() -> None:
+    core = engine()
+    core.unanswered = {"~1": "n1", "~2": "n2"}
+    with pytest.raises(QueueUnavailable):
+        drive(release_unanswered(core), [b"lost", QueueUnavailable("gone")])
+    assert core.unanswered == {"~2": "n2"}

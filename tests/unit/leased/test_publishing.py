@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rmq_core import codec
+from rmq_core.errors import (
+    ConfigurationError,
+    NotDurable,
+    PayloadError,
+    PayloadTooLarge,
+    QueueFull,
+    QueueUnavailable,
+    ScriptFailed,
+)
+from rmq_core.events import Operation, QueueEvent
+from rmq_core.exchange import Call, Chain, Command, Sleep
+from rmq_core.keys import QUEUES
+from rmq_core.leased.operations.publishing import publish, publish_many
+from rmq_core.messages import PublishReport
+from rmq_core.policy import Durability, Overflow
+from tests.unit.leased.by_hand import argv, asked, drive, engine, result, step, told
+
+WINDOW = {"dedup": True, "dedup_window": 60}
+
+
+def bodies(call: Call) -> list[bytes]:
+    """The bodies a publish call carries."""
+    return [body for body in call.args[7:] if isinstance(body, bytes)]
+
+
+def sent(call: Call) -> list[Any]:
+    """The payloads a publish call carries, in order."""
+    parts = [codec.split(b"0 1 0 " + body) for body in bodies(call)]
+    return [codec.decode_payload(part.kind, part.payload) for part in parts]
+
+
+def test_a_published_message_has_the_id_it_was_sent_with() -> None:
+    published, (call,) = drive(publish(engine(), {"a": 1}, headers={"h": "v"}), [b"accepted 0"])
+    assert published.accepted
+    (body,) = bodies(call)
+    parts = codec.split(b"0 1 0 " + body)
+    assert (parts.id, parts.headers, parts.payload) == (published.id, {"h": "v"}, b'{"a":1}')
+    assert call.slot
+    assert [key.rpartition(b":")[2] for key in call.keys] == [b"ready", b"delayed", b"waiters", b"wake", b"timer"]
+
+
+def test_the_first_publish_tells_the_name_of_the_queue() -> None:
+    core = engine(registered=False)
+    wants = asked(publish(core, "x"), 1, b"accepted 0")
+    assert wants[0] == Command(("SADD", QUEUES, "q"))
+    assert core.registered
+    assert len(asked(publish(core, "x"), b"accepted 0")) == 1
+
+
+def test_a_full_server_that_refuses_the_name_is_told_it_again_next_time() -> None:
+    core = engine(registered=False)
+    result(publish(core, "x"), QueueFull("OOM"), b"accepted 0")
+    assert not core.registered
+    assert result(publish_many(core, ["x"]), 1, b"accepted 0").accepted == 1
+    assert core.registered
+
+
+def test_a_name_that_cannot_be_told_for_another_reason_stops_the_publish() -> None:
+    core = engine(registered=False)
+    with pytest.raises(QueueUnavailable):
+        drive(publish(core, "x"), [QueueUnavailable("gone")])
+    assert not core.registered
+
+
+@pytest.mark.parametrize(("delay", "delay_ms"), [(None, 0), (0, 0), (1.5, 1500), (timedelta(minutes=1), 60_000)])
+def test_a_delay_is_sent_in_milliseconds(delay: Any, delay_ms: int) -> None:
+    assert argv(asked(publish(engine(), "x", delay=delay), b"accepted 0")[0], 4) == delay_ms
+    assert argv(asked(publish_many(engine(), ["x"], delay=delay), b"accepted 0")[0], 4) == delay_ms
+
+
+def test_the_limit_of_the_queue_is_sent_along() -> None:
+    (plain,) = asked(publish(engine(), "x"), b"accepted 0")
+    assert (argv(plain, 5), argv(plain, 6), argv(plain, 7), argv(plain, 8), argv(plain, 9)) == (0, "0", 0, 0, 1)
+    (bounded,) = asked(publish(engine(max_ready=5, overflow=Overflow.DROP_OLDEST), "x"), b"accepted 0")
+    assert (argv(bounded, 5), argv(bounded, 6)) == (5, "1")
+
+
+def test_a_duplicate_is_told_by_the_verdict_of_the_server() -> None:
+    events: list[QueueEvent] = []
+    published = result(publish(engine(on_event=events.append, **WINDOW), "x"), b"accepted 0 0")
+    assert not published.accepted
+    assert told(events) == [(Operation.DUPLICATE, 1)]
+
+
+def test_deduplication_sends_a_key_a_nonce_and_the_window() -> None:
+    core = engine(**WINDOW)
+    (one,), (two,) = (asked(publish(core, "x"), b"accepted 0 1") for _ in range(2))
+    assert one.keys[5:] == two.keys[5:] == (core.keys.dedup(codec.digest("s", b"x")),)
+    assert (argv(one, 8), argv(two, 8)) == (60_000, 60_000)
+    assert argv(one, 7) != argv(two, 7)
+
+
+def test_a_payload_counts_as_another_than_its_text() -> None:
+    core = engine(**WINDOW)
+    keys = {asked(publish(core, payload), b"accepted 0 1")[0].keys[5] for payload in ("[1]", b"[1]", [1])}
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize("dedup_key", ["k", b"k", lambda payload: payload["id"]])
+def test_a_key_of_the_caller_goes_before_that_of_the_queue(dedup_key: Any) -> None:
+    core = engine(dedup_key=lambda _: "other", dedup_window=5)
+    (call,) = asked(publish(core, {"id": "k"}, dedup_key=dedup_key), b"accepted 0 1")
+    assert call.keys[5:] == (core.keys.dedup(codec.digest("key", b"k")),)
+    (call,) = asked(publish(core, {"id": "k"}), b"accepted 0 1")
+    assert call.keys[5:] == (core.keys.dedup(codec.digest("key", b"other")),)
+
+
+@pytest.mark.parametrize(
+    ("dedup_key", "words"),
+    [
+        ("", "is empty"),
+        (b"", "is empty"),
+        (5, "not int"),
+        (lambda _: None, "not NoneType"),
+        ("\ud800", "lone surrogate"),
+    ],
+)
+def test_a_key_that_is_none_is_refused_before_anything_is_sent(dedup_key: Any, words: str) -> None:
+    with pytest.raises(PayloadError, match=f"^dedup_key .*{words}"):
+        next(publish(engine(), "x", dedup_key=dedup_key))
+
+
+@pytest.mark.parametrize("what", [{"payload": ("x",)}, {"payload": "x", "headers": {"a": 1}}, {"payload": "xxxx"}])
+def test_a_refused_payload_is_never_sent(what: dict[str, Any]) -> None:
+    with pytest.raises(PayloadError):
+        next(publish(engine(registered=False, max_payload_bytes=3), **what))
+
+
+def test_a_wrong_delay_is_refused_before_anything_is_sent() -> None:
+    for operation in (publish(engine(), "x", delay=-1), publish_many(engine(), ["x"], delay=True)):
+        with pytest.raises(ConfigurationError, match="delay must be"):
+            next(operation)  # type: ignore[call-overload]
+
+
+def test_an_answer_that_the_script_does_not_give_is_an_error() -> None:
+    with pytest.raises(ScriptFailed, match="superseded"):
+        drive(publish(engine(), "x"), [b"superseded"])
+
+
+def test_a_full_queue_is_an_error_that_names_the_limit() -> None:
+    with pytest.raises(QueueFull, match=r"queue 'q' has no room: max_ready=3 messages wait"):
+        drive(publish(engine(max_ready=3), "x"), [b"full 1000"])
+
+
+def test_a_blocked_publish_tries_again_at_growing_intervals_by_the_clock_of_the_server() -> None:
+    operation = publish(engine(max_ready=1, overflow=Overflow.BLOCK(2)), "x")
+    call = next(operation)
+    pauses = []
+    for now in range(1000, 1800, 100):
+        want = step(operation, b"full %d" % now)
+        assert isinstance(want, Sleep)
+        pauses.append(want.seconds)
+        assert step(operation, None) is call
+    assert pauses == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.25]
+    with pytest.raises(StopIteration) as stop:
+        operation.send(b"accepted 0")
+    assert stop.value.value.accepted
+
+
+def test_a_blocked_publish_gives_up_when_its_time_is_over() -> None:
+    operation = publish(engine(max_ready=1, overflow=Overflow.BLOCK(2)), "x")
+    with pytest.raises(QueueFull):
+        drive(operation, [b"full 1000", None, b"full 2999", None, b"full 3000"])
+
+
+def test_a_dropped_message_is_told_of() -> None:
+    events: list[QueueEvent] = []
+    core = engine(on_event=events.append, max_ready=1, overflow=Overflow.DROP_OLDEST)
+    published = result(publish(core, "x"), b"accepted 1")
+    assert told(events) == [(Operation.PUBLISH, 1), (Operation.DROP, 1)]
+    assert events[0].message_id == published.id
+
+
+def test_durability_waits_behind_the_publish_and_says_when_it_is_not_enough() -> None:
+    core = engine(durability=Durability(replicas=2, timeout=0.5))
+    assert asked(publish(core, "x"), (b"accepted 0", 2))[0].confirm == ("WAIT", 2, 500)
+    for too_few in (1, ScriptFailed("ERR unknown command")):
+        with pytest.raises(NotDurable, match=r"published in queue 'q', but .* was not confirmed"):
+            drive(publish(core, "x"), [(b"accepted 0", too_few)])
+
+
+def test_a_full_queue_is_full_whatever_the_replicas_say() -> None:
+    with pytest.raises(QueueFull):
+        drive(publish(engine(max_ready=1, durability=Durability()), "x"), [(b"full 5", 0)])
+
+
+def test_nothing_to_publish_asks_nothing() -> None:
+    assert result(publish_many(engine(), [])) == PublishReport(0, 0, 0, ())
+
+
+def test_many_payloads_go_out_in_order_in_chunks_of_a_thousand_four_to_a_write() -> None:
+    payloads = [str(number) for number in range(5200)]
+    report, (chain, pair) = drive(publish_many(engine(), iter(payloads)), [[b"accepted 0"] * 4, [b"accepted 0"] * 2])
+    assert isinstance(chain, Chain)
+    assert [len(bodies(call)) for call in (*chain.calls, *pair.calls)] == [1000, 1000, 1000, 1000, 1000, 200]
+    assert [text for call in (*chain.calls, *pair.calls) for text in sent(call)] == payloads
+    assert report[:3] == (5200, 0, 0)
+    assert len(set(report.ids)) == 5200
+
+
+def test_an_endless_iterable_is_read_one_write_at_a_time() -> None:
+    read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal read
+        while True:
+            read += 1
+            yield "x"
+
+    operation = publish_many(engine(), endless())
+    next(operation)
+    assert read == 4001
+    step(operation, [b"accepted 0"] * 4)
+    assert read == 8001
+
+
+def test_a_chunk_holds_at_most_four_mebibytes_unless_one_message_is_larger() -> None:
+    large = ["a" * (3 << 20), "b" * (1 << 20), "c" * (5 << 20), "d"]
+    _, (chain,) = drive(publish_many(engine(max_payload_bytes=6 << 20), large), [[b"accepted 0"] * 4])
+    assert [[text[0] for text in sent(call)] for call in chain.calls] == [["a"], ["b"], ["c"], ["d"]]
+
+
+def test_a_chunk_is_never_larger_than_the_queue() -> None:
+    _, (chain,) = drive(publish_many(engine(max_ready=2), "abc"), [[b"accepted 0"] * 2])
+    assert [sent(call) for call in chain.calls] == [["a", "b"], ["c"]]
+
+
+def test_the_report_has_an_id_for_each_accepted_payload_and_none_for_a_duplicate() -> None:
+    events: list[QueueEvent] = []
+    core = engine(on_event=events.append, **WINDOW)
+    report, (call,) = drive(publish_many(core, ["a", "b", "a"]), [b"accepted 0 110"])
+    ids = [codec.split(b"0 1 0 " + body).id for body in bodies(call)]
+    assert report == PublishReport(2, 1, 0, (ids[0], ids[1], None))
+    assert told(events) == [(Operation.PUBLISH, 2), (Operation.DUPLICATE, 1)]
+    assert events[0].message_id is None
+
+
+def test_one_key_for_many_payloads_is_refused() -> None:
+    with pytest.raises(PayloadError, match="dedup_key must be a callable for publish_many"):
+        next(publish_many(engine(), ["a", "b"], dedup_key="k"))
+
+
+def test_a_chunk_refused_in_a_chain_is_sent_again_and_so_is_what_it_held_back() -> None:
+    core = engine(max_ready=1, overflow=Overflow.BLOCK(5))
+    replies = [[b"accepted 0", b"full 1000", b"unchained"], b"full 1000", None, b"accepted 0", b"accepted 0"]
+    report, wants = drive(publish_many(core, "abc"), replies)
+    chain = wants[0]
+    assert wants[1:] == [chain.calls[1], Sleep(0.005), chain.calls[1], chain.calls[2]]
+    assert report.accepted == 3
+    assert list(report.ids) == [codec.split(b"0 1 0 " + bodies(call)[0]).id for call in chain.calls]
+
+
+def test_an_error_says_what_was_accepted_before_it() -> None:
+    with pytest.raises(QueueFull) as full:
+        drive(
+            publish_many(engine(max_ready=1), "abcd"),
+            [[b"accepted 0", b"accepted 0", b"full 1000", b"unchained"], b"full 1000"],
+        )
+    report = full.value.report
+    assert isinstance(report, PublishReport)
+    assert report.accepted == len(report.ids) == 2
+
+
+def test_a_chunk_that_fails_in_a_chain_says_what_was_accepted_before_it() -> None:
+    with pytest.raises(ScriptFailed, match="odd") as failed:
+        drive(publish_many(engine(max_ready=1), "abc"), [[b"accepted 0", ScriptFailed("odd"), b"unchained"]])
+    assert isinstance(failed.value.report, PublishReport)
+    assert failed.value.report.accepted == 1
+
+
+def test_a_bad_payload_midway_says_what_was_accepted_before_it() -> None:
+    payloads = ["x"] * 4500 + ["too long"] + ["x"]
+    with pytest.raises(PayloadTooLarge) as refused:
+        drive(publish_many(engine(max_payload_bytes=3), payloads), [[b"accepted 0"] * 4])
+    assert isinstance(refused.value.report, PublishReport)
+    assert refused.value.report.accepted == len(refused.value.report.ids) == 4000
+
+
+def test_a_lost_server_says_what_was_accepted_before_it() -> None:
+    with pytest.raises(QueueUnavailable) as gone:
+        drive(publish_many(engine(), ["x"] * 4001), [[b"accepted 0"] * 4, QueueUnavailable("gone")])
+    assert isinstance(gone.value.report, PublishReport)
+    assert gone.value.report.accepted == 4000
+
+
+def test_with_durability_each_chunk_is_confirmed_before_the_next_is_sent() -> None:
+    core = engine(durability=Durability(1))
+    operation = publish_many(core, ["x"] * 2500)
+    report, wants = drive(operation, [(b"accepted 0", 1)] * 3)
+    assert [len(bodies(want)) for want in wants] == [1000, 1000, 500]
+    assert report.accepted == 2500
+    with pytest.raises(NotDurable) as unsure:
+        drive(publish_many(core, ["x"] * 2500), [(b"accepted 0", 1), (b"accepted 0", 0)])
+    assert isinstance(unsure.value.report, PublishReport)
+    assert unsure.value.report.accepted == 2000

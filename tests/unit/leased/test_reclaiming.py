@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from rmq_core.events import Operation, QueueEvent
+from rmq_core.leased.operations.reclaiming import reclaim
+from tests.unit.leased.by_hand import argv, asked, drive, engine, result, scripts, told
+
+
+@pytest.mark.parametrize("reply", [b"live", b"superseded"])
+def test_a_living_lease_is_left_alone(reply: bytes) -> None:
+    events: list[QueueEvent] = []
+    assert result(reclaim(engine(on_event=events.append), "job"), reply) == 0
+    assert events == []
+
+
+def test_an_expired_lease_goes_back_chunk_by_chunk_under_the_token_of_the_first() -> None:
+    events: list[QueueEvent] = []
+    moved, wants = drive(
+        reclaim(engine(on_event=events.append), "job"),
+        [b"returned 4000 5000 9.x", b"returned 4000 1000 9.x", b"returned 1000 0 9.x"],
+    )
+    assert moved == 9000
+    assert scripts(wants) == ["reclaim"] * 3
+    assert [argv(want, 4) for want in wants] == ["", "9.x", "9.x"]
+    assert len({argv(want, 5) for want in wants}) == 3
+    assert told(events) == [(Operation.RECLAIM, 4000), (Operation.RECLAIM, 4000), (Operation.RECLAIM, 1000)]
+
+
+def test_a_half_done_reclaim_that_somebody_else_finishes_ends_with_what_was_moved() -> None:
+    assert result(reclaim(engine(), "job"), b"returned 4000 1000 9.x", b"live") == 4000
+
+
+def test_dead_letters_are_told_of_one_by_one() -> None:
+    events: list[QueueEvent] = []
+    assert result(reclaim(engine(on_event=events.append), "job"), b"returned 3 0 9.x m1 m2") == 3
+    assert told(events) == [(Operation.RECLAIM, 3), (Operation.DEAD, 1), (Operation.DEAD, 1)]
+    assert [(event.lease_id, event.message_id, event.reason) for event in events] == [
+        ("job", None, None),
+        ("job", "m1", "expired"),
+        ("job", "m2", "expired"),
+    ]
+
+
+def test_the_limits_of_the_queue_are_sent_along() -> None:
+    (call,) = asked(reclaim(engine(max_deliveries=3, max_dead=7, failed_log=5), "job"), b"live")
+    assert [argv(call, number) for number in (3, 6, 7, 8, 10)] == ["job", 3, 7, 5, "0"]
+    (call,) = asked(reclaim(engine(max_deliveries=None), "job", used_up=True), b"live")
+    assert (argv(call, 6), argv(call, 10)) == (0, "1")

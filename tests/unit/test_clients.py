@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from rmq_core import ConfigurationError, RedisSettings
+from rmq_core.clients import async_client, sync_client
+
+URL = "redis://127.0.0.1:1/0"
+
+
+def test_a_users_client_is_used_and_stays_theirs() -> None:
+    blocking, later = redis.Redis.from_url(URL), redis.asyncio.Redis.from_url(URL)
+    assert sync_client(blocking) == (blocking, False)
+    assert async_client(later) == (later, False)
+
+
+@pytest.mark.parametrize("given", [URL, RedisSettings.from_url(URL)])
+def test_settings_and_urls_make_a_client_of_our_own(given: Any) -> None:
+    blocking, owned = sync_client(given)
+    later, also_owned = async_client(given)
+    assert isinstance(blocking, redis.Redis)
+    assert isinstance(later, redis.asyncio.Redis)
+    assert owned
+    assert also_owned
+
+
+@pytest.mark.parametrize("wrong", [None, 5, object(), redis.Redis, redis.Redis.from_url(URL).pipeline()])
+def test_anything_else_is_refused(wrong: Any) -> None:
+    for make in (sync_client, async_client):
+        with pytest.raises(ConfigurationError, match="redis must be a client, RedisSettings or a URL, not"):
+            make(wrong)
+
+
+def test_a_client_of_the_other_world_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="must be a blocking client here"):
+        sync_client(redis.asyncio.Redis.from_url(URL))
+    with pytest.raises(ConfigurationError, match=r"must be a redis\.asyncio client here"):
+        async_client(redis.Redis.from_url(URL))

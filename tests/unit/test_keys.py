@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import re
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+
+from rmq_core import ConfigurationError
+from rmq_core import keys as schema
+from rmq_core.keys import LeasedKeys, check_name
+
+
+def test_every_key_of_a_queue_has_its_name_as_hash_tag() -> None:
+    keys = LeasedKeys("żółw 1")
+    made = [getattr(keys, field.name) for field in fields(keys)][1:]
+    made += [keys.lease("a"), keys.settled("a"), keys.done("a"), keys.dedup(b"\x00")]
+    assert all(key.startswith("rmq:{żółw 1}:".encode()) for key in made)
+    assert len(set(made)) == len(made)
+
+
+def test_the_schema_in_the_docstring_lists_every_key() -> None:
+    keys = LeasedKeys("q")
+    listed = set(re.findall(r"^\s*rmq:\{q\}:(\w+)", schema.__doc__ or "", re.MULTILINE))
+    made = {field.name for field in fields(keys)} - {"name", "prefix"} | {"lease", "settled", "done", "dedup", "slot"}
+    assert listed == made
+
+
+def test_keys_of_one_queue_are_never_those_of_another() -> None:
+    assert LeasedKeys("a").lease("b") != LeasedKeys("a:lease").lease("b")
+    assert LeasedKeys("a").ready == b"rmq:{a}:ready"
+    assert LeasedKeys("a").dedup(b"}") == b"rmq:{a}:dedup:}"
+
+
+def test_keys_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        LeasedKeys("a").ready = b"x"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 512, "with a space", "a/b:c|d~", "żółw", "~", "🦄"])
+def test_ordinary_text_is_a_name(name: str) -> None:
+    assert check_name("name", name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "x" * 513, "a{", "}a", "a\n", "\t", "\x00", "a\u2028b", "\u00a0", "\ud800", 5, None, b"a", ["a"]]
+)
+def test_anything_else_is_refused_by_parameter(name: Any) -> None:
+    with pytest.raises(ConfigurationError, match="lease_id"):
+        check_name("lease_id", name)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rmq_core import ConfigurationError, Durability, Overflow, exponential
+from rmq_core.policy import milliseconds, seconds, whole
+
+
+@pytest.mark.parametrize(("given", "expected"), [(0, 0), (1.5, 1.5), (timedelta(minutes=2), 120), (7, 7)])
+def test_durations_are_seconds_or_timedelta(given: Any, expected: float) -> None:
+    assert seconds("delay", given) == expected
+
+
+@pytest.mark.parametrize(
+    "given", [-1, float("nan"), float("inf"), 1e300, "1", None, True, timedelta(seconds=-1), [], 1j, timedelta.max]
+)
+def test_other_durations_are_refused_by_name(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="delay must be a timedelta or 0 to .* seconds, not"):
+        seconds("delay", given)
+
+
+def test_a_minimum_is_part_of_the_message() -> None:
+    assert seconds("lease", 0.001, minimum=0.001) == 0.001
+    with pytest.raises(ConfigurationError, match="lease must be a timedelta or 0.001 to .* seconds, not 0"):
+        seconds("lease", 0, minimum=0.001)
+
+
+@pytest.mark.parametrize(("given", "expected"), [(0, 0), (0.0001, 1), (0.001, 1), (1.0001, 1001), (2, 2000), (0.1, 100)])
+def test_milliseconds_are_whole_and_never_rounded_down_to_nothing(given: float, expected: int) -> None:
+    assert milliseconds("wait", given) == expected
+    assert type(milliseconds("wait", given)) is int
+
+
+@pytest.mark.parametrize("given", [-1, 1.0, "1", None, True])
+def test_whole_numbers_are_whole(given: Any) -> None:
+    assert whole("count", 0) == 0
+    with pytest.raises(ConfigurationError, match=r"count must be a whole number >= 0, not"):
+        whole("count", given)
+
+
+def test_a_backoff_doubles_up_to_its_cap() -> None:
+    backoff = exponential(base=2, cap=timedelta(seconds=30), jitter=0)
+    assert [backoff.delay(deliveries) for deliveries in (0, 1, 2, 3, 4, 5, 6)] == [2, 2, 4, 8, 16, 30, 30]
+    assert backoff.delay(10**9) == 30
+
+
+def test_jitter_takes_a_random_share_off_each_delay() -> None:
+    backoff = exponential(base=100, cap=100, jitter=0.5)
+    delays = {backoff.delay(1) for _ in range(50)}
+    assert len(delays) > 10
+    assert all(50 <= delay <= 100 for delay in delays)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "options"),
+    [("jitter", {"jitter": 1.5}), ("jitter", {"jitter": -0.1}), ("base", {"base": -1}), ("cap", {"cap": "1"})],
+)
+def test_a_backoff_with_a_wrong_value_names_it(parameter: str, options: Any) -> None:
+    with pytest.raises(ConfigurationError, match=parameter):
+        exponential(**options)
+
+
+def test_overflows_are_values() -> None:
+    assert Overflow.BLOCK(timedelta(seconds=2)) == Overflow.BLOCK(2) != Overflow.BLOCK(3)
+    assert len({Overflow.RAISE, Overflow.DROP_OLDEST, Overflow.BLOCK(1)}) == 3
+    with pytest.raises(ConfigurationError, match="timeout"):
+        Overflow.BLOCK(-1)
+
+
+def test_durability_waits_for_replicas() -> None:
+    durability = Durability(replicas=2, timeout=0.5)
+    assert durability.command() == ("WAIT", 2, 500)
+    assert [durability.confirmed(replicas) for replicas in (1, 2, 3)] == [False, True, True]
+
+
+def test_durability_waits_for_append_only_files() -> None:
+    durability = Durability(replicas=1, timeout=2, aof=True)
+    assert durability.command() == ("WAITAOF", 1, 1, 2000)
+    replies = [[0, 1], [1, 0], [1, 1], [1, 2]]
+    assert [durability.confirmed(reply) for reply in replies] == [False, False, True, True]
