@@ -101,7 +101,9 @@ def test_no_headers_take_no_space() -> None:
     assert json.loads(codec.encode_headers({"b": "1", "a": "ż"})) == {"a": "ż", "b": "1"}
 
 
-@pytest.mark.parametrize("headers", [{"a": 1}, {1: "a"}, {"a": None}, {"a": "\ud800"}, {"\ud800": "a"}, [("a", "b")], "ab"])
+@pytest.mark.parametrize(
+    "headers", [{"a": 1}, {1: "a"}, {"a": None}, {"a": "\ud800"}, {"\ud800": "a"}, [("a", "b")], "ab"]
+)
 def test_headers_are_text_under_text(headers: Any) -> None:
     with pytest.raises(PayloadError, match="headers"):
         codec.encode_headers(headers)

@@ -18,17 +18,19 @@ def test_durations_are_seconds_or_timedelta(given: Any, expected: float) -> None
     "given", [-1, float("nan"), float("inf"), 1e300, "1", None, True, timedelta(seconds=-1), [], 1j, timedelta.max]
 )
 def test_other_durations_are_refused_by_name(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match="delay must be a timedelta or 0 to .* seconds, not"):
+    with pytest.raises(ConfigurationError, match=r"delay must be a timedelta or 0 to .* seconds, not"):
         seconds("delay", given)
 
 
 def test_a_minimum_is_part_of_the_message() -> None:
     assert seconds("lease", 0.001, minimum=0.001) == 0.001
-    with pytest.raises(ConfigurationError, match="lease must be a timedelta or 0.001 to .* seconds, not 0"):
+    with pytest.raises(ConfigurationError, match=r"lease must be a timedelta or 0.001 to .* seconds, not 0"):
         seconds("lease", 0, minimum=0.001)
 
 
-@pytest.mark.parametrize(("given", "expected"), [(0, 0), (0.0001, 1), (0.001, 1), (1.0001, 1001), (2, 2000), (0.1, 100)])
+@pytest.mark.parametrize(
+    ("given", "expected"), [(0, 0), (0.0001, 1), (0.001, 1), (1.0001, 1001), (2, 2000), (0.1, 100)]
+)
 def test_milliseconds_are_whole_and_never_rounded_down_to_nothing(given: float, expected: int) -> None:
     assert milliseconds("wait", given) == expected
     assert type(milliseconds("wait", given)) is int

@@ -15,7 +15,7 @@
 -- include: take
 -- include: claim
 local earlier = replay()
-if earlier then return {earlier, {}, {}} end
+if earlier then return {earlier, expired(KEYS[3], clock()), {}} end
 local k = {ready = KEYS[2], leases = KEYS[3], lease = KEYS[4], fence = KEYS[5], delayed = KEYS[6], waiters = KEYS[7],
            wake = KEYS[8], timer = KEYS[9], settled = KEYS[11], bell = ARGV[14]}
 local o = {id = ARGV[3], nonce = ARGV[5], lease_ms = ARGV[6], max = tonumber(ARGV[7]), keep = ARGV[8] == '1',
