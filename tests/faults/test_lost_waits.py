@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from typing import Any
+
 import pytest
 
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.worlds import World
 
-# What a waiting claim sends: its registration, a claim that finds nothing, the block, and the claim behind it.
-COMMANDS = (b"SADD", b"EVALSHA", b"BLPOP", b"EVALSHA")
+# What a waiting claim sends: its registration, or the ack of the lease before, a claim that finds nothing, the block,
+# and the claim behind it.
+PLACES = ("first", "claim", "block", "claim behind it")
 
 
-@pytest.mark.parametrize("at", range(len(COMMANDS)), ids=["registration", "first claim", "block", "claim"])
-@pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST], ids=["reply", "request"])
-def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
-    world: World, wire: Proxy, fault: Fault, at: int
-) -> None:
+def wait_for_work(world: World, wire: Proxy, *, ack: bool) -> tuple[Any, Future[Any]]:
+    """A calm queue, and a claim that waits on the wire, perhaps acking the lease before."""
     calm, queue = world.queue(), world.queue(settings=wire.url)
+    calm.publish("before")
+    lease = calm.claim()
+    if ack:
+        return calm, world.in_background(queue.claim_next, ack=lease, wait=60)
+    calm.ack(lease)
+    return calm, world.in_background(queue.claim, wait=60)
+
+
+@pytest.mark.parametrize("at", range(len(PLACES)), ids=PLACES)
+@pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST], ids=["reply", "request"])
+@pytest.mark.parametrize("ack", [False, True], ids=["claim", "claim_next"])
+def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
+    world: World, wire: Proxy, *, fault: Fault, at: int, ack: bool
+) -> None:
     wire.cut(fault, at)
-    waiting = world.in_background(queue.claim, wait=60)
+    calm, waiting = wait_for_work(world, wire, ack=ack)
     eventually(lambda: len(wire.commands) > 2)
     calm.publish("x")
     lease = waiting.result(60)
     assert wire.hit
-    assert wire.commands[at] == COMMANDS[at]
+    assert wire.commands[at] == (b"EVALSHA" if ack else b"SADD", b"EVALSHA", b"BLPOP", b"EVALSHA")[at]
     assert [message.payload for message in lease.messages] == ["x"]
     assert calm.stats()[:5] == (0, 0, 1, 1, 0)
-    calm.ack(lease)
+    assert calm.ack(lease).settled == 1
 
 
-@pytest.mark.parametrize("at", range(len(COMMANDS)), ids=["registration", "first claim", "block", "claim"])
-def test_a_block_and_a_claim_that_arrive_late_take_nothing_from_others(world: World, wire: Proxy, at: int) -> None:
-    calm, queue = world.queue(), world.queue(settings=wire.url)
+@pytest.mark.parametrize("at", range(len(PLACES)), ids=PLACES)
+@pytest.mark.parametrize("ack", [False, True], ids=["claim", "claim_next"])
+def test_a_block_and_a_claim_that_arrive_late_take_nothing_from_others(
+    world: World, wire: Proxy, *, at: int, ack: bool
+) -> None:
     wire.cut(Fault.REQUEST_LATE, at)
-    waiting = world.in_background(queue.claim, wait=60)
+    calm, waiting = wait_for_work(world, wire, ack=ack)
     eventually(lambda: len(wire.commands) > 2)
     calm.publish("x")
-    calm.ack(waiting.result(60))
+    assert calm.ack(waiting.result(60)).settled == 1
     assert wire.hit
     calm.publish("y")
     world.client.lpush("rmq:{q}:wake", "1")  # lest the late block takes its 5 s

@@ -1,6 +1,6 @@
 """The engine against its model while the wire breaks: no fault may make a difference, whatever came before it.
 
-The machine of `test_leased_model` works through a wire that loses a reply, loses a request or delays one at a random
+The machine of `leased_machine` works through a wire that loses a reply, loses a request or delays one at a random
 command; a delayed request arrives at a random later moment. The model knows nothing of it.
 """
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import rule
 
 from rmq_core import LeasedConfig
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.test_leased_model import Machine, tell_stories
+from tests.redis.leased_machine import Machine, tell_stories
 from tests.redis.worlds import World
 
 
@@ -46,9 +46,8 @@ class MachineOnAWire(Machine):
         self.wire.cut(fault, at)
         self.wire.late = late  # it is still on its way
 
-    @precondition(lambda self: self.wire.late)
     @rule()
-    def late_request_arrives(self) -> None:
+    def late_requests_arrive(self) -> None:
         # Calls without a slot are harmless when late, but not invisible: they extend a lease or move what is due.
         self.wire.late = [command for command in self.wire.late if any(b":slot:" in word for word in command)]
         self.wire.deliver_late()
@@ -58,4 +57,4 @@ class MachineOnAWire(Machine):
 def test_broken_wires_make_no_difference_to_any_sequence_of_calls(
     world: World, wire: Proxy, *, full_faults: bool
 ) -> None:
-    tell_stories(lambda: MachineOnAWire(world, wire), *((500, 60) if full_faults else (400, 40)))
+    tell_stories(lambda: MachineOnAWire(world, wire), *((500, 60) if full_faults else (60, 40)))

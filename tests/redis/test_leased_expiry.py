@@ -122,7 +122,7 @@ def test_extending_a_lost_lease_fails_and_does_not_bring_it_back(world: World) -
 def test_extending_by_nonsense_is_refused(world: World, by: Any) -> None:
     queue = world.queue()
     queue.publish("x")
-    with pytest.raises(ConfigurationError, match="lease must be"):
+    with pytest.raises(ConfigurationError, match="by must be"):
         queue.extend(queue.claim(), by=by)
 
 

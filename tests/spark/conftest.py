@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -34,6 +35,8 @@ def spark(event_log: Path) -> Iterator[SparkSession]:
     """A session of two cores in which a task may fail twice."""
     import rmq_spark
 
+    # py4j says goodbye at INFO when the interpreter exits, after pytest has closed the streams it would write to.
+    logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
     log = {"enabled": True, "dir": event_log.as_uri(), "compress": False}
     before = dict(os.environ)
     session = rmq_spark.session(

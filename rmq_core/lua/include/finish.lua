@@ -6,7 +6,9 @@ local function finish(k, head, now, done_ttl, completed_cap)
   if done_ttl > 0 then redis.call('STRLEN', k.done) end
   redis.call('ZREM', k.leases, k.id)
   if completed_cap > 0 then
-    local first, acked = math.max(0, count - math.min(completed_cap, 4000)), {}
+    -- Settled ones between must not crowd out the newest of those acked now.
+    local most = settled > 0 and 4000 or math.min(completed_cap, 4000)
+    local first, acked = math.max(0, count - most), {}
     local newest = redis.call('LRANGE', k.lease, first + 1, -1)
     for i = 1, #newest do
       if settled == 0 or redis.call('GETBIT', k.settled, first + i - 1) == 0 then acked[#acked + 1] = newest[i] end
