@@ -48,7 +48,7 @@ class Effort:
 
 
 FULL = Effort(
-    loops=100, batches=60, wakes=2000, idle_s=15, kept=20_000, flight_rounds=25, levels=(1, 10**3, 10**5, 10**6),
+    loops=100, batches=60, wakes=2000, idle_s=10, kept=20_000, flight_rounds=25, levels=(1, 10**3, 10**5, 10**6),
     crowd_rounds=5, chunked=10**6, passes=1,
 )  # fmt: skip
 QUICK = Effort(

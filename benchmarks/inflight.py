@@ -81,7 +81,8 @@ class Flight:
         if self.shape == "one lease":
             self.big = [some(self.queue.claim(max_messages=self.level, lease=LEASE_S))]
         else:
-            _fill(self.server.port, self.level)
+            with cores.everywhere():
+                _fill(self.server.port, self.level)
             self.big = [self.queue.adopt(info.id) for info in self.queue.leases(1000)]
         self.next = itertools.cycle(self.big)
         if self.queue.backlog().ready:

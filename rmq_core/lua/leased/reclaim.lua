@@ -42,6 +42,7 @@ local entry = table.concat({'expired', now, head.owner, ''}, '\t') .. '\n'
 local how = {add = head.takeovers + 1, entry = entry, max_deliveries = max, max_dead = tonumber(ARGV[7]),
              failed_log = tonumber(ARGV[8])}
 if releasing then how.add, how.entry = head.takeovers, '' end
-local back, dead, left = give_back(keys, 4000, how)
+-- A quarter of what release moves: each envelope is written anew.
+local back, dead, left = give_back(keys, 1000, how)
 if seen and back > 0 then ring(KEYS[9], KEYS[10], ARGV[9], now, seen) end
 return remember(table.concat({'returned', back + #dead, left, head.token, unpack(dead)}, ' '))
