@@ -2,98 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+from rmq_core import shared as _shared
 from rmq_core.clients import sync_client as _client
-from rmq_core.connection import RedisSettings
-from rmq_core.errors import (
-    ConfigurationError,
-    LeaseAlreadySettled,
-    LeaseLost,
-    LeaseOwnedByOther,
-    LeftUnsettled,
-    MalformedMessage,
-    NotDurable,
-    PayloadError,
-    PayloadTooDeep,
-    PayloadTooLarge,
-    QueueFull,
-    QueueUnavailable,
-    RedisMessageQueueError,
-    ScriptFailed,
-    WrongKeyType,
-)
-from rmq_core.events import Operation, QueueEvent
-from rmq_core.handover import Handover, Submission
+from rmq_core.errors import translated as _translated
 from rmq_core.keys import QUEUES as _QUEUES
-from rmq_core.leased.config import LeasedConfig
-from rmq_core.leased.sync import LeasedQueue
-from rmq_core.messages import (
-    Backlog,
-    Failure,
-    Lease,
-    LeaseInfo,
-    Message,
-    MessageRef,
-    Outcome,
-    Published,
-    PublishReport,
-    QueueStats,
-    SettledRecord,
-    SettleReport,
-)
-from rmq_core.policy import Backoff, Durability, Overflow, exponential
+from rmq_core.keys import queues_of as _queues_of
+from rmq_core.late import LATE as _SHARED
+from rmq_core.leased.sync import LeasedQueue as LeasedQueue
+from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
+from rmq_core.protocol import open_queue as open_queue
+from rmq_core.shared import *  # noqa: F403  what it lists
+
+if TYPE_CHECKING:
+    from rmq_core.jobs.sync import JobQueue as JobQueue
+    from rmq_core.late import *  # noqa: F403  for type checkers
+    from rmq_core.message_queue.errors import LuaScriptError as LuaScriptError
+    from rmq_core.message_queue.errors import RetryBudgetExhaustedError as RetryBudgetExhaustedError
+    from rmq_core.message_queue.sync import AbstractRedisGateway as AbstractRedisGateway
+    from rmq_core.message_queue.sync import RedisGateway as RedisGateway
+    from rmq_core.message_queue.sync import RedisMessageQueue as RedisMessageQueue
+    from rmq_core.reliable.sync import Reaper as Reaper
+    from rmq_core.reliable.sync import ReliableQueue as ReliableQueue
+    from rmq_core.rotation.sync import RotationQueue as RotationQueue
+    from rmq_core.streams.consumer import QueueConsumer as QueueConsumer
+    from rmq_core.streams.sync import StreamQueue as StreamQueue
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Backlog",
-    "Backoff",
-    "ConfigurationError",
-    "Durability",
-    "Failure",
-    "Handover",
-    "Lease",
-    "LeaseAlreadySettled",
-    "LeaseInfo",
-    "LeaseLost",
-    "LeaseOwnedByOther",
-    "LeasedConfig",
+_LATE = _SHARED | {
+    "JobQueue": "jobs.sync",
+    "QueueConsumer": "streams.consumer",
+    "Reaper": "reliable.sync",
+    "ReliableQueue": "reliable.sync",
+    "RotationQueue": "rotation.sync",
+    "StreamQueue": "streams.sync",
+}
+__all__ = [  # noqa: PLE0604  names, all of them
+    *_shared.__all__,
+    *_LATE,
     "LeasedQueue",
-    "LeftUnsettled",
-    "MalformedMessage",
-    "Message",
-    "MessageRef",
-    "NotDurable",
-    "Operation",
-    "Outcome",
-    "Overflow",
-    "PayloadError",
-    "PayloadTooDeep",
-    "PayloadTooLarge",
-    "PublishReport",
-    "Published",
-    "QueueEvent",
-    "QueueFull",
-    "QueueStats",
-    "QueueUnavailable",
-    "RedisMessageQueueError",
-    "RedisSettings",
-    "ScriptFailed",
-    "SettleReport",
-    "SettledRecord",
-    "Submission",
-    "WrongKeyType",
-    "exponential",
+    "disciplines",
+    "open_queue",
     "queues",
 ]
 
 
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"rmq_core.{_LATE[name]}"), name)
+    return value
+
+
 def queues(redis: Any) -> list[str]:
     """The names of all queues that were ever published to or claimed from on this server."""
+    return sorted(disciplines(redis))
+
+
+def disciplines(redis: Any) -> dict[str, str]:
+    """The discipline of each of these queues, by name: what `open_queue` has to be told to open it."""
     client, owned = _client(redis)
     try:
-        return sorted(name if isinstance(name, str) else name.decode() for name in client.smembers(_QUEUES))
+        with _translated():
+            found = dict.fromkeys(map(_text, client.smembers(_QUEUES)), "leased")
+            for discipline in _DISCIPLINES:
+                found |= dict.fromkeys(map(_text, client.smembers(_queues_of(discipline))), discipline)
+            return found
     finally:
         if owned:
             client.close()
+
+
+def _text(name: bytes | str) -> str:
+    return name if isinstance(name, str) else name.decode()

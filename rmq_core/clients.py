@@ -39,3 +39,31 @@ def _checked(redis: Any, *, asynchronous: bool) -> Any:
         wanted = "redis.asyncio client" if asynchronous else "blocking client"
         raise ConfigurationError(f"redis must be a {wanted} here; {type(redis).__module__} belongs to the other façade")
     return redis
+
+
+def check_gateway_client(client: Any, *, asynchronous: bool) -> None:
+    """TypeError for what cannot be a gateway's client, with what to pass instead."""
+    kind = type(client).__name__
+    execute = getattr(client, "execute_command", None)
+    if hasattr(client, "master_for"):
+        raise TypeError(f"'redis_client' is a {kind} manager; pass the client that its master_for(name) returns")
+    if execute is None or isinstance(client, type):
+        raise TypeError(f"'redis_client' must be a redis-py client, not {kind}")
+    if hasattr(client, "command_stack"):
+        raise TypeError(f"'redis_client' is a {kind}, which only collects commands; pass the client it was made from")
+    if inspect.iscoroutinefunction(execute) != asynchronous:
+        wanted, other = ("an asyncio", "rmq_core") if asynchronous else ("a blocking", "rmq_core.asyncio")
+        raise TypeError(f"'redis_client' must be {wanted} client here; RedisMessageQueue of {other} takes this {kind}")
+    if not asynchronous and getattr(client, "connection", None) is not None:
+        raise TypeError("'redis_client' is a single-connection client, which threads and forks cannot share; pool it")
+
+
+def is_cluster(client: Any) -> bool:
+    """Whether the keys of one call have to live in one slot."""
+    return hasattr(client, "nodes_manager")
+
+
+def decodes(client: Any) -> bool:
+    """Whether the client returns str."""
+    encoder = client.get_encoder() if hasattr(client, "get_encoder") else None
+    return bool(getattr(encoder, "decode_responses", False))

@@ -10,14 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from json import encoder as _encoder
 from typing import Any, NamedTuple
 
 from rmq_core.errors import MalformedMessage, PayloadError, PayloadTooDeep, PayloadTooLarge
 
-_DUMPS = json.JSONEncoder(
+_JSON = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
-).encode
-_MOST_BITS = 13_000  # Python reads and writes up to 4,300 digits
+)
+# `encode` makes the C encoder anew for each value, which costs as much as encoding a small dict.
+_MAKE = getattr(_encoder, "c_make_encoder", None)
+_ENCODE = _MAKE and _MAKE(None, _JSON.default, _encoder.encode_basestring, None, ":", ",", True, False, False)
+_MOST_BITS, _MOST_DIGITS = 13_000, 3900  # Python reads and writes up to 4,300 digits
+_FLAT = frozenset((str, bool, int, float, type(None)))
 _SCALARS = (str, bool, int, float, type(None))
 
 
@@ -43,13 +48,33 @@ def encode_payload(payload: Any, max_bytes: int | None = None, max_depth: int = 
     elif isinstance(payload, bytes):
         kind, data = "b", payload
     elif isinstance(payload, dict | list):
-        check_json(payload, "payload", max_depth)
-        kind, data = "j", _DUMPS(payload).encode()
+        kind, data = "j", _encode_json(payload, max_depth)
     else:
         raise PayloadError(f"payload must be str, bytes, dict or list, not {type(payload).__name__}")
     if max_bytes is not None and len(data) > max_bytes:
         raise PayloadTooLarge(f"payload has {len(data)} bytes, max_payload_bytes is {max_bytes}")
     return kind, data
+
+
+def _is_flat(payload: Any) -> bool:
+    """Whether a payload is a dict of scalars, as most are: the encoder itself refuses what those may hold amiss."""
+    return (
+        type(payload) is dict and _FLAT.issuperset(map(type, payload.values())) and {str}.issuperset(map(type, payload))
+    )
+
+
+def _encode_json(payload: Any, max_depth: int) -> bytes:
+    flat = _is_flat(payload)
+    if not flat:
+        check_json(payload, "payload", max_depth)
+    try:
+        data = _dumps(payload).encode()
+    except ValueError:
+        check_json(payload, "payload", max_depth)  # says where it is
+        raise
+    if flat and len(data) > _MOST_DIGITS:
+        check_json(payload, "payload", max_depth)  # there may be a number too long for readers
+    return data
 
 
 def decode_payload(kind: str, data: bytes) -> Any:
@@ -71,6 +96,10 @@ def encode_text(text: str, path: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise PayloadError(f"{path} holds a lone surrogate at character {error.start}; it has no UTF-8 form") from None
+
+
+def _dumps(value: Any) -> str:
+    return "".join(_ENCODE(value, 0)) if _ENCODE else _JSON.encode(value)
 
 
 def check_json(value: Any, path: str, depth: int) -> None:
@@ -105,7 +134,7 @@ def encode_headers(headers: Mapping[str, str] | None) -> bytes:
         if not isinstance(key, str) or not isinstance(value, str):
             raise PayloadError(f"headers[{key!r}] must be a str under a str key")
         encode_text(key + value, f"headers[{key!r}]")
-    return _DUMPS(dict(headers)).encode()
+    return _dumps(dict(headers)).encode()
 
 
 def body(message_id: str, kind: str, payload: bytes, headers: bytes = b"") -> bytes:
@@ -134,6 +163,11 @@ def _length(digits: bytes) -> int:
     if not digits.isdigit():
         raise ValueError(f"{digits!r} is no length")
     return int(digits)
+
+
+def one_line(reason: str | None) -> str:
+    """A reason as history keeps it: one line of 200 characters without tabs, for history is a table."""
+    return "" if reason is None else " ".join(reason.encode(errors="replace").decode().split())[:200]
 
 
 def digest(kind: str, key: bytes) -> bytes:

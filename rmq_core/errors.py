@@ -5,15 +5,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class RedisMessageQueueError(Exception):
-    """Root of every error RMQ raises. `report` holds what `publish_many` had accepted before it, else None."""
+    """Root of every error RMQ raises. `report` holds what `publish_many` had accepted before it, else None.
+
+    RedisMessageQueue says what it was about: `queue`, `message_id` and `operation`, each None where that is unknown.
+    """
 
     report: object = None
+    queue: str | None = None
+    message_id: str | None = None
+    operation: str | None = None
 
 
 class ConfigurationError(RedisMessageQueueError, ValueError):
     """A parameter has a value that cannot work; the message names it and says what would."""
+
+
+class Unsupported(RedisMessageQueueError):
+    """This discipline cannot do what was asked; the message names those that can."""
+
+    def __init__(self, discipline: str, what: str, able: tuple[str, ...] = ()) -> None:
+        instead = f"; {' or '.join(able)} can" if able else ""
+        super().__init__(f"the discipline {discipline!r} has no {what}{instead}")
+        self.discipline, self.what, self.able = discipline, what, able
+
+    def __reduce__(self) -> tuple[type[Unsupported], tuple[str, str, tuple[str, ...]]]:
+        return type(self), (self.discipline, self.what, self.able)
 
 
 class PayloadError(RedisMessageQueueError, ValueError):
@@ -32,6 +53,22 @@ class QueueFull(RedisMessageQueueError):
     """The queue, or the server's memory, has no room; nothing of the refused chunk was stored."""
 
 
+class QueueBackpressureError(QueueFull):
+    """`max_pending_length` messages wait already: consume some, raise the limit, or choose another overload policy."""
+
+
+class QueueDrainedError(RedisMessageQueueError):
+    """This queue object was drained and publishes no more; another object on the same queue can."""
+
+
+class CleanupFailedError(RedisMessageQueueError):
+    """The handler succeeded but its message could not be acknowledged; it may be delivered again. See the cause."""
+
+
+class GatewayContractError(RedisMessageQueueError, TypeError):
+    """A gateway returned what it must not; the message names the method and what it has to return."""
+
+
 class QueueUnavailable(RedisMessageQueueError):
     """Redis did not answer within the retry budget; the call can be repeated safely once it is back."""
 
@@ -46,6 +83,10 @@ class WrongKeyType(RedisMessageQueueError):
 
 class ScriptFailed(RedisMessageQueueError):
     """Redis refused a command or script of RMQ; the message is the server's."""
+
+
+class QueueError(RedisMessageQueueError):
+    """A stream could not be read, written or acked, or an entry is no message. It was tried once."""
 
 
 class MalformedMessage(RedisMessageQueueError):
@@ -68,8 +109,31 @@ class LeaseOwnedByOther(LeaseLost):
     """`if_owner` names somebody who no longer owns the lease; the present owner goes on undisturbed."""
 
 
+class ConsumerTaken(RedisMessageQueueError):
+    """Another run uses this consumer's name: stop that one, or give this one a name of its own."""
+
+    def __init__(self, consumer: str, left: float) -> None:
+        instead = "stop that run, or use another name for this one"
+        super().__init__(f"consumer {consumer!r} runs elsewhere, alive for {left:.1f} s more at least; {instead}")
+        self.consumer, self.left = consumer, left
+
+    def __reduce__(self) -> tuple[type[ConsumerTaken], tuple[str, float]]:
+        return type(self), (self.consumer, self.left)
+
+
 class LeftUnsettled(RedisMessageQueueError):
     """A driver ended well, but the messages it adopted are neither acked nor given back."""
+
+
+class StageLost(RedisMessageQueueError):
+    """Staged messages are not there whole any more: stage them again, and keep them for longer."""
+
+    def __init__(self, stage_id: str) -> None:
+        super().__init__(f"stage {stage_id!r} is not whole: its messages were not published within `keep`")
+        self.stage_id = stage_id
+
+    def __reduce__(self) -> tuple[type[StageLost], tuple[str]]:
+        return type(self), (self.stage_id,)
 
 
 class LeaseAlreadySettled(RedisMessageQueueError):
@@ -82,6 +146,32 @@ class LeaseAlreadySettled(RedisMessageQueueError):
 
     def __reduce__(self) -> tuple[type[LeaseAlreadySettled], tuple[str, int]]:
         return type(self), (self.lease_id, self.acked)
+
+
+class UnrecoverableError(RedisMessageQueueError):
+    """A handler of a Worker raises it to say that its job can never succeed: no retry, a dead letter at once."""
+
+
+class JobFailed(RedisMessageQueueError):
+    """The job that was waited for is a dead letter; `reason` is what it died of. `peek_dlq` shows its history."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        super().__init__(f"job {job_id!r} is a dead letter: {reason}")
+        self.job_id, self.reason = job_id, reason
+
+    def __reduce__(self) -> tuple[type[JobFailed], tuple[str, str]]:
+        return type(self), (self.job_id, self.reason)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise RMQ's errors instead of redis-py's, where a client is used without a driver."""
+    from redis.exceptions import RedisError  # noqa: PLC0415  loading redis-py takes longer than all of RMQ
+
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        raise translate(error) from error
 
 
 def translate(error: Exception) -> RedisMessageQueueError:

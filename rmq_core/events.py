@@ -1,4 +1,4 @@
-"""What happened to a queue, told to `on_event` after the commit it reports."""
+"""What happened to a queue, told to `on_event`: mostly after the commit it reports."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import TypeAlias
 _log = logging.getLogger("rmq")
 
 
-class Operation(StrEnum):
-    """The steps of a message's and a lease's life."""
+class EventOperation(StrEnum):
+    """The steps of a message's and a lease's life: those of LeasedQueue, then those that RedisMessageQueue has besides.
+
+    RedisMessageQueue says `publish_dedup_hit` for `duplicate`, `claim_reclaim` for `reclaim` and `dlq` for `dead`.
+    """
 
     PUBLISH = "publish"
     DUPLICATE = "duplicate"
@@ -27,17 +30,60 @@ class Operation(StrEnum):
     LOST = "lost"
     REDRIVE = "redrive"
 
+    PUBLISH_DEDUP_HIT = "publish_dedup_hit"
+    CLAIM_EMPTY = "claim_empty"
+    CLAIM_RECLAIM = "claim_reclaim"
+    DLQ = "dlq"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    LEASE_RENEW = "lease_renew"
+    LEASE_RENEW_FAILED = "lease_renew_failed"
+    HEARTBEAT_STOP_TIMEOUT = "heartbeat_stop_timeout"
+    STALE_LEASE_ACK = "stale_lease_ack"
+    STALE_LEASE_NACK = "stale_lease_nack"
+    CLEANUP_FAILED = "cleanup_failed"
+    TRIM_FAILED = "trim_failed"
+    RETRY_ATTEMPT = "retry_attempt"
+    RETRY_EXHAUSTED = "retry_exhausted"
+
+
+Operation: TypeAlias = EventOperation
+
+
+class EventOutcome(StrEnum):
+    """How a step ended; `skipped` is one that had nothing to do."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    SKIPPED = "skipped"
+
 
 @dataclass(frozen=True, slots=True)
 class QueueEvent:
-    """One step: how many messages of which lease, and which message when it concerns a single one."""
+    """One step of a queue. Which fields are set depends on the step; `count` is the number of messages it concerns."""
 
     queue: str
-    operation: Operation
-    count: int = 1
-    lease_id: str | None = None
+    operation: EventOperation
+    outcome: EventOutcome
     message_id: str | None = None
+    claim_id: str | None = None
+    """The lease of the message."""
+    lease_token_hash: str | None = None
+    """Tells two holders of a message apart without giving the right to settle it away."""
+    destination_queue: str | None = None
+    exception_type: str | None = None
+    """The name of the error's class, fit for a metric's label."""
+    duration_ms: float | None = None
+    error: BaseException | None = None
+    count: int = 1
     reason: str | None = None
+    delivery_count: int | None = None
+    max_delivery_count: int | None = None
+
+    @property
+    def lease_id(self) -> str | None:
+        """`claim_id` in the words of LeasedQueue."""
+        return self.claim_id
 
 
 OnEvent: TypeAlias = Callable[[QueueEvent], object]

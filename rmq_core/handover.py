@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 from rmq_core.connection import RedisSettings
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, LeftUnsettled
+from rmq_core.leased.config import LeasedConfig
 
 if TYPE_CHECKING:
     from rmq_core.leased.sync import LeasedQueue
@@ -29,19 +30,32 @@ SECRETS = ("username", "password", "sentinel_username", "sentinel_password", "ss
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A lease that waits to be adopted, and where it is. `owner` is who must still own it."""
+    """A lease that waits to be adopted, and where it is. `owner` is who must still own it.
+
+    `lease_ms` is for how long the submitter's queue holds a lease, `inf` for ever, None when it does not say.
+    """
 
     settings: RedisSettings
     queue: str
     lease_id: str
     owner: str
+    lease_ms: int | str | None = None
+
+    @property
+    def config(self) -> LeasedConfig:
+        """For the driver's queue: it holds what it adopts no longer than the submitter would have."""
+        if self.lease_ms is None:
+            return LeasedConfig()
+        return LeasedConfig(lease=None if self.lease_ms == "inf" else int(self.lease_ms) / 1000)
 
     def environment(self) -> dict[str, str]:
         """The variables that carry it; for a process environment only, for it holds the credentials."""
-        names = json.dumps({name: getattr(self, name) for name in NAMES})
+        names = {name: getattr(self, name) for name in NAMES}
+        if self.lease_ms is not None:
+            names["lease_ms"] = self.lease_ms
         given = {name: getattr(self.settings, name) for name in SECRETS}
         secrets = {_variable(name): value for name, value in given.items() if value}
-        return {"RMQ_HANDOVER": names, "RMQ_URL": self.settings.url_without_credentials, **secrets}
+        return {"RMQ_HANDOVER": json.dumps(names), "RMQ_URL": self.settings.url_without_credentials, **secrets}
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -58,7 +72,7 @@ class Handover:
         except (ValueError, TypeError) as error:
             raise ConfigurationError(f"RMQ_HANDOVER must be a JSON object with {', '.join(NAMES)}") from error
         secrets = {name: environment.get(_variable(name)) for name in SECRETS}
-        return cls(RedisSettings.from_url(url, **secrets), queue, lease_id, owner)
+        return cls(RedisSettings.from_url(url, **secrets), queue, lease_id, owner, names.get("lease_ms"))
 
 
 class Submission:
@@ -71,15 +85,35 @@ class Submission:
         self._settled_by_driver = False
         self._deadline = lease.deadline
 
+    @classmethod
+    def resumed(cls, queue: LeasedQueue, lease: Lease, fence: int) -> Self | None:
+        """For a submitter that starts anew while its driver runs: `lease` and `fence` are those of its claim.
+
+        A driver that has adopted is watched; what none has adopted yet is taken back. None when somebody else has it.
+        """
+        info = queue.lease_info(lease.id)
+        if info is None or info.owner != lease.owner:
+            return None
+        if info.fence == fence:
+            return cls(queue, queue.adopt(lease.id, owner=lease.owner, if_owner=lease.owner))
+        watching = cls(queue, lease)
+        watching.adopted, watching._deadline = True, info.deadline
+        return watching
+
     @property
     def pace_s(self) -> float:
         """Seconds between two looks that keep the lease alive and notice a loss soon."""
         lease_ms = self._queue.config.lease_ms
         return _LONGEST_PACE_S if lease_ms == "inf" else min(_LONGEST_PACE_S, int(lease_ms) / 3000)
 
+    @property
+    def held(self) -> bool:
+        """Whether the driver left the lease to the submitter, as far as the last look can tell."""
+        return not (self.adopted or self._settled_by_driver)
+
     def handover(self, settings: RedisSettings) -> Handover:
         """What the driver needs in order to adopt."""
-        return Handover(settings, self._queue.name, self.lease.id, self.lease.owner)
+        return Handover(settings, self._queue.name, self.lease.id, self.lease.owner, self._queue.config.lease_ms)
 
     def look(self) -> None:
         """Keep the lease alive or, once the driver has adopted it, see that it still holds it. Raises LeaseLost.
@@ -115,8 +149,8 @@ class Submission:
             )
         return None
 
-    def keep(self, seconds: float) -> bool:
-        """Take the lease back for a retry and hold it for `seconds`. False: there was nothing left to keep."""
+    def keep(self, seconds: float | None = None) -> bool:
+        """Take the lease back and hold it for `seconds`, by default an ordinary lease. False: nothing was left."""
         return self._take_back(seconds) is not None
 
     def give_up(self, reason: str) -> bool:

@@ -1,14 +1,19 @@
-"""Every Redis key of a queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
+"""Every Redis key of a leased queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
 
 rmq:{q}:ready        list    envelopes; publish pushes left, claim pops right
 rmq:{q}:delayed      zset    envelope -> due time, ms
-rmq:{q}:leases       zset    lease id -> deadline, ms; +inf is never reclaimed
+rmq:{q}:leases       zset    lease id -> deadline, ms; +inf is never reclaimed. `~+<p>`: a publication
+                             that anybody may finish from then on
 rmq:{q}:lease:<id>   list    [0] head (token, state, claimed, takeovers, returned, owner), then the envelopes
 rmq:{q}:settled:<id> bitmap  indexes settled one by one
 rmq:{q}:done:<id>    string  a lease whose id the caller chose was acked whole; expires
+rmq:{q}:consumer:<c> hash    who has the name of a consumer: run, stream, until (ms), finished, before; expires
 rmq:{q}:fence        string  counter of fencing numbers
 rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
 rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
+rmq:{q}:stage:<id>   list    messages put aside, in order; expires until they are published
+rmq:{q}:staged:<p>   list    stages of a publication that are not ready yet: "<messages> <1 with keys> <id>"
+rmq:{q}:sink:<id>    string  number of the last batch that a sink published; expires
 rmq:{q}:dead         list    dead letters, newest left, capped
 rmq:{q}:completed    list    acked messages, newest left, capped, off by default
 rmq:{q}:failed       list    nacked messages, newest left, capped, off by default
@@ -17,15 +22,24 @@ rmq:{q}:wake         list    tokens that wake waiters; expires
 rmq:{q}:timer        string  next due time and the waiter that looks after it; expires
 rmq:{q}:bell         channel that rings once for watchers who armed it
 rmq:queues           set     names of all queues, for tools
+rmq:queues:<d>       set     names of the queues of another discipline `d`; a name that is in none of these is leased
+
+Other disciplines draw their keys in `keys.py` of their own packages.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from rmq_core.errors import ConfigurationError
 
 QUEUES = b"rmq:queues"
+
+
+def queues_of(discipline: str) -> bytes:
+    """The key of the names of a discipline's queues."""
+    return b"%b:%b" % (QUEUES, discipline.encode())
 
 
 def check_name(parameter: str, name: str) -> str:
@@ -35,6 +49,14 @@ def check_name(parameter: str, name: str) -> str:
     if not name.isprintable() or "{" in name or "}" in name:
         raise ConfigurationError(f"{parameter} {name!r} must not hold control characters or braces")
     return name
+
+
+def fill(keys: Any, prefix: str) -> None:
+    """Give a frozen value of keys its prefix, with the hash tag, and every field behind it the key of that name."""
+    start = prefix.format(check_name("name", keys.name)).encode()
+    object.__setattr__(keys, "prefix", start)
+    for name in keys.__slots__[2:]:
+        object.__setattr__(keys, name, start + name.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +78,7 @@ class LeasedKeys:
     bell: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        prefix = b"rmq:{%b}:" % check_name("name", self.name).encode()
-        object.__setattr__(self, "prefix", prefix)
-        for name in self.__slots__[2:]:
-            object.__setattr__(self, name, prefix + name.encode())
+        fill(self, "rmq:{{{}}}:")
 
     def lease(self, lease_id: str) -> bytes:
         return b"%blease:%b" % (self.prefix, lease_id.encode())
@@ -69,6 +88,18 @@ class LeasedKeys:
 
     def done(self, lease_id: str) -> bytes:
         return b"%bdone:%b" % (self.prefix, lease_id.encode())
+
+    def consumer(self, consumer: str) -> bytes:
+        return b"%bconsumer:%b" % (self.prefix, consumer.encode())
+
+    def stage(self, stage_id: str) -> bytes:
+        return b"%bstage:%b" % (self.prefix, stage_id.encode())
+
+    def staged(self, publication: str) -> bytes:
+        return b"%bstaged:%b" % (self.prefix, publication.encode())
+
+    def sink(self, sink_id: str) -> bytes:
+        return b"%bsink:%b" % (self.prefix, sink_id.encode())
 
     def dedup(self, digest: bytes) -> bytes:
         return b"%bdedup:%b" % (self.prefix, digest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from math import inf
 from time import monotonic
@@ -15,6 +15,29 @@ from rmq_core import codec
 from rmq_core.errors import ConfigurationError, LeaseLost, MalformedMessage
 
 Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
+
+
+class NewMessage(NamedTuple):
+    """A message for `publish_many` and `stage` with what is its own.
+
+    id: instead of one made up, up to 512 characters without spaces; no promise that there is only one message of it.
+    delay: seconds or timedelta. dedup_key: instead of what the queue or the call deduplicates by.
+    """
+
+    payload: Payload
+    id: str | None = None
+    headers: Mapping[str, str] | None = None
+    delay: timedelta | float | None = None
+    dedup_key: str | bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Messages put aside by `stage`: the id, how many, and whether any has a deduplication key."""
+
+    id: str
+    count: int
+    keyed: bool
 
 
 class Failure(NamedTuple):
@@ -120,12 +143,14 @@ class Messages(Sequence[Message]):
 
 
 class Fate:
-    """What this process knows of a lease: settled, partly or wholly; lost, at the latest at `until` (monotonic)."""
+    """What this process knows of a lease: settled, partly or wholly; lost, at the latest at `until` (monotonic).
 
-    __slots__ = ("lost", "partly", "settled", "until")
+    done: the indexes it settled one by one, where Redis keeps no record of them.
+    """
 
-    def __init__(self) -> None:
-        self.lost, self.partly, self.settled, self.until = False, False, False, inf
+    lost = partly = settled = False
+    until = inf
+    done: frozenset[int] = frozenset()
 
     def __reduce__(self) -> tuple[type[Fate], tuple[()]]:
         return Fate, ()  # another process has another heartbeat, and another clock
@@ -163,18 +188,12 @@ class Lease:
     @property
     def messages(self) -> Sequence[Message]:
         """The messages, when they came with the claim; read a large or adopted lease with `queue.messages(lease)`."""
-        if self.envelopes is None or not self.complete:
-            raise ConfigurationError(
-                f"the {self.count} messages of lease {self.id!r} are not in memory; iterate over queue.messages(lease)"
-            )
-        return Messages(self.envelopes, self.id, self.takeovers + 1)
+        return Messages(envelopes_of(self), self.id, self.takeovers + 1)
 
     @property
     def message(self) -> Message:
         """The only message of a lease of one."""
-        if self.count != 1:
-            raise ConfigurationError(f"lease {self.id!r} holds {self.count} messages; use messages")
-        return self.messages[0]
+        return message_of(envelope_of(self), 0, self.id, self.takeovers + 1)
 
     @property
     def lost(self) -> bool:
@@ -205,6 +224,29 @@ class Lease:
             )  # fmt: skip
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError("text must be what Lease.to_json returned") from error
+
+
+def token_of(lease: Lease) -> str:
+    """The right to settle a lease; ConfigurationError when it was read from JSON."""
+    if lease.token is None:
+        raise ConfigurationError(f"lease {lease.id!r} was read from JSON and has no token; adopt(lease.id) it first")
+    return lease.token
+
+
+def envelopes_of(lease: Lease) -> Sequence[bytes]:
+    """The messages of a lease as stored; ConfigurationError when they did not come with the claim."""
+    if lease.envelopes is None or len(lease.envelopes) != lease.count:
+        raise ConfigurationError(
+            f"the {lease.count} messages of lease {lease.id!r} are not in memory; iterate over queue.messages(lease)"
+        )
+    return lease.envelopes
+
+
+def envelope_of(lease: Lease) -> bytes:
+    """The only message of a lease of one as stored."""
+    if lease.count != 1:
+        raise ConfigurationError(f"lease {lease.id!r} holds {lease.count} messages; use messages")
+    return envelopes_of(lease)[0]
 
 
 class Published(NamedTuple):
@@ -246,6 +288,14 @@ class Backlog(NamedTuple):
 
     ready: int
     oldest_age: float | None
+
+
+class MessagePage(NamedTuple):
+    """Some of `total` messages that nobody holds; `due` has their due times when they are delayed, else nothing."""
+
+    total: int
+    messages: list[Message]
+    due: list[datetime]
 
 
 class QueueStats(NamedTuple):

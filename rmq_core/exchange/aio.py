@@ -7,33 +7,112 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import tenacity
 from redis import exceptions as errors
 
 from rmq_core.errors import translate
-from rmq_core.exchange import Command, Exchange, Sleep, Want
-from rmq_core.exchange.frames import FAILURES, NOT_RETRYABLE, RETRYABLE, Plan, answer, plan, raise_retryable
+from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
+from rmq_core.exchange.frames import (
+    FAILURES,
+    NOT_RETRYABLE,
+    POOL_ARGS,
+    RETRYABLE,
+    Plan,
+    answer,
+    plan,
+    raise_retryable,
+    unknown_script,
+)
+from rmq_core.exchange.resending import LOOK_S, clients_own, failed_once, naps, notice, resending
 from rmq_core.exchange.slots import Slots
+from rmq_core.ids import process
 
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)
 
 
-class Line(NamedTuple):
-    """A connection on loan from its pool, and the timeout it came with."""
+class Line:
+    """A connection on loan from its pool, and the clock of its round trips.
 
-    pool: Any
-    connection: Any
-    timeout_s: float | None
+    One timer serves many of them: set for the first, it looks for the one under way when it rings. A timer for each, as
+    `asyncio.timeout` sets, costs more than packing a command and reading its reply.
+    """
+
+    def __init__(self, pool: Any, connection: Any) -> None:
+        self.pool, self.connection, self.timeout_s = pool, connection, connection.socket_timeout
+        connection.socket_timeout = None
+        self._due_s = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelling = 0
+        self._overdue = False
+
+    def start(self, block_ms: int) -> None:
+        """From here on this task waits for a reply; `block_ms` is what the server may take for it."""
+        if self.timeout_s is not None:
+            task = self._task = asyncio.current_task()
+            self._cancelling = task.cancelling() if task else 0
+            self._due_s = asyncio.get_running_loop().time() + self.timeout_s + block_ms / 1000
+            if self._timer is None or self._timer.when() > self._due_s:
+                self._look()
+
+    def stop(self) -> None:
+        """Nothing is waited for."""
+        self._due_s, self._task = math.inf, None
+
+    def ended(self, error: BaseException) -> BaseException:
+        """What a round trip ended with: the cancellation by the timer is a timeout, any other is the caller's."""
+        task, overdue, self._overdue = self._task, self._overdue, False
+        self.stop()
+        if task and overdue and task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
+            return errors.TimeoutError(f"no reply within {self.timeout_s} s")
+        return error
 
     async def release(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self.connection.socket_timeout = self.timeout_s
         await self.pool.release(self.connection)
+
+    def _look(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, loop = None, asyncio.get_running_loop()
+        if self._task is not None and loop.time() >= self._due_s:
+            self._overdue = True
+            self._task.cancel()
+        elif self._due_s < math.inf:
+            self._timer = loop.call_at(self._due_s, self._look)
+
+
+class Watch:
+    """Cancels the task that waits as soon as `given_up` says so."""
+
+    def __init__(self, given_up: Callable[[], bool]) -> None:
+        self._given_up, self._task, self._fired = given_up, asyncio.current_task(), False
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def ended(self, error: BaseException) -> BaseException:
+        """What the wait ended with: the cancellation by this watch is an interruption, any other is the caller's."""
+        if self._fired and self._task and not self._task.uncancel() and isinstance(error, asyncio.CancelledError):
+            return Interrupted()
+        return error
+
+    def _look(self) -> None:
+        if self._given_up() and self._task:
+            self._fired = True
+            self._task.cancel()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
 
 class AsyncDriver:
@@ -43,18 +122,19 @@ class AsyncDriver:
         self.client = client
         self._key = prefix
         self._slots = Slots(prefix, retry_budget_s)
-        self._budget_s = retry_budget_s
-        self._owner: tuple[int, Any] = (os.getpid(), None)
+        self._patience = Patience(retry_budget_s)
+        self._owner: tuple[int, Any] = (process.id, None)
         self._idle: deque[Line] = deque()
         self._pool: Any = None
 
-    async def run(self, exchange: Exchange[R]) -> R:
-        """Run an operation to its end and return its result."""
+    async def run(self, exchange: Exchange[R], patience: Patience | None = None) -> R:
+        """Run an operation to its end and return its result; `patience` instead of the driver's own."""
+        patience = patience or self._patience
         try:
             want = next(exchange)
             while True:
                 try:
-                    reply = await self._perform(want)
+                    reply = await self._perform(want, patience)
                 except FAILURES as error:
                     want = exchange.throw(translate(error))
                 except BaseException as error:  # noqa: BLE001  the operation decides what a cancellation means
@@ -69,36 +149,57 @@ class AsyncDriver:
         """Give the connections back to the client's pool."""
         while self._idle:
             line = self._idle.pop()
-            if self._owner == (os.getpid(), asyncio.get_running_loop()):
+            if self._owner == (process.id, asyncio.get_running_loop()):
                 await line.release()
 
-    async def _perform(self, want: Want) -> Any:
+    async def _perform(self, want: Want, patience: Patience) -> Any:
         if isinstance(want, Sleep):
-            return await asyncio.sleep(want.seconds)
+            await self._nap(patience, want.seconds)
+            if patience.over:
+                raise Interrupted
+            return None
         if isinstance(want, Command):
-            return await self._persist(self._plain, want, want)
+            return await self._persist(self._plain, want, want, patience)
         planned = plan(want, self._slots)
+        if patience.given_up and (planned.block_ms or patience.hurried):
+            planned = planned._replace(given_up=patience.given_up)
         try:
-            replies = await self._persist(self._round, planned, planned.again())
+            replies = await self._persist(self._round, planned, planned.again(), patience)
         finally:
             planned.release(self._slots)
         return answer(want, planned, replies)
 
-    async def _persist(self, send: Callable[[W], Awaitable[Any]], first: W, again: W) -> Any:
+    async def _persist(self, send: Callable[[W], Awaitable[Any]], first: W, again: W, patience: Patience) -> Any:
         try:
             return await send(first)
         except NOT_RETRYABLE:
             raise
-        except RETRYABLE:
+        except RETRYABLE as error:
             await self._recover()
-        retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_delay(self._budget_s),
-            wait=tenacity.wait_exponential(multiplier=0.02, max=1) + tenacity.wait_random(0, 0.05),
-            retry=tenacity.retry_if_exception_type(RETRYABLE) & tenacity.retry_if_not_exception_type(NOT_RETRYABLE),
-            after=self._after,
-            reraise=True,
-        )
+            if patience.budget_s is None:
+                return await self._as_the_client_would(partial(send, again), error)
+            if patience.over:
+                raise
+            notice(patience, error)
+        retrying = tenacity.AsyncRetrying(sleep=partial(self._nap, patience), after=self._after, **resending(patience))
         return await retrying(send, again)
+
+    async def _as_the_client_would(self, send: Callable[[], Awaitable[Any]], error: Exception) -> Any:
+        retry = clients_own(self.client)
+        if retry is None:
+            raise error
+        attempt = failed_once(error, send)
+
+        async def again() -> Any:
+            return await attempt()
+
+        return await retry.call_with_retry(again, lambda _: self._recover())
+
+    async def _nap(self, patience: Patience, seconds: float) -> None:
+        for part in naps(patience, seconds):
+            if patience.over:
+                return
+            await asyncio.sleep(part)
 
     async def _plain(self, command: Command) -> Any:
         return await self.client.execute_command(*command.args)
@@ -107,39 +208,48 @@ class AsyncDriver:
         await self._recover()
 
     async def _round(self, planned: Plan) -> list[Any]:
-        replies = await self._send(planned.packed(), len(planned.frames), planned.block_ms)
-        if any(isinstance(reply, errors.NoScriptError) for reply in replies):
+        replies = await self._send(planned.packed(), len(planned.frames), planned.block_ms, planned.given_up)
+        if unknown_script(replies):
             again = planned.again()
             replies = await self._send(again.packed(whole_scripts=True), len(again.frames), 0)
         raise_retryable(replies)
         return replies
 
-    async def _send(self, packed: bytes, expected: int, block_ms: int) -> list[Any]:
+    async def _send(
+        self, packed: bytes, expected: int, block_ms: int, given_up: Callable[[], bool] | None = None
+    ) -> list[Any]:
         line = self._idle.pop() if self._idle and self._owner[1] is asyncio.get_running_loop() else await self._open()
-        connection, patience_s = line.connection, line.timeout_s
-        if block_ms and patience_s is not None:
-            patience_s += block_ms / 1000
+        connection = line.connection
+        line.start(block_ms)
+        watch = Watch(given_up) if given_up else None
         try:
-            async with asyncio.timeout(patience_s):
-                await connection.send_packed_command((packed,), check_health=False)
-                return [await _read(connection) for _ in range(expected)]
-        except BaseException:
+            await connection.send_packed_command((packed,), check_health=False)
+            replies = [await _read(connection) for _ in range(expected)]
+        except BaseException as error:
+            reason = line.ended(error)
+            if watch:
+                reason = watch.ended(reason)
             await connection.disconnect(nowait=True)
+            if reason is not error:
+                raise reason from error
             raise
+        else:
+            line.stop()
+            return replies
         finally:
+            if watch:
+                watch.stop()
             self._idle.append(line)
 
     async def _open(self) -> Line:
-        owner = (os.getpid(), asyncio.get_running_loop())
+        owner = (process.id, asyncio.get_running_loop())
         if self._owner != owner:
             self._owner, self._idle, self._pool = owner, deque(), None
         if self._idle:
             return self._idle.pop()
         pool = self._pool = self._pool or await self._find_pool()
-        connection = await pool.get_connection()
-        line = Line(pool, connection, connection.socket_timeout)
-        connection.socket_timeout = None  # one timeout for a round trip instead of a task for each write
-        return line
+        connection = await pool.get_connection(*POOL_ARGS)
+        return Line(pool, connection)
 
     async def _find_pool(self) -> Any:
         if not hasattr(self.client, "nodes_manager"):
@@ -171,7 +281,10 @@ class _NodePool:
         return connection
 
     async def release(self, connection: Any) -> None:
-        self._node.release(connection)
+        release = getattr(self._node, "release", None)
+        if release is None:  # redis-py 5 and 6.0 do it inside their own calls only
+            release = self._node._free.append  # noqa: SLF001
+        release(connection)
 
 
 async def _read(connection: Any) -> Any:

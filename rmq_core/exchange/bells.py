@@ -11,7 +11,7 @@ from typing import Any
 from redis import exceptions as errors
 
 _log = logging.getLogger("rmq")
-_PATIENCE_S = 5.0
+_PATIENCE_S, _HASTE_S = 5.0, 0.5
 
 
 class Bells:
@@ -29,8 +29,8 @@ class Bells:
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self, channel: bytes) -> None:
-        """Subscribe, and return when the server says so, or after 5 s."""
-        if self._pubsub is None:
+        """Subscribe, and return when the server says so, or after 5 s. redis-py renews it on every new connection."""
+        if self._pubsub is None or (channel in self._standing and self._standing[channel].is_set()):
             return
         standing = self._standing.setdefault(channel, asyncio.Event())
         with contextlib.suppress(errors.RedisError, OSError):
@@ -42,13 +42,14 @@ class Bells:
                 await standing.wait()
 
     async def forget(self, channel: bytes) -> None:
-        """Subscribe no longer."""
+        """Subscribe no longer. What cannot be said at once is left unsaid: a bell that nobody hears does no harm."""
         if self._pubsub is not None and channel in self._standing:
             del self._standing[channel]
             with contextlib.suppress(errors.RedisError, OSError):
                 async with self._turn:
                     if channel not in self._standing:
-                        await self._pubsub.unsubscribe(channel)
+                        async with asyncio.timeout(_HASTE_S):
+                            await self._pubsub.unsubscribe(channel)
 
     async def aclose(self) -> None:
         """Close the connection."""

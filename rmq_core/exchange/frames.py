@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 import hiredis
+from redis import ConnectionPool
 from redis import exceptions as errors
 
 from rmq_core.errors import translate
-from rmq_core.exchange import Batch, Call, Chain, Wait
+from rmq_core.exchange import Batch, Call, Chain, Listen, Wait, blocks_for
 from rmq_core.exchange.slots import Slot, Slots
 
 RETRYABLE = (
@@ -25,6 +27,10 @@ RETRYABLE = (
     OSError,
 )
 FAILURES = (errors.RedisError, errors.RedisClusterException, OSError)
+# Before redis-py 5.3 a pool had to be told the command; later ones warn when they are.
+POOL_ARGS = (
+    ("_",) if signature(ConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty else ()
+)
 NOT_RETRYABLE = (errors.AuthenticationError, errors.AuthorizationError)
 
 
@@ -37,10 +43,11 @@ class Frame(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The commands of one write. `block_ms` is how long the first of them may block."""
+    """The commands of one write. `block_ms` is how long the first of them may block, unless `given_up` says stop."""
 
     frames: list[Frame]
     block_ms: int = 0
+    given_up: Callable[[], bool] | None = None
 
     def packed(self, *, whole_scripts: bool = False) -> bytes:
         """The bytes to send; with `whole_scripts`, EVAL instead of EVALSHA."""
@@ -52,8 +59,13 @@ class Plan(NamedTuple):
         return b"".join([hiredis.pack_command(frame.args) for frame in self.frames])
 
     def again(self) -> Plan:
-        """The plan for a resend: what was waited for must not be waited for once more."""
-        return Plan(self.frames[1:]) if self.block_ms else self
+        """The plan for a resend: what was waited for must not be waited for once more, unless it is all there is."""
+        return Plan(self.frames[1:]) if self.block_ms and not self.alone else self
+
+    @property
+    def alone(self) -> bool:
+        """Whether the command that blocks is what was asked for, and not a way to wait for a call."""
+        return len(self.frames) == 1
 
     def release(self, slots: Slots) -> None:
         for frame in self.frames:
@@ -61,13 +73,14 @@ class Plan(NamedTuple):
                 slots.give(frame.slot)
 
 
-def plan(want: Call | Wait | Chain | Batch, slots: Slots) -> Plan:
+def plan(want: Call | Wait | Listen | Chain | Batch, slots: Slots) -> Plan:
     """The plan of a request, its call slots taken."""
     if isinstance(want, Call):
         return Plan(_frames(want, slots))
     if isinstance(want, Wait):
-        pop = Frame(("BLPOP", want.wake, f"{want.block_ms / 1000:.3f}"))
-        return Plan([pop, *_frames(want.call, slots)], want.block_ms)
+        return Plan([_blocking(want), *_frames(want.call, slots)], want.block_ms)
+    if isinstance(want, Listen):
+        return Plan([Frame(want.args)], want.block_ms)
     frames: list[Frame] = []
     for call in want.calls:
         before = frames[-1].slot if frames and isinstance(want, Chain) else None
@@ -88,11 +101,37 @@ def frame(call: Call, slots: Slots, before: Slot | None = None) -> Frame:
     )
 
 
+def at_once(blocking: Frame) -> Frame:
+    """The command of a blocking frame in the form that does not block, for clients that cannot."""
+    verb, wake, *rest = blocking.args
+    if "BLOCK" in rest:
+        at = rest.index("BLOCK")
+        return Frame((verb, wake, *rest[:at], *rest[at + 2 :]))
+    return Frame(("LPOP", wake) if verb == "BLPOP" else ("LMOVE", wake, *rest[:-1]))
+
+
+def _blocking(want: Wait) -> Frame:
+    if want.by is not None:
+        return Frame(want.by)
+    timeout = blocks_for(want.block_ms)
+    if want.into is None:
+        return Frame(("BLPOP", want.wake, timeout))
+    return Frame(("BLMOVE", want.wake, want.into, "RIGHT", "LEFT", timeout))
+
+
 def _frames(call: Call, slots: Slots) -> list[Frame]:
     frames = [frame(call, slots)]
     if call.confirm is not None:
         frames.append(Frame(call.confirm))
     return frames
+
+
+def unknown_script(replies: Sequence[Any]) -> bool:
+    """Whether the server has not seen one of the scripts yet."""
+    for reply in replies:  # noqa: SIM110  making a generator takes longer than looking
+        if isinstance(reply, errors.NoScriptError):
+            return True
+    return False
 
 
 def raise_retryable(replies: Sequence[Any]) -> None:
@@ -107,16 +146,23 @@ def raise_retryable(replies: Sequence[Any]) -> None:
                 raise errors.ConnectionError(text)
 
 
-def answer(want: Call | Wait | Chain | Batch, planned: Plan, replies: Sequence[Any]) -> Any:
+def answer(want: Call | Wait | Listen | Chain | Batch, planned: Plan, replies: Sequence[Any]) -> Any:
     """What the operation gets: the call's reply, with that of its confirmation; of many calls a list, errors in it."""
     if isinstance(want, Chain | Batch):
-        return [translate(reply) if isinstance(reply, errors.RedisError) else reply for reply in replies]
+        return [_told(reply) for reply in replies]
     last = replies[-1]
-    if planned.frames[-1].call is None:
+    if isinstance(want, Wait) and want.into is not None:
+        _raise(last)
+        return _told(replies[0]) if len(replies) > 1 else None, last
+    if planned.frames[-1].call is None and not planned.alone:
         _raise(replies[-2])
         return replies[-2], last
     _raise(last)
     return last
+
+
+def _told(reply: Any) -> Any:
+    return translate(reply) if isinstance(reply, errors.RedisError) else reply
 
 
 def _raise(reply: Any) -> None:

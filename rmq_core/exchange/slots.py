@@ -8,10 +8,9 @@ slots as it has calls in flight at once.
 from __future__ import annotations
 
 import itertools
-import os
 from collections import deque
 
-from rmq_core.ids import nonce
+from rmq_core.ids import nonce, process
 
 
 class Slot:
@@ -33,7 +32,7 @@ class Slots:
 
     def take(self) -> Slot:
         """A slot nobody uses, its number advanced."""
-        if self._pid != os.getpid():
+        if self._pid != process.id:
             self._renew()
         try:
             slot = self._free.pop()
@@ -44,11 +43,11 @@ class Slots:
 
     def give(self, slot: Slot) -> None:
         """Use a slot again; safe even when its last call may still arrive, for a newer number refuses it."""
-        if self._pid == os.getpid():
+        if self._pid == process.id:
             self._free.append(slot)
 
     def _renew(self) -> None:
-        self._pid = os.getpid()
+        self._pid = process.id
         self._client = nonce().encode()
         self._free: deque[Slot] = deque()
         self._numbers = itertools.count()  # threads may draw at once and must never get the same

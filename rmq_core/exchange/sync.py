@@ -1,26 +1,37 @@
 """The blocking driver: runs operations over a redis-py client's own connections.
 
 It keeps the connections it uses, packs commands itself and reads replies undecoded, so that a call costs less than
-redis-py's. Every call is safe to resend (see `slots`), so it resends on any lost connection within the retry budget;
-tenacity is entered only after a first failure.
+redis-py's. Every call is safe to resend (see `slots`), so it resends on any lost connection within the retry budget.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import tenacity
 from redis import exceptions as errors
 
 from rmq_core.errors import translate
-from rmq_core.exchange import Command, Exchange, Sleep, Want
-from rmq_core.exchange.frames import FAILURES, NOT_RETRYABLE, RETRYABLE, Plan, answer, plan, raise_retryable
+from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
+from rmq_core.exchange.frames import (
+    FAILURES,
+    NOT_RETRYABLE,
+    POOL_ARGS,
+    RETRYABLE,
+    Plan,
+    answer,
+    plan,
+    raise_retryable,
+    unknown_script,
+)
+from rmq_core.exchange.resending import LOOK_S, clients_own, failed_once, naps, notice, resending
 from rmq_core.exchange.slots import Slots
+from rmq_core.ids import process
 
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)
@@ -34,18 +45,19 @@ class SyncDriver:
         self.client = client
         self._key = prefix
         self._slots = Slots(prefix, retry_budget_s)
-        self._budget_s = retry_budget_s
-        self._pid = os.getpid()
+        self._patience = Patience(retry_budget_s)
+        self._pid = process.id
         self._idle: deque[tuple[Any, Any]] = deque()
         self._pool: Any = None
 
-    def run(self, exchange: Exchange[R]) -> R:
-        """Run an operation to its end and return its result."""
+    def run(self, exchange: Exchange[R], patience: Patience | None = None) -> R:
+        """Run an operation to its end and return its result; `patience` instead of the driver's own."""
+        patience = patience or self._patience
         try:
             want = next(exchange)
             while True:
                 try:
-                    reply = self._perform(want)
+                    reply = self._perform(want, patience)
                 except FAILURES as error:
                     want = exchange.throw(translate(error))
                 except BaseException as error:  # noqa: BLE001  the operation decides what an interruption means
@@ -60,53 +72,75 @@ class SyncDriver:
         """Give the connections back to the client's pool."""
         while self._idle:
             pool, connection = self._idle.pop()
-            if self._pid == os.getpid():
+            if self._pid == process.id:
                 pool.release(connection)
 
-    def _perform(self, want: Want) -> Any:
+    def _perform(self, want: Want, patience: Patience) -> Any:
         if isinstance(want, Sleep):
-            return time.sleep(want.seconds)
+            self._nap(patience, want.seconds)
+            if patience.over:
+                raise Interrupted
+            return None
         if isinstance(want, Command):
-            return self._persist(self._plain, want, want)
+            return self._persist(self._plain, want, want, patience)
         planned = plan(want, self._slots)
+        if patience.given_up and (planned.block_ms or patience.hurried):
+            planned = planned._replace(given_up=patience.given_up)
         try:
-            replies = self._persist(self._round, planned, planned.again())
+            replies = self._persist(self._round, planned, planned.again(), patience)
         finally:
             planned.release(self._slots)
         return answer(want, planned, replies)
 
-    def _persist(self, send: Callable[[W], Any], first: W, again: W) -> Any:
+    def _persist(self, send: Callable[[W], Any], first: W, again: W, patience: Patience) -> Any:
         try:
             return send(first)
         except NOT_RETRYABLE:
             raise
-        except RETRYABLE:
+        except RETRYABLE as error:
             self._recover()
+            if patience.budget_s is None:
+                return self._as_the_client_would(partial(send, again), error)
+            if patience.over:
+                raise
+            notice(patience, error)
         retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_delay(self._budget_s),
-            wait=tenacity.wait_exponential(multiplier=0.02, max=1) + tenacity.wait_random(0, 0.05),
-            retry=tenacity.retry_if_exception_type(RETRYABLE) & tenacity.retry_if_not_exception_type(NOT_RETRYABLE),
-            after=lambda _: self._recover(),
-            reraise=True,
+            sleep=lambda seconds: self._nap(patience, seconds), after=lambda _: self._recover(), **resending(patience)
         )
         return retrying(send, again)
+
+    def _as_the_client_would(self, send: Callable[[], Any], error: Exception) -> Any:
+        retry = clients_own(self.client)
+        if retry is None:
+            raise error
+        return retry.call_with_retry(failed_once(error, send), lambda _: self._recover())
+
+    def _nap(self, patience: Patience, seconds: float) -> None:
+        for part in naps(patience, seconds):
+            if patience.over:
+                return
+            time.sleep(part)
 
     def _plain(self, command: Command) -> Any:
         return self.client.execute_command(*command.args)
 
     def _round(self, planned: Plan) -> list[Any]:
-        replies = self._send(planned.packed(), len(planned.frames), planned.block_ms)
-        if any(isinstance(reply, errors.NoScriptError) for reply in replies):
+        replies = self._send(planned.packed(), len(planned.frames), planned.block_ms, planned.given_up)
+        if unknown_script(replies):
             again = planned.again()
             replies = self._send(again.packed(whole_scripts=True), len(again.frames), 0)
         raise_retryable(replies)
         return replies
 
-    def _send(self, packed: bytes, expected: int, block_ms: int) -> list[Any]:
+    def _send(
+        self, packed: bytes, expected: int, block_ms: int, given_up: Callable[[], bool] | None = None
+    ) -> list[Any]:
         pool, connection = self._connection()
         try:
             connection.send_packed_command((packed,), check_health=False)
-            replies = [_read(connection, block_ms) for _ in range(expected)]
+            if block_ms or given_up:
+                _listen(connection, block_ms, given_up)
+            replies = [_read(connection) for _ in range(expected)]
         except BaseException:
             connection.disconnect()
             self._idle.append((pool, connection))
@@ -115,13 +149,13 @@ class SyncDriver:
         return replies
 
     def _connection(self) -> tuple[Any, Any]:
-        if self._pid != os.getpid():
-            self._pid, self._idle, self._pool = os.getpid(), deque(), None
+        if self._pid != process.id:
+            self._pid, self._idle, self._pool = process.id, deque(), None
         try:
             return self._idle.pop()
         except IndexError:
             pool = self._pool = self._pool or self._find_pool()
-            return pool, pool.get_connection()
+            return pool, pool.get_connection(*POOL_ARGS)
 
     def _find_pool(self) -> Any:
         nodes = getattr(self.client, "nodes_manager", None)
@@ -143,10 +177,19 @@ class SyncDriver:
                 self.client.nodes_manager.initialize()
 
 
-def _read(connection: Any, block_ms: int) -> Any:
+def _listen(connection: Any, block_ms: int, given_up: Callable[[], bool] | None) -> None:
+    """Wait until a command that blocks in Redis is answered, whatever the connection's own timeout."""
+    until = time.monotonic() + block_ms / 1000 + _GRACE_S
+    while (left := until - time.monotonic()) > 0:
+        if connection.can_read(timeout=min(left, LOOK_S) if given_up else left):
+            return
+        if given_up and given_up():
+            raise Interrupted
+    raise errors.TimeoutError(f"no reply within {_GRACE_S} s after a wait of {block_ms} ms")
+
+
+def _read(connection: Any) -> Any:
     try:
-        if block_ms:
-            return connection.read_response(disable_decoding=True, timeout=block_ms / 1000 + _GRACE_S)
         return connection.read_response(disable_decoding=True)
     except errors.ResponseError as error:
         return error

@@ -2,70 +2,60 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import timedelta
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any
 
-from rmq_core.clients import async_client
-from rmq_core.errors import RedisMessageQueueError
 from rmq_core.events import OnEvent
-from rmq_core.exchange import Exchange
+from rmq_core.facade.aio import AsyncSlicing, method
 from rmq_core.keys import LeasedKeys
-from rmq_core.leased.aio_keeper import AsyncExtender, keeper
-from rmq_core.leased.config import LeasedConfig
+from rmq_core.leased.config import CAPABILITIES, LeasedConfig
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.keeper import Charge
-from rmq_core.leased.operations import claiming, inspecting, managing, publishing, settling
-from rmq_core.leased.process import AsyncProcess, nack_failed, reason_of
-from rmq_core.messages import Lease, Message
-from rmq_core.policy import seconds
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def method(
-    operation: Callable[Concatenate[Engine, P], Exchange[R]],
-) -> Callable[Concatenate[AsyncLeasedQueue, P], Awaitable[R]]:
-    """The method that runs an operation."""
-
-    def call(self: AsyncLeasedQueue, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]:
-        return self._driver.run(operation(self._engine, *args, **kwargs))
-
-    return functools.update_wrapper(call, operation)  # type: ignore[return-value]
+from rmq_core.leased.operations import (
+    adopting,
+    claiming,
+    enrolling,
+    inspecting,
+    managing,
+    publishing,
+    settling,
+    staging,
+)
 
 
-class AsyncLeasedQueue:
+class AsyncLeasedQueue(AsyncSlicing[Engine]):
     """A queue whose messages are handed out under leases; the asyncio twin of LeasedQueue.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. `on_event`
     gets a QueueEvent after each step.
     """
 
+    discipline = "leased"
+    capabilities = CAPABILITIES
+    _extend_all = staticmethod(settling.extend_all)
+    _leave = staticmethod(managing.release_unanswered)
+
     def __init__(
         self, redis: Any, name: str, config: LeasedConfig | None = None, *, on_event: OnEvent | None = None
     ) -> None:
-        self.name, self.config = name, config or LeasedConfig()
-        self._engine = Engine(LeasedKeys(name), self.config, on_event)
-        from rmq_core.exchange.aio import AsyncDriver  # noqa: PLC0415  loads redis-py, which naming a class must not
-
-        self.client, self._owned = async_client(redis)
-        self._driver = AsyncDriver(self.client, self._engine.keys.prefix, self.config.retry_budget_s)
-        self._beats = AsyncDriver(self.client, self._engine.keys.prefix, 0)
+        self.config = config or LeasedConfig()
+        super().__init__(redis, Engine(LeasedKeys(name), self.config, on_event))
 
     publish = method(publishing.publish)
     publish_many = method(publishing.publish_many)
+    stage = method(staging.stage)
+    publish_staged = method(staging.publish_staged)
+    drop_staged = method(staging.drop_staged)
     claim = method(claiming.claim)
     claim_next = method(claiming.claim_next)
-    adopt = method(claiming.adopt)
+    adopt = method(adopting.adopt)
+    join = method(adopting.join)
     extend = method(settling.extend)
     ack = method(settling.ack)
     nack = method(settling.nack)
     release = method(settling.release)
+    enroll = method(enrolling.enroll)
+    stay = method(enrolling.stay)
     read = method(inspecting.read)
+    read_columns = method(inspecting.read_columns)
     backlog = method(inspecting.backlog)
     stats = method(inspecting.stats)
     leases = method(inspecting.leases)
@@ -73,120 +63,12 @@ class AsyncLeasedQueue:
     settled = method(inspecting.settled)
     peek = method(inspecting.peek)
     dead_letters = method(inspecting.dead_letters)
+    browse = method(inspecting.browse)
+    browse_lease = method(inspecting.browse_lease)
     redrive = method(managing.redrive)
+    redrive_some = method(managing.redrive_some)
     purge = method(managing.purge)
     pause = method(managing.pause)
     resume = method(managing.resume)
     cancel = method(managing.cancel)
     forget = method(managing.forget)
-
-    async def messages(self, lease: Lease, slice_size: int = 1000) -> AsyncIterator[Message]:
-        """The unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
-        if lease.complete and not lease.fate.partly:
-            for message in lease.messages:
-                yield message
-            return
-        for lo in range(0, lease.count, slice_size):
-            for message in await self.read(lease, lo, lo + slice_size):
-                yield message
-
-    def hold(
-        self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None
-    ) -> AbstractAsyncContextManager[Lease]:
-        """Let the heartbeat task extend a lease while the block runs; it calls `on_lost(lease)` if that is gone.
-
-        by: seconds or timedelta of each extension, the queue's lease when None.
-        """
-        return self._hold(lease, by, on_lost)
-
-    @asynccontextmanager
-    async def _hold(
-        self,
-        lease: Lease,
-        by: timedelta | float | None,
-        on_lost: Callable[[Lease], object] | None = None,
-        *,
-        fresh: bool = False,
-    ) -> AsyncIterator[Lease]:
-        claiming.token_of(lease)  # one that cannot be extended would stop the heartbeat of the others
-        lease_s = self.config.lease if by is None else by
-        if lease_s is None:
-            yield lease
-            return
-        charge: Charge[AsyncExtender] = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost, fresh)
-        keeper().add(charge)
-        try:
-            yield lease
-        finally:
-            keeper().remove(charge)
-            charge.end()
-
-    def process(
-        self,
-        *,
-        max_messages: int = 1,
-        lease: timedelta | float | None = None,
-        wait: timedelta | float = 0,
-        lease_id: str | None = None,
-        owner: str | None = None,
-    ) -> AsyncProcess:
-        """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
-
-        Yields None when there is no work. An exception goes on after the nack; cancellation, KeyboardInterrupt
-        and SystemExit leave the lease alone, so that it is redelivered when it expires. What was settled inside stays
-        as it is; the rest is settled at the end. Takes the arguments of `claim`; also decorates a function of a lease.
-        """
-        claim = functools.partial(
-            self.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
-        )
-        return AsyncProcess(functools.partial(self._process, claim, lease))
-
-    @asynccontextmanager
-    async def _process(
-        self, claim: Callable[[], Awaitable[Lease | None]], by: timedelta | float | None
-    ) -> AsyncIterator[Lease | None]:
-        held = await claim()
-        if held is None:
-            yield None
-            return
-        async with self._hold(held, by, fresh=True):
-            try:
-                yield held
-            except Exception as error:
-                await self._give_up(held, error)
-                raise
-            if not held.fate.settled:
-                await self.ack(held)
-
-    async def _give_up(self, held: Lease, error: Exception) -> None:
-        try:
-            if not held.fate.settled:
-                await self.nack(held, reason=reason_of(error))
-        except RedisMessageQueueError as failure:
-            nack_failed(held, failure)
-
-    async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
-        """Extend many leases in one write, each by its own seconds; False for each that is lost. One attempt."""
-        return await self._beats.run(settling.extend_all(self._engine, leases))
-
-    async def close(self) -> None:
-        """Release what was claimed without an answer, and give back the connections."""
-        try:
-            if self._engine.unanswered:
-                await self._driver.run(managing.release_unanswered(self._engine))
-        finally:
-            await self._driver.close()
-            await self._beats.close()
-            if self._owned:
-                await self.client.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"

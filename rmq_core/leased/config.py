@@ -9,7 +9,12 @@ from typing import Any
 
 from rmq_core.errors import ConfigurationError
 from rmq_core.policy import Backoff, Durability, Overflow, milliseconds, seconds, whole
+from rmq_core.protocol import Capabilities
 
+CAPABILITIES = Capabilities(
+    fenced=True, extend=True, takeover=True, delay=True, dedup=True, dead_letters=True, auto_reclaim=True,
+    partial_settle=True, batch=True, large_leases=True, headers=True,
+)  # fmt: skip
 _DEEPEST = 500
 
 

@@ -2,7 +2,9 @@
 
 It only looks; nothing is claimed. Each queue that somebody waits for has one task, which looks when the queue's bell
 rings, when a message falls due and at the latest every 5 s, and answers all its waits. The bell is a one-shot: it rings
-once each time it is armed, so a thousand publishes between two looks cost one ring.
+once each time it is armed, so a thousand publishes between two looks cost one ring. A bell that rings again and again
+for too little is answered ever more seldom, down to once a second; a bell after a quiet time and a new wait are
+answered at once. The looks of all queues share one connection, and those that are due together one write.
 """
 
 from __future__ import annotations
@@ -14,19 +16,22 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rmq_core.clients import async_client
-from rmq_core.errors import RedisMessageQueueError
+from rmq_core.clients import async_client, is_cluster
 from rmq_core.keys import LeasedKeys
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.inspecting import look
+from rmq_core.leased.looks import Looks
 from rmq_core.messages import Backlog
 from rmq_core.policy import seconds, whole
 
 if TYPE_CHECKING:
     from rmq_core.exchange.aio import AsyncDriver
 
-_LONGEST_S, _PACE_S, _BELL_MS, _LOOKS = 5.0, 0.02, 15_000, 4
+_LONGEST_S = 5.0
+_TOGETHER_S = 0.02
+"""What begins to wait within this time is answered by one look."""
+_PACE_S, _SELDOM_S = 0.2, 1.0
+"""The least time between two looks of a queue because of its bell, at first and when its bell goes on ringing."""
 
 
 @dataclass(eq=False, slots=True)
@@ -54,9 +59,25 @@ class Watch:
 
     engine: Engine
     driver: AsyncDriver
+    looks: Looks
     wishes: set[Wish] = field(default_factory=set)
     rung: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    pace_s: float = field(default_factory=lambda: _PACE_S)
     task: asyncio.Task[None] | None = None
+
+    async def pause(self, pause_s: float) -> None:
+        """Until it is time for the next look, after one that found too little."""
+        loop = asyncio.get_running_loop()
+        looked = loop.time()
+        if not await _happens(self.rung, pause_s):
+            return
+        if not self.asked.is_set():
+            rested = loop.time() - looked
+            self.pace_s = max(_PACE_S, self.pace_s / 2) if rested > self.pace_s else min(2 * self.pace_s, _SELDOM_S)
+            await _happens(self.asked, self.pace_s - rested)
+        if self.asked.is_set():
+            await asyncio.sleep(_TOGETHER_S)
 
 
 class WaitHub:
@@ -70,7 +91,7 @@ class WaitHub:
         self._client, self._owned = async_client(redis)
         self._config = config or LeasedConfig()
         self._watches: dict[str, Watch] = {}
-        self._looks = asyncio.Semaphore(_LOOKS)
+        self._looks = Looks()
         self._bells = Bells(self._client, self._ring)
 
     async def wait(
@@ -93,6 +114,7 @@ class WaitHub:
         )
         watch = self._watch(queue)
         watch.wishes.add(wish)
+        watch.asked.set()
         watch.rung.set()
         try:
             async with asyncio.timeout(patience_s):
@@ -106,6 +128,8 @@ class WaitHub:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for looks in {self._looks, *(watch.looks for watch in self._watches.values())}:
+            await looks.aclose()
         for watch in self._watches.values():
             for wish in watch.wishes:
                 wish.answer.cancel()
@@ -126,8 +150,9 @@ class WaitHub:
         watch = self._watches.get(queue)
         if watch is None:
             engine = Engine(LeasedKeys(queue), self._config)
-            watch = Watch(engine, self._driver(self._client, engine.keys.prefix, self._config.retry_budget_s))
-            self._watches[queue] = watch
+            driver = self._driver(self._client, engine.keys.prefix, self._config.retry_budget_s)
+            looks = Looks() if is_cluster(self._client) else self._looks  # there, queues live on different nodes
+            watch = self._watches[queue] = Watch(engine, driver, looks)
         if watch.task is None or watch.task.done():
             watch.task = asyncio.get_running_loop().create_task(self._follow(queue, watch), name=f"rmq-wait {queue}")
         return watch
@@ -137,15 +162,12 @@ class WaitHub:
         try:
             await self._bells.listen(watch.engine.keys.bell)
             while watch.wishes:
-                pause_s = await self._look(watch)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause_s):
-                        await watch.rung.wait()
-                await asyncio.sleep(_PACE_S)
-        except RedisMessageQueueError as error:
+                await watch.pause(await self._look(watch))
+        except Exception as error:  # noqa: BLE001  whatever it is, those who wait must hear of it
             for wish in watch.wishes:
                 if not wish.answer.done():
                     wish.answer.set_exception(error)
+            watch.wishes.clear()
         finally:
             if self._watches.get(queue) is watch and not watch.wishes:
                 del self._watches[queue]
@@ -154,9 +176,8 @@ class WaitHub:
     async def _look(self, watch: Watch) -> float:
         """Answer the waits that are met; seconds until the next look."""
         watch.rung.clear()
-        async with self._looks:
-            backlog, due_s = await watch.driver.run(look(watch.engine, _BELL_MS))
-            await watch.driver.close()
+        watch.asked.clear()
+        backlog, due_s = await watch.looks.look(watch.engine, watch.driver)
         pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
         for wish in list(watch.wishes):
             if wish.met_by(backlog):
@@ -171,3 +192,12 @@ class WaitHub:
         for watch in self._watches.values():
             if watch.engine.keys.bell == channel:
                 watch.rung.set()
+
+
+async def _happens(event: asyncio.Event, within_s: float) -> bool:
+    """Whether an event is set, or comes to be within some seconds."""
+    if not event.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await event.wait()
+    return event.is_set()

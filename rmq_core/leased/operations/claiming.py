@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import NamedTuple
 
 from rmq_core.errors import (
     ConfigurationError,
     LeaseAlreadySettled,
     LeaseLost,
-    LeaseOwnedByOther,
     NotDurable,
     QueueUnavailable,
     RedisMessageQueueError,
     ScriptFailed,
 )
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Encodable, Exchange, Wait
+from rmq_core.exchange import Call, Exchange, Wait
 from rmq_core.ids import anonymous_lease_id, nonce
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.durability import apart, check, confirmation
 from rmq_core.leased.operations.publishing import register
 from rmq_core.leased.operations.reclaiming import reclaim
+from rmq_core.leased.operations.staging import PUBLICATION, finish
 from rmq_core.lua import load
-from rmq_core.messages import Lease
+from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds, whole
 
 _INLINE = 4000
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a caller wants to claim, checked. `mode` tells the script whether the lease id can exist.
+class Request(NamedTuple):
+    """What a caller wants to claim, checked. `mode` tells whether the lease id can exist: new, again or named.
 
     again: an earlier claim under this id and nonce ended without an answer, and may have been granted.
     """
@@ -62,11 +61,15 @@ def claim(
     former holder fenced off, one more delivery counted. Raises LeaseAlreadySettled when that id was acked whole.
     """
     wait_ms = milliseconds("wait", wait)
-    request = _request(engine, max_messages, lease, lease_id, owner)
+    return (yield from grant(engine, requested(engine, max_messages, lease, lease_id, owner), wait_ms))
+
+
+def grant(engine: Engine, request: Request, wait_ms: int, expired: list[bytes] | None = None) -> Exchange[Lease | None]:
+    """Claim what is requested. Expired leases are reclaimed on the way, or only told where `expired` is given."""
     try:
         if not engine.registered:
             yield from register(engine)
-        return (yield from _wait(engine, request, wait_ms))
+        return (yield from _wait(engine, request, wait_ms, expired))
     except BaseException as error:
         _keep(engine, request, error)
         raise
@@ -82,7 +85,8 @@ def claim_next(
 ) -> Exchange[Lease | None]:
     """Ack a whole lease and claim the next messages in one round trip. Raises LeaseLost, then nothing is claimed."""
     wait_ms = milliseconds("wait", wait)
-    request = _new(engine, max_messages, lease, ack.owner)
+    whole("max_messages", max_messages, minimum=1)
+    request = _new(engine.lease_ms(lease), max_messages, owner_of("owner", ack.owner))
     try:
         words, late, envelopes = yield from _ack_and_claim(engine, request, ack)
         if words[0] == "claimed":
@@ -107,8 +111,8 @@ def _ack_and_claim(
             keys.timer, keys.lease(ack.id), keys.settled(ack.id), keys.done(ack.id), keys.completed,
         ),
         (
-            request.id, ack.id, request.nonce, request.lease_ms, request.max_messages, _inline(request), request.owner,
-            token_of(ack), config.settled_ttl_ms if ack.named else 0, config.completed_log, keys.bell,
+            request.id, ack.id, request.nonce, request.lease_ms, request.max_messages, request.owner, token_of(ack),
+            config.settled_ttl_ms if ack.named else 0, config.completed_log, keys.bell,
             config.max_deliveries or 0,
         ),
         confirm=confirmation(engine),
@@ -125,69 +129,16 @@ def _ack_and_claim(
     return words, reply[1], reply[2]
 
 
-def adopt(
-    engine: Engine,
-    lease_id: str,
-    *,
-    owner: str | None = None,
-    if_owner: str | None = None,
-    lease: timedelta | float | None = None,
-) -> Exchange[Lease]:
-    """Take a lease over by its id alone; its former holder is fenced off.
-
-    owner: the new owner; None keeps the recorded one. Under the same owner it is a hand-over and counts no delivery.
-    if_owner: only when that owner holds it, else LeaseOwnedByOther. Raises LeaseLost when it is gone,
-    LeaseAlreadySettled when it was acked whole.
-    """
-    new, expected = _text("owner", owner), _text("if_owner", if_owner)
-    lease_ms, name = engine.lease_ms(lease), check_name("lease_id", lease_id)
-    secret = engine.unanswered.get(name) or nonce()
-    reply = yield _adoption(engine, name, (secret, lease_ms, _flag(owner), new, _flag(if_owner), expected))
-    verdict, _, rest = reply.decode().partition(" ")
-    if verdict != "owned":
-        engine.unanswered.pop(name, None)
-    if verdict == "taken":
-        return _taken(engine, lease_id, rest)
-    if verdict == "settled":
-        raise LeaseAlreadySettled(lease_id, int(rest.split(" ")[0]))
-    if verdict == "owned":
-        raise LeaseOwnedByOther(lease_id, f"it is owned by {rest!r}, not by {if_owner!r}")
-    if verdict == "exhausted":
-        yield from reclaim(engine, lease_id, used_up=True)
-        raise LeaseLost(lease_id, "its deliveries are used up")
-    raise LeaseLost(lease_id, "there is no lease of this id")
-
-
-def reenter(engine: Engine, lease_id: str) -> Exchange[Lease | None]:
-    """The lease of an unanswered claim; None when it was not granted, or when somebody else holds it by now."""
-    secret = engine.unanswered[lease_id]
-    reply = yield _adoption(engine, lease_id, (secret, engine.lease_ms(None), "0", "", "2", secret))
-    verdict, _, rest = reply.decode().partition(" ")
-    return _taken(engine, lease_id, rest) if verdict == "taken" else None
-
-
-def _adoption(engine: Engine, lease_id: str, args: tuple[Encodable, ...]) -> Call:
-    keys = engine.keys
-    return Call(
-        load("leased/adopt"),
-        (keys.leases, keys.lease(lease_id), keys.fence, keys.settled(lease_id), keys.done(lease_id)),
-        (lease_id, *args, engine.config.max_deliveries or 0),
-    )
-
-
 def reclaim_all(engine: Engine, late: list[bytes]) -> Exchange[int]:
-    """Take back every lease of the list that is expired; the number of messages."""
+    """Take back every lease of the list, earliest deadline first, that is expired; the number of messages.
+
+    Publications that were left half done stand in the same list, and are finished.
+    """
     moved = 0
-    for lease_id in late:
-        moved += yield from reclaim(engine, lease_id.decode())
+    for lease_id in reversed(late):  # each goes to the claim end, so the earliest must be the last to go
+        do = finish if lease_id.startswith(PUBLICATION) else reclaim
+        moved += yield from do(engine, lease_id.decode())
     return moved
-
-
-def token_of(lease: Lease) -> str:
-    """The right to settle a lease; ConfigurationError when it was read from JSON."""
-    if lease.token is None:
-        raise ConfigurationError(f"lease {lease.id!r} was read from JSON and has no token; adopt(lease.id) it first")
-    return lease.token
 
 
 def lost(engine: Engine, lease: Lease) -> LeaseLost:
@@ -197,13 +148,16 @@ def lost(engine: Engine, lease: Lease) -> LeaseLost:
     return LeaseLost(lease.id)
 
 
-def _wait(engine: Engine, request: Request, wait_ms: int) -> Exchange[Lease | None]:
+def _wait(engine: Engine, request: Request, wait_ms: int, expired: list[bytes] | None = None) -> Exchange[Lease | None]:
     """Claim, blocking on the wake list between attempts for `wait_ms` by the server's clock."""
     until = block = 0
     while True:
         call = _call(engine, request, wait_ms, until)
         reply = yield Wait(engine.keys.wake, block, call) if block else call
         words, late = reply[0].decode().split(" ", 7), reply[1]
+        if late and expired is not None:
+            expired += late
+            late = []
         if words[0] in {"claimed", "taken"}:
             return (yield from _hand_over(engine, request, words, late, reply[2]))
         if words[0] == "settled":
@@ -226,7 +180,8 @@ def _hand_over(
     """Everything between the grant and the caller's hands; when it fails, the id can be entered again."""
     try:
         granted = yield from _granted(engine, request, words, envelopes)
-        yield from reclaim_all(engine, late)
+        if late:
+            yield from reclaim_all(engine, late)
     except LeaseLost:
         raise
     except RedisMessageQueueError:
@@ -237,11 +192,11 @@ def _hand_over(
 
 def _granted(engine: Engine, request: Request, words: list[str], envelopes: list[bytes]) -> Exchange[Lease]:
     if words[0] == "taken":
-        return (yield from _fetch(engine, _taken(engine, request.id, " ".join(words[1:]))))
+        return (yield from _fetch(engine, taken_over(engine, request.id, " ".join(words[1:]))))
     token, deadline, taken, limit = words[1], words[2], int(words[3]), int(words[4])
     engine.tell(Operation.CLAIM, taken, request.id)
     granted = Lease(
-        engine.keys.name, request.id, request.owner, taken, _deadline(deadline), token,
+        engine.keys.name, request.id, request.owner, taken, deadline_of(deadline), token,
         named=request.mode == "named", envelopes=envelopes or None,
     )  # fmt: skip
     if taken < limit:
@@ -278,20 +233,26 @@ def _fill(engine: Engine, granted: Lease, limit: int) -> Exchange[Lease]:
     return replace(granted, count=count, envelopes=None)
 
 
-def _taken(engine: Engine, lease_id: str, rest: str) -> Lease:
+def taken_over(engine: Engine, lease_id: str, rest: str) -> Lease:
+    """The lease that the words of a takeover describe."""
     token, deadline, count, _, takeovers, _, owner = rest.split(" ", 6)
     engine.tell(Operation.TAKEOVER, int(count), lease_id)
     return Lease(
-        engine.keys.name, lease_id, owner, int(count), _deadline(deadline), token, int(takeovers),
+        engine.keys.name, lease_id, owner, int(count), deadline_of(deadline), token, int(takeovers),
         named=not lease_id.startswith("~"),
     )  # fmt: skip
 
 
-def _request(
-    engine: Engine, max_messages: int, lease: timedelta | float | None, lease_id: str | None, owner: str | None
+def requested(
+    engine: Engine,
+    max_messages: int = 1,
+    lease: timedelta | float | None = None,
+    lease_id: str | None = None,
+    owner: str | None = None,
 ) -> Request:
+    """What `claim` is asked for, checked; an id whose claim ended without an answer is entered again."""
     whole("max_messages", max_messages, minimum=1)
-    lease_ms, owned = engine.lease_ms(lease), _text("owner", owner)
+    lease_ms, owned = engine.lease_ms(lease), owner_of("owner", owner)
     if lease_id is not None:
         if check_name("lease_id", lease_id).startswith("~"):
             raise ConfigurationError("lease_id must not begin with '~': such ids are made by the queue")
@@ -300,12 +261,11 @@ def _request(
     for known in list(engine.unanswered):
         if known.startswith("~") and (secret := engine.unanswered.pop(known, None)):
             return Request(known, "again", secret, lease_ms, max_messages, owned, again=True)
-    return _new(engine, max_messages, lease, owner)
+    return _new(lease_ms, max_messages, owned)
 
 
-def _new(engine: Engine, max_messages: int, lease: timedelta | float | None, owner: str | None) -> Request:
-    whole("max_messages", max_messages, minimum=1)
-    return Request(anonymous_lease_id(), "new", nonce(), engine.lease_ms(lease), max_messages, _text("owner", owner))
+def _new(lease_ms: int | str, max_messages: int, owner: str) -> Request:
+    return Request(anonymous_lease_id(), "new", nonce(), lease_ms, max_messages, owner)
 
 
 def _call(engine: Engine, request: Request, wait_ms: int, until: int) -> Call:
@@ -314,18 +274,21 @@ def _call(engine: Engine, request: Request, wait_ms: int, until: int) -> Call:
         load("leased/claim"),
         (
             keys.ready, keys.leases, keys.lease(request.id), keys.fence, keys.delayed, keys.waiters, keys.wake,
-            keys.timer, keys.done(request.id), keys.settled(request.id),
+            keys.timer, *_known(engine, request),
         ),
         (
-            request.id, request.mode, request.nonce, request.lease_ms, request.max_messages, _inline(request),
-            request.owner, engine.config.max_deliveries or 0, f"w{request.nonce}" if wait_ms else "", wait_ms, until,
-            keys.bell,
+            request.id, request.nonce, request.lease_ms, request.max_messages, request.owner,
+            engine.config.max_deliveries or 0, wait_ms, until, keys.bell,
         ),
     )  # fmt: skip
 
 
-def _inline(request: Request) -> str:
-    return "1" if request.max_messages <= _INLINE else "0"
+def _known(engine: Engine, request: Request) -> tuple[bytes, ...]:
+    """The keys of what may be known of the id."""
+    keys = engine.keys
+    if request.mode == "named":
+        return keys.settled(request.id), keys.done(request.id)
+    return (keys.settled(request.id),) if request.mode == "again" else ()
 
 
 def _keep(engine: Engine, request: Request, error: BaseException) -> None:
@@ -337,15 +300,12 @@ def _keep(engine: Engine, request: Request, error: BaseException) -> None:
         engine.unanswered[request.id] = request.nonce
 
 
-def _text(parameter: str, value: str | None) -> str:
+def owner_of(parameter: str, value: str | None) -> str:
+    """An owner as the scripts want it, '' for none."""
     if value is None or value == "":
         return ""
     return check_name(parameter, value)
 
 
-def _flag(value: Any) -> str:
-    return "0" if value is None else "1"
-
-
-def _deadline(text: str) -> int | None:
+def deadline_of(text: str) -> int | None:
     return None if "inf" in text else int(text)

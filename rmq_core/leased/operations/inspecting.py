@@ -4,55 +4,110 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+from rmq_core.columns import Columns, columns_of, joined
+from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Batch, Call, Command, Exchange
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.claiming import lost, reclaim_all, token_of
+from rmq_core.leased.operations.claiming import lost, reclaim_all
+from rmq_core.leased.operations.staging import PUBLICATION
 from rmq_core.lua import load
-from rmq_core.messages import Backlog, Lease, LeaseInfo, Message, QueueStats, SettledRecord, message_of
+from rmq_core.messages import (
+    Backlog,
+    Lease,
+    LeaseInfo,
+    Message,
+    MessagePage,
+    QueueStats,
+    SettledRecord,
+    message_of,
+    token_of,
+)
 from rmq_core.policy import whole
 
 _LISTED = 1000
+_BROWSED = {"ready": "right", "delayed": "due", "dead": "left", "completed": "left", "failed": "left"}
+
+
+class Part(NamedTuple):
+    """Unsettled messages of a lease as one reply brought them; `taken` counts the settled ones among them too."""
+
+    takeovers: int
+    indexes: Sequence[int]
+    envelopes: Sequence[bytes]
+    taken: int
 
 
 def read(engine: Engine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
     """The messages `lo` to `hi` (exclusive) of a lease that are not settled yet. Raises LeaseLost."""
-    whole("lo", lo)
-    hi = lease.count if hi is None else min(whole("hi", hi), lease.count)
-    found: list[Message] = []
+    return _decoded(lease.id, (yield from _held(engine, lease, lo, hi)))
+
+
+def read_columns(engine: Engine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
+    """What `read` reads, column by column: for those who hand messages on without looking at them. Raises LeaseLost."""
+    parts = yield from _held(engine, lease, lo, hi)
+    return joined([columns_of(part.envelopes, part.indexes, part.takeovers + 1) for part in parts])
+
+
+def browse_lease(engine: Engine, lease_id: str, lo: int = 0, hi: int = 25) -> Exchange[list[Message]]:
+    """The messages `lo` to `hi` (exclusive) that somebody holds under a lease, as anybody may see them; [] if none."""
+    parts = yield from _parts(engine, check_name("lease_id", lease_id), "", whole("lo", lo), whole("hi", hi))
+    return _decoded(lease_id, parts or [])
+
+
+def _held(engine: Engine, lease: Lease, lo: int, hi: int | None) -> Exchange[list[Part]]:
+    last = lease.count if hi is None else min(whole("hi", hi), lease.count)
+    parts = yield from _parts(engine, lease.id, token_of(lease), whole("lo", lo), last)
+    if parts is None:
+        raise lost(engine, lease)
+    return parts
+
+
+def _decoded(lease_id: str, parts: Sequence[Part]) -> list[Message]:
+    return [
+        message_of(envelope, index, lease_id, part.takeovers + 1)
+        for part in parts
+        for index, envelope in zip(part.indexes, part.envelopes, strict=True)
+    ]
+
+
+def _parts(engine: Engine, lease_id: str, token: str, lo: int, hi: int) -> Exchange[list[Part] | None]:
+    """A range of a lease, reply by reply; None when the lease is gone."""
+    found: list[Part] = []
     while lo < hi:
-        batch, taken = yield from _slice(engine, lease, lo, hi - 1)
-        if not taken:
+        part = yield from _part(engine, lease_id, token, lo, hi - 1)
+        if part is None:
+            return None
+        if not part.taken:
             break
-        found += batch
-        lo += taken
+        found.append(part)
+        lo += part.taken
     return found
 
 
-def _slice(engine: Engine, lease: Lease, lo: int, last: int) -> Exchange[tuple[list[Message], int]]:
+def _part(engine: Engine, lease_id: str, token: str, lo: int, last: int) -> Exchange[Part | None]:
     keys = engine.keys
     reply = yield Call(
         load("leased/read"),
-        (keys.lease(lease.id), keys.settled(lease.id)),
-        (token_of(lease), lo, min(last, lo + 3999)),
+        (keys.lease(lease_id), keys.settled(lease_id)),
+        (token, lo, min(last, lo + 3999)),
         slot=False,
     )
     if reply[0] != b"read":
-        raise lost(engine, lease)
+        return None
     takeovers, first, bits, envelopes = reply[1:]
-    if bits:
-        settled = int.from_bytes(bits, "big")
-        size = len(bits) * 8
-        kept = [
-            (lo + place, envelope)
-            for place, envelope in enumerate(envelopes)
-            if (at := size - 1 - (lo + place - first * 8)) < 0 or not settled >> at & 1
-        ]
-    else:
-        kept = list(enumerate(envelopes, lo))
-    return [message_of(envelope, index, lease.id, takeovers + 1) for index, envelope in kept], len(envelopes)
+    if not bits:
+        return Part(takeovers, range(lo, lo + len(envelopes)), envelopes, len(envelopes))
+    kept = _unsettled(bits, lo - first * 8, len(envelopes))
+    return Part(takeovers, [lo + at for at in kept], [envelopes[at] for at in kept], len(envelopes))
+
+
+def _unsettled(bits: bytes, skip: int, count: int) -> list[int]:
+    """Which of `count` places are not set in a bitmap, of which the first `skip` bits do not count."""
+    settled, size = int.from_bytes(bits, "big"), len(bits) * 8
+    return [place for place in range(count) if (at := size - 1 - skip - place) < 0 or not settled >> at & 1]
 
 
 def backlog(engine: Engine) -> Exchange[Backlog]:
@@ -61,20 +116,30 @@ def backlog(engine: Engine) -> Exchange[Backlog]:
     return state[0]
 
 
+class Glance(NamedTuple):
+    """What a queue holds, the seconds until its next due time, and the ids of expired leases, not counted yet."""
+
+    backlog: Backlog
+    due_s: float | None
+    late: list[bytes]
+
+
+def glance(engine: Engine, bell_ms: int = 0) -> Exchange[Glance]:
+    """Look once, in one call that uses no slot; arms the bell for `bell_ms`."""
+    keys = engine.keys
+    ready, oldest, now, due, late = yield Call(
+        load("leased/backlog"), (keys.ready, keys.delayed, keys.leases, keys.waiters), (bell_ms,), slot=False
+    )
+    until = max(0.0, (int(due) - int(now)) / 1000) if due else None
+    return Glance(Backlog(ready, _age(oldest, now)), until, late)
+
+
 def look(engine: Engine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
     """The backlog, and the seconds until the next due time; arms the bell for `bell_ms`."""
-    keys = engine.keys
     while True:
-        ready, oldest, now, due, late = yield Call(
-            load("leased/backlog"),
-            (keys.ready, keys.delayed, keys.leases, keys.waiters),
-            (bell_ms,),
-            slot=False,
-        )
-        if not (yield from reclaim_all(engine, late)):
-            break
-    until = max(0.0, (int(due) - int(now)) / 1000) if due else None
-    return Backlog(ready, _age(oldest, now)), until
+        seen = yield from glance(engine, bell_ms)
+        if not (yield from reclaim_all(engine, seen.late)):
+            return seen.backlog, seen.due_s
 
 
 def stats(engine: Engine) -> Exchange[QueueStats]:
@@ -85,6 +150,7 @@ def stats(engine: Engine) -> Exchange[QueueStats]:
     )
     infos = yield from _infos(engine, ids)
     leased = sum(info.count - info.settled for info in infos)
+    leases -= sum(name.startswith(PUBLICATION) for name in ids)
     return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused))
 
 
@@ -111,14 +177,26 @@ def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
 
 def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
     """The messages that would be claimed next, at most `count` of them, oldest first."""
-    found = yield Call(load("leased/peek"), (engine.keys.ready,), (whole("count", count, minimum=1),), slot=False)
+    found = yield Call(load("lists/peek"), (engine.keys.ready,), (whole("count", count, minimum=1),), slot=False)
     return [message_of(envelope) for envelope in reversed(found)]
 
 
 def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
     """The newest dead letters with their history, at most `count` of them."""
-    found = yield Call(load("leased/peek"), (engine.keys.dead,), (-whole("count", count, minimum=1),), slot=False)
+    found = yield Call(load("lists/peek"), (engine.keys.dead,), (-whole("count", count, minimum=1),), slot=False)
     return [message_of(envelope) for envelope in found]
+
+
+def browse(engine: Engine, target: str, offset: int = 0, count: int = 25) -> Exchange[MessagePage]:
+    """At most `count` messages behind the first `offset`, fewer when they are large.
+
+    `ready` comes in the order of claiming, `delayed` by due time, `dead`, `completed` and `failed` the newest first.
+    """
+    if not isinstance(target, str) or target not in _BROWSED:
+        raise ConfigurationError(f"target must be one of {', '.join(_BROWSED)}, not {target!r}; leases are read")
+    where = (whole("offset", offset), min(whole("count", count, minimum=1), _LISTED), _BROWSED[target])
+    total, found, due = yield Call(load("leased/browse"), (getattr(engine.keys, target),), where, slot=False)
+    return MessagePage(total, [message_of(envelope) for envelope in found], [_moment(ms) for ms in due])
 
 
 def _infos(engine: Engine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInfo]]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 
 from rmq_core import codec
 from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.claiming import reenter
+from rmq_core.leased.operations.adopting import reenter
 from rmq_core.leased.operations.publishing import key_bytes
 from rmq_core.leased.operations.settling import release
 from rmq_core.lua import load
 from rmq_core.policy import whole
 
 _PURGEABLE = ("ready", "delayed", "dead", "completed", "failed")
+_CHOSEN = 10  # finding one of 100,000 dead letters takes the server about a millisecond
 
 
 def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
@@ -33,6 +35,27 @@ def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
         if not count:
             break
         moved += count
+    engine.tell(Operation.REDRIVE, moved)
+    return moved
+
+
+def redrive_some(engine: Engine, message_ids: Iterable[str]) -> Exchange[int]:
+    """Move the dead letters of these ids back to ready with a fresh delivery budget; how many were found and moved.
+
+    Scans the dead letters, the newest first. Raises QueueFull when the server has no memory for them.
+    """
+    if isinstance(message_ids, str):
+        raise ConfigurationError("message_ids must be several ids, not one str; pass [message_id]")
+    wanted = frozenset(map(_message_id, message_ids))
+    keys, moved = engine.keys, 0
+    found = yield from _find(keys.dead, wanted)
+    chosen = list(reversed(found.values()))  # the oldest is to be claimed first
+    for lo in range(0, len(chosen), _CHOSEN):
+        some = chosen[lo : lo + _CHOSEN]
+        reply = yield Call(
+            load("leased/redrive_some"), (keys.dead, keys.ready, keys.waiters, keys.wake), (keys.bell, *some)
+        )
+        moved += _number(reply, b"redriven ")
     engine.tell(Operation.REDRIVE, moved)
     return moved
 
@@ -57,12 +80,11 @@ def resume(engine: Engine) -> Exchange[None]:
 
 def cancel(engine: Engine, message_id: str) -> Exchange[bool]:
     """Remove a ready or delayed message; False when it is neither, which a leased one is not. Scans the queue."""
-    if not isinstance(message_id, str):
-        raise ConfigurationError(f"message_id must be the str that publish returned, not {message_id!r}")
+    wanted = frozenset([_message_id(message_id)])
     for key, kind in ((engine.keys.ready, "list"), (engine.keys.delayed, "zset")):
-        envelope = yield from _find(key, message_id)
-        if envelope is not None:
-            reply = yield Call(load("leased/purge"), (key,), (kind, envelope))
+        found = yield from _find(key, wanted)
+        if found:
+            reply = yield Call(load("leased/purge"), (key,), (kind, found[message_id]))
             if _number(reply, b"removed "):
                 return True
     return False
@@ -85,17 +107,26 @@ def release_unanswered(engine: Engine) -> Exchange[None]:
         engine.unanswered.pop(lease_id, None)
 
 
-def _find(key: bytes, message_id: str) -> Exchange[bytes | None]:
-    """The stored envelope of a message, found in slices."""
+def _find(key: bytes, wanted: frozenset[str]) -> Exchange[dict[str, bytes]]:
+    """The stored envelopes of messages by id, found in slices from the left."""
+    found: dict[str, bytes] = {}
     lo = 0
-    while True:
-        found = yield Call(load("leased/scan"), (key,), (lo, lo + 999), slot=False)
-        for envelope in found:
-            if codec.split(envelope).id == message_id:
-                return bytes(envelope)
-        if len(found) < 1000:
-            return None
+    while len(found) < len(wanted):
+        entries = yield Call(load("leased/scan"), (key,), (lo, lo + 999), slot=False)
+        for envelope in entries:
+            message_id = codec.split(envelope).id
+            if message_id in wanted:
+                found[message_id] = bytes(envelope)
+        if len(entries) < 1000:
+            break
         lo += 900  # overlaps, since the list moves while it is read
+    return found
+
+
+def _message_id(message_id: str) -> str:
+    if not isinstance(message_id, str):
+        raise ConfigurationError(f"message_id must be the str that publish returned, not {message_id!r}")
+    return message_id
 
 
 def _pause(engine: Engine, on: str) -> Call:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,16 +11,18 @@ from rmq_core import codec
 from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Chain, Command, Encodable, Exchange, Sleep
-from rmq_core.ids import new_id
+from rmq_core.ids import new_id, new_ids, nonce
 from rmq_core.keys import QUEUES
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.durability import apart, check, confirmation
 from rmq_core.lua import load
-from rmq_core.messages import Payload, Published, PublishReport
+from rmq_core.messages import NewMessage, Payload, Published, PublishReport
 from rmq_core.policy import Overflow, milliseconds
 
 DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
 _CHUNK, _CHUNK_BYTES, _WINDOW = 1000, 4 << 20, 4
+_ID_LENGTH = 512
+_ID_ROOM = 64  # more than a made-up id and what stands around it
 
 
 class Entry(NamedTuple):
@@ -30,6 +31,29 @@ class Entry(NamedTuple):
     id: str
     body: bytes
     digest: bytes | None
+    delay_ms: int = 0
+
+    def goes_with(self, other: Entry) -> bool:
+        """Whether one call can take both."""
+        return self.delay_ms == other.delay_ms and (self.digest is None) == (other.digest is None)
+
+
+class Chunk(NamedTuple):
+    """Messages that go out in one call: all have a digest or none has, and their delay is the same."""
+
+    ids: Sequence[str]
+    bodies: Sequence[bytes]
+    digests: Sequence[bytes] = ()
+    delay_ms: int = 0
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> Chunk:
+        """The chunk of these messages."""
+        ids, bodies, digests, delays = zip(*entries, strict=True)
+        return cls(ids, bodies, () if digests[0] is None else digests, delays[0])
+
+
+Divide: TypeAlias = Callable[[Iterable[Entry]], Iterator[Chunk]]
 
 
 def publish(
@@ -45,18 +69,18 @@ def publish(
     delay: seconds or timedelta before it becomes ready. Raises PayloadError for what cannot be stored, QueueFull when
     there is no room, NotDurable when it is stored but not as safely as configured.
     """
-    entry = _entry(engine, payload, dedup_key, codec.encode_headers(headers))
+    entry = _entry(engine, payload, dedup_key, codec.encode_headers(headers), _delay_ms(delay))
     if not engine.registered:
         yield from register(engine)
-    call = _call(engine, [entry], _delay_ms(delay))
+    chunk = Chunk.of([entry])
     verdict = _Tally(engine)
-    yield from _insist(engine, call, [entry], verdict)
+    yield from _insist(engine, _call(engine, chunk), chunk, verdict)
     return Published(entry.id, bool(verdict.accepted))
 
 
 def publish_many(
     engine: Engine,
-    payloads: Iterable[Payload],
+    payloads: Iterable[Payload | NewMessage],
     *,
     dedup_key: DedupKey | None = None,
     delay: timedelta | float | None = None,
@@ -64,18 +88,17 @@ def publish_many(
 ) -> Exchange[PublishReport]:
     """Add many messages, in order, in chunks of up to 1,000 messages and 4 MiB, several chunks in one write.
 
-    Takes any iterable, of any length. Stops at the first chunk that is refused and raises; `report` of the
-    error holds what was accepted before it. A `dedup_key` must be a callable here.
+    Takes any iterable, of any length; what a NewMessage in it says of itself goes before the arguments. Stops at the
+    first chunk that is refused and raises; `report` of the error holds what was accepted before it. A `dedup_key` must
+    be a callable here. A chunk ends where the delay changes.
     """
-    if dedup_key is not None and not callable(dedup_key):
-        raise PayloadError("dedup_key must be a callable for publish_many: one key would make all but one a duplicate")
-    extra, delay_ms, tally = codec.encode_headers(headers), _delay_ms(delay), _Tally(engine)
+    tally = _Tally(engine)
+    chunks = chunks_of(engine, payloads, dedup_key, delay, headers)
     if not engine.registered:
         yield from register(engine)
-    chunks = _chunks((_entry(engine, payload, dedup_key, extra) for payload in payloads), engine.config.max_ready)
     try:
         while window := list(itertools.islice(chunks, _WINDOW)):
-            yield from _send(engine, window, delay_ms, tally)
+            yield from _send(engine, window, tally)
     except RedisMessageQueueError as error:
         error.report = tally.report()
         raise
@@ -91,8 +114,70 @@ def register(engine: Engine) -> Exchange[None]:
         engine.registered = False
 
 
-def _send(engine: Engine, window: list[list[Entry]], delay_ms: int, tally: _Tally) -> Exchange[None]:
-    calls = [_call(engine, chunk, delay_ms) for chunk in window]
+def chunks_of(
+    engine: Engine,
+    payloads: Iterable[Payload | NewMessage],
+    dedup_key: DedupKey | None,
+    delay: timedelta | float | None,
+    headers: Mapping[str, str] | None,
+    divide: Divide | None = None,
+) -> Iterator[Chunk]:
+    """Messages as they go out, in order, made as they are asked for; `divide` parts those that are not alike."""
+    if dedup_key is not None and not callable(dedup_key):
+        raise PayloadError(
+            "dedup_key must be a callable for publish_many and stage: one key would make all but one a duplicate"
+        )
+    shared = codec.encode_headers(headers), _delay_ms(delay)
+    return _chunks(engine, iter(payloads), dedup_key, shared, divide or _divided)
+
+
+def _chunks(
+    engine: Engine,
+    payloads: Iterator[Payload | NewMessage],
+    dedup_key: DedupKey | None,
+    shared: tuple[bytes, int],
+    divide: Divide,
+) -> Iterator[Chunk]:
+    config, (headers, delay_ms) = engine.config, shared
+    most = min(_CHUNK, config.max_ready or _CHUNK)
+    unkeyed = dedup_key is None and config.dedup_key is None and not config.dedup
+    while some := list(itertools.islice(payloads, most)):
+        alike = _alike(some, headers, config.max_payload_bytes) if unkeyed else None
+        if alike:
+            yield alike._replace(delay_ms=delay_ms)
+        else:
+            yield from divide([_new_entry(engine, each, dedup_key, headers, delay_ms) for each in some])
+
+
+def _alike(payloads: Sequence[Any], headers: bytes, max_bytes: int) -> Chunk | None:
+    """A chunk of payloads that are all text or all bytes, made at a quarter of the usual cost; None for others."""
+    kinds = set(map(type, payloads))
+    try:
+        data = [text.encode() for text in payloads] if kinds == {str} else payloads
+    except UnicodeEncodeError:
+        return None
+    if kinds not in ({str}, {bytes}) or max(map(len, data)) > max_bytes:
+        return None
+    if sum(map(len, data)) + len(data) * (len(headers) + _ID_ROOM) > _CHUNK_BYTES:
+        return None
+    ids, kind = new_ids(len(data)), b"%b%d %b" % (b"s" if kinds == {str} else b"b", len(headers), headers)
+    return Chunk(ids, [b"%b %b%b" % (own.encode(), kind, each) for own, each in zip(ids, data, strict=True)])
+
+
+def _divided(entries: Iterable[Entry]) -> Iterator[Chunk]:
+    chunk: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if chunk and (size + len(entry.body) > _CHUNK_BYTES or not entry.goes_with(chunk[0])):
+            yield Chunk.of(chunk)
+            chunk, size = [], 0
+        chunk.append(entry)
+        size += len(entry.body)
+    yield Chunk.of(chunk)
+
+
+def _send(engine: Engine, window: list[Chunk], tally: _Tally) -> Exchange[None]:
+    calls = [_call(engine, chunk) for chunk in window]
     if len(calls) == 1 or engine.config.durability:
         for call, chunk in zip(calls, window, strict=True):
             yield from _insist(engine, call, chunk, tally)
@@ -109,7 +194,7 @@ def _send(engine: Engine, window: list[list[Entry]], delay_ms: int, tally: _Tall
             tally.add(chunk, reply)
 
 
-def _insist(engine: Engine, call: Call, chunk: list[Entry], tally: _Tally) -> Exchange[None]:
+def _insist(engine: Engine, call: Call, chunk: Chunk, tally: _Tally) -> Exchange[None]:
     """Send one chunk, again while the queue is full and `Overflow.BLOCK` allows."""
     overflow, pause, began = engine.config.overflow, 0.005, None
     while True:
@@ -137,31 +222,49 @@ class _Tally:
         self.accepted = self.duplicates = self.dropped = 0
         self.ids: list[str | None] = []
 
-    def add(self, chunk: list[Entry], reply: bytes) -> None:
+    def add(self, chunk: Chunk, reply: bytes) -> None:
         parts = reply.split()
         dropped = int(parts[1])
         if len(parts) > 2:
             flags = parts[2]
-            self.ids += [entry.id if flag == 49 else None for entry, flag in zip(chunk, flags, strict=True)]
+            self.ids += [own if flag == 49 else None for own, flag in zip(chunk.ids, flags, strict=True)]
             fresh = flags.count(b"1")
         else:
-            self.ids += [entry.id for entry in chunk]
-            fresh = len(chunk)
+            self.ids += chunk.ids
+            fresh = len(chunk.ids)
         self.accepted += fresh
-        self.duplicates += len(chunk) - fresh
+        self.duplicates += len(chunk.ids) - fresh
         self.dropped += dropped
         if self.engine.on_event:
-            one = self.ids[-1] if len(chunk) == 1 else None
+            one = self.ids[-1] if len(chunk.ids) == 1 else None
             self.engine.tell(Operation.PUBLISH, fresh, message_id=one)
-            self.engine.tell(Operation.DUPLICATE, len(chunk) - fresh)
+            self.engine.tell(Operation.DUPLICATE, len(chunk.ids) - fresh)
             self.engine.tell(Operation.DROP, dropped)
 
     def report(self) -> PublishReport:
         return PublishReport(self.accepted, self.duplicates, self.dropped, tuple(self.ids))
 
 
-def _entry(engine: Engine, payload: Payload, dedup_key: DedupKey | None, headers: bytes) -> Entry:
-    config, message_id = engine.config, new_id()
+def _new_entry(
+    engine: Engine, message: Payload | NewMessage, dedup_key: DedupKey | None, headers: bytes, delay_ms: int
+) -> Entry:
+    if not isinstance(message, NewMessage):
+        return _entry(engine, message, dedup_key, headers, delay_ms)
+    own_headers = headers if message.headers is None else codec.encode_headers(message.headers)
+    own_delay_ms = delay_ms if message.delay is None else _delay_ms(message.delay)
+    key = dedup_key if message.dedup_key is None else message.dedup_key
+    return _entry(engine, message.payload, key, own_headers, own_delay_ms, message.id)
+
+
+def _entry(
+    engine: Engine,
+    payload: Payload,
+    dedup_key: DedupKey | None,
+    headers: bytes,
+    delay_ms: int,
+    message_id: str | None = None,
+) -> Entry:
+    config, message_id = engine.config, new_id() if message_id is None else _checked_id(message_id)
     kind, data = codec.encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
     key = config.dedup_key if dedup_key is None else dedup_key
     digest = None
@@ -169,7 +272,16 @@ def _entry(engine: Engine, payload: Payload, dedup_key: DedupKey | None, headers
         digest = codec.digest("key", key_bytes(key(payload) if callable(key) else key))
     elif config.dedup:
         digest = codec.digest(kind, data)
-    return Entry(message_id, codec.body(message_id, kind, data, headers), digest)
+    return Entry(message_id, codec.body(message_id, kind, data, headers), digest, delay_ms)
+
+
+def _checked_id(message_id: str) -> str:
+    """A chosen id that can stand in an envelope, whose fields are parted by spaces."""
+    if not isinstance(message_id, str) or not 0 < len(message_id) <= _ID_LENGTH:
+        raise PayloadError(f"id must be a text of 1 to {_ID_LENGTH} characters, not {message_id!r}")
+    if not message_id.isprintable() or " " in message_id:
+        raise PayloadError(f"id {message_id!r} must not hold spaces or control characters")
+    return message_id
 
 
 def key_bytes(key: object) -> bytes:
@@ -186,30 +298,17 @@ def _delay_ms(delay: timedelta | float | None) -> int:
     return 0 if delay is None else milliseconds("delay", delay)
 
 
-def _chunks(entries: Iterator[Entry], max_ready: int | None) -> Iterator[list[Entry]]:
-    most = min(_CHUNK, max_ready or _CHUNK)
-    chunk: list[Entry] = []
-    size = 0
-    for entry in entries:
-        if chunk and (len(chunk) >= most or size + len(entry.body) > _CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(entry)
-        size += len(entry.body)
-    if chunk:
-        yield chunk
-
-
-def _call(engine: Engine, chunk: list[Entry], delay_ms: int) -> Call:
-    keys, config = engine.keys, engine.config
-    digests = [entry.digest for entry in chunk if entry.digest is not None]
-    window = milliseconds("dedup_window", config.dedup_window) if digests else 0
+def _call(engine: Engine, chunk: Chunk) -> Call:
+    keys, config, digests = engine.keys, engine.config, chunk.digests
+    window = engine.dedup_window_ms if digests else 0
     drop = "1" if config.overflow == Overflow.DROP_OLDEST else "0"
-    nonce = secrets.randbits(52) if digests else 0
-    head: tuple[Encodable, ...] = (keys.bell, delay_ms, config.max_ready or 0, drop, nonce, window, len(chunk))
+    call_nonce = int(nonce()[:13], 16) if digests else 0
+    head: tuple[Encodable, ...] = (
+        keys.bell, chunk.delay_ms, config.max_ready or 0, drop, call_nonce, window, len(chunk.ids),
+    )  # fmt: skip
     return Call(
         load("leased/publish"),
         (keys.ready, keys.delayed, keys.waiters, keys.wake, keys.timer, *map(keys.dedup, digests)),
-        (*head, *[entry.body for entry in chunk]),
+        (*head, *chunk.bodies),
         confirm=confirmation(engine),
     )

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
+from rmq_core.codec import one_line
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Batch, Call, Encodable, Exchange
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.claiming import lost, token_of
+from rmq_core.leased.operations.claiming import lost
 from rmq_core.leased.operations.durability import apart, check, confirmation
 from rmq_core.leased.operations.reclaiming import tell_dead
 from rmq_core.lua import load
-from rmq_core.messages import Lease, Message, MessageRef, Outcome, SettleReport
+from rmq_core.messages import Lease, Message, MessageRef, Outcome, SettleReport, token_of
 from rmq_core.policy import milliseconds
 
 Some: TypeAlias = Iterable[Message | MessageRef]
@@ -60,13 +61,10 @@ def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[
     """Finish the messages of a lease, or some of them. Raises LeaseLost for a whole lease, reports it for some."""
     if messages is not None:
         return (yield from _settle_some(engine, lease, "ack", messages))
-    keys, config = engine.keys, engine.config
-    call = Call(
-        load("leased/ack"),
-        (keys.leases, keys.lease(lease.id), keys.settled(lease.id), keys.done(lease.id), keys.completed),
-        (lease.id, token_of(lease), config.settled_ttl_ms if lease.named else 0, config.completed_log),
-        confirm=confirmation(engine),
-    )
+    config = engine.config
+    call = acking(engine, lease, config.settled_ttl_ms if lease.named else 0, config.completed_log)
+    if confirm := confirmation(engine):
+        call = call._replace(confirm=confirm)
     reply, confirmed = apart(call, (yield call))
     if not reply.startswith(b"acked"):
         raise _refused(engine, lease, reply)
@@ -75,6 +73,20 @@ def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[
     engine.tell(Operation.ACK, count, lease.id)
     check(engine, f"acked lease {lease.id!r}", confirmed)
     return SettleReport(count)
+
+
+def acking(engine: Engine, lease: Lease, done_ttl_ms: int, most: int, log: bytes | None = None) -> Call:
+    """The call that acks a lease whole; `log` keeps its newest messages, `most` in all: the completed log when None."""
+    keys = engine.keys
+    kept: tuple[bytes, ...] = ()
+    limits: tuple[int, ...] = ()
+    if done_ttl_ms or most:
+        kept, limits = (keys.done(lease.id), log or keys.completed), (done_ttl_ms, most)
+    return Call(
+        load("leased/ack"),
+        (keys.leases, keys.lease(lease.id), keys.settled(lease.id), *kept),
+        (lease.id, token_of(lease), *limits),
+    )
 
 
 def nack(
@@ -90,7 +102,7 @@ def nack(
     delay: seconds or timedelta before they are ready again, the queue's backoff when None. reason: kept in the
     message's history, 200 characters of it. Raises LeaseLost for a whole lease, reports it for some messages.
     """
-    delay_ms, text = _delay_ms(engine, lease, delay), _reason(reason)
+    delay_ms, text = _delay_ms(engine, lease, delay), one_line(reason)
     if messages is not None:
         return (yield from _settle_some(engine, lease, "nack", messages, delay_ms, text))
     keys, config = engine.keys, engine.config
@@ -202,8 +214,3 @@ def _delay_ms(engine: Engine, lease: Lease, delay: timedelta | float | None) -> 
         return 0
     before = lease.messages[0].deliveries if lease.complete else 1
     return milliseconds("backoff", backoff.delay(max(before, lease.takeovers + 1)))
-
-
-def _reason(reason: str | None) -> str:
-    """One line without tabs: history is a table."""
-    return "" if reason is None else " ".join(reason.encode(errors="replace").decode().split())[:200]

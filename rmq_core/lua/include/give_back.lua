@@ -1,18 +1,6 @@
 -- Gives the newest `k` messages of a lease back: to the claim end of ready, to delayed (how.due) or, past
 -- how.max_deliveries, to the dead letters. From the tail, so that the order of the rest and their indexes stay.
 -- how: add (deliveries to count), entry (a line of history, or ''), due, max_deliveries, max_dead, failed_log.
-local function recount(envelope, how)
-  local _, stop, count, enqueued, length = string.find(envelope, '^(%d+) (%d+) (%d+) ')
-  count, length = tonumber(count) + how.add, tonumber(length)
-  local history = string.sub(envelope, stop + 1, stop + length) .. how.entry
-  if #history > 1024 then history = string.sub(history, string.find(history, '\n', #history - 1024, true) + 1) end
-  local body = string.sub(envelope, stop + length + 1)
-  return count, table.concat({count, ' ', enqueued, ' ', #history, ' ', history, body})
-end
-local function message_id(envelope)
-  local _, stop, length = string.find(envelope, '^%d+ %d+ (%d+) ')
-  return string.match(envelope, '^(%S+) ', stop + tonumber(length) + 1)
-end
 local function is_settled(bits, first, index)
   local byte = string.byte(bits, math.floor(index / 8) - first + 1)
   return byte ~= nil and math.floor(byte / 2 ^ (7 - index % 8)) % 2 == 1

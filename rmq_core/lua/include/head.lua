@@ -8,7 +8,7 @@ local function head_of(lease)
           returned = tonumber(returned), owner = owner}
 end
 local function head_text(h)
-  return table.concat({h.token, h.state, h.claimed, h.takeovers, h.returned, h.owner}, ' ')
+  return h.token .. ' ' .. h.state .. ' ' .. h.claimed .. ' ' .. h.takeovers .. ' ' .. h.returned .. ' ' .. h.owner
 end
 local function held_by(lease, token)
   local head = head_of(lease)

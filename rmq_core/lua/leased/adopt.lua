@@ -7,12 +7,9 @@
 -- include: clock
 -- include: replay
 -- include: head
--- include: ring
--- include: timer
 -- include: deliveries
--- include: promote
--- include: take
--- include: claim
+-- include: hold
+-- include: takeover
 local earlier = replay()
 if earlier then return earlier end
 local k = {leases = KEYS[2], lease = KEYS[3], fence = KEYS[4], settled = KEYS[5]}

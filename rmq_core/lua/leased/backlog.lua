@@ -3,7 +3,9 @@
 -- ARGV: 1 ms for which to arm the bell, 0 for not at all
 -- Reply: {ready, oldest enqueued ms or '', now ms, next due ms or '', expired lease ids}.
 -- include: clock
+-- include: expired
 -- include: promote
+-- include: next_due
 local now = clock()
 local late = expired(KEYS[3], now)
 redis.call('LLEN', KEYS[1])

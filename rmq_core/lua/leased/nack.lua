@@ -8,6 +8,7 @@
 -- include: head
 -- include: ring
 -- include: timer
+-- include: recount
 -- include: give_back
 local earlier = replay()
 if earlier then return earlier end

@@ -37,12 +37,15 @@ if keys > 0 then
 else
   for i = 1, n do fresh[i] = stamp .. ARGV[9 + i] end
 end
+if keys > 1 and #markers > 0 and redis.call('EXISTS', unpack(markers)) > 0 then -- MGET does not tell
+  return redis.error_reply('WRONGTYPE a deduplication key holds another kind of value')
+end
 local dropped = 0
 if max > 0 and #fresh > 0 then
   local room = max - redis.call('LLEN', KEYS[2]) - redis.call('ZCARD', KEYS[3])
   if room < #fresh then
     if ARGV[6] ~= '1' or #fresh - room > redis.call('LLEN', KEYS[2]) then return refuse('full ' .. now) end
-    dropped = #redis.call('RPOP', KEYS[2], #fresh - room)
+    dropped = #fresh - room
   end
 end
 if #fresh > 0 and delay > 0 then
@@ -53,5 +56,6 @@ elseif #fresh > 0 then
   redis.call('LPUSH', KEYS[2], unpack(fresh))
   if seen then ring(KEYS[4], KEYS[5], ARGV[3], now, seen) end
 end
+if dropped > 0 then redis.call('RPOP', KEYS[2], dropped) end -- the first write is one that a full server refuses
 for i = 1, #markers do redis.call('SET', markers[i], ARGV[7], 'PX', ARGV[8]) end
 return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or ''))

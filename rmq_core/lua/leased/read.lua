@@ -1,9 +1,10 @@
 -- Reads messages of a lease by index, at most 8 MiB of them; changes nothing.
 -- KEYS: 1 lease  2 settled
--- ARGV: 1 token  2 first index  3 last index
+-- ARGV: 1 token, or '' for a look by anybody  2 first index  3 last index
 -- Reply: {'read' or 'lost', takeovers, first byte of the bits, bits of the settled bitmap, envelopes}.
 -- include: head
-local head = held_by(KEYS[1], ARGV[1])
+local head = head_of(KEYS[1])
+if head and ARGV[1] ~= '' and head.token ~= ARGV[1] then head = nil end
 if not head then return {'lost', 0, 0, '', {}} end
 local lo, hi = tonumber(ARGV[2]), tonumber(ARGV[3])
 local first = math.floor(lo / 8)

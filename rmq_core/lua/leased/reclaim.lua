@@ -9,6 +9,7 @@
 -- include: head
 -- include: ring
 -- include: deliveries
+-- include: recount
 -- include: give_back
 local earlier = replay()
 if earlier then return earlier end

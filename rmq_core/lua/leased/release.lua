@@ -6,6 +6,7 @@
 -- include: replay
 -- include: head
 -- include: ring
+-- include: recount
 -- include: give_back
 local earlier = replay()
 if earlier then return earlier end

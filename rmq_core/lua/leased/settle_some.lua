@@ -11,6 +11,7 @@
 -- include: head
 -- include: ring
 -- include: timer
+-- include: recount
 -- include: give_back
 -- include: finish
 local earlier = replay()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from rmq_core.errors import RedisMessageQueueError
-from rmq_core.leased.keeper import Charge, settle_beat
+from rmq_core.facade.keeper import Charge, settle_beat
 from rmq_core.messages import Lease
 
 _log = logging.getLogger("rmq")

@@ -1,0 +1,94 @@
+"""The asyncio twins of `rmq_core`, under the same names."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import rmq_core
+from rmq_core.clients import async_client as _client
+from rmq_core.errors import translated as _translated
+from rmq_core.jobs.aio import AsyncJobQueue as AsyncJobQueue
+from rmq_core.jobs.worker import Worker as Worker
+from rmq_core.jobs.worker import run_worker as run_worker
+from rmq_core.keys import QUEUES as _QUEUES
+from rmq_core.keys import queues_of as _queues_of
+from rmq_core.late import LATE as _SHARED
+from rmq_core.leased.aio import AsyncLeasedQueue as AsyncLeasedQueue
+from rmq_core.leased.hub import WaitHub as WaitHub
+from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
+from rmq_core.protocol import open_async_queue
+from rmq_core.reliable.aio import AsyncReaper as AsyncReaper
+from rmq_core.reliable.aio import AsyncReliableQueue as AsyncReliableQueue
+from rmq_core.rotation.aio import AsyncRotationQueue as AsyncRotationQueue
+from rmq_core.shared import *  # noqa: F403  what it lists
+from rmq_core.streams.aio import AsyncStreamQueue as AsyncStreamQueue
+from rmq_core.streams.aio_consumer import AsyncQueueConsumer as AsyncQueueConsumer
+
+if TYPE_CHECKING:
+    from rmq_core.late import *  # noqa: F403  for type checkers
+    from rmq_core.message_queue.aio import AbstractRedisGateway as AbstractRedisGateway
+    from rmq_core.message_queue.aio import RedisGateway as RedisGateway
+    from rmq_core.message_queue.aio import RedisMessageQueue as RedisMessageQueue
+    from rmq_core.message_queue.errors import LuaScriptError as LuaScriptError
+    from rmq_core.message_queue.errors import RetryBudgetExhaustedError as RetryBudgetExhaustedError
+
+JobQueue = AsyncJobQueue
+LeasedQueue = AsyncLeasedQueue
+QueueConsumer = AsyncQueueConsumer
+Reaper = AsyncReaper
+ReliableQueue = AsyncReliableQueue
+RotationQueue = AsyncRotationQueue
+StreamQueue = AsyncStreamQueue
+open_queue = open_async_queue
+
+__all__ = [  # noqa: PLE0604  names, all of them
+    *rmq_core.__all__,
+    "AsyncJobQueue",
+    "AsyncLeasedQueue",
+    "AsyncQueueConsumer",
+    "AsyncReaper",
+    "AsyncReliableQueue",
+    "AsyncRotationQueue",
+    "AsyncStreamQueue",
+    "WaitHub",
+    "Worker",
+    "run_worker",
+]
+
+_TWINS = ("AbstractRedisGateway", "RedisGateway", "RedisMessageQueue")
+_LATE = _SHARED | dict.fromkeys(_TWINS, "message_queue.aio")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"rmq_core.{_LATE[name]}"), name)
+    return value
+
+
+async def queues(redis: Any) -> list[str]:
+    """The names of all queues that were ever published to or claimed from on this server."""
+    return sorted(await _named(redis))
+
+
+async def disciplines(redis: Any) -> dict[str, str]:
+    """The discipline of each of these queues, by name: what `open_queue` has to be told to open it."""
+    return await _named(redis)
+
+
+async def _named(redis: Any) -> dict[str, str]:
+    client, owned = _client(redis)
+    try:
+        with _translated():
+            found = dict.fromkeys(map(_text, await client.smembers(_QUEUES)), "leased")
+            for discipline in _DISCIPLINES:
+                found |= dict.fromkeys(map(_text, await client.smembers(_queues_of(discipline))), discipline)
+            return found
+    finally:
+        if owned:
+            await client.aclose()
+
+
+def _text(name: bytes | str) -> str:
+    return name if isinstance(name, str) else name.decode()

@@ -1,0 +1,7 @@
+"""The asyncio `RedisMessageQueue`, where redis-message-queue has it."""
+
+from __future__ import annotations
+
+from rmq_core.message_queue.aio import RedisMessageQueue
+
+__all__ = ["RedisMessageQueue"]

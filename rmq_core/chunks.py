@@ -1,0 +1,23 @@
+"""Cutting what is published into parts that one script can take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+_MOST, _MOST_BYTES = 1000, 4 << 20
+
+
+def chunks(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """The items in order, in lists of at most 1,000 items and 4 MiB; `size` tells the bytes of one."""
+    chunk: list[T] = []
+    total = 0
+    for item in items:
+        if chunk and (len(chunk) >= _MOST or total + size(item) > _MOST_BYTES):
+            yield chunk
+            chunk, total = [], 0
+        chunk.append(item)
+        total += size(item)
+    if chunk:
+        yield chunk

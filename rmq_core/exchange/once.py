@@ -1,0 +1,106 @@
+"""Drivers that attempt each request once, for queues that promise to surface every failure and to hide no retry.
+
+Their connections are their own, opened in one attempt as well: a client's retry policy would try again on its behalf.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from rmq_core.exchange import Command, Patience
+from rmq_core.exchange.aio import AsyncDriver
+from rmq_core.exchange.frames import FAILURES, RETRYABLE, Frame, Plan, raise_retryable
+from rmq_core.exchange.public import AsyncPublicDriver, PublicDriver, is_genuine
+from rmq_core.exchange.sync import SyncDriver
+
+W = TypeVar("W", Plan, Command)
+
+
+def once_driver(client: Any, prefix: bytes) -> SyncDriver:
+    """A driver of one attempt; for a client that is not redis-py's own, its own policy is all that is left."""
+    return (OnceDriver if is_genuine(client) else OncePublicDriver)(client, prefix, 0)
+
+
+def async_once_driver(client: Any, prefix: bytes) -> AsyncDriver:
+    """The asyncio twin of `once_driver`."""
+    return (AsyncOnceDriver if is_genuine(client) else AsyncOncePublicDriver)(client, prefix, 0)
+
+
+def without_retries(pool: Any) -> Any:
+    """A pool like this one whose connections are opened in one attempt; the node of an asyncio cluster as it is."""
+    if not hasattr(pool, "connection_kwargs"):
+        return pool
+    twin = copy.copy(pool)
+    no_retries: dict[str, Any] = {"retry": None, "retry_on_timeout": False, "retry_on_error": []}
+    twin.connection_kwargs = {**pool.connection_kwargs, **no_retries}
+    twin.reset()
+    return twin
+
+
+def _told(reply: Any) -> Any:
+    raise_retryable([reply])
+    if isinstance(reply, FAILURES):
+        raise reply
+    return reply
+
+
+class OncePublicDriver(PublicDriver):
+    """One attempt through the public methods of any client."""
+
+    def _persist(self, send: Callable[[W], Any], first: W, again: W, patience: Patience) -> Any:
+        del again, patience
+        try:
+            return send(first)
+        except RETRYABLE:
+            self._recover()
+            raise
+
+
+class OnceDriver(SyncDriver):
+    """One attempt over connections of its own."""
+
+    _persist = OncePublicDriver._persist  # noqa: SLF001  the same rule
+
+    def _plain(self, command: Command) -> Any:
+        return _told(self._send(Plan([Frame(command.args)]).packed(), 1, 0)[0])
+
+    def _find_pool(self) -> Any:
+        return without_retries(super()._find_pool())
+
+    def close(self) -> None:
+        """Close the connections: nobody else can use them."""
+        for _, connection in self._idle:
+            connection.disconnect()
+        super().close()
+
+
+class AsyncOncePublicDriver(AsyncPublicDriver):
+    """The asyncio twin of OncePublicDriver."""
+
+    async def _persist(self, send: Callable[[W], Awaitable[Any]], first: W, again: W, patience: Patience) -> Any:
+        del again, patience
+        try:
+            return await send(first)
+        except RETRYABLE:
+            await self._recover()
+            raise
+
+
+class AsyncOnceDriver(AsyncDriver):
+    """The asyncio twin of OnceDriver."""
+
+    _persist = AsyncOncePublicDriver._persist  # noqa: SLF001  the same rule
+
+    async def _plain(self, command: Command) -> Any:
+        return _told((await self._send(Plan([Frame(command.args)]).packed(), 1, 0))[0])
+
+    async def _find_pool(self) -> Any:
+        return without_retries(await super()._find_pool())
+
+    async def close(self) -> None:
+        """Close the connections: nobody else can use them."""
+        for line in self._idle:
+            await line.connection.disconnect(nowait=True)
+        await super().close()

@@ -1,0 +1,132 @@
+"""The drivers for clients that are not what they seem: fakes, stubs, clients whose methods somebody has wrapped.
+
+They send one command at a time through `execute_command`, which such clients have, and look for wake tokens now and
+then instead of blocking, which many cannot. `sync_driver` and `async_driver` choose once, when a queue is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from redis import exceptions as errors
+
+from rmq_core.exchange import Interrupted
+from rmq_core.exchange.aio import AsyncDriver
+from rmq_core.exchange.frames import Frame, Plan, at_once, raise_retryable
+from rmq_core.exchange.sync import SyncDriver
+
+D = TypeVar("D", bound=SyncDriver | AsyncDriver)
+_LONGEST_S = 0.1
+_NOTHING: tuple[Any, ...] = (None, [], {})
+
+
+def sync_driver(client: Any, prefix: bytes, retry_budget_s: float) -> SyncDriver:
+    """The fastest driver that this client allows."""
+    return (SyncDriver if is_genuine(client) else PublicDriver)(client, prefix, retry_budget_s)
+
+
+def async_driver(client: Any, prefix: bytes, retry_budget_s: float) -> AsyncDriver:
+    """The asyncio twin of `sync_driver`."""
+    return (AsyncDriver if is_genuine(client) else AsyncPublicDriver)(client, prefix, retry_budget_s)
+
+
+def shared(make: Callable[[Any, bytes, float], D], client: Any, prefix: bytes, retry_budget_s: float) -> D:
+    """The driver that all users of a client and a queue share who have no end at which to give connections back."""
+    try:
+        drivers = vars(client).setdefault("_rmq_drivers", {})
+    except TypeError:  # a client without attributes; one that is only asked holds no connections either
+        return make(client, prefix, retry_budget_s)
+    key = (prefix, retry_budget_s)
+    return drivers.get(key) or drivers.setdefault(key, make(client, prefix, retry_budget_s))  # type: ignore[no-any-return]
+
+
+def is_genuine(client: Any) -> bool:
+    """Whether client and connections are redis-py's own, so that commands may be packed onto the connections."""
+    pool = getattr(client, "connection_pool", None)
+    if pool is None and not hasattr(client, "nodes_manager"):
+        return False
+    connection = getattr(pool, "connection_class", None)
+    return _own(type(client), "execute_command") and (connection is None or _own(connection, "read_response"))
+
+
+def _own(kind: type, method: str) -> bool:
+    return bool(getattr(getattr(kind, method, None), "__module__", "").startswith("redis."))
+
+
+class PublicDriver(SyncDriver):
+    """Runs exchanges through the public methods of any client."""
+
+    def _round(self, planned: Plan) -> list[Any]:
+        if planned.block_ms:
+            reply = None
+            for pause_s in _looks(planned):
+                if (reply := self._ask(at_once(planned.frames[0]))) not in _NOTHING:
+                    break
+                time.sleep(pause_s)
+            if planned.alone:
+                raise_retryable([reply])
+                return [reply]
+            planned = planned.again()
+        replies = [self._ask(frame) for frame in planned.frames]
+        raise_retryable(replies)
+        return replies
+
+    def _ask(self, frame: Frame) -> Any:
+        try:
+            return undecoded(self.client.execute_command(*frame.args))
+        except errors.NoScriptError:
+            return undecoded(self.client.execute_command(*_whole(frame)))
+        except errors.ResponseError as error:
+            return error
+
+
+class AsyncPublicDriver(AsyncDriver):
+    """The asyncio twin of PublicDriver."""
+
+    async def _round(self, planned: Plan) -> list[Any]:
+        if planned.block_ms:
+            reply = None
+            for pause_s in _looks(planned):
+                if (reply := await self._ask(at_once(planned.frames[0]))) not in _NOTHING:
+                    break
+                await asyncio.sleep(pause_s)
+            if planned.alone:
+                raise_retryable([reply])
+                return [reply]
+            planned = planned.again()
+        replies = [await self._ask(frame) for frame in planned.frames]
+        raise_retryable(replies)
+        return replies
+
+    async def _ask(self, frame: Frame) -> Any:
+        try:
+            return undecoded(await self.client.execute_command(*frame.args))
+        except errors.NoScriptError:
+            return undecoded(await self.client.execute_command(*_whole(frame)))
+        except errors.ResponseError as error:
+            return error
+
+
+def undecoded(reply: Any) -> Any:
+    """A reply as the operations expect it, from a client that may decode."""
+    if isinstance(reply, str):
+        return reply.encode()
+    return [undecoded(item) for item in reply] if isinstance(reply, list) else reply
+
+
+def _looks(planned: Plan) -> Iterator[float]:
+    """Pauses that grow, until the time to wait is over; Interrupted when whoever waits gives up."""
+    until, pause_s = time.monotonic() + planned.block_ms / 1000, 0.005
+    given_up: Callable[[], bool] = planned.given_up or (lambda: False)
+    while (left := until - time.monotonic()) > 0:
+        if given_up():
+            raise Interrupted
+        yield min(pause_s, left)
+        pause_s = min(2 * pause_s, _LONGEST_S)
+
+
+def _whole(frame: Frame) -> tuple[Any, ...]:
+    return ("EVAL", frame.call.script.source, *frame.args[2:]) if frame.call else frame.args

@@ -1,0 +1,60 @@
+"""When a request is sent again after a lost connection; shared by both drivers. Call slots make it harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tenacity
+
+from rmq_core.exchange import Patience
+from rmq_core.exchange.frames import NOT_RETRYABLE, RETRYABLE
+
+LOOK_S = 0.1
+"""How often whoever waits looks whether it has been given up."""
+
+
+def resending(patience: Patience) -> dict[str, Any]:
+    """What tenacity is told; it is entered only after a first failure."""
+    stop: Any = tenacity.stop_after_delay(patience.budget_s or 0)
+    if patience.given_up is not None:
+        stop |= lambda _: patience.over
+    return {
+        "stop": stop,
+        "wait": tenacity.wait_exponential(multiplier=patience.first_s, max=patience.longest_s)
+        + tenacity.wait_random(0, 2.5 * patience.first_s),
+        "retry": tenacity.retry_if_exception_type(RETRYABLE) & tenacity.retry_if_not_exception_type(NOT_RETRYABLE),
+        "before_sleep": lambda state: notice(patience, state.outcome.exception()),
+        "reraise": True,
+    }
+
+
+def notice(patience: Patience, error: Exception) -> None:
+    if patience.noticed is not None:
+        patience.noticed(error)
+
+
+def naps(patience: Patience, seconds: float) -> list[float]:
+    """The parts in which to sleep, so that a look between them notices soon that the wait is given up."""
+    if patience.given_up is None:
+        return [seconds]
+    whole, rest = divmod(seconds, LOOK_S)
+    return [LOOK_S] * int(whole) + [rest]
+
+
+def clients_own(client: Any) -> Any | None:
+    """The retry policy that a client gives its connections: redis-py resends a command as often as it says."""
+    pool = getattr(client, "connection_pool", None)
+    return getattr(pool, "connection_kwargs", {}).get("retry")
+
+
+def failed_once(error: Exception, send: Callable[[], Any]) -> Callable[[], Any]:
+    """`send`, except that its first call fails with the error of an attempt that was made before."""
+    before = [error]
+
+    def attempt() -> Any:
+        if before:
+            raise before.pop()
+        return send()
+
+    return attempt

@@ -1,0 +1,113 @@
+"""Stopping a consumer between two messages: by signals, or by an event that somebody else sets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any, Protocol
+
+from rmq_core.errors import ConfigurationError
+
+_USUAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_UNABLE = "cannot handle {}: make the handler in the main thread, for signals that can be handled ({})"
+
+
+class BaseGracefulInterruptHandler(ABC):
+    """Tells a queue when to stop waiting for messages. It is asked several times a second."""
+
+    @abstractmethod
+    def is_interrupted(self) -> bool:
+        """Whether to stop."""
+
+
+class GracefulInterruptHandler(BaseGracefulInterruptHandler):
+    """Owns signals of the process: the first one is noted, a second one acts as it would have without this handler.
+
+    Make it in the main thread. A signal that somebody else handles, be it another GracefulInterruptHandler, is left
+    alone: ValueError. One that the process ignores, as under `nohup` or in a shell's background, stays ignored. A
+    forked child calls `reset()` on the handler it inherited before it makes its own.
+    """
+
+    def __init__(self, verbose: bool = True, signals: Iterable[signal.Signals] = _USUAL) -> None:  # noqa: FBT001, FBT002
+        if not isinstance(verbose, bool):
+            raise TypeError(f"'verbose' must be True or False, not {type(verbose).__name__}")
+        if isinstance(signals, str | bytes) or not isinstance(signals, Iterable):
+            raise TypeError(f"'signals' must be several signals, for example (signal.SIGTERM,), not {signals!r}")
+        chosen = tuple(signals)
+        if not all(isinstance(number, signal.Signals) for number in chosen):
+            raise TypeError(f"'signals' must hold signals such as signal.SIGTERM, not {chosen!r}")
+        if not chosen:
+            raise ConfigurationError("'signals' is empty: a handler without signals is never interrupted")
+        before = {number: _free(number) for number in chosen if signal.getsignal(number) != signal.SIG_IGN}
+        self._verbose, self._interrupted = verbose, False
+        self._before: dict[int, Any] = {}
+        for number, disposition in before.items():
+            try:
+                signal.signal(number, self._note)
+            except (ValueError, OSError) as error:
+                self.reset()
+                raise ConfigurationError(_UNABLE.format(number.name, error)) from error
+            self._before[number] = disposition
+
+    def is_interrupted(self) -> bool:
+        """Whether a signal arrived."""
+        return self._interrupted
+
+    def reset(self) -> None:
+        """Give the signals back, as often as you like. Only in the main thread."""
+        while self._before:
+            number, before = self._before.popitem()
+            signal.signal(number, before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._interrupted:
+            self._act(number, frame)
+            return
+        self._interrupted = True
+        if self._verbose:
+            with contextlib.suppress(Exception):  # a write that the signal interrupted cannot be entered again
+                print(f"Received signal: {signal.strsignal(number)}", file=sys.stderr)  # noqa: T201  asked for
+
+    def _act(self, number: int, frame: FrameType | None) -> None:
+        before = self._before.get(number, signal.SIG_DFL)
+        signal.signal(number, before)
+        if callable(before):
+            before(number, frame)
+        else:
+            os.kill(os.getpid(), number)
+
+
+class Stop(Protocol):
+    """Such as threading.Event."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        ...  # pragma: no cover
+
+
+class EventDrivenInterruptHandler(BaseGracefulInterruptHandler):
+    """Interrupted once `stop_event` is set by whatever owns the signals: an orchestrator, a web server."""
+
+    def __init__(self, stop_event: Stop) -> None:
+        if not callable(getattr(stop_event, "is_set", None)):
+            raise TypeError(f"'stop_event' must have is_set(), as threading.Event has, not {type(stop_event).__name__}")
+        self._stop = stop_event
+
+    def is_interrupted(self) -> bool:
+        """Whether the event is set."""
+        return self._stop.is_set()
+
+
+def _free(number: signal.Signals) -> Any:
+    """The present disposition of a signal that nobody handles."""
+    before = signal.getsignal(number)
+    if isinstance(getattr(before, "__self__", None), GracefulInterruptHandler):
+        raise ConfigurationError(f"{number.name} is owned by another GracefulInterruptHandler; share that one")
+    if before not in (signal.SIG_DFL, signal.default_int_handler):
+        raise ConfigurationError(f"{number.name} has a handler already; pass 'signals' without it, or call this first")
+    return before

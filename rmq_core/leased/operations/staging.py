@@ -1,0 +1,219 @@
+"""Staged publishing: many hands put messages aside, one decides, and they become ready together or not at all.
+
+What is staged is seen by nobody and expires. `publish_staged` writes down, in one script, which stages are published:
+from then on they will become ready whatever happens, for a publication that its author left half done stands among
+the leases, where every claim finds what is overdue.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from rmq_core.chunks import chunks
+from rmq_core.errors import ConfigurationError, QueueFull, QueueUnavailable, ScriptFailed, StageLost
+from rmq_core.events import Operation
+from rmq_core.exchange import Batch, Call, Encodable, Exchange, Sleep
+from rmq_core.ids import new_id, nonce
+from rmq_core.keys import check_name
+from rmq_core.leased.engine import Engine
+from rmq_core.leased.operations.durability import apart, check, confirmation
+from rmq_core.leased.operations.publishing import Chunk, Entry, chunks_of, register
+from rmq_core.lua import load
+from rmq_core.messages import NewMessage, Payload, Stage
+from rmq_core.policy import Overflow, milliseconds, whole
+
+PUBLICATION = b"~+"
+"""How the members of the leases begin that are publications: no caller can choose such a lease id."""
+_WINDOW, _MOVED, _KEYED = 4, 4000, 1000
+_PEACE_MS = 10_000  # how long a silent author is left alone before others finish what it published
+_MONTH_S = 30 * 86400
+
+
+def stage(
+    engine: Engine,
+    payloads: Iterable[Payload | NewMessage],
+    *,
+    dedup_key: Callable[[Any], str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    keep: timedelta | float = 86400,
+) -> Exchange[Stage]:
+    """Put messages aside for `publish_staged`, in order; nobody sees them, and nothing is deduplicated yet.
+
+    keep: seconds or timedelta without another message or publication after which they are forgotten. Raises
+    PayloadError for what cannot be stored, QueueFull at the server's `maxmemory`, StageLost when `keep` was too short.
+    """
+    if engine.config.overflow == Overflow.DROP_OLDEST:
+        raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
+    stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)
+    parts = chunks_of(engine, payloads, dedup_key, None, headers, _set_aside)
+    count, keyed = 0, False
+    try:
+        while window := list(itertools.islice(parts, _WINDOW)):
+            keyed = keyed or any(chunk.digests for chunk in window)
+            count += yield from _push(engine, stage_id, count, window, keep_ms)
+    except Exception as error:
+        if not isinstance(error, QueueUnavailable):  # else it expires
+            yield from drop_staged(engine, [Stage(stage_id, count, keyed)])
+        raise
+    return Stage(stage_id, count, keyed)
+
+
+def publish_staged(
+    engine: Engine,
+    stages: Sequence[Stage],
+    *,
+    sink: str | None = None,
+    batch: int = 0,
+    remember: timedelta | float = _MONTH_S,
+) -> Exchange[bool]:
+    """Make the messages of all these stages ready, in order; False when that was done before, and they are dropped.
+
+    sink, batch: this `sink` publishes a batch only when its number is higher than that of its last one; that number is
+    remembered for `remember` (seconds or timedelta). When the call fails, ask again with the same arguments. Raises
+    StageLost when a stage is not whole and QueueFull when there is no room; nothing becomes ready then.
+    """
+    full = [each for each in stages if each.count]
+    publication = new_id()
+    if not engine.registered:
+        yield from register(engine)
+    call = _commit(engine, publication, full, (sink, batch), milliseconds("remember", remember, minimum=0.001))
+    if not (yield from _committed(engine, call)):
+        yield from drop_staged(engine, full)
+        return False
+    if full:
+        yield from finish(engine, PUBLICATION.decode() + publication)
+    return True
+
+
+def drop_staged(engine: Engine, stages: Iterable[Stage]) -> Exchange[None]:
+    """Forget staged messages; those that were published stay published."""
+    gone = iter(stages)
+    while some := list(itertools.islice(gone, 100)):
+        calls = [Call(load("leased/drop_stage"), (engine.keys.stage(each.id),)) for each in some]
+        for reply in (yield Batch(tuple(calls))):
+            if isinstance(reply, Exception):
+                raise reply
+
+
+def finish(engine: Engine, member: str) -> Exchange[int]:
+    """Make ready what is left of a publication, several messages a call; how many were moved here."""
+    record, total = engine.keys.staged(member.removeprefix(PUBLICATION.decode())), 0
+    while True:
+        listed = yield Call(load("leased/scan"), (record,), (0, 99), slot=False)
+        for element in listed or [b""]:
+            total += yield from _empty(engine, member, record, element)
+        if not listed:
+            return total
+
+
+def _push(engine: Engine, stage_id: str, count: int, window: Sequence[Chunk], keep_ms: int) -> Exchange[int]:
+    """Add some chunks to a stage that holds `count` messages; how many that were."""
+    calls, added = [], 0
+    for chunk in window:
+        args: tuple[Encodable, ...] = (count + added, keep_ms, *chunk.bodies)
+        calls.append(Call(load("leased/stage"), (engine.keys.stage(stage_id),), args))
+        added += len(chunk.ids)
+    replies = yield Batch(tuple(calls))
+    for call, reply in zip(calls, replies, strict=True):
+        if isinstance(reply, Exception):
+            raise reply
+        # One that overtook the chunk before it, whose script the server had yet to be told, is sent again.
+        if reply != b"staged" and (yield call) != b"staged":
+            raise StageLost(stage_id)
+    return added
+
+
+def _set_aside(entries: Iterable[Entry]) -> Iterator[Chunk]:
+    """Chunks in which each message says its delay and its digest by itself; `digests` tells only whether there are."""
+    for chunk in chunks(entries, lambda entry: len(entry.body)):
+        digests = [entry.digest for entry in chunk if entry.digest]
+        yield Chunk([entry.id for entry in chunk], [_staged(entry) for entry in chunk], digests)
+
+
+def _staged(entry: Entry) -> bytes:
+    """The body, behind a byte that no body begins with, the delay and the digest when it has one of them."""
+    if entry.digest is None and not entry.delay_ms:
+        return entry.body
+    digest = entry.digest.hex() if entry.digest else "-"
+    return b"\x01%d %b %b" % (entry.delay_ms, digest.encode(), entry.body)
+
+
+def _commit(
+    engine: Engine, publication: str, stages: Sequence[Stage], fence: tuple[str | None, int], remember_ms: int
+) -> Call:
+    keys, (sink, batch) = engine.keys, fence
+    named = "" if sink is None else check_name("sink", sink)
+    number = "" if sink is None else whole("batch", batch)
+    return Call(
+        load("leased/publish_staged"),
+        (
+            keys.leases, keys.staged(publication), keys.sink(named), keys.ready, keys.delayed,
+            *[keys.stage(each.id) for each in stages],
+        ),
+        (
+            PUBLICATION + publication.encode(), number, remember_ms, _PEACE_MS, engine.config.max_ready or 0,
+            *[f"{each.count} {each.keyed:d} {each.id}" for each in stages],
+        ),
+        confirm=confirmation(engine),
+    )  # fmt: skip
+
+
+def _committed(engine: Engine, call: Call) -> Exchange[bool]:
+    """Ask until there is room, as long as `Overflow.BLOCK` allows."""
+    overflow, pause, began = engine.config.overflow, 0.005, None
+    while True:
+        reply, confirmed = apart(call, (yield call))
+        verdict, _, rest = reply.decode().partition(" ")
+        if verdict in {"committed", "before"}:
+            check(engine, "published", confirmed)
+            return bool(verdict == "committed")
+        if verdict == "gone":
+            raise StageLost(rest)
+        if verdict != "full":
+            raise ScriptFailed(f"publish_staged got {reply.decode()!r}")
+        began = int(rest) if began is None else began
+        if overflow.kind != "block" or int(rest) - began >= overflow.timeout * 1000:
+            most = engine.config.max_ready
+            raise QueueFull(f"queue {engine.keys.name!r} has no room for what is staged: max_ready={most}; claim some")
+        yield Sleep(pause)
+        pause = min(2 * pause, 0.25)
+
+
+def _empty(engine: Engine, member: str, record: bytes, element: bytes) -> Exchange[int]:
+    """Move the messages of the stage that an element of the record names, unless somebody else does."""
+    keyed, _, stage_id = element.decode().partition(" ")[2].partition(" ")
+    total = 0
+    while True:
+        left, digests = "", []
+        if keyed == "1":
+            left, digests = yield Call(load("leased/staged"), (engine.keys.stage(stage_id),), (_KEYED,), slot=False)
+        reply = yield _move(engine, (member, record, element), stage_id, left, digests)
+        words = reply.decode().split(" ")
+        if words[0] != "moved":
+            return total
+        engine.tell(Operation.PUBLISH, int(words[1]))
+        engine.tell(Operation.DUPLICATE, int(words[2]))
+        total += int(words[1])
+        if words[3] == "0":
+            return total
+
+
+def _move(
+    engine: Engine, where: tuple[str, bytes, bytes], stage_id: str, left: int | str, digests: Sequence[bytes]
+) -> Call:
+    keys, (member, record, element) = engine.keys, where
+    given = [keys.dedup(bytes.fromhex(digest.decode())) for digest in digests if digest != b"-"]
+    return Call(
+        load("leased/unstage"),
+        (
+            keys.leases, record, keys.stage(stage_id), keys.ready, keys.delayed, keys.waiters, keys.wake, keys.timer,
+            *given,
+        ),
+        (
+            member, element, keys.bell, _PEACE_MS, int(nonce()[:13], 16), engine.dedup_window_ms, left,
+            len(digests) or _MOVED,
+        ),
+    )  # fmt: skip

@@ -1,0 +1,15 @@
+-- A group by its name, nil when the stream or the group is missing; and the payload of an entry, false without one.
+local function group_of(key, name)
+  if redis.call('EXISTS', key) == 0 then return nil end
+  for _, flat in ipairs(redis.call('XINFO', 'GROUPS', key)) do
+    local group = {}
+    for i = 1, #flat, 2 do group[flat[i]] = flat[i + 1] end
+    if group.name == name then return group end
+  end
+end
+local function data_of(fields)
+  for i = 1, #fields, 2 do
+    if fields[i] == 'data' then return fields[i + 1] end
+  end
+  return false
+end

@@ -1,0 +1,13 @@
+-- A consumer of a group: what it holds, as {id, consumer, idle ms, deliveries}; making entries its own, idle for so many
+-- ms, without counting a delivery; and its end, once it holds nothing.
+local function held(key, group, consumer, most)
+  return redis.call('XPENDING', key, group, '-', '+', most, consumer)
+end
+local function leave(key, group, consumer)
+  if #held(key, group, consumer, 1) == 0 then redis.call('XGROUP', 'DELCONSUMER', key, group, consumer) end
+end
+local function since(key, group, consumer, ids, idle)
+  local args = {unpack(ids)}
+  args[#args + 1], args[#args + 2], args[#args + 3] = 'IDLE', idle, 'JUSTID'
+  redis.call('XCLAIM', key, group, consumer, 0, unpack(args))
+end

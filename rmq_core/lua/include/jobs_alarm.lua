@@ -1,0 +1,6 @@
+-- Wakes one promoter: something is due sooner than it was.
+local function alarmed(alarm)
+  redis.call('LPUSH', alarm, '1')
+  redis.call('LTRIM', alarm, 0, 0)
+  redis.call('PEXPIRE', alarm, 60000)
+end

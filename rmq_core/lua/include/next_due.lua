@@ -1,0 +1,8 @@
+-- When the next delay or lease of a queue ends; nil for never.
+local function next_due(delayed, leases)
+  local a = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  local b = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]
+  local due = math.min(tonumber(a) or math.huge, tonumber(b) or math.huge)
+  if due == math.huge then return nil end
+  return due
+end

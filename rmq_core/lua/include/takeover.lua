@@ -1,0 +1,16 @@
+-- Takes an existing lease over; k and o as in claim, k: settled besides.
+local function take_over(k, o, now, counted)
+  local head = head_of(k.lease)
+  local first = redis.call('LINDEX', k.lease, 1)
+  if counted and string.sub(head.token, -#o.nonce) == o.nonce then counted = false end
+  local count, settled = redis.call('LLEN', k.lease) - 1, redis.call('BITCOUNT', k.settled)
+  if counted and used_up(first, head.takeovers, count - settled, o.max_deliveries) then return 'exhausted' end
+  head.token = next_token(k, o)
+  head.state = settled > 0 and 'p' or 'h'
+  head.owner = o.owner or head.owner
+  if counted then head.takeovers = head.takeovers + 1 end
+  redis.call('LSET', k.lease, 0, head_text(head))
+  local deadline = deadline_of(o, now)
+  redis.call('ZADD', k.leases, deadline, o.id)
+  return table.concat({'taken', head.token, deadline, count, count, head.takeovers, settled, head.owner}, ' ')
+end

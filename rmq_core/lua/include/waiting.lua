@@ -1,0 +1,23 @@
+-- A waiter leaves the waiters, or joins them; k and o as in claim; o: waiter ('' when the caller does not wait), block ms.
+local function leave(k, o, seen)
+  if o.waiter == '' or not seen then return false end -- nobody is registered, nor is this one
+  redis.call('ZREM', k.waiters, o.waiter)
+  local _, holder = timer_due(k.timer)
+  if holder == o.waiter then redis.call('DEL', k.timer) end
+  return holder == o.waiter
+end
+local function arm(k, o, now)
+  redis.call('LLEN', k.wake) -- refuses a wrong type before anything is written
+  redis.call('STRLEN', k.timer)
+  redis.call('ZREMRANGEBYSCORE', k.waiters, '(0', '(' .. now)
+  redis.call('ZADD', k.waiters, now + o.block + 2000, o.waiter)
+  local due, block = next_due(k.delayed, k.leases), o.block
+  if due then
+    local held, holder = timer_due(k.timer)
+    if not held or holder == o.waiter or due < held then
+      redis.call('SET', k.timer, due .. ' ' .. o.waiter, 'PX', o.block + 2000)
+      block = math.max(2, math.min(block, due - now))
+    end
+  end
+  return block
+end

@@ -1,0 +1,291 @@
+"""What every discipline promises, so that orchestrators can use any of them: `WorkQueue` and its asyncio twin.
+
+A discipline declares what its structure can do as `Capabilities`. What it cannot do it refuses with `Unsupported`,
+before anything is sent: nothing a caller asks for is silently left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime, timedelta
+from importlib import import_module
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from rmq_core.errors import ConfigurationError, Unsupported
+from rmq_core.messages import (
+    Backlog,
+    Lease,
+    Message,
+    MessageRef,
+    Payload,
+    Published,
+    PublishReport,
+    QueueStats,
+    SettleReport,
+)
+
+DISCIPLINES = {
+    "leased": "LeasedQueue",
+    "reliable": "ReliableQueue",
+    "rotation": "RotationQueue",
+    "streams": "StreamQueue",
+    "jobs": "JobQueue",
+}
+"""The package of `rmq_core` that holds each discipline, and its queue class."""
+LARGE = 4000
+"""How many messages a lease may hold where there are no large leases, at most."""
+
+
+class Capabilities(NamedTuple):
+    """What a discipline can do.
+
+    fenced: a holder whose time is over can settle nothing. extend: a holder can ask for more time. takeover: a lease
+    id of one's own choice can be claimed again, or adopted. delay: publish and nack take a delay. dedup: publish takes
+    a deduplication key. dead_letters: what fails too often is set aside. auto_reclaim: claiming takes back what
+    expired, no reaper is needed. partial_settle: messages of a lease can be settled one by one. batch: a lease may hold
+    several messages; large_leases: more than 4,000. headers: messages carry headers. payload: `any` of str, bytes, dict
+    and list; `json`, dict and list; `dict` alone; or an `id`, str. order: in which order ready messages are claimed.
+    """
+
+    fenced: bool = False
+    extend: bool = False
+    takeover: bool = False
+    delay: bool = False
+    dedup: bool = False
+    dead_letters: bool = False
+    auto_reclaim: bool = False
+    partial_settle: bool = False
+    batch: bool = False
+    large_leases: bool = False
+    headers: bool = False
+    payload: Literal["any", "json", "dict", "id"] = "any"
+    order: Literal["fifo", "rotation"] = "fifo"
+
+
+@runtime_checkable
+class WorkQueue(Protocol):
+    """A queue of any discipline, blocking. Arguments mean what they mean for `LeasedQueue`."""
+
+    name: str
+    discipline: str
+    capabilities: Capabilities
+
+    def publish(
+        self,
+        payload: Payload,
+        *,
+        dedup_key: str | None = None,
+        delay: timedelta | float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Published:
+        """Add a message."""
+
+    def publish_many(
+        self,
+        payloads: Iterable[Payload],
+        *,
+        dedup_key: Callable[[Any], str] | None = None,
+        delay: timedelta | float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> PublishReport:
+        """Add messages; `dedup_key` gives the key of each payload."""
+
+    def claim(
+        self,
+        *,
+        max_messages: int = 1,
+        lease: timedelta | float | None = None,
+        wait: timedelta | float = 0,
+        lease_id: str | None = None,
+        owner: str | None = None,
+    ) -> Lease | None:
+        """Take messages, or None when there are none within `wait` seconds."""
+
+    def messages(self, lease: Lease) -> Iterator[Message]:
+        """The unsettled messages of a lease, in order."""
+
+    def extend(self, lease: Lease, by: timedelta | float | None = None) -> datetime | None:
+        """Ask for more time; the new deadline. Raises LeaseLost."""
+
+    def ack(self, lease: Lease, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
+        """Finish all messages of a lease, or some of them. Raises LeaseLost for a whole lease that is gone."""
+
+    def nack(
+        self,
+        lease: Lease,
+        messages: Sequence[Message | MessageRef] | None = None,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str | None = None,
+    ) -> SettleReport:
+        """Give back as failed, or set aside as dead. Raises LeaseLost for a whole lease that is gone."""
+
+    def release(self, lease: Lease, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
+        """Give back untouched. Raises LeaseLost for a whole lease that is gone."""
+
+    def process(
+        self,
+        *,
+        max_messages: int = 1,
+        lease: timedelta | float | None = None,
+        wait: timedelta | float = 0,
+        lease_id: str | None = None,
+        owner: str | None = None,
+    ) -> AbstractContextManager[Lease | None]:
+        """Claim for a block: ack when it ends, nack when it raises."""
+
+    def backlog(self) -> Backlog:
+        """How much is ready, and how old the oldest is; claims nothing."""
+
+    def stats(self) -> QueueStats:
+        """What the queue holds."""
+
+    def peek(self, count: int = 1) -> list[Message]:
+        """The messages that would be claimed next, left where they are."""
+
+    def dead_letters(self, count: int = 10) -> list[Message]:
+        """The newest messages that were set aside."""
+
+    def redrive(self, max_messages: int | None = None) -> int:
+        """Make dead letters ready again; how many."""
+
+    def purge(self, which: str) -> int:
+        """Delete the `ready`, `delayed` or `dead` messages; how many."""
+
+    def close(self) -> None:
+        """Give back what the queue object holds."""
+
+
+@runtime_checkable
+class AsyncWorkQueue(Protocol):
+    """The asyncio twin of WorkQueue."""
+
+    name: str
+    discipline: str
+    capabilities: Capabilities
+
+    async def publish(
+        self,
+        payload: Payload,
+        *,
+        dedup_key: str | None = None,
+        delay: timedelta | float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Published:
+        """As WorkQueue.publish."""
+
+    async def publish_many(
+        self,
+        payloads: Iterable[Payload],
+        *,
+        dedup_key: Callable[[Any], str] | None = None,
+        delay: timedelta | float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> PublishReport:
+        """As WorkQueue.publish_many."""
+
+    async def claim(
+        self,
+        *,
+        max_messages: int = 1,
+        lease: timedelta | float | None = None,
+        wait: timedelta | float = 0,
+        lease_id: str | None = None,
+        owner: str | None = None,
+    ) -> Lease | None:
+        """As WorkQueue.claim."""
+
+    def messages(self, lease: Lease) -> AsyncIterator[Message]:
+        """As WorkQueue.messages."""
+
+    async def extend(self, lease: Lease, by: timedelta | float | None = None) -> datetime | None:
+        """As WorkQueue.extend."""
+
+    async def ack(self, lease: Lease, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
+        """As WorkQueue.ack."""
+
+    async def nack(
+        self,
+        lease: Lease,
+        messages: Sequence[Message | MessageRef] | None = None,
+        *,
+        delay: timedelta | float | None = None,
+        reason: str | None = None,
+    ) -> SettleReport:
+        """As WorkQueue.nack."""
+
+    async def release(self, lease: Lease, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
+        """As WorkQueue.release."""
+
+    def process(
+        self,
+        *,
+        max_messages: int = 1,
+        lease: timedelta | float | None = None,
+        wait: timedelta | float = 0,
+        lease_id: str | None = None,
+        owner: str | None = None,
+    ) -> AbstractAsyncContextManager[Lease | None]:
+        """As WorkQueue.process."""
+
+    async def backlog(self) -> Backlog:
+        """As WorkQueue.backlog."""
+
+    async def stats(self) -> QueueStats:
+        """As WorkQueue.stats."""
+
+    async def peek(self, count: int = 1) -> list[Message]:
+        """As WorkQueue.peek."""
+
+    async def dead_letters(self, count: int = 10) -> list[Message]:
+        """As WorkQueue.dead_letters."""
+
+    async def redrive(self, max_messages: int | None = None) -> int:
+        """As WorkQueue.redrive."""
+
+    async def purge(self, which: str) -> int:
+        """As WorkQueue.purge."""
+
+    async def close(self) -> None:
+        """As WorkQueue.close."""
+
+
+def open_queue(redis: Any, name: str, discipline: str = "leased", config: Any = None) -> WorkQueue:
+    """A queue of the named discipline. `redis` is a client, RedisSettings or a URL; `config` is that discipline's own.
+
+    Raises ConfigurationError for an unknown discipline.
+    """
+    queue: WorkQueue = _class(discipline, "sync")(redis, name, config)
+    return queue
+
+
+def open_async_queue(redis: Any, name: str, discipline: str = "leased", config: Any = None) -> AsyncWorkQueue:
+    """The asyncio twin of `open_queue`; `rmq_core.asyncio` has it under that name."""
+    queue: AsyncWorkQueue = _class(discipline, "aio")(redis, name, config)
+    return queue
+
+
+def require(queue: WorkQueue | AsyncWorkQueue, component: str, *capabilities: str) -> None:
+    """Refuse a queue that lacks what a component is built on: Unsupported names both, and what would do."""
+    for capability in capabilities:
+        if not getattr(queue.capabilities, capability):
+            raise Unsupported(queue.discipline, f"{capability} (needed by {component})", able(capability))
+
+
+def lacking(discipline: str, capability: str, what: str | None = None) -> Unsupported:
+    """The error for what a discipline cannot do; it names those that can."""
+    return Unsupported(discipline, what or capability, able(capability))
+
+
+def able(capability: str) -> tuple[str, ...]:
+    """The disciplines that have a capability."""
+    return tuple(name for name in DISCIPLINES if getattr(_class(name, "sync").capabilities, capability))
+
+
+def _class(discipline: str, world: str) -> Any:
+    if discipline not in DISCIPLINES:
+        known = ", ".join(DISCIPLINES)
+        raise ConfigurationError(f"discipline must be one of {known}, not {discipline!r}")
+    prefix = "Async" if world == "aio" else ""
+    return getattr(import_module(f"rmq_core.{discipline}.{world}"), prefix + DISCIPLINES[discipline])
