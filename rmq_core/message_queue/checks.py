@@ -1,0 +1,94 @@
+"""Checks of arguments: a wrong type is a TypeError, a wrong value a ConfigurationError; both name the parameter.
+
+Booleans are not numbers here, for `max_delivery_count=True` is a mistake.
+"""
+
+from __future__ import annotations
+
+import inspect
+from math import isfinite
+from typing import Any, TypeVar
+
+from rmq_core.errors import ConfigurationError
+
+T = TypeVar("T")
+
+
+def flag(parameter: str, value: object) -> None:
+    """True or False and nothing like them."""
+    if not isinstance(value, bool):
+        raise TypeError(f"'{parameter}' must be True or False, not {_kind(value)}")
+
+
+def whole(parameter: str, value: object, *, minimum: int = 1) -> None:
+    """A whole number from `minimum` on."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"'{parameter}' must be a whole number, not {_kind(value)}")
+    if value < minimum:
+        raise ConfigurationError(f"'{parameter}' must be at least {minimum}, not {value}")
+
+
+def whole_or_none(parameter: str, value: object) -> None:
+    """A positive whole number, or None."""
+    if value is not None:
+        whole(parameter, value)
+
+
+def number(parameter: str, value: object, *, positive: bool = False) -> None:
+    """A finite number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"'{parameter}' must be a number, not {_kind(value)}")
+    if not isfinite(value) or value < 0 or (positive and value == 0):
+        raise ConfigurationError(
+            f"'{parameter}' must be a finite number {'above' if positive else 'from'} 0, not {value}"
+        )
+
+
+def text(parameter: str, value: object) -> None:
+    """Text with something to see in it."""
+    if not isinstance(value, str):
+        raise TypeError(f"'{parameter}' must be a str, not {_kind(value)}")
+    if not value.strip() or "\0" in value:
+        raise ConfigurationError(f"'{parameter}' must hold visible characters and no null byte, not {value!r}")
+
+
+def callback(parameter: str, value: object, *, asynchronous: bool | None) -> None:
+    """A callable; `asynchronous` says which kind, None that either will do."""
+    if not callable(value):
+        raise TypeError(f"'{parameter}' must be callable, not {_kind(value)}")
+    if asynchronous is not None and is_async(value) != asynchronous:
+        if asynchronous:
+            raise TypeError(
+                f"'{parameter}' must be an async callable here; rmq_core.RedisMessageQueue takes plain ones"
+            )
+        raise TypeError(f"'{parameter}' is an async callable; use RedisMessageQueue of rmq_core.asyncio")
+
+
+def instance(parameter: str, value: object, kind: type, example: str) -> None:
+    """An object of a class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"'{parameter}' must be a {kind.__name__}, for example {example}, not {_kind(value)}")
+
+
+def is_async(value: object) -> bool:
+    """Whether calling it makes a coroutine."""
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None))  # noqa: B004
+
+
+def plain(parameter: str, value: T) -> T:
+    """The result of a callback that was not awaited, because nobody here can."""
+    if not inspect.isawaitable(value):
+        return value
+    dispose(value)
+    raise TypeError(f"'{parameter}' returned an awaitable; use RedisMessageQueue of rmq_core.asyncio")
+
+
+def dispose(awaitable: Any) -> None:
+    """End an awaitable that nobody will await."""
+    end = getattr(awaitable, "close", None) or getattr(awaitable, "cancel", None)
+    if end is not None:
+        end()
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,128 @@
+"""A claimed message on its way between gateway and queue."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from rmq_core.errors import MalformedMessage
+from rmq_core.messages import Lease
+
+MessageData: TypeAlias = str | bytes
+
+_ENVELOPE = "\x1eRMQ1:"
+
+
+@dataclass(frozen=True)
+class ClaimedMessage:
+    """A message and the right to settle it: `lease_token` is a secret, `stored_message` goes back to the gateway."""
+
+    stored_message: MessageData
+    lease_token: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.stored_message, str | bytes):
+            raise TypeError(f"stored_message must be str or bytes, not {type(self.stored_message).__name__}")
+        if not isinstance(self.lease_token, str):
+            raise TypeError(f"lease_token must be a str, not {type(self.lease_token).__name__}")
+        if not self.lease_token:
+            raise ValueError("lease_token must not be empty")
+
+
+class Grant(NamedTuple):
+    """A lease of one message, and what is told of the message."""
+
+    lease: Lease
+    id: str
+    payload: bytes
+    deliveries: int
+
+
+class HeldText(str):
+    """The payload of a message that RedisGateway handed out, with what else was granted and the lease that holds it."""
+
+    __slots__ = ("grant", "lease")
+    grant: Grant
+    lease: Lease
+
+
+class HeldBytes(bytes):
+    """The same for clients that do not decode."""
+
+    grant: Grant
+    lease: Lease
+
+
+def held(grant: Grant, *, decode: bool) -> HeldText | HeldBytes:
+    """The payload of a message that was claimed."""
+    stored = HeldText(grant.payload.decode()) if decode else HeldBytes(grant.payload)
+    stored.grant, stored.lease = grant, grant.lease
+    return stored
+
+
+def token_text(lease: Lease) -> str:
+    """`<lease id>:<token>`, all that is needed to settle a message from anywhere."""
+    return f"{lease.id}:{lease.token}"
+
+
+def lease_of(queue: str, message: MessageData, token: str | None) -> Lease | None:
+    """The lease to settle: by its token, or by the message itself, which remembers it within this process."""
+    known: Lease | None = getattr(message, "lease", None)
+    if token is None or (known is not None and token == token_text(known)):
+        return known
+    lease_id, _, secret = token.rpartition(":")
+    return Lease(queue, lease_id, "", 1, None, secret) if lease_id else None
+
+
+class Delivery(NamedTuple):
+    """A claimed message, ready for its handler."""
+
+    message: MessageData
+    stored: MessageData
+    token: str | None
+    id: str | None = None
+    claim_id: str | None = None
+    deliveries: int | None = None
+
+    @property
+    def token_hash(self) -> str | None:
+        return None if self.token is None else hashlib.sha256(self.token.encode()).hexdigest()[:16]
+
+
+def delivery_of(claimed: ClaimedMessage | MessageData, *, strict: bool) -> Delivery:
+    """What a gateway returned, opened; MalformedMessage for a damaged envelope when `strict`."""
+    lease_token = claimed.lease_token if isinstance(claimed, ClaimedMessage) else None
+    stored = claimed.stored_message if isinstance(claimed, ClaimedMessage) else claimed
+    if isinstance(stored, HeldText | HeldBytes):
+        lease, message_id, raw, deliveries = stored.grant
+        payload = str(stored) if isinstance(stored, HeldText) else raw
+        return Delivery(payload, stored, lease_token, message_id, lease.id, deliveries)
+    inner_id, opened = _opened(stored, strict=strict)
+    return Delivery(opened, stored, lease_token, inner_id)
+
+
+def _opened(stored: MessageData, *, strict: bool) -> tuple[str | None, MessageData]:
+    """The id and payload in the envelope that foreign gateways may store; what is in none is its own payload."""
+    text = stored.decode(errors="replace") if isinstance(stored, bytes) else stored
+    if not text.startswith(_ENVELOPE):
+        if strict:
+            raise MalformedMessage(f"a stored message of {len(stored)} characters is in no envelope")
+        return None, stored
+    envelope = _parsed(text.removeprefix(_ENVELOPE))
+    if envelope is None:
+        if strict:
+            raise MalformedMessage("the envelope of a stored message is damaged")
+        return None, stored
+    payload: MessageData = envelope["payload"].encode() if isinstance(stored, bytes) else envelope["payload"]
+    return envelope["id"], payload
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    try:
+        envelope = json.loads(text)
+    except ValueError:
+        return None
+    sound = isinstance(envelope, dict) and all(isinstance(envelope.get(key), str) for key in ("id", "payload"))
+    return envelope if sound else None

@@ -1,0 +1,184 @@
+"""The verbs of a gateway as operations of the leased engine. No IO.
+
+A message that a gateway hands out is a lease of one. Its failure is final, as its success is: both end the lease, they
+differ in the log it goes to. What comes back by itself is what nobody settled in time.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from rmq_core.codec import split
+from rmq_core.errors import ConfigurationError, LeaseLost, QueueBackpressureError, QueueFull, ScriptFailed
+from rmq_core.exchange import Batch, Call, Command, Exchange, Interrupted, together
+from rmq_core.leased.engine import Engine
+from rmq_core.leased.operations import claiming, inspecting, managing, publishing, reclaiming, settling
+from rmq_core.lua import load
+from rmq_core.message_queue.keys import Part
+from rmq_core.message_queue.stored import Grant
+from rmq_core.messages import Lease, envelope_of
+
+R = TypeVar("R")
+_UNBOUNDED = 1 << 40
+_MOST_LATE, _AT_ONCE = 10_000, 100
+_LISTS = {Part.PENDING: "ready", Part.COMPLETED: "completed", Part.FAILED: "failed", Part.DEAD_LETTER: "dead"}
+
+
+def publish(engine: Engine, message: str, dedup_key: str | None) -> Exchange[bool]:
+    """Add a message; False when its key is remembered."""
+    try:
+        published = yield from publishing.publish(engine, message, dedup_key=dedup_key)
+    except (QueueFull, Interrupted) as error:
+        if error.__cause__ is not None:
+            raise  # not the queue is full but the server
+        most, gave_up = engine.config.max_ready, isinstance(error, Interrupted)
+        raise QueueBackpressureError(
+            f"queue {engine.keys.name!r} has no room: max_pending_length={most} messages wait"
+            + ("; the wait for room was given up" if gave_up else "; consume some or raise the limit")
+        ) from None
+    return published.accepted
+
+
+def claim(engine: Engine, wait_s: int) -> Exchange[Grant | None]:
+    """The oldest message that may be delivered once more; others are dead letters from now on."""
+    most = engine.config.max_deliveries
+    try:
+        while True:
+            late: list[bytes] = []
+            lease = yield from claiming.grant(engine, claiming.requested(engine), 1000 * wait_s, late)
+            if late:  # the engine would reclaim them only after handing this lease out
+                yield from _take_back(engine, lease)
+                continue
+            if lease is None:
+                return None
+            parts = split(envelope_of(lease))
+            deliveries = parts.deliveries + lease.takeovers + 1
+            if most is None or deliveries <= most:
+                return Grant(lease, parts.id, parts.payload, deliveries)
+            yield from settling.nack(engine, lease, reason="max_delivery_count is exceeded")
+    except Interrupted:
+        return None
+
+
+def _take_back(engine: Engine, lease: Lease | None) -> Exchange[None]:
+    """Reclaim what is expired so that it is next, the earliest deadline first, and before the message just claimed."""
+    if lease is not None:
+        yield from _return(engine, lease)
+    late = yield Call(load("message_queue/expired"), (engine.keys.leases,), (_MOST_LATE,), slot=False)
+    late.reverse()
+    for first in range(0, len(late), _AT_ONCE):
+        chunk = late[first : first + _AT_ONCE]
+        dying = yield from _dying(engine, chunk)
+        yield from together([reclaiming.reclaim(engine, name.decode()) for name in reversed(chunk) if name in dying])
+        yield from together([reclaiming.reclaim(engine, name.decode()) for name in chunk if name not in dying])
+
+
+def _dying(engine: Engine, late: list[bytes]) -> Exchange[set[bytes]]:
+    """Those that become dead letters, which are kept in the order in which they died."""
+    most = engine.config.max_deliveries
+    if most is None:
+        return set()
+    look = load("lists/peek")
+    found = yield Batch(tuple(Call(look, (engine.keys.lease(name.decode()),), (-2,), slot=False) for name in late))
+    return {name for name, entries in zip(late, found, strict=True) if _used(entries) >= most}
+
+
+def _used(entries: list[bytes]) -> int:
+    """How often the message of a lease, given its head and its envelope, was delivered."""
+    return split(entries[1]).deliveries + int(entries[0].split()[3]) + 1 if len(entries) > 1 else 0
+
+
+def finish(engine: Engine, lease: Lease, log: Part | None = None) -> Exchange[bool]:
+    """End a lease, its message kept in a log if one is given; False when it is no longer held."""
+    if log is Part.PENDING:
+        return (yield from _return(engine, lease))
+    if log is None:
+        reply = yield settling.acking(engine, lease, 0, 0)
+    else:
+        reply = yield settling.acking(engine, lease, 0, _UNBOUNDED, list_of(engine, log))
+    if not reply.startswith((b"acked", b"lost")):
+        raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
+    lease.fate.settled = True
+    return bool(reply.startswith(b"acked"))
+
+
+def renew(engine: Engine, lease: Lease) -> Exchange[bool]:
+    """Move the deadline of a lease; False when it is no longer held."""
+    try:
+        yield from settling.extend(engine, lease)
+    except LeaseLost:
+        return False
+    return True
+
+
+def trim(engine: Engine, part: Part, most: int) -> Exchange[None]:
+    """Keep the newest messages of a log."""
+    yield Command(("LTRIM", list_of(engine, part), 0, most - 1))
+
+
+def length(engine: Engine, part: Part) -> Exchange[int]:
+    """How many messages a part holds."""
+    if part is Part.PROCESSING:
+        count = yield Command(("ZCARD", engine.keys.leases))
+    else:
+        count = yield Command(("LLEN", list_of(engine, part)))
+    return int(count)
+
+
+def peek(engine: Engine, part: Part, count: int) -> Exchange[list[bytes]]:
+    """Payloads of a part: those that are next of what waits, the newest of a log."""
+    if part is Part.PROCESSING:
+        return (yield from _held(engine, count))
+    place = count if part is Part.PENDING else -count
+    found = yield Call(load("lists/peek"), (list_of(engine, part),), (place,), slot=False)
+    return [split(envelope).payload for envelope in (reversed(found) if part is Part.PENDING else found)]
+
+
+def redrive(engine: Engine, _: Part, max_messages: int | None) -> Exchange[int]:
+    """Move the oldest dead letters back with a fresh delivery budget."""
+    return (yield from managing.redrive(engine, max_messages))
+
+
+def purge(engine: Engine, part: Part) -> Exchange[int]:
+    """Delete what a part holds."""
+    if part is Part.PROCESSING:
+        raise ConfigurationError("what is being processed cannot be purged; let it complete or expire")
+    return (yield from managing.purge(engine, _LISTS[part]))
+
+
+def recover(engine: Engine) -> Exchange[bool]:
+    """Give back what claims took whose answer never came."""
+    try:
+        yield from managing.release_unanswered(engine)
+    except Interrupted:
+        return False
+    return not engine.unanswered
+
+
+def nothing(result: R) -> Exchange[R]:
+    """Ask Redis nothing."""
+    yield from ()
+    return result
+
+
+def list_of(engine: Engine, part: Part) -> bytes:
+    """The key of the list behind a part."""
+    if part not in _LISTS:
+        raise ConfigurationError(f"'{part}' is no list of messages; name another part of the queue")
+    key: bytes = getattr(engine.keys, _LISTS[part])
+    return key
+
+
+def _return(engine: Engine, lease: Lease) -> Exchange[bool]:
+    try:
+        yield from settling.release(engine, lease)
+    except LeaseLost:
+        return False
+    return True
+
+
+def _held(engine: Engine, count: int) -> Exchange[list[bytes]]:
+    infos = yield from inspecting.leases(engine, count)
+    keys = [engine.keys.lease(info.id) for info in infos]
+    replies = yield Batch(tuple(Call(load("lists/peek"), (key,), (1,), slot=False) for key in keys))
+    return [split(found[0]).payload for found in replies if found]
