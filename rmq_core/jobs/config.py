@@ -1,0 +1,94 @@
+"""How a job queue and its workers behave: frozen values, validated once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rmq_core.errors import ConfigurationError
+from rmq_core.policy import Backoff, exponential, milliseconds, seconds, whole
+from rmq_core.protocol import Capabilities
+
+CAPABILITIES = Capabilities(
+    fenced=True, extend=True, takeover=True, delay=True, dedup=True, dead_letters=True, auto_reclaim=True,
+    partial_settle=True, batch=True, large_leases=True, headers=True,
+)  # fmt: skip
+REMEMBERED_S, REMEMBERED = 600, 10_000
+"""For how long, and how many of a producer's latest ids, a server with IDMP knows a resent `add` again."""
+BACKOFF = exponential(base=0.1, cap=30, jitter=0.1)
+_LONGEST_BUDGET_S = REMEMBERED_S / 2
+_DEEPEST = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsConfig:
+    """Settings of a JobQueue. Durations are seconds or timedelta; sizes are bytes.
+
+    lease: how long a claim, or a worker without a heartbeat, holds a job before others may have it.
+    max_attempts: a job that failed so often becomes a dead letter; `add(attempts=)` says otherwise for one job.
+    backoff: how long a worker lets a failed job wait; `add(backoff=)` says otherwise for one job.
+    unique_ttl: how long the id of an `add_unique` is taken, from the end of its delay.
+    settled_ttl: how long it is remembered that a lease id was acked whole.
+    max_dead: how many dead letters are kept. max_events: how many entries of the events stream, 0 for no events.
+    result_ttl: how long results are kept.
+    retry_budget: how long a call is retried while Redis does not answer.
+    """
+
+    lease: timedelta | float = 30
+    max_attempts: int = 25
+    backoff: Backoff = BACKOFF
+    unique_ttl: timedelta | float = 3600
+    settled_ttl: timedelta | float = 7 * 86400
+    max_dead: int = 100_000
+    max_events: int = 10_000
+    result_ttl: timedelta | float = 3600
+    max_payload_bytes: int = 1 << 20
+    max_payload_depth: int = 64
+    retry_budget: timedelta | float = 30
+
+    def __post_init__(self) -> None:
+        for name in ("lease", "unique_ttl", "settled_ttl", "result_ttl", "retry_budget"):
+            seconds(name, getattr(self, name), minimum=0.001)
+        for name in ("max_attempts", "max_dead", "max_payload_bytes", "max_payload_depth"):
+            whole(name, getattr(self, name), minimum=1)
+        whole("max_events", self.max_events)
+        if self.retry_budget_s > _LONGEST_BUDGET_S:
+            raise ConfigurationError(
+                f"retry_budget must be at most {_LONGEST_BUDGET_S:.0f} s: resends are known so long"
+            )
+        if self.max_payload_depth > _DEEPEST:
+            raise ConfigurationError(f"max_payload_depth must be at most {_DEEPEST}, as deep as Python's JSON reads")
+        if not hasattr(self.backoff, "delay"):
+            raise ConfigurationError("backoff must be a Backoff, for example exponential(base=1, cap=300)")
+
+    @property
+    def lease_ms(self) -> int:
+        return milliseconds("lease", self.lease)
+
+    @property
+    def retry_budget_s(self) -> float:
+        return seconds("retry_budget", self.retry_budget)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """Settings of a Worker. Durations are seconds or timedelta.
+
+    concurrency: how many handlers run at once. prefetch: how many jobs more it may hold while they are quick.
+    ack_window: for how long an ack waits for others at most. grace: how long a stopping worker lets handlers end.
+    store_results: keep what handlers return, for `wait_for_result`. schedule: promote delayed jobs and fire repeatable
+    ones.
+    """
+
+    concurrency: int = 100
+    prefetch: int = 1000
+    ack_window: timedelta | float = 0.005
+    grace: timedelta | float = 30
+    store_results: bool = False
+    schedule: bool = True
+
+    def __post_init__(self) -> None:
+        whole("concurrency", self.concurrency, minimum=1)
+        whole("prefetch", self.prefetch)
+        seconds("ack_window", self.ack_window)
+        seconds("grace", self.grace)

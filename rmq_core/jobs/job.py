@@ -1,0 +1,131 @@
+"""`Job`: what is added and what a handler gets. Its name and options travel as headers of the envelope."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from rmq_core import codec
+from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
+from rmq_core.messages import Failure, message_of
+from rmq_core.policy import Backoff, Exponential, exponential
+
+NAME, ATTEMPTS, BACKOFF = "rmq-name", "rmq-attempts", "rmq-backoff"
+_OURS = frozenset((NAME, ATTEMPTS, BACKOFF))
+_NO_HEADERS: Mapping[str, str] = {}
+_NUMBERS = (bool, int, float)
+
+
+class Job(NamedTuple):
+    """A job. `attempt` is 1 the first time; `accepted` is False for a duplicate, which was not added.
+
+    attempts, backoff: what `add` asked for, None for the queue's own. headers: those given to `publish`.
+    """
+
+    id: str
+    name: str
+    data: Any
+    attempt: int = 1
+    created_ms: int | None = None
+    attempts: int | None = None
+    backoff: Backoff | None = None
+    headers: Mapping[str, str] = _NO_HEADERS
+    history: tuple[Failure, ...] = ()
+    accepted: bool = True
+
+    @property
+    def created_at(self) -> datetime | None:
+        """When the server stored it, in UTC; None as long as that is not known."""
+        return None if self.created_ms is None else datetime.fromtimestamp(self.created_ms / 1000, UTC)
+
+
+class Options(NamedTuple):
+    """What stands in the headers of an envelope, read."""
+
+    name: str
+    attempts: int | None
+    backoff: Backoff | None
+    headers: Mapping[str, str]
+
+
+def check_id(job_id: str) -> str:
+    """An id that can stand in an envelope and in a list of ids."""
+    if not isinstance(job_id, str) or not 0 < len(job_id) <= 512 or not job_id.isprintable() or " " in job_id:
+        raise ConfigurationError(f"job_id must be a text of 1 to 512 visible characters without spaces, not {job_id!r}")
+    if "{" in job_id or "}" in job_id:
+        raise ConfigurationError(f"job_id {job_id!r} must not hold braces")
+    return job_id
+
+
+def encode_data(data: Any, max_bytes: int, max_depth: int) -> tuple[str, bytes]:
+    """The kind and bytes of a job's data: any payload, and any other value that JSON has."""
+    if data is None or isinstance(data, _NUMBERS):
+        codec.check_json(data, "data", max_depth)
+        return "j", json.dumps(data).encode()
+    return codec.encode_payload(data, max_bytes, max_depth)
+
+
+def encode_options(name: str, attempts: int | None, backoff: Backoff | None) -> bytes:
+    """The headers that stand for a name and options."""
+    if backoff is not None and not isinstance(backoff, Exponential):
+        raise ConfigurationError("backoff of a job must be exponential(...), which can be stored with it")
+    return _encode(name, attempts, backoff)
+
+
+def encode_headers(headers: Mapping[str, str] | None) -> bytes:
+    """The headers of a plain message; ours are refused."""
+    taken = _OURS.intersection(headers or ())
+    if taken:
+        raise PayloadError(f"headers must not use {', '.join(sorted(taken))}: add(...) sets them")
+    return codec.encode_headers(headers)
+
+
+def job_of(envelope: bytes, delivered: int = 0) -> Job:
+    """The job in an envelope; `delivered` counts deliveries that nobody answered, the present one left out."""
+    try:
+        deliveries, enqueued, length, rest = envelope.split(b" ", 3)
+        history: tuple[Failure, ...] = ()
+        if length != b"0":
+            history, rest = message_of(envelope).history, rest[int(length) :]
+        job_id, kind, rest = rest.split(b" ", 2)
+        size = int(kind[1:])
+        options = read_options(rest[:size]) if size else _PLAIN
+        attempt, created_ms = int(deliveries) + delivered + 1, int(enqueued)
+    except (ValueError, IndexError) as error:
+        raise MalformedMessage(f"a stored entry of {len(envelope)} bytes is not an RMQ envelope") from error
+    data = codec.decode_payload(chr(kind[0]), rest[size:])
+    return Job(job_id.decode(), options.name, data, attempt, created_ms, *options[1:], history)
+
+
+@lru_cache(maxsize=1024)
+def read_options(headers: bytes) -> Options:
+    """Names and options repeat from job to job, so that reading them once is enough."""
+    found: dict[str, str] = json.loads(headers)
+    attempts, backoff = found.get(ATTEMPTS), found.get(BACKOFF)
+    rest = {key: value for key, value in found.items() if key not in _OURS}
+    return Options(
+        found.get(NAME, ""),
+        None if attempts is None else int(attempts),
+        None if backoff is None else exponential(*map(float, backoff.split(" "))),
+        rest,
+    )
+
+
+_PLAIN = Options("", None, None, _NO_HEADERS)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _encode(name: str, attempts: int | None, backoff: Exponential | None) -> bytes:
+    if not isinstance(name, str):
+        raise ConfigurationError(f"name must be a str, not {type(name).__name__}")
+    found = {NAME: name} if name else {}
+    if attempts is not None:
+        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
+            raise ConfigurationError(f"attempts must be a whole number >= 1, not {attempts!r}")
+        found[ATTEMPTS] = str(attempts)
+    if backoff is not None:
+        found[BACKOFF] = f"{backoff.base} {backoff.cap} {backoff.jitter}"
+    return codec.encode_headers(found)

@@ -1,0 +1,25 @@
+"""How many jobs a worker may hold beyond those it runs: as many as it does in a moment. Pure: it is told the time."""
+
+from __future__ import annotations
+
+_MOMENT_S = 0.02
+
+
+class Prefetch:
+    """Quick jobs are fetched ahead, so that no handler waits for Redis; slow ones are left for other workers."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.extra = most, 0
+        self._rate = 0.0
+        self._done, self._since = 0, 0.0
+
+    def note(self, done: int, now: float) -> int:
+        """`done` jobs were finished by `now` since the worker began; how many jobs more it may hold."""
+        passed = now - self._since
+        if passed < _MOMENT_S / 10:
+            return self.extra
+        rate = (done - self._done) / passed
+        self._rate = rate if rate > self._rate else (rate + self._rate) / 2
+        self._done, self._since = done, now
+        self.extra = min(self.most, int(self._rate * _MOMENT_S))
+        return self.extra

@@ -1,0 +1,22 @@
+-- Reads unsettled jobs of a lease by index, at most 8 MiB of them; changes nothing.
+-- KEYS: 1 heads  2 lease
+-- ARGV: 1 lease id  2 token  3 first index  4 last index
+-- Reply: {'read' or 'lost', takeovers, index to go on with, indexes, envelopes}.
+-- include: jobs_entry
+-- include: jobs_lease
+local head = lease_of(KEYS[1], ARGV[1], ARGV[2])
+if not head then return {'lost', 0, 0, {}, {}} end
+local at, last, bytes, places, found, batch = tonumber(ARGV[3]), tonumber(ARGV[4]), 0, {}, {}, 16
+while at <= last and bytes < 8388608 do
+  local got = redis.call('XRANGE', KEYS[2], (at + 1) .. '-0', (last + 1) .. '-0', 'COUNT', batch)
+  if #got == 0 then at = last + 1 end
+  for i = 1, #got do
+    local envelope = envelope_of(got[i][2])
+    places[#places + 1] = tonumber(string.match(got[i][1], '^%d+')) - 1
+    found[#found + 1] = envelope
+    bytes = bytes + #envelope
+    at = places[#places] + 1
+  end
+  batch = math.max(1, math.min(4 * batch, 4000, math.ceil((8388608 - bytes) * #found / math.max(1, bytes))))
+end
+return {'read', head.takeovers, at, places, found}

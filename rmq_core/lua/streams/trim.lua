@@ -1,0 +1,35 @@
+-- Deletes the oldest entries that every group is done with: delivered to it and acknowledged. A thousand at a time.
+-- KEYS: 1 slot  2 stream
+-- ARGV: 1 seq  2 slot ttl ms
+-- Reply: 'trimmed <number>' or 'superseded'.
+-- include: replay
+local earlier = replay()
+if earlier then return earlier end
+local function parts(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return {#ms, ms, #seq, seq} -- numbers of 64 bits do not fit into Lua's; of the same length, they compare as texts
+end
+local function before(a, b)
+  local left, right = parts(a), parts(b)
+  for i = 1, 4 do
+    if left[i] ~= right[i] then return left[i] < right[i] end
+  end
+  return false
+end
+local stream, done = KEYS[2], nil
+local groups = redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}
+for _, flat in ipairs(groups) do
+  local group = {}
+  for i = 1, #flat, 2 do group[flat[i]] = flat[i + 1] end
+  local reach = {id = group['last-delivered-id'], open = false}
+  if group.pending > 0 then reach = {id = redis.call('XPENDING', stream, group.name)[2], open = true} end
+  if not done or before(reach.id, done.id) or (reach.id == done.id and reach.open) then done = reach end
+end
+local old = done and redis.call('XRANGE', stream, '-', (done.open and '(' or '') .. done.id, 'COUNT', 1000) or {}
+local trimmed = 0
+if #old > 0 then
+  local ids = {}
+  for i = 1, #old do ids[i] = old[i][1] end
+  trimmed = redis.call('XDEL', stream, unpack(ids))
+end
+return refuse('trimmed ' .. trimmed)

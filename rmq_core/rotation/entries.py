@@ -1,0 +1,52 @@
+"""Ids to entries of the list and back. Pure: no Redis, no clock.
+
+An entry is `<id>` until it is popped, `<id>|<seconds since 1970>` from then on. An id that looks stamped by itself is
+written as `<id>|0`. An id that is no UTF-8 comes back with its bytes escaped, as `os.fsdecode` does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rmq_core import codec
+from rmq_core.errors import PayloadError, PayloadTooLarge
+
+_STAMPED = re.compile(rb"(?s).+\|(0|\d{10})\Z")
+
+
+def id_bytes(value: Any, max_bytes: int) -> bytes:
+    """The bytes of an id. Raises PayloadError for what is none."""
+    if not isinstance(value, str | bytes) or not value:
+        raise PayloadError(f"an id must be a str or bytes that is not empty, not {value!r:.100}")
+    try:
+        data = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise PayloadError(f"an id holds a lone surrogate at character {error.start}; it has no UTF-8 form") from None
+    if len(data) > max_bytes:
+        raise PayloadTooLarge(f"an id has {len(data)} bytes, max_id_bytes is {max_bytes}")
+    return data
+
+
+def id_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def new_entry(data: bytes) -> bytes:
+    """The entry of an id that was not popped yet."""
+    return data + b"|0" if _STAMPED.match(data) else data
+
+
+def stamped_entry(data: bytes, stamp: str) -> bytes:
+    """The entry of an id that was popped."""
+    return b"%b|%b" % (data, stamp.encode())
+
+
+def envelope(data: bytes, *, late: bool) -> bytes:
+    """An envelope whose payload is the id, bytes when it is no UTF-8; `late` ids were delivered before.
+
+    The id of the message is the id too, save that a space, which would end it there, is written %20 and % as %25.
+    """
+    text = data.decode(errors="backslashreplace")
+    kind = "s" if text.encode() == data else "b"
+    return b"%d 0 0 %b" % (late, codec.body(text.replace("%", "%25").replace(" ", "%20"), kind, data))

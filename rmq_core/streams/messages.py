@@ -1,0 +1,119 @@
+"""What a stream holds, as values: entries to messages and back. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rmq_core import codec
+from rmq_core.errors import PayloadError, QueueError
+
+FIELD = b"data"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMessage:
+    """An entry as delivered to a consumer of a group. `id` is the entry's; acknowledge with the whole message."""
+
+    stream: str
+    group: str
+    id: str
+    payload: dict[str, Any] = field(hash=False)
+
+
+class BacklogStats(NamedTuple):
+    """What a group has before it: a glance, taken in one step, of which every number is bounded.
+
+    length: entries in the stream, acknowledged ones too. undelivered: entries that the group was not given yet; where
+    the server does not count them (before Redis 7), at most 1,000 are counted. pending: delivered and not
+    acknowledged. stale: those of them that are idle for `claim_idle_ms`, counted up to 1,000. oldest_idle_ms: since
+    when the oldest pending entry was delivered last.
+    """
+
+    length: int
+    undelivered: int
+    pending: int
+    stale: int
+    oldest_idle_ms: int | None
+
+
+class Entry(NamedTuple):
+    """An entry of a stream, undecoded."""
+
+    id: str
+    data: bytes | None
+
+
+def encode(payload: Any) -> bytes:
+    """The `data` of an entry: canonical UTF-8 JSON of a dict. PayloadError for anything else."""
+    if not isinstance(payload, dict):
+        raise PayloadError(f"payload must be a dict, not {type(payload).__name__}: a stream holds JSON objects")
+    return codec.encode_payload(payload)[1]
+
+
+def read_entries(reply: Any) -> list[Entry]:
+    """The entries of an XREADGROUP reply of one stream, whichever shape the protocol and the client give it."""
+    streams = list(reply.values()) if isinstance(reply, Mapping) else [part[1] for part in reply or ()]
+    found = streams[0] if streams else []
+    wrapped = found and isinstance(found[0][0], list | tuple)  # so redis-py hands out what RESP3 calls a map
+    return entries_of(found[0] if wrapped else found)
+
+
+def entries_of(reply: Any) -> list[Entry]:
+    """The entries of an XCLAIM reply; some servers have a gap in it where an entry was deleted."""
+    return [Entry(_text(entry[0]), _data(entry[1])) for entry in reply or () if entry and entry[0]]
+
+
+def decode(stream: str, group: str, entry: Entry) -> QueueMessage:
+    """The message of an entry; QueueError when it is none, which names the entry and how to be rid of it."""
+    try:
+        payload = json.loads(entry.data) if entry.data is not None else None
+    except ValueError as error:
+        raise _malformed(stream, entry.id, "its field data is not JSON") from error
+    if not isinstance(payload, dict):
+        raise _malformed(stream, entry.id, "it has no field data" if entry.data is None else "its data is no object")
+    return QueueMessage(stream, group, entry.id, payload)
+
+
+def sorted_out(stream: str, group: str, entries: Iterable[Entry]) -> tuple[list[QueueMessage], list[QueueError]]:
+    """The messages among some entries, and an error for each entry that is none."""
+    messages, errors = [], []
+    for entry in entries:
+        try:
+            messages.append(decode(stream, group, entry))
+        except QueueError as error:
+            errors.append(error)
+    return messages, errors
+
+
+def envelope(entry_id: str, data: bytes | None, delivered_before: int) -> bytes:
+    """An entry as the envelope that leases hold."""
+    enqueued_ms = entry_id.partition("-")[0].encode()
+    return b"%d %b 0 %b" % (delivered_before, enqueued_ms, codec.body(entry_id, "j", data or b""))
+
+
+def _malformed(stream: str, entry_id: str, why: str) -> QueueError:
+    error = QueueError(
+        f"entry {entry_id} of stream {stream!r} is malformed: {why}. It stays pending; look at it with XRANGE, and "
+        f"acknowledge it with XACK to be rid of it"
+    )
+    error.queue, error.message_id = stream, entry_id
+    return error
+
+
+def _data(fields: Any) -> bytes | None:
+    pairs = fields.items() if isinstance(fields, Mapping) else zip(fields[::2], fields[1::2], strict=False)
+    for key, value in pairs:
+        if _bytes(key) == FIELD:
+            return _bytes(value)
+    return None
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else bytes(value).decode()

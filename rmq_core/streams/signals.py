@@ -1,0 +1,41 @@
+"""Stopping on SIGTERM, where the application asks for it: a library that takes signals by itself breaks its host."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol
+
+from rmq_core.errors import ConfigurationError
+
+
+class Stoppable(Protocol):
+    """A consumer, of either kind."""
+
+    def stop(self) -> None:
+        """Read no more."""
+
+
+@contextmanager
+def stop_on_signals(*consumers: Stoppable, signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)) -> Iterator[None]:
+    """While the block runs, stop these consumers at a signal; afterwards the former handlers are back.
+
+    ConfigurationError outside the main thread, where Python installs no signal handlers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise ConfigurationError("stop_on_signals must be entered in the main thread; call stop() yourself elsewhere")
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        for consumer in consumers:
+            consumer.stop()
+
+    former = {number: signal.signal(number, stop) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
