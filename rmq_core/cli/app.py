@@ -1,0 +1,50 @@
+"""The commands under their names, and what happens around each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+from rmq_core.cli import bench, consume, dead, doctor, looking, publish, reap, top
+from rmq_core.cli.failures import Exit, report
+from rmq_core.errors import RedisMessageQueueError
+
+# Rich tracebacks would print local variables, and with them tokens and payloads.
+app = typer.Typer(
+    name="rmq",
+    help="Queues on Redis: publish, consume, look, repair. The exit code is 0 when all went well, 1 when something"
+    " failed, 2 for a wrong parameter, 3 when Redis does not answer, 4 when there is no room.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+queues = typer.Typer(help="All queues of a server.", no_args_is_help=True)
+letters = typer.Typer(help="Dead letters: messages that failed too often.", no_args_is_help=True)
+
+app.command()(publish.publish)
+app.command()(consume.consume)
+app.command()(looking.stats)
+app.command()(looking.peek)
+app.command()(looking.leases)
+app.command()(reap.reap)
+app.command()(doctor.doctor)
+app.command()(bench.bench)
+app.command()(top.top)
+queues.command("list")(looking.listed)
+letters.command("list")(dead.listed)
+letters.command("redrive")(dead.redrive)
+letters.command("purge")(dead.purge)
+app.add_typer(queues, name="queues")
+app.add_typer(letters, name="dlq")
+
+
+def run(arguments: Sequence[str] | None) -> int:
+    """Run a command; its exit code."""
+    try:
+        app(args=arguments, prog_name="rmq")
+    except RedisMessageQueueError as error:
+        return report(error)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else Exit.FAILED
+    return Exit.DONE

@@ -1,0 +1,17 @@
+"""Asking before what cannot be undone."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from rmq_core.cli.output import plain
+from rmq_core.errors import ConfigurationError
+
+
+def confirm(question: str) -> None:
+    """Go on after a yes; end the command after a no, and where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise ConfigurationError(f"{question} There is nobody to ask: add --yes")
+    typer.confirm(plain(question), abort=True, err=True)

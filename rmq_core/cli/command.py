@@ -1,0 +1,48 @@
+"""Running the command that works on a message, for as long as the message is ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from rmq_core.messages import Lease
+
+_LOOK_S = 0.5
+_GRACE_S = 10
+
+
+def run_command(command: Sequence[str], data: bytes, about: Mapping[str, str], lease: Lease) -> int:
+    """The exit code of a command that gets `data` on stdin; minus the number of the signal that killed it.
+
+    It has a process group of its own, so that Ctrl-C reaches `rmq` alone and the command may end its work. When its
+    lease is lost, or somebody insists, it is ended with everything it started.
+    """
+    with tempfile.TemporaryFile() as payload:  # a pipe would have to be fed while the lease is watched
+        payload.write(data)
+        payload.seek(0)
+        child = subprocess.Popen(command, stdin=payload, env={**os.environ, **about}, process_group=0)  # noqa: S603  the user's own
+        try:
+            return _watched(child, lease)
+        except BaseException:
+            _end(child)
+            raise
+
+
+def _watched(child: subprocess.Popen[bytes], lease: Lease) -> int:
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return child.wait(_LOOK_S)
+        lease.check()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_S)
+            return

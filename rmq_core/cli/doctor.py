@@ -1,0 +1,71 @@
+"""`rmq doctor`: is this server set up for queues, and if not, what to change."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from rmq_core.cli.checks import Finding, Level, examine
+from rmq_core.cli.facts import gather
+from rmq_core.cli.failures import Exit
+from rmq_core.cli.needs import needed
+from rmq_core.cli.opening import DEFAULT, Server, connected
+from rmq_core.cli.options import LOCAL, Discipline, Json, Url
+from rmq_core.cli.output import console, emit, plain, table
+from rmq_core.errors import ScriptFailed
+
+_MARKS = {
+    Level.OK: ("✔", "green"),
+    Level.WARN: ("!", "yellow"),
+    Level.FAIL: ("✘", "bold red"),
+    Level.UNKNOWN: ("?", "dim"),
+}
+_Name = Annotated[
+    str,
+    typer.Argument(
+        help="A queue, if your user may only touch the keys of some.", show_default=False, metavar="[QUEUE]"
+    ),
+]
+
+
+def doctor(
+    queue: _Name = "rmq-doctor", *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
+) -> None:
+    """Check version, role, persistence, memory, eviction, clock and permissions; change nothing.
+
+    Ends with 1 when something must be changed.
+    """
+    with connected(url) as server:
+        known = discipline or _discipline_of(server, queue)
+        findings = examine(server.ask(gather(needed(known, queue))))
+        where = str(server.settings)
+    failed = any(finding.level == Level.FAIL for finding in findings)
+    if as_json:
+        told = [{**finding._asdict(), "level": finding.level.value} for finding in findings]
+        emit({"ok": not failed, "server": where, "discipline": known, "findings": told})
+    else:
+        _show(findings, where, known)
+    if failed:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _discipline_of(server: Server, queue: str) -> str:
+    try:
+        return server.discipline_of(queue) or DEFAULT
+    except ScriptFailed:  # the registry may not be read: one of the findings will say so
+        return DEFAULT
+
+
+def _show(findings: list[Finding], where: str, discipline: str) -> None:
+    out = console()
+    out.print(Text(f"{plain(where)} for {discipline} queues"))
+    out.print(table(("", "what", "found"), [(_mark(one.level), one.what, one.found) for one in findings]))
+    for one in findings:
+        if one.advice:
+            out.print(Text.assemble(_mark(one.level), f" {one.what}: ", Text(plain(one.advice))), soft_wrap=True)
+
+
+def _mark(level: Level) -> Text:
+    return Text(*_MARKS[level])

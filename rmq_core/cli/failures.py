@@ -1,0 +1,42 @@
+"""What an exit code says, and the words that go with it on stderr."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from rmq_core.cli.output import complain
+from rmq_core.errors import (
+    ConfigurationError,
+    PayloadError,
+    QueueFull,
+    QueueUnavailable,
+    RedisMessageQueueError,
+    Unsupported,
+)
+from rmq_core.messages import PublishReport
+
+
+class Exit(IntEnum):
+    """The exit codes of `rmq`."""
+
+    DONE = 0
+    FAILED = 1
+    """RMQ or Redis refused, a consumed message failed, or the doctor found what has to change."""
+    USAGE = 2
+    """A parameter cannot work, or the discipline cannot do this."""
+    UNAVAILABLE = 3
+    """Redis did not answer."""
+    FULL = 4
+    """There is no room; the message says how much was stored before."""
+
+
+def report(error: RedisMessageQueueError) -> Exit:
+    """Say what went wrong; the exit code for it."""
+    complain(str(error))
+    if isinstance(error.report, PublishReport):
+        complain(f"stored before that: {error.report.accepted}")
+    if isinstance(error, ConfigurationError | Unsupported | PayloadError):
+        return Exit.USAGE
+    if isinstance(error, QueueUnavailable):
+        return Exit.UNAVAILABLE
+    return Exit.FULL if isinstance(error, QueueFull) else Exit.FAILED

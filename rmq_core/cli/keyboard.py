@@ -1,0 +1,48 @@
+"""Single keys of a terminal, without Return."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from types import TracebackType
+from typing import Any, Self
+
+from rmq_core.cli.stopping import Stopping
+
+_LOOK_S = 0.2
+
+
+class Keyboard:
+    """Reads keys one by one while its block runs; deaf where stdin is no terminal, or is somebody else's."""
+
+    def __init__(self) -> None:
+        self._before: list[Any] | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            self._before = termios.tcgetattr(sys.stdin)
+            tty.setcbreak(sys.stdin)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
+
+    def waited(self, seconds: float, stopping: Stopping) -> bool:
+        """Wait so long; True as soon as `q` is pressed or a signal asks to stop."""
+        if self._before is None:
+            stopping.rest(seconds)
+            return stopping.asked
+        until = time.monotonic() + seconds
+        while not stopping.asked and (left := until - time.monotonic()) > 0:
+            readable, _, _ = select.select([sys.stdin], [], [], min(left, _LOOK_S))
+            # Past Python's buffer, in which `select` would not see a second key.
+            if readable and b"q" in os.read(sys.stdin.fileno(), 64).lower():
+                return True
+        return stopping.asked

@@ -1,0 +1,95 @@
+"""Commands that change nothing: stats, peek, leases, queues list."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from rmq_core.cli import records
+from rmq_core.cli.opening import Registered, Server, connected
+from rmq_core.cli.options import LOCAL, Count, Discipline, Json, Queue, Queues, Url
+from rmq_core.cli.output import emit, say, show
+from rmq_core.errors import Unsupported
+from rmq_core.messages import LeaseInfo, QueueStats
+from rmq_core.protocol import DISCIPLINES, open_queue
+
+
+def stats(queue: Queues = None, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
+    """What queues hold: how much is ready, delayed, leased and dead."""
+    with connected(url) as server:
+        found = [(each, stats_of(server, each)) for each in chosen(server, queue, discipline)]
+    if as_json:
+        for each, numbers in found:
+            emit(records.stats_record(*each, numbers))
+        return
+    show(records.STATS, [records.stats_row(*each, numbers) for each, numbers in found], "no queues yet")
+
+
+def peek(
+    queue: Queue, *, count: Count = 10, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
+) -> None:
+    """The messages that would be claimed next; they stay where they are."""
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        found = opened.peek(count)
+    if as_json:
+        for message in found:
+            emit(records.message_record(queue, message))
+        return
+    show(records.MESSAGES, map(records.message_row, found), f"nothing is ready in {queue}")
+
+
+def leases(
+    queue: Queue, *, count: Count = 100, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
+) -> None:
+    """Who holds what, and until when; those that expire first come first."""
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        found = _leases(server, opened, count)
+    if as_json:
+        for lease in found:
+            emit(records.lease_record(queue, lease))
+        return
+    show(records.LEASES, map(records.lease_row, found), f"nobody holds messages of {queue}")
+
+
+def listed(*, url: Url = LOCAL, as_json: Json = False) -> None:
+    """The names and disciplines of all queues that were ever used on this server."""
+    with connected(url) as server:
+        found = server.registered()
+    if as_json:
+        for each in found:
+            emit({"queue": each.name, "discipline": each.discipline})
+        return
+    if not found:
+        say("no queues yet")
+    else:
+        show(("queue", "discipline"), found, "")
+
+
+def chosen(server: Server, names: list[str] | None, discipline: str | None) -> list[Registered]:
+    """The named queues, or all that are registered (with this discipline)."""
+    if not names:
+        return [each for each in server.registered() if discipline in (None, each.discipline)]
+    found = []
+    for name in names:
+        with server.queue(name, discipline) as opened:
+            found.append(Registered(name, opened.discipline))
+    return found
+
+
+def stats_of(server: Server, queue: Registered) -> QueueStats:
+    """The figures of a queue."""
+    with server.queue(*queue) as opened:
+        return opened.stats()
+
+
+def _leases(server: Server, queue: Any, count: int) -> list[LeaseInfo]:
+    if not hasattr(queue, "leases"):
+        able = tuple(each for each in DISCIPLINES if _lists_leases(server, queue.name, each))
+        raise Unsupported(queue.discipline, "list of leases", able)
+    found: list[LeaseInfo] = queue.leases(count)
+    return found
+
+
+def _lists_leases(server: Server, name: str, discipline: str) -> bool:
+    with closing(open_queue(server.client, name, discipline)) as queue:
+        return hasattr(queue, "leases")

@@ -1,0 +1,129 @@
+"""From a URL to a server, and from a name to its queue: the registry knows of which discipline it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from rmq_core.clients import sync_client
+from rmq_core.connection import RedisSettings
+from rmq_core.errors import ConfigurationError
+from rmq_core.exchange import Command, Exchange
+from rmq_core.handover import SECRETS
+from rmq_core.keys import QUEUES, queues_of
+from rmq_core.protocol import DISCIPLINES, WorkQueue, open_queue
+
+R = TypeVar("R")
+_PATIENCE_S = 2.0
+DEFAULT = "leased"
+
+
+class Registered(NamedTuple):
+    """A queue that was written down when it was first used."""
+
+    name: str
+    discipline: str
+
+
+class Server:
+    """A server, asked whether it is there before anything else is."""
+
+    def __init__(self, settings: RedisSettings, client: Any) -> None:
+        from rmq_core.exchange.public import sync_driver  # noqa: PLC0415  loads redis-py, which `--help` must not
+
+        self.settings, self.client = settings, client
+        # Nobody wants to look at a prompt for half a minute, which is the patience of a queue.
+        self._driver = sync_driver(client, b"rmq:", _PATIENCE_S)
+
+    def ask(self, exchange: Exchange[R]) -> R:
+        """Run an exchange with little patience."""
+        return self._driver.run(exchange)
+
+    def registered(self) -> list[Registered]:
+        """All queues by name; one that is registered by several disciplines comes several times."""
+        return self.ask(_registered())
+
+    def discipline_of(self, name: str) -> str | None:
+        """The discipline of a queue; None when it is not registered. ConfigurationError when there are several."""
+        found = [queue.discipline for queue in self.registered() if queue.name == name]
+        if len(found) > 1:
+            raise ConfigurationError(f"queue {name!r} is {' and '.join(found)}: say which with --discipline")
+        return found[0] if found else None
+
+    @contextmanager
+    def queue(
+        self, name: str, discipline: str | None, settings: Sequence[str] | None = None, *, new: bool = False
+    ) -> Iterator[WorkQueue]:
+        """The queue of a name, which must be registered unless its discipline is given or it may be `new`."""
+        known = discipline or self.discipline_of(name) or (DEFAULT if new else None)
+        if known is None:
+            raise ConfigurationError(
+                f"queue {name!r} is not registered here; `rmq queues list` shows those that are, and --discipline opens"
+                " one that nobody has used yet"
+            )
+        with closing(configured(open_queue(self.client, name, known), self.client, settings or ())) as opened:
+            yield opened
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self._driver.close()
+        self.client.close()
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Server]:
+    """The server of a URL; credentials may stand in RMQ_USERNAME, RMQ_PASSWORD and so on. Raises QueueUnavailable."""
+    given = {name: os.environ.get(f"RMQ_{name.upper()}") for name in SECRETS}
+    settings = RedisSettings.from_url(url, **{name: value for name, value in given.items() if value})
+    with closing(Server(settings, sync_client(settings)[0])) as server:
+        server.ask(_ping())
+        yield server
+
+
+def configured(queue: Any, client: Any, settings: Sequence[str]) -> WorkQueue:
+    """The same queue with other settings, `name=value` each, values as JSON or as they stand."""
+    found: WorkQueue = queue
+    if not settings:
+        return found
+    values = dict(map(_setting, settings))
+    names = [item.name for item in dataclasses.fields(queue.config)]
+    if unknown := sorted(set(values) - set(names)):
+        queue.close()
+        raise ConfigurationError(f"--set: {queue.discipline} has no {', '.join(unknown)}; it has {', '.join(names)}")
+    queue.close()
+    again: WorkQueue = type(queue)(client, queue.name, dataclasses.replace(queue.config, **values))
+    return again
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigurationError(f"--set: write name=value, not {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _ping() -> Exchange[None]:
+    yield Command(("PING",))
+
+
+def _registered() -> Exchange[list[Registered]]:
+    """What the sets of the disciplines hold; a name that stands in none of them is leased."""
+    found, others = [], set()
+    for discipline in DISCIPLINES:
+        if discipline != DEFAULT:
+            names = map(_text, (yield Command(("SMEMBERS", queues_of(discipline)))))
+            found += [Registered(name, discipline) for name in names]
+    others = {queue.name for queue in found}
+    names = map(_text, (yield Command(("SMEMBERS", QUEUES))))
+    return sorted(found + [Registered(name, DEFAULT) for name in names if name not in others])
+
+
+def _text(name: bytes | str) -> str:
+    return name.decode() if isinstance(name, bytes) else name

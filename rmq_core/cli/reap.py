@@ -1,0 +1,61 @@
+"""`rmq reap`: bring back what expired, where nobody claims and would do so."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from rmq_core.cli.opening import connected
+from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
+from rmq_core.cli.output import complain, emit, say
+from rmq_core.cli.stopping import Stopping
+from rmq_core.errors import QueueFull, QueueUnavailable, Unsupported
+
+_Every = Annotated[
+    float | None,
+    typer.Option("--every", min=0.1, help="Go on, with so many seconds between two rounds.", show_default=False),
+]
+
+
+def reap(
+    queue: Queue,
+    *,
+    every: _Every = None,
+    settings: Settings = None,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Give back what dead or stuck workers hold for too long.
+
+    Only `reliable` queues need it: in the other disciplines claiming takes back what expired.
+    """
+    with connected(url) as server, server.queue(queue, discipline, settings) as opened, closing(Stopping()) as stopping:
+        if every is None:
+            _round(opened, as_json=as_json)
+            return
+        while not stopping.asked:
+            try:
+                _round(opened, as_json=as_json)
+            except (QueueUnavailable, QueueFull) as error:  # the next round may be luckier
+                complain(str(error))
+            stopping.rest(every)
+
+
+def _round(queue: Any, *, as_json: bool) -> None:
+    if hasattr(queue, "reap"):
+        found = queue.reap()._asdict()
+    elif queue.capabilities.auto_reclaim:
+        found = {}
+        queue.backlog()  # which also takes back what expired, where the discipline can without claiming
+    else:
+        raise Unsupported(queue.discipline, "reaper")
+    if as_json:
+        emit({"queue": queue.name, "discipline": queue.discipline, **found})
+    elif found:
+        told = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in found.items())
+        say(f"{queue.name} ({queue.discipline}): {told}")
+    else:
+        say(f"{queue.name} ({queue.discipline}) needs no reaper: claiming takes back what expired")

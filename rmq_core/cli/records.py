@@ -1,0 +1,89 @@
+"""Messages, leases and figures as JSON objects and as rows. The names are documented and stay."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import Any
+
+from rmq_core.cli.output import ago, preview
+from rmq_core.messages import LeaseInfo, Message, PublishReport, QueueStats
+
+STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "dead", "paused")
+MESSAGES = ("id", "age", "deliveries", "payload")
+DEAD = ("id", "age", "deliveries", "why", "payload")
+LEASES = ("lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in")
+
+
+def message_record(queue: str, message: Message) -> dict[str, Any]:
+    """`payload` is as published; bytes stand in `payload_base64` instead. A list of ids keeps no `enqueued_at`."""
+    payload = message.payload
+    told = (
+        {"payload_base64": base64.b64encode(payload).decode()} if isinstance(payload, bytes) else {"payload": payload}
+    )
+    failures = [{**one._asdict(), "at": one.at.isoformat()} for one in message.history]
+    return {
+        "queue": queue,
+        "id": message.id,
+        "enqueued_at": message.enqueued_at.isoformat() if message.enqueued_ms else None,
+        "deliveries": message.deliveries,
+        **told,
+        "headers": dict(message.headers),
+        "history": failures,
+    }
+
+
+def message_row(message: Message) -> tuple[object, ...]:
+    age = time.time() - message.enqueued_ms / 1000 if message.enqueued_ms else None
+    return (message.id, ago(age), message.deliveries, _payload(message))
+
+
+def dead_row(message: Message) -> tuple[object, ...]:
+    last = message.history[-1] if message.history else None
+    why = f"{last.kind} {last.reason}".strip() if last else None
+    *first, payload = message_row(message)
+    return (*first, why, payload)
+
+
+def lease_record(queue: str, lease: LeaseInfo) -> dict[str, Any]:
+    return {
+        "queue": queue,
+        "id": lease.id,
+        "owner": lease.owner,
+        "state": lease.state,
+        "count": lease.count,
+        "settled": lease.settled,
+        "takeovers": lease.takeovers,
+        "claimed_at": lease.claimed_at.isoformat(),
+        "deadline": lease.deadline.isoformat() if lease.deadline else None,
+    }
+
+
+def lease_row(lease: LeaseInfo) -> tuple[object, ...]:
+    now = time.time()
+    left = None if lease.deadline is None else lease.deadline.timestamp() - now
+    ends = "never" if left is None else "expired" if left <= 0 else ago(left)
+    since = ago(now - lease.claimed_at.timestamp())
+    return (lease.id, lease.owner, lease.state, lease.count, lease.settled, lease.takeovers, since, ends)
+
+
+def stats_record(queue: str, discipline: str, stats: QueueStats) -> dict[str, Any]:
+    """The fields of QueueStats; `oldest_age` is in seconds."""
+    return {"queue": queue, "discipline": discipline, **stats._asdict()}
+
+
+def stats_row(queue: str, discipline: str, stats: QueueStats) -> tuple[object, ...]:
+    ready, delayed, leased, leases, dead, oldest, paused = stats
+    return (queue, discipline, ready, ago(oldest), delayed, leased, leases, dead, paused)
+
+
+def report_record(queue: str, discipline: str, report: PublishReport) -> dict[str, Any]:
+    return {"queue": queue, "discipline": discipline, **report._asdict(), "ids": list(report.ids)}
+
+
+def _payload(message: Message) -> str:
+    payload = message.payload
+    if isinstance(payload, bytes):
+        return preview(f"{len(payload)} bytes: {payload[:60]!r}")
+    return preview(payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))

@@ -1,0 +1,135 @@
+"""`rmq top`: what all queues hold, again and again."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from rmq_core.cli import records
+from rmq_core.cli.keyboard import Keyboard
+from rmq_core.cli.looking import chosen
+from rmq_core.cli.opening import Registered, Server, connected
+from rmq_core.cli.options import LOCAL, Discipline, Json, Queues, Url
+from rmq_core.cli.output import console, emit, plain, table
+from rmq_core.cli.stopping import Stopping
+from rmq_core.errors import QueueUnavailable
+from rmq_core.messages import QueueStats
+from rmq_core.protocol import WorkQueue
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_REMEMBERED = 12
+
+_Interval = Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Seconds between two looks.")]
+_Times = Annotated[int | None, typer.Option("--times", min=1, help="Stop after so many looks.", show_default=False)]
+
+
+def top(
+    queue: Queues = None,
+    *,
+    interval: _Interval = 2,
+    times: _Times = None,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """A live view of all queues, or of the named ones; q or Ctrl-C ends it.
+
+    Where nobody looks, and with --json, it writes one look after the other.
+    """
+    with (
+        connected(url) as server,
+        closing(Watch(server, queue, discipline)) as watch,
+        closing(Stopping()) as stopping,
+        _shown(watch, as_json=as_json) as show,
+        Keyboard() as keyboard,
+    ):
+        while not stopping.asked:
+            show()
+            if watch.looks == times or keyboard.waited(interval, stopping):
+                return
+
+
+class Watch:
+    """The latest figures of the watched queues, and how many messages were ready before."""
+
+    def __init__(self, server: Server, names: list[str] | None, discipline: str | None) -> None:
+        self.server, self.names, self.discipline = server, names, discipline
+        self.looks, self.trouble = 0, ""
+        self.found: list[tuple[Registered, QueueStats]] = []
+        self._ready: dict[Registered, deque[int]] = {}
+        self._open: dict[Registered, WorkQueue] = {}
+        self._ends = ExitStack()
+
+    def look(self) -> None:
+        """Ask again. A server that does not answer is trouble, and not the end."""
+        self.looks += 1
+        try:
+            self.found = [(each, self._stats(each)) for each in chosen(self.server, self.names, self.discipline)]
+            self.trouble = ""
+        except QueueUnavailable as error:
+            if self.looks == 1:
+                raise
+            self.trouble = str(error)
+
+    def before(self, queue: Registered) -> deque[int]:
+        """How many messages were ready at the last looks."""
+        return self._ready[queue]
+
+    def close(self) -> None:
+        """Close the queues."""
+        with suppress(QueueUnavailable):
+            self._ends.close()
+
+    def _stats(self, each: Registered) -> QueueStats:
+        if each not in self._open:
+            self._open[each] = self._ends.enter_context(self.server.queue(*each))
+        stats = self._open[each].stats()
+        self._ready.setdefault(each, deque(maxlen=_REMEMBERED)).append(stats.ready)
+        return stats
+
+
+@contextmanager
+def _shown(watch: Watch, *, as_json: bool) -> Iterator[Callable[[], None]]:
+    out = console()
+    if as_json or not out.is_terminal:
+        yield lambda: _written(watch, as_json=as_json)
+        return
+    with Live(console=out, screen=True, auto_refresh=False) as live:
+        yield lambda: _drawn(watch, live)
+
+
+def _written(watch: Watch, *, as_json: bool) -> None:
+    watch.look()
+    if not as_json:
+        console().print(picture(watch))
+        return
+    for each, stats in watch.found:
+        emit({"at": round(time.time(), 3), **records.stats_record(*each, stats)})
+
+
+def _drawn(watch: Watch, live: Live) -> None:
+    watch.look()
+    live.update(picture(watch), refresh=True)
+
+
+def picture(watch: Watch) -> Group:
+    """The figures as a table between a heading and what there is to know."""
+    rows = [(*records.stats_row(*each, stats), spark(watch.before(each))) for each, stats in watch.found]
+    when = time.strftime("%H:%M:%S")
+    head = Text.assemble(("rmq top", "bold"), f"  {plain(str(watch.server.settings))}  {when}")
+    foot = Text(plain(watch.trouble), "bold red") if watch.trouble else Text("q quits", "dim")
+    return Group(head, table((*records.STATS, "ready lately"), rows), foot)
+
+
+def spark(values: deque[int]) -> Text:
+    """A row of bars, the highest for the largest value; newest right."""
+    most = max(values, default=0) or 1
+    return Text("".join(_BARS[-(-value * (len(_BARS) - 1) // most)] for value in values), "cyan")
