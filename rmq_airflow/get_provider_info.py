@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 INTEGRATION = "RMQ"
+OPERATORS = ("publish", "consume", "redrive", "settle", "spark_submit")
+DISCIPLINES = ("leased", "reliable", "rotation", "streams", "jobs")
+TRIGGERS = ("queue", "depth", "doorbell", "shared_stream")
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -15,9 +18,14 @@ def get_provider_info() -> dict[str, Any]:
         "description": "A Redis work queue: wait for work, claim it under a lease, ack it in the task that did it.",
         "integrations": [{"integration-name": INTEGRATION, "tags": ["service"]}],
         "hooks": [_modules("hooks.queue", "hooks.spark")],
-        "operators": [_modules("operators.publish", "operators.spark_submit")],
+        "operators": [_modules(*(f"operators.{name}" for name in OPERATORS))],
+        "task-decorators": [
+            {"name": "redis_queue", "class-name": "rmq_airflow.decorators.redis_queue.redis_queue_task"}
+        ],
         "sensors": [_modules("sensors.queue")],
-        "triggers": [_modules("triggers.queue")],
+        "triggers": [_modules(*(f"triggers.{name}" for name in TRIGGERS))],
+        "queues": ["rmq_airflow.queues.redis_queue.RedisQueueMessageQueueProvider"],
+        "asset-uris": [_asset_uri(name) for name in ("rmq", "rmq+sentinel", "rmq+cluster", "rmq+unix", "rmq+embedded")],
         "connection-types": [
             {
                 "connection-type": "redis_queue",
@@ -31,11 +39,38 @@ def get_provider_info() -> dict[str, Any]:
                 "conn-fields": _connection_fields(),
             }
         ],
+        # No "plugins": the entry point `airflow.plugins` registers the page in every mode, a second one is an error.
+        "config": {"rmq": {"description": "RMQ's page in the UI.", "options": _options()}},
+    }
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "connections": {
+            "description": 'Comma-separated ids of connections that the page "Queues" shows beside those of type '
+            "`redis_queue` in the metadata database. A secrets backend and the environment cannot be listed: name "
+            "here the connections that are kept there, or that are of another type.",
+            "version_added": "0.1.0",
+            "type": "string",
+            "example": "redis_queue_default,redis_queue_reports",
+            "default": "",
+        }
     }
 
 
 def _modules(*names: str) -> dict[str, Any]:
     return {"integration-name": INTEGRATION, "python-modules": [f"rmq_airflow.{name}" for name in names]}
+
+
+def _asset_uri(scheme: str) -> dict[str, Any]:
+    module = "rmq_airflow.assets.queue"
+    factory = {"factory": f"{module}.create_asset"} if scheme == "rmq" else {}  # of the others there is only the URI
+    return {
+        "schemes": [scheme],
+        "handler": f"{module}.sanitize_uri",
+        "to_openlineage_converter": f"{module}.convert_asset_to_openlineage",
+        **factory,
+    }
 
 
 def _connection_fields() -> dict[str, Any]:
@@ -52,14 +87,19 @@ def _connection_fields() -> dict[str, Any]:
         "ssl_ca_certs": _field("CA certificates", text, "File with the certificates to trust."),
         "ssl_certfile": _field("Client certificate", text, "File with this client's certificate."),
         "ssl_keyfile": _field("Client key", text, "File with this client's private key."),
-        "ssl_cert_reqs": _field(
-            "Verify certificate", {"type": ["string", "null"], "enum": ["required", "optional", "none", None]}, ""
-        ),
+        "ssl_cert_reqs": _field("Verify certificate", _choice("required", "optional", "none"), ""),
         "ssl_check_hostname": _field("Verify host name", {"type": ["boolean", "null"], "default": True}, ""),
         "sentinel_username": _field("Sentinel user", text, "When the sentinels ask for one of their own."),
         "sentinel_password": _field("Sentinel password", {**text, "format": "password"}, ""),
+        "discipline": _field(
+            "Discipline",
+            _choice(*DISCIPLINES),
+            "What keeps the queues. Tasks work under leases; with another discipline they publish, wait and redrive.",
+        ),
         "lease": _field(
-            "Default lease", {"type": ["number", "null"], "minimum": 1}, "Seconds, where a DAG gives no queue_config."
+            "Default lease",
+            {"type": ["number", "null"], "minimum": 1},
+            "Seconds, where a DAG gives no queue_config. For leased queues, as the next.",
         ),
         "max_deliveries": _field(
             "Deliveries before a message is dead",
@@ -67,6 +107,11 @@ def _connection_fields() -> dict[str, Any]:
             "10 by default. Sensors reclaim expired leases by this number, whatever a DAG's queue_config says.",
         ),
     }
+
+
+def _choice(default: str, *others: str) -> dict[str, Any]:
+    # The form would show null among the choices, as "null".
+    return {"type": ["string", "null"], "enum": [default, *others], "default": default}
 
 
 def _field(label: str, schema: dict[str, Any], description: str) -> dict[str, Any]:

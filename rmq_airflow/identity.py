@@ -40,6 +40,11 @@ class TaskIdentity:
         """Different for every try: `airflow:dag/run/task/map_index/try`."""
         return f"airflow:{self.lease_id}/{self.try_number}"
 
+    def follows(self, owner: str) -> bool:
+        """Whether `owner` names this task in this try or an earlier one: whose lease it may take over."""
+        task, _, number = owner.rpartition("/")
+        return task == f"airflow:{self.lease_id}" and number.isdecimal() and int(number) <= self.try_number
+
     @property
     def headers(self) -> dict[str, str]:
         """What a message says about the task that published it."""

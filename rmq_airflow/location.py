@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from rmq_core import ConfigurationError, LeasedConfig, RedisSettings
+from rmq_core import ConfigurationError, LeasedConfig, RedisSettings, Unsupported
 
 OPTIONS = (
     "db",
@@ -68,6 +68,17 @@ def config_of(extra: Mapping[str, Any]) -> LeasedConfig:
             except (TypeError, ValueError) as error:
                 raise ConfigurationError(f"the connection's extra `{name}` must be a number") from error
     return LeasedConfig(**defaults)
+
+
+def discipline_of(extra: Mapping[str, Any]) -> str:
+    """The discipline that keeps the connection's queues, `leased` unless it says otherwise."""
+    return str(extra.get("discipline") or "leased")
+
+
+def check_leased(discipline: str, what: str) -> None:
+    """Unsupported, for a component that needs `what`, which only leased queues have."""
+    if discipline != "leased":
+        raise Unsupported(discipline, what, ("leased",))
 
 
 def _url(connection: ConnectionLike, extra: Mapping[str, Any]) -> str:

@@ -1,15 +1,17 @@
-"""When a queue holds enough work: a pure decision on what a peek returned, and the words a sensor reports it in."""
+"""When a queue holds enough: a pure decision on what a peek returned, and the words a sensor reports it in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from rmq_core import ConfigurationError
 
 if TYPE_CHECKING:
-    from rmq_core import Backlog
+    from rmq_core import Backlog, QueueStats
+
+Counted = Literal["ready", "dead", "depth"]
 
 
 class BacklogReport(TypedDict):
@@ -42,6 +44,13 @@ class Threshold:
         if backlog.ready >= self.min_messages:
             return True
         return self.max_age is not None and backlog.oldest_age is not None and backlog.oldest_age >= self.max_age
+
+
+def counted(count: Counted, stats: QueueStats) -> int:
+    """How many messages of a kind a queue holds; `depth` is all that is still to be done."""
+    if count == "dead":
+        return stats.dead
+    return stats.ready if count == "ready" else stats.ready + stats.delayed + stats.leased
 
 
 def report(queue: str, backlog: Backlog) -> BacklogReport:

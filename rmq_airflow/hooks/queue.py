@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseHook
 
 import rmq_core.asyncio
-from rmq_airflow.location import config_of, extra_of, settings_of
-from rmq_core import LeasedConfig, LeasedQueue, RedisMessageQueueError, RedisSettings
+from rmq_airflow.location import check_leased, config_of, discipline_of, extra_of, settings_of
+from rmq_core import (
+    AsyncWorkQueue,
+    ConfigurationError,
+    LeasedConfig,
+    LeasedQueue,
+    RedisMessageQueueError,
+    RedisSettings,
+    WorkQueue,
+    open_queue,
+)
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
 
 MINIMUM_VERSION = (6, 2)
 CLOCK_TOLERANCE_S = 5.0
+LEASES = "leases under a task's name"
 
 
 class RedisQueueHook(BaseHook):
@@ -45,10 +55,24 @@ class RedisQueueHook(BaseHook):
         """Where the server is; looks the connection up once. Raises ConfigurationError, AirflowNotFoundException."""
         return settings_of(self._connection, self._connection.extra_dejson)
 
+    @property
+    def discipline(self) -> str:
+        """What keeps the connection's queues, one of `rmq_core`'s disciplines."""
+        return discipline_of(self._connection.extra_dejson)
+
     async def async_settings(self) -> RedisSettings:
         """The same in an event loop, which a synchronous look-up would block."""
-        settings, _ = await self._look_up()
-        return settings
+        connection, extra = await self._async_connection()
+        return settings_of(connection, extra)
+
+    async def async_location(self, needed: str = LEASES) -> tuple[RedisSettings, LeasedConfig]:
+        """Where the server is, and the configuration of a queue for which none is given; looked up in an event loop.
+
+        Raises Unsupported, with what is `needed`, for a connection of another discipline than `leased`.
+        """
+        connection, extra = await self._async_connection()
+        check_leased(discipline_of(extra), needed)
+        return settings_of(connection, extra), config_of(extra)
 
     def get_conn(self) -> Redis | RedisCluster:
         """A redis-py client."""
@@ -58,18 +82,37 @@ class RedisQueueHook(BaseHook):
         """A redis.asyncio client."""
         return (await self.async_settings()).async_client()
 
-    def queue(self, name: str, config: LeasedConfig | None = None) -> LeasedQueue:
-        """A queue, to be closed or used in `with`; without `config` the connection's default lease applies."""
+    def queue(self, name: str, config: LeasedConfig | None = None, *, needed_by: str | None = None) -> LeasedQueue:
+        """A leased queue, to be closed or used in `with`; without `config` the connection's default lease applies.
+
+        Raises Unsupported, which names the component `needed_by`, when the connection is for another discipline.
+        """
+        check_leased(self.discipline, LEASES if needed_by is None else f"{LEASES} (needed by {needed_by})")
         return LeasedQueue(self.settings, name, config or config_of(self._connection.extra_dejson))
+
+    def work_queue(self, name: str, config: LeasedConfig | None = None) -> WorkQueue:
+        """A queue of the connection's discipline, to be closed; for what works with any of them."""
+        if self.discipline == "leased":
+            return self.queue(name, config)
+        if config is not None:
+            raise ConfigurationError(
+                f"`queue_config` is for leased queues, and connection {self.redis_queue_conn_id!r} is for the "
+                f"discipline {self.discipline!r}; leave it out"
+            )
+        return open_queue(self.settings, name, self.discipline)
 
     async def async_queue(self, name: str, config: LeasedConfig | None = None) -> rmq_core.asyncio.LeasedQueue:
         """The same for an event loop."""
-        settings, default = await self._look_up()
+        settings, default = await self.async_location()
         return rmq_core.asyncio.LeasedQueue(settings, name, config or default)
 
-    async def async_hub(self) -> rmq_core.asyncio.WaitHub:
-        """What waits for work without claiming it, to be closed or used in `async with`."""
-        return rmq_core.asyncio.WaitHub(*await self._look_up())
+    async def async_work_queue(self, name: str) -> AsyncWorkQueue:
+        """The asyncio twin of `work_queue`."""
+        connection, extra = await self._async_connection()
+        discipline, settings = discipline_of(extra), settings_of(connection, extra)
+        return rmq_core.asyncio.open_queue(
+            settings, name, discipline, config_of(extra) if discipline == "leased" else None
+        )
 
     def test_connection(self) -> tuple[bool, str]:
         """What the connection form's test button calls: PING, version, scripts, and the clock within 5 s."""
@@ -84,14 +127,13 @@ class RedisQueueHook(BaseHook):
         finally:
             client.close()
 
+    async def _async_connection(self) -> tuple[Any, dict[str, Any]]:
+        connection = await self.aget_connection(self.redis_queue_conn_id)
+        return connection, extra_of(connection)  # `extra_dejson` talks to the supervisor, which blocks the loop
+
     @cached_property
     def _connection(self) -> Any:
         return self.get_connection(self.redis_queue_conn_id)
-
-    async def _look_up(self) -> tuple[RedisSettings, LeasedConfig]:
-        connection = await self.aget_connection(self.redis_queue_conn_id)
-        extra = extra_of(connection)  # Airflow's own `extra_dejson` talks to the supervisor, which blocks the loop
-        return settings_of(connection, extra), config_of(extra)
 
 
 def _examine(client: Any) -> tuple[bool, str]:

@@ -15,24 +15,17 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-from rmq_core import ConfigurationError
-
 
 class LeasedSparkSubmitHook(SparkSubmitHook):
-    """A configured provider's hook, whose driver gets `secrets` and a session of its own.
+    """A configured provider's hook in client mode, whose driver gets `secrets` and a session of its own.
 
-    `on_start` gets the number of the driver's process group. ConfigurationError unless the driver will run here.
+    `on_start` gets the number of the driver's process group.
     """
 
     def __init__(self, hook: SparkSubmitHook, secrets: Mapping[str, str], on_start: Callable[[int], None]) -> None:
         vars(self).update(vars(hook))  # in place of the 34 arguments that made the provider's hook what it is
         self._secrets = secrets
         self._on_start = on_start
-        if self._connection["deploy_mode"] == "cluster":
-            raise ConfigurationError(
-                "RedisQueueSparkSubmitOperator runs the driver on the worker: set `deploy_mode` to 'client', in the "
-                f"operator or in the extra `deploy-mode` of the Spark connection {self._conn_id!r}"
-            )
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Run the driver and wait for it; AirflowException when it fails."""

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
-from airflow.providers.common.compat.sdk import BaseOperator, XComArg, determine_kwargs
+from airflow.providers.common.compat.sdk import Asset, AssetAlias, BaseOperator, XComArg, determine_kwargs
 
+from rmq_airflow.assets.queue import queue_asset
+from rmq_airflow.claiming import check_discipline, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
-from rmq_core import ConfigurationError, LeasedConfig
+from rmq_airflow.metrics import tell
+from rmq_airflow.tracing import trace_headers
+from rmq_core import ConfigurationError, LeasedConfig, RedisMessageQueueError, require
 
 if TYPE_CHECKING:
     import jinja2
     from airflow.providers.common.compat.sdk import Context
+
+    from rmq_core import PublishReport, WorkQueue
 
 CHUNK = 10_000  # payloads held in memory at once
 
@@ -38,7 +45,13 @@ class RedisQueuePublishOperator(BaseOperator):
     Publish messages to a queue.
 
     Each message carries the headers ``airflow-dag-id``, ``airflow-run-id``, ``airflow-task-id`` and
-    ``airflow-map-index``. A retry publishes everything again: where that must not happen twice, deduplicate.
+    ``airflow-map-index``, and ``traceparent`` when tracing is on, if the queue's discipline has headers. A retry
+    publishes everything again: where that must not happen twice, deduplicate. When messages were accepted, the queue's
+    asset event rings for DAGs that wait for it.
+
+    Returns ``{"queue", "accepted", "duplicates", "dropped"}``.
+
+    .. seealso:: :ref:`howto/operator:RedisQueuePublishOperator`
 
     :param redis_queue: the queue to publish to (templated)
     :param messages: a list of payloads, an XCom that holds one, or a function that returns any iterable of them, of any
@@ -46,6 +59,8 @@ class RedisQueuePublishOperator(BaseOperator):
     :param dedup_key: returns the deduplication key of a payload; by default, with ``queue_config.dedup``, its content
     :param delay: seconds or timedelta before the messages become ready
     :param headers: headers of your own (templated)
+    :param asset: whose event to emit: by default the queue's own, through the AssetAlias
+        ``rmq:<redis_queue_conn_id>/<redis_queue>`` if neither is templated; an AssetAlias or Asset of yours; None: none
     :param queue_config: deduplication, capacity and so on; by default those of the connection
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """
@@ -54,7 +69,7 @@ class RedisQueuePublishOperator(BaseOperator):
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what an operator can do is said where the DAG is written
         self,
         *,
         redis_queue: str,
@@ -62,6 +77,7 @@ class RedisQueuePublishOperator(BaseOperator):
         dedup_key: Callable[[Any], str] | None = None,
         delay: timedelta | float | None = None,
         headers: Mapping[str, str] | None = None,
+        asset: Asset | AssetAlias | Literal["queue"] | None = "queue",
         queue_config: LeasedConfig | None = None,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
         **kwargs: Any,
@@ -70,7 +86,13 @@ class RedisQueuePublishOperator(BaseOperator):
             raise ConfigurationError(
                 "`messages` is an iterator, which a retry could not read again; pass the function that makes it"
             )
+        if dedup_key is not None and not callable(dedup_key):
+            raise ConfigurationError("`dedup_key` must be a function from a payload to its key")
+        check_queue(redis_queue, queue_config)
         super().__init__(**kwargs)
+        self.asset = _own_alias(redis_queue_conn_id, redis_queue) if asset == "queue" else asset
+        if self.asset is not None:
+            self.outlets = [*self.outlets, self.asset]
         self.redis_queue = redis_queue
         self.messages = messages
         self.dedup_key = dedup_key
@@ -82,15 +104,41 @@ class RedisQueuePublishOperator(BaseOperator):
     def execute(self, context: Context) -> PublishedReport:
         """Publish in chunks; QueueFull and PayloadError end it at the first chunk that is refused."""
         total: PublishedReport = {"queue": self.redis_queue, "accepted": 0, "duplicates": 0, "dropped": 0}
-        headers = {**TaskIdentity.of(context).headers, **(self.headers or {})}
-        with RedisQueueHook(self.redis_queue_conn_id).queue(self.redis_queue, self.queue_config) as queue:
-            for chunk in _chunks(self._payloads(context)):
-                report = queue.publish_many(chunk, dedup_key=self.dedup_key, delay=self.delay, headers=headers)
-                total["accepted"] += report.accepted
-                total["duplicates"] += report.duplicates
-                total["dropped"] += report.dropped
-        self.log.info("Published to %s: %s", self.redis_queue, total)
+        hook = RedisQueueHook(self.redis_queue_conn_id)
+        with closing(hook.work_queue(self.redis_queue, self.queue_config)) as queue:
+            self._check(queue)
+            try:
+                self._publish(queue, context, total)
+            finally:
+                self.log.info("Published: %s", total)
+                refused = {"duplicates": total["duplicates"], "dropped": total["dropped"]}
+                tell(self, self.redis_queue, published=total["accepted"], **refused)
+        if total["accepted"] and self.asset is not None:
+            self._ring(self.asset, hook, context, {"accepted": total["accepted"]})
         return total
+
+    def _check(self, queue: WorkQueue) -> None:
+        check_discipline(queue)
+        asked = {"delay": self.delay, "dedup": self.dedup_key, "headers": self.headers}
+        require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
+
+    def _publish(self, queue: WorkQueue, context: Context, total: PublishedReport) -> None:
+        told = {**TaskIdentity.of(context).headers, **trace_headers(), **(self.headers or {})}
+        headers = told if queue.capabilities.headers else None
+        for chunk in _chunks(self._payloads(context)):
+            try:
+                report = queue.publish_many(chunk, dedup_key=self.dedup_key, delay=self.delay, headers=headers)
+            except RedisMessageQueueError as error:
+                _add(total, cast("PublishReport | None", error.report))
+                raise
+            _add(total, report)
+
+    def _ring(self, asset: Asset | AssetAlias, hook: RedisQueueHook, context: Context, extra: dict[str, Any]) -> None:
+        event = context["outlet_events"][asset]
+        if isinstance(asset, AssetAlias):
+            event.add(queue_asset(hook.settings, self.redis_queue), extra)
+        else:
+            event.extra.update(extra)
 
     def _payloads(self, context: Context) -> Iterable[Any]:
         messages: Any = self.messages
@@ -112,8 +160,9 @@ class RedisQueuePublishOperator(BaseOperator):
         seen_oids: set[int],
     ) -> None:
         # Airflow would call a function now, and would store rendered payloads in its database for everybody to see.
+        # Payloads without a template need no rendering, which takes a hundred times as long as publishing them.
         called_later = callable(self.messages)
-        fields = [name for name in template_fields if name != "messages" or not called_later]
+        fields = [name for name in template_fields if name != "messages" or _templated(self.messages)]
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
         if not called_later:
             self.messages = Unshown.wrapping(self.messages)
@@ -138,6 +187,29 @@ class Unshown:
     def __str__(self) -> str:
         size = len(self._values) if isinstance(self._values, Sequence) else "some"
         return f"<{size} payloads>"
+
+
+def _templated(value: Any) -> bool:
+    """Whether Airflow has something to render in a value; a function is none of its business."""
+    if isinstance(value, str):
+        return any(mark in value for mark in ("{{", "{%", "{#"))
+    if isinstance(value, Mapping):
+        return any(map(_templated, value.values()))
+    if isinstance(value, list | tuple | set):
+        return any(map(_templated, value))
+    return not (value is None or callable(value) or isinstance(value, int | float | bytes))
+
+
+def _own_alias(connection: str, queue: str) -> AssetAlias | None:
+    name = f"{connection}/{queue}"
+    return None if "{{" in name else AssetAlias(name=f"rmq:{name}")
+
+
+def _add(total: PublishedReport, report: PublishReport | None) -> None:
+    if report is not None:
+        total["accepted"] += report.accepted
+        total["duplicates"] += report.duplicates
+        total["dropped"] += report.dropped
 
 
 def _chunks(payloads: Iterable[Any]) -> Iterator[list[Any]]:

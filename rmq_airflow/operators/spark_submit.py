@@ -1,24 +1,28 @@
 """A Spark job on a claimed batch: claim, submit, watch, conclude, within one task.
 
 Law: the messages are acked by whoever holds the lease when the job has succeeded, and by nobody otherwise. A failed try
-keeps its lease for the retry; the last one gives the messages back.
+keeps its lease for the retry; the last one gives the messages back. In client mode no driver outlives its task; in
+cluster mode one may, and the retry finds it.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from rmq_airflow.claiming import OnSettled, check_discipline, check_on_settled, claim
+from rmq_airflow.cluster import ClusterSubmitHook, check_cluster_mode, in_cluster_mode
 from rmq_airflow.guard import DriverGuard
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.hooks.spark import LeasedSparkSubmitHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.metrics import tell
+from rmq_airflow.remote import RemoteDriver
 from rmq_airflow.retries import keep_lease_s
 from rmq_airflow.watch import Watch
-from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, RedisMessageQueueError, Submission
+from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, RedisMessageQueueError, Submission
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
 
     from rmq_core import Lease, LeasedQueue
 
-OnSettled = Literal["skip", "next"]
 Outcome = Literal["acked", "settled one by one", "empty", "already settled"]
 
 
@@ -42,11 +45,15 @@ class SubmitReport(TypedDict):
 
 class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
     """
-    Claim a batch of messages and run a Spark job on it, in client mode.
+    Claim a batch of messages and run a Spark job on it.
 
     A job that uses ``rmq_spark.adopted_batch`` adopts the lease and acks it itself; for any other job the operator
-    holds the lease while it runs and acks it when ``spark-submit`` returns 0. An empty queue is a success with
-    ``claimed=0`` and submits nothing. Of ``SparkSubmitOperator`` everything works but ``deploy_mode="cluster"``.
+    holds the lease while it runs and acks it when the job has succeeded. An empty queue is a success with
+    ``claimed=0`` and submits nothing. Everything of ``SparkSubmitOperator`` works in client mode. Cluster mode needs
+    YARN with ``yarn_track_via_rm_api=True`` or Kubernetes with ``track_driver_via_k8s_api=True``; with ``durable``, a
+    retry watches the driver that an earlier try has submitted.
+
+    .. seealso:: :ref:`howto/operator:RedisQueueSparkSubmitOperator`
 
     :param redis_queue: the queue to claim from (templated)
     :param max_messages: the most messages one run takes
@@ -78,10 +85,8 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
-        if kwargs.get("deploy_mode") == "cluster":
-            raise ConfigurationError("`deploy_mode` must be 'client': this operator runs the driver on the worker")
-        if on_settled not in get_args(OnSettled):
-            raise ConfigurationError(f"`on_settled` must be one of {get_args(OnSettled)}, not {on_settled!r}")
+        check_cluster_mode(kwargs)
+        check_on_settled(on_settled)
         super().__init__(**kwargs)
         self.redis_queue = redis_queue
         self.max_messages = max_messages
@@ -92,15 +97,20 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         self.redis_queue_conn_id = redis_queue_conn_id
         self._secrets: Mapping[str, str] = {}
         self._guard: DriverGuard | None = None
+        self._remote: RemoteDriver | None = None
         self._killed = False
 
     def execute(self, context: Context) -> SubmitReport:  # type: ignore[override]  # the provider's operator returns None
         """Claim, submit and conclude; LeaseLost when the messages went to somebody else meanwhile."""
         self._hook, self._guard, self._killed = None, None, False
-        self._get_hook()  # a deploy mode that cannot work is refused before anything is claimed
         identity = TaskIdentity.of(context)
         hook = RedisQueueHook(self.redis_queue_conn_id)
-        with hook.queue(self.redis_queue, self.queue_config) as queue:
+        remote = self._remote = self._find_remote(hook, context)
+        with hook.queue(self.redis_queue, self.queue_config, needed_by=type(self).__name__) as queue:
+            check_discipline(queue)
+            submission = remote.resume(queue) if remote is not None else None
+            if submission is not None:
+                return self._run(queue, submission, hook, context)
             try:
                 lease = self._claim(queue, identity)
             except LeaseAlreadySettled as settled:
@@ -110,39 +120,53 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
                 self.log.info("Queue %s is empty.", self.redis_queue)
                 return self._report(self.lease_id or identity.lease_id, "empty")
             self.log.info("Claimed %d messages of %s under lease %s.", lease.count, lease.queue, lease.id)
-            acked = self._run(Submission(queue, lease), hook, context)
-            outcome: Outcome = "settled one by one" if acked is None else "acked"
-            return self._report(lease.id, outcome, claimed=lease.count, acked=acked or 0)
+            tell(self, self.redis_queue, claimed=lease.count)
+            submission = Submission(queue, lease)
+            if remote is not None:
+                remote.begin(queue, submission)
+            return self._run(queue, submission, hook, context)
 
     def on_kill(self) -> None:
-        """Have the driver ended. Runs in a signal handler: it only asks, the guard acts."""
+        """Have the driver ended. Runs in a signal handler: it only asks, the guard or the platform acts."""
         self._killed = True
+        if self._remote is not None:
+            self._remote.stop()
         if self._guard is not None:
             self._guard.stop()
 
     def _claim(self, queue: LeasedQueue, identity: TaskIdentity) -> Lease | None:
-        named = self.lease_id or identity.lease_id
-        lease_id, numbers = named, itertools.count(2)
-        while True:
-            try:
-                return queue.claim(max_messages=self.max_messages, lease_id=lease_id, owner=identity.owner)
-            except LeaseAlreadySettled:
-                if self.on_settled == "skip":
-                    raise
-                lease_id = f"{named}#{next(numbers)}"
+        return claim(queue, identity, max_messages=self.max_messages, on_settled=self.on_settled, named=self.lease_id)
 
-    def _run(self, submission: Submission, hook: RedisQueueHook, context: Context) -> int | None:
+    def _find_remote(self, hook: RedisQueueHook, context: Context) -> RemoteDriver | None:
+        """What is special about cluster mode; one that cannot work is refused before anything is claimed."""
+        made = self._get_hook()
+        if not isinstance(made, ClusterSubmitHook):
+            return None
+        made.check_secrets(hook.settings)
+        self._hook = made
+        return RemoteDriver(self, made, super().on_kill, context)
+
+    def _run(self, queue: LeasedQueue, submission: Submission, hook: RedisQueueHook, context: Context) -> SubmitReport:
+        acked = self._submit(queue, submission, hook, context)
+        tell(self, self.redis_queue, acked=acked or 0)
+        outcome: Outcome = "settled one by one" if acked is None else "acked"
+        return self._report(submission.lease.id, outcome, claimed=submission.lease.count, acked=acked or 0)
+
+    def _submit(self, queue: LeasedQueue, submission: Submission, hook: RedisQueueHook, context: Context) -> int | None:
         watch = Watch(submission, self.on_kill)
         try:
-            extra = self.spark_env() if self.spark_env is not None else {}
-            self._secrets = {**extra, **submission.handover(hook.settings).environment()}
+            self._hand_over(submission, hook)
             with watch:
                 super().execute(context)
             return submission.finish()
         except BaseException as error:
             # A timeout is a BaseException and interrupts the wait for a driver that is alive.
-            self._end_driver()
-            self._conclude(submission, keep_lease_s(context, error), reason=type(error).__name__)
+            tell(self, self.redis_queue, failed_runs=1)
+            keep_s = keep_lease_s(context, error)
+            if watch.lost is not None or not self._leave(queue, submission, keep_s):
+                self._end_remote()
+                self._end_driver()
+                self._conclude(submission, keep_s, reason=type(error).__name__)
             if watch.lost is not None:
                 raise watch.lost from error
             raise
@@ -150,11 +174,37 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
             self._end_driver()
             self._secrets = {}
 
+    def _hand_over(self, submission: Submission, hook: RedisQueueHook) -> None:
+        handover = submission.handover(hook.settings)
+        extra = self.spark_env() if self.spark_env is not None else {}
+        if isinstance(self._hook, ClusterSubmitHook):
+            self._hook.hand_over(handover, extra)
+        else:
+            self._secrets = {**extra, **handover.environment()}
+
+    def _leave(self, queue: LeasedQueue, submission: Submission, keep_s: float | None) -> bool:
+        """Whether a driver in cluster mode is left to the retry; any other is to be ended."""
+        if self._remote is None or keep_s is None or self._killed:
+            return False
+        try:
+            left = self._remote.leave(queue, submission, keep_s)
+        except LeaseLost:
+            return False
+        except RedisMessageQueueError:
+            self.log.warning("Lease %s cannot be looked at now; its driver may well hold it.", submission.lease.id)
+            return True
+        if left:
+            self.log.info("The driver goes on, and the retry watches it.")
+        return left
+
     def _conclude(self, submission: Submission, keep_s: float | None, reason: str) -> None:
         """After a failure: keep the lease for the retry, or nack it. What fails here, expiry does later."""
         try:
             if keep_s is None:
                 submission.give_up(reason)
+            elif self._killed:
+                # Airflow does not say whether it will try again, as after a clear, or never, as after "mark failed".
+                submission.keep()
             else:
                 submission.keep(keep_s)
         except RedisMessageQueueError:
@@ -167,8 +217,15 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         if isinstance(self._hook, LeasedSparkSubmitHook):
             self._hook.reap()
 
+    def _end_remote(self) -> None:
+        if self._remote is not None:
+            self._remote.end()
+
     def _get_hook(self) -> SparkSubmitHook:
-        return LeasedSparkSubmitHook(super()._get_hook(), self._secrets, self._on_start)
+        made = super()._get_hook()
+        if in_cluster_mode(made):
+            return ClusterSubmitHook(made, self._on_start)
+        return LeasedSparkSubmitHook(made, self._secrets, self._on_start)
 
     def _on_start(self, group: int) -> None:
         self._guard = DriverGuard(group)

@@ -1,97 +1,235 @@
 """Waiting for work.
 
 Law: a sensor looks and holds nothing, so it can be killed, retried or cleared at any time; what it saw may be gone when
-the next task claims, which is why an empty claim is a success there. Every mode returns the same report.
+the next task claims, which is why an empty claim is a success there. Every mode returns the same report. With
+`hand_over` it claims, but on the worker, as the last thing it does, and under its own name: a retry finds the lease.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue, conf
+from airflow.providers.common.compat.sdk import (
+    AirflowSensorTimeout,
+    BaseSensorOperator,
+    PokeReturnValue,
+    conf,
+)
+from airflow.triggers.base import BaseTrigger, StartTriggerArgs
 
+from rmq_airflow.claiming import check_bound, check_discipline, check_queue, check_seconds, claim, held
 from rmq_airflow.hooks.queue import RedisQueueHook
-from rmq_airflow.threshold import BacklogReport, Threshold, report
+from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.metrics import tell
+from rmq_airflow.threshold import BacklogReport, Counted, Threshold, counted, report
+from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
-from rmq_core import RedisMessageQueueError
+from rmq_core import ConfigurationError, RedisMessageQueueError, Unsupported, require
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from rmq_core import Backlog
+    from rmq_core import Backlog, LeasedQueue, WorkQueue
+
+ALL = 1_000_000  # messages of a hand-over without a bound
 
 
 class RedisQueueSensor(BaseSensorOperator):
     """
-    Wait until a queue holds enough work.
+    Wait until a queue holds enough messages.
 
-    Returns ``{"queue", "ready", "oldest_age"}``. Messages whose delay has passed and those of expired leases count.
-    Deferrable mode waits in Redis without polling and wakes at once; the others look every ``poke_interval``.
+    Returns ``{"queue", "ready", "oldest_age"}``, in every mode; ``dead`` or ``depth`` in place of ``ready`` when that
+    is counted, and ``lease_id``, ``owner`` and ``claimed`` besides with ``hand_over``. Messages whose delay has passed
+    and those of expired leases are ready. Deferrable mode waits in Redis without polling and wakes at once; the others
+    look every ``poke_interval``, and so does whatever counts dead letters or depth, or waits for a discipline other
+    than ``leased``.
+
+    .. seealso:: :ref:`howto/operator:RedisQueueSensor`
 
     :param redis_queue: the queue to look at (templated)
-    :param min_messages: enough when so many messages are ready
+    :param min_messages: enough when there are so many messages
     :param max_age: enough, too, when the oldest ready message is so old: seconds or timedelta
+    :param max_messages: report, and hand over, no more than so many
+    :param count: what to count: ``ready``, ``dead`` (letters), or ``depth``: all that is ready, delayed or leased
+    :param hand_over: claim the messages for the tasks that follow: seconds or timedelta that they have time to adopt
+        the lease, or True for ten minutes; have a RedisQueueSettleOperator give back what nobody adopts
     :param deferrable: wait in the triggerer instead of in a worker's slot
+    :param start_from_trigger: wait in the triggerer from the very beginning, without a look from a worker before
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """
 
     template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
     ui_color = "#f5b7b1"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what an operator can do is said where the DAG is written
         self,
         *,
         redis_queue: str,
         min_messages: int = 1,
         max_age: timedelta | float | None = None,
+        max_messages: int | None = None,
+        count: Counted = "ready",
+        hand_over: timedelta | float | bool = False,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        start_from_trigger: bool = False,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_queue(redis_queue, None)
         self.threshold = Threshold.of(min_messages, max_age)
+        check_bound("max_messages", max_messages, least=min_messages)
+        self.hand_over_s = _hand_over_s(hand_over)
+        _check_count(count, max_age, self.hand_over_s)
         self.redis_queue = redis_queue
         self.min_messages = min_messages
         self.max_age = max_age
+        self.max_messages = max_messages
+        self.count = count
+        self.hand_over = hand_over
         self.deferrable = deferrable
         self.redis_queue_conn_id = redis_queue_conn_id
+        self._rings = True  # whether the queue's discipline can wake a trigger, or has to be looked at
+        if start_from_trigger:
+            self._start_from_trigger()
 
-    def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002  Airflow's signature
-        """Look once."""
-        backlog = self._look()
-        self.log.info("Queue %s: %d ready, oldest %s s.", self.redis_queue, backlog.ready, backlog.oldest_age)
-        return PokeReturnValue(self.threshold.met_by(backlog), report(self.redis_queue, backlog))
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Look once; with `hand_over`, claim when there is enough."""
+        if self.hand_over_s is not None:
+            return self._poke_and_claim(context)
+        with closing(self._open()) as queue:
+            if self.count != "ready":
+                found = self._bounded(counted(self.count, queue.stats()))
+                self.log.info("Queue %s: %d %s.", self.redis_queue, found, self.count)
+                value = {"queue": self.redis_queue, self.count: found, "oldest_age": None}
+                return PokeReturnValue(found >= self.min_messages, value)
+            backlog = queue.backlog()
+            self.log.info("Queue %s: %d ready, oldest %s s.", self.redis_queue, backlog.ready, backlog.oldest_age)
+            return PokeReturnValue(self.threshold.met_by(backlog), self._seen(backlog))
 
     def execute(self, context: Context) -> Any:
         """Look, and defer when it is not enough yet."""
+        with closing(self._open()) as queue:
+            check_discipline(queue)
+            self._rings = queue.discipline == "leased"
         if not self.deferrable:
             return super().execute(context)
         looked = self.poke(context)
         if not looked.is_done:
-            self._defer()
+            self._defer(timedelta(seconds=self.timeout))
         return looked.xcom_value
 
-    def _defer(self) -> NoReturn:
-        self.defer(
-            trigger=RedisQueueTrigger(
-                redis_queue=self.redis_queue,
-                min_messages=self.threshold.min_messages,
-                max_age=self.threshold.max_age,
-                redis_queue_conn_id=self.redis_queue_conn_id,
-            ),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=self.timeout),
-        )
-
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> BacklogReport:  # noqa: ARG002
-        """Return the trigger's report; RedisMessageQueueError when it could not wait."""
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
+        """Return the trigger's report, or claim what it saw; RedisMessageQueueError when it could not wait."""
         if event["status"] != "success":
             # Not an AirflowException: `soft_fail` is for a time-out, and would turn a broken connection into a skip.
             raise RedisMessageQueueError(event["message"])
-        return cast("BacklogReport", event["report"])
+        if self.hand_over_s is None:
+            seen = event["report"]
+            return {**seen, self.count: self._bounded(seen[self.count])}
+        looked = self.poke(context)
+        if not looked.is_done:
+            self.log.info("Somebody else was faster; waiting on.")
+            self._defer(self._time_left(context))
+        return looked.xcom_value
 
-    def _look(self) -> Backlog:
+    def _open(self) -> WorkQueue:
+        hook, component = RedisQueueHook(self.redis_queue_conn_id), type(self).__name__
+        if self.hand_over_s is not None:
+            return hook.queue(self.redis_queue, needed_by=f"{component} with hand_over")
+        queue = hook.work_queue(self.redis_queue)
+        if self.count == "dead":
+            require(queue, f"{component} with count='dead'", "dead_letters")
+        if self.max_age is not None and queue.capabilities.order != "fifo":
+            what = f"age of its messages (needed by {component} with max_age)"
+            raise Unsupported(queue.discipline, what, ("leased",))
+        return queue
+
+    def _poke_and_claim(self, context: Context) -> PokeReturnValue:
         with RedisQueueHook(self.redis_queue_conn_id).queue(self.redis_queue) as queue:
-            return queue.backlog()
+            backlog = queue.backlog()
+            self.log.info("Queue %s: %d ready, oldest %s s.", self.redis_queue, backlog.ready, backlog.oldest_age)
+            enough = self.threshold.met_by(backlog)
+            return self._claim(queue, TaskIdentity.of(context), {**self._seen(backlog)}, enough=enough)
+
+    def _seen(self, backlog: Backlog) -> BacklogReport:
+        return report(self.redis_queue, backlog._replace(ready=self._bounded(backlog.ready)))
+
+    def _claim(
+        self, queue: LeasedQueue, identity: TaskIdentity, seen: dict[str, Any], *, enough: bool
+    ) -> PokeReturnValue:
+        if not (enough or held(queue, identity)):
+            return PokeReturnValue(False, seen)
+        lease = claim(queue, identity, max_messages=self.max_messages or ALL, lease=self.hand_over_s)
+        if lease is None:
+            return PokeReturnValue(False, seen)
+        self.log.info("Handing over %d messages under lease %s, owned by %s.", lease.count, lease.id, lease.owner)
+        tell(self, self.redis_queue, claimed=lease.count)
+        handed = {"lease_id": lease.id, "owner": lease.owner, "claimed": lease.count}
+        return PokeReturnValue(True, {**seen, **handed})
+
+    def _defer(self, timeout: timedelta) -> NoReturn:
+        self.defer(trigger=self._trigger(), method_name="execute_complete", timeout=timeout)
+
+    def _trigger(self) -> BaseTrigger:
+        if self.count != "ready" or not self._rings:
+            return RedisQueueDepthTrigger(
+                redis_queue=self.redis_queue,
+                count=self.count,
+                min_messages=self.threshold.min_messages,
+                max_age=self.threshold.max_age,
+                poll_interval=self.poke_interval,
+                redis_queue_conn_id=self.redis_queue_conn_id,
+            )
+        return RedisQueueTrigger(
+            redis_queue=self.redis_queue,
+            min_messages=self.threshold.min_messages,
+            max_age=self.threshold.max_age,
+            redis_queue_conn_id=self.redis_queue_conn_id,
+        )
+
+    def _start_from_trigger(self) -> None:
+        if not self.deferrable:
+            raise ConfigurationError("`start_from_trigger` needs deferrable=True: it says where deferring begins")
+        if "{{" in f"{self.redis_queue}{self.redis_queue_conn_id}":
+            raise ConfigurationError(
+                "`start_from_trigger` needs a `redis_queue` and a `redis_queue_conn_id` without templates: no worker "
+                "renders them before the trigger starts"
+            )
+        trigger, arguments = self._trigger().serialize()
+        self.start_from_trigger = True
+        self.start_trigger_args = StartTriggerArgs(
+            trigger_cls=trigger,
+            next_method="execute_complete",
+            trigger_kwargs=arguments,
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def _bounded(self, found: int) -> int:
+        return found if self.max_messages is None else min(found, self.max_messages)
+
+    def _time_left(self, context: Context) -> timedelta:
+        # Airflow keeps the date of the first start while a task is deferred.
+        left = timedelta(seconds=self.timeout) - (datetime.now(UTC) - context["ti"].start_date)
+        if left <= timedelta(0):
+            raise AirflowSensorTimeout(f"Queue {self.redis_queue} had too little work for {self.timeout} s.")
+        return left
+
+
+def _hand_over_s(hand_over: timedelta | float | bool) -> float | None:  # noqa: FBT001  three ways to say it
+    if isinstance(hand_over, bool):
+        return 600.0 if hand_over else None
+    seconds = check_seconds("hand_over", hand_over)
+    if not seconds:
+        raise ConfigurationError("`hand_over` must be longer than 0 s: it is the time to adopt the lease")
+    return seconds
+
+
+def _check_count(count: str, max_age: object, hand_over_s: float | None) -> None:
+    if count not in get_args(Counted):
+        raise ConfigurationError(f"`count` must be one of {get_args(Counted)}, not {count!r}")
+    if count != "ready" and not (max_age is None and hand_over_s is None):
+        raise ConfigurationError(f"`max_age` and `hand_over` are for ready messages; leave them out to count {count!r}")

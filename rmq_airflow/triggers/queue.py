@@ -6,22 +6,16 @@ harm. Its serialised form is plain, deterministic and free of secrets: a connect
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.threshold import report
-from rmq_core import QueueUnavailable, RedisMessageQueueError
-
-if TYPE_CHECKING:
-    from rmq_core import Backlog
-
-RECONNECT_S = (1.0, 5.0)  # drawn at random, so that the triggers of a triggerer do not come back together
+from rmq_airflow.waiting import tell_fired, wait_for_work
+from rmq_core import RedisMessageQueueError
 
 
 class RedisQueueTrigger(BaseTrigger):
@@ -65,18 +59,14 @@ class RedisQueueTrigger(BaseTrigger):
 
     async def _outcome(self) -> dict[str, Any]:
         try:
-            backlog = await self._wait()
+            backlog = await wait_for_work(
+                self.redis_queue_conn_id,
+                self.redis_queue,
+                self.log,
+                min_messages=self.min_messages,
+                max_age=self.max_age,
+            )
         except (RedisMessageQueueError, AirflowException) as error:
             return {"status": "error", "message": f"{type(error).__name__}: {error}"}
+        tell_fired("sensor", self.redis_queue, backlog)
         return {"status": "success", "report": report(self.redis_queue, backlog)}
-
-    async def _wait(self) -> Backlog:
-        hook = RedisQueueHook(self.redis_queue_conn_id)
-        while True:
-            try:
-                async with await hook.async_hub() as hub:
-                    return await hub.wait(self.redis_queue, min_messages=self.min_messages, max_age=self.max_age)
-            except QueueUnavailable as error:
-                # An exception would fail the task: a restart of Redis must not.
-                self.log.warning("Waiting for %s goes on when Redis is back: %s", self.redis_queue, error)
-                await asyncio.sleep(random.uniform(*RECONNECT_S))

@@ -1,0 +1,203 @@
+"""`@task.redis_queue`: a function of messages as a task.
+
+Law: the function gets its messages under the name `messages`, claimed in the process that runs it. It returns: they are
+acked. It raises: while there are retries left they are kept for the next try, after the last one they are nacked.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow.providers.common.compat.sdk import (
+    AirflowSkipException,
+    DecoratedOperator,
+    context_merge,
+    determine_kwargs,
+    task_decorator_factory,
+)
+
+from rmq_airflow.batch import Batch, GivesBackWhenKilled, attempt
+from rmq_airflow.claiming import (
+    OnSettled,
+    adopt,
+    check_bound,
+    check_discipline,
+    check_handed,
+    check_on_settled,
+    check_queue,
+    claim,
+)
+from rmq_airflow.drain import reason_of
+from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.metrics import tell
+from rmq_airflow.retries import keep_lease_s
+from rmq_airflow.tracing import working_on
+from rmq_core import ConfigurationError, LeaseAlreadySettled
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context, TaskDecorator, XComArg
+
+    from rmq_core import Lease, LeasedConfig, LeasedQueue
+
+MESSAGES = "messages"
+
+
+class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
+    """
+    Run a function on a batch of messages.
+
+    :param redis_queue: the queue to claim from (templated)
+    :param max_messages: the most messages the function gets
+    :param lease: seconds or timedelta of the lease, which heartbeats extend; by default that of ``queue_config``
+    :param hand_over: the output of a sensor with ``hand_over=True``, whose batch is adopted instead (templated)
+    :param on_settled: what to do when this task's batch was already acked, as after a ``clear``: ``skip`` calls the
+        function without messages, ``next`` claims others
+    :param queue_config: lease, delivery limit and so on; by default those of the connection
+    :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *DecoratedOperator.template_fields,
+        "redis_queue",
+        "hand_over",
+        "redis_queue_conn_id",
+    )
+    custom_operator_name = "@task.redis_queue"
+    ui_color = "#dc382c"
+    ui_fgcolor = "#ffffff"
+
+    def __init__(
+        self,
+        *,
+        redis_queue: str | None = None,
+        max_messages: int = 100,
+        lease: timedelta | float | None = None,
+        hand_over: Mapping[str, Any] | XComArg | None = None,
+        on_settled: OnSettled = "skip",
+        queue_config: LeasedConfig | None = None,
+        redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        if (redis_queue is None) == (hand_over is None):
+            raise ConfigurationError("give either `queue`, to claim from, or `hand_over`, to adopt")
+        check_queue("given by hand_over" if redis_queue is None else redis_queue, queue_config)
+        check_bound("max_messages", max_messages)
+        check_on_settled(on_settled)
+        super().__init__(**kwargs)
+        self.redis_queue = redis_queue
+        self.max_messages = max_messages
+        self.lease = lease
+        self.hand_over = hand_over
+        self.on_settled = on_settled
+        self.queue_config = queue_config
+        self.redis_queue_conn_id = redis_queue_conn_id
+
+    def execute(self, context: Context) -> Any:
+        """Claim, or adopt, and call; LeaseLost when the messages went to somebody else meanwhile."""
+        hook = RedisQueueHook(self.redis_queue_conn_id)
+        name = self.redis_queue if self.hand_over is None else check_handed(self.hand_over)["queue"]
+        with hook.queue(str(name), self.queue_config, needed_by=self.custom_operator_name) as queue:
+            check_discipline(queue)
+            batch = Batch(queue, self._take(queue, TaskIdentity.of(context)))
+            self.log.info("%d messages of %s under lease %s.", len(batch), name, batch.lease and batch.lease.id)
+            try:
+                with self._holding(batch, hook, queue):
+                    value = self._work(batch, context)
+            finally:
+                counts = {"acked": batch.acked, "failed": batch.failed, "dead": batch.dead, "released": batch.released}
+                tell(self, str(name), claimed=len(batch), **counts)
+            self.log.info("%d acked, %d failed (%d dead), %d released.", *batch.counts)
+        return self._handle_output(value)
+
+    def _take(self, queue: LeasedQueue, identity: TaskIdentity) -> Lease | None:
+        try:
+            if self.hand_over is not None:
+                return adopt(queue, identity, check_handed(self.hand_over), self.lease)
+            return claim(queue, identity, max_messages=self.max_messages, lease=self.lease, on_settled=self.on_settled)
+        except LeaseAlreadySettled as settled:
+            self.log.info("%s The function gets no messages.", settled)
+            return None
+
+    def _work(self, batch: Batch, context: Context) -> Any:
+        batch.in_hand = batch
+        try:
+            with working_on(batch.queue, batch):
+                value = self._call(batch, context)
+            batch.finish()
+        except BaseException as error:
+            # A timeout is a BaseException.
+            self._conclude(batch, error, context)
+            raise
+        return value
+
+    def _conclude(self, batch: Batch, error: BaseException, context: Context) -> None:
+        keep_s = keep_lease_s(context, error)
+        if isinstance(error, AirflowSkipException):
+            batch.in_hand = ()
+        elif keep_s is not None:
+            attempt(lambda: batch.keep(keep_s), batch)
+            return
+        attempt(lambda: batch.give_up(reason_of(error)), batch)
+
+    def _call(self, batch: Batch, context: Context) -> Any:
+        context_merge(context, self.op_kwargs)
+        named = determine_kwargs(self.python_callable, self.op_args, context)
+        with_messages: Any = self.python_callable
+        return with_messages(*self.op_args, **{**named, MESSAGES: batch})
+
+
+def redis_queue_task(
+    python_callable: Callable[..., Any] | None = None,
+    *,
+    queue: str | None = None,
+    multiple_outputs: bool | None = None,
+    **kwargs: Any,
+) -> TaskDecorator:
+    """
+    Make a function of ``messages`` a task; see ``RedisQueueDecoratedOperator`` for the parameters.
+
+    .. seealso:: :ref:`howto/operator:RedisQueueDecoratedOperator`
+
+    :param python_callable: the function
+    :param queue: the Redis queue; where ``redis_queue`` names that, ``queue`` is Airflow's own, that of workers
+    :param multiple_outputs: see ``@task``
+    """
+    if python_callable is None:
+        return cast(
+            "TaskDecorator",
+            functools.partial(redis_queue_task, queue=queue, multiple_outputs=multiple_outputs, **kwargs),
+        )
+    if queue is not None:
+        kwargs["queue" if "redis_queue" in kwargs else "redis_queue"] = queue
+    return task_decorator_factory(
+        python_callable=_without_messages(python_callable),
+        multiple_outputs=multiple_outputs,
+        decorated_operator_class=RedisQueueDecoratedOperator,
+        **kwargs,
+    )
+
+
+def _without_messages(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as the DAG's author calls it: everything but `messages`, which the task adds."""
+    signature = inspect.signature(function)
+    parameter = signature.parameters.get(MESSAGES)
+    if parameter is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise ConfigurationError(f"`{function.__name__}` must have a parameter `{MESSAGES}`: its messages come there")
+    if inspect.iscoroutinefunction(function):
+        raise ConfigurationError(f"`{function.__name__}` must not be a coroutine function; call asyncio.run inside")
+    others = [other for name, other in signature.parameters.items() if name != MESSAGES]
+    place = list(signature.parameters).index(MESSAGES)
+
+    @functools.wraps(function)
+    def call(*args: Any, messages: Batch, **kwargs: Any) -> Any:
+        if len(args) >= place and parameter.kind is not parameter.KEYWORD_ONLY:
+            return function(*args[:place], messages, *args[place:], **kwargs)
+        return function(*args, messages=messages, **kwargs)
+
+    call.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]  # what DAG authors pass
+    return call

@@ -1,0 +1,156 @@
+"""Batch after batch from one queue, under one task's name, until it is empty or a bound is reached.
+
+Law: the task holds one lease at a time, always of the same name, so that a retry finds what a killed try held. A failed
+message is its own affair; only what is no message's fault ends the drain.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException
+
+from rmq_airflow.batch import Batch, attempt
+from rmq_airflow.claiming import claim
+from rmq_airflow.tracing import working_on
+from rmq_core import LeaseLost, Message
+
+if TYPE_CHECKING:
+    from rmq_airflow.identity import TaskIdentity
+    from rmq_core import LeasedQueue
+
+FAILED_DELAY_S = 60.0  # without it, a drain would try a failing message ten times within a second
+Ended = Literal["empty", "max_messages", "max_time"]
+log = logging.getLogger(__name__)
+
+
+class ConsumeReport(TypedDict):
+    """What a drain comes to: constant in size, without a token or a payload."""
+
+    queue: str
+    ended: Ended
+    claimed: int
+    acked: int
+    failed: int
+    dead: int
+
+
+class TooManyFailures(AirflowException):
+    """More messages failed than `max_failures` allows: something else than the messages is likely to be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where a drain ends, and how it treats what fails. None is no bound, and the queue's own delay."""
+
+    batch_size: int
+    max_messages: int | None = None
+    max_time_s: float | None = None
+    max_failures: int | None = None
+    failed_delay_s: float | None = None
+
+
+class Drain:
+    """`for batch in drain.batches(): drain.work_on_each(batch, function)`, while held; `report` adds it all up."""
+
+    def __init__(self, queue: LeasedQueue, identity: TaskIdentity, bounds: Bounds) -> None:
+        self._queue, self._identity, self._bounds = queue, identity, bounds
+        self._delay = bounds.failed_delay_s
+        if self._delay is None and queue.config.backoff is None:
+            self._delay = FAILED_DELAY_S
+        self.report: ConsumeReport = {
+            "queue": queue.name, "ended": "empty", "claimed": 0, "acked": 0, "failed": 0, "dead": 0
+        }  # fmt: skip
+
+    def batches(self) -> Iterator[Batch]:
+        """What is claimed, batch after batch; each is to be worked on before the next is asked for."""
+        started = time.monotonic()
+        while True:
+            bound = self._reached(time.monotonic() - started)
+            if bound is not None:
+                self.report["ended"] = bound
+                return
+            lease = claim(self._queue, self._identity, max_messages=self._size)
+            if lease is None:
+                return
+            # The next batch has the same name, which a record that this one was acked would take from it.
+            batch = Batch(self._queue, replace(lease, named=False))
+            log.info("Claimed %d messages of %s under lease %s.", len(batch), self._queue.name, lease.id)
+            yield batch
+            self._add(batch)
+
+    def work_on_each(self, batch: Batch, function: Callable[[Message], object]) -> None:
+        """Call the function with each message; ack those for which it returns, nack the others."""
+        for message in batch:
+            batch.check()
+            batch.in_hand = [message]
+            try:
+                with working_on(self._queue.name, [message]):
+                    function(message)
+            except ENDS_DRAIN:
+                raise
+            except Exception as error:
+                log.warning("Message %s failed: %s", message.id, type(error).__name__, exc_info=True)
+                batch.nack(message, reason=reason_of(error), delay=self._delay)
+                self._check_failures(batch)
+            else:
+                batch.check()
+                batch.ack(message)
+
+    def work_on_all(self, batch: Batch, function: Callable[[Batch], object]) -> None:
+        """Call the function once; ack what it said nothing about when it returns, nack that when it raises."""
+        batch.in_hand = batch
+        try:
+            with working_on(self._queue.name, batch):
+                function(batch)
+        except ENDS_DRAIN:
+            raise
+        except Exception as error:
+            batch.check()
+            log.warning("A batch of %d messages failed: %s", len(batch), type(error).__name__, exc_info=True)
+            batch.give_up(reason_of(error), delay=self._delay)
+        else:
+            batch.finish()
+        self._check_failures(batch)
+
+    def stop(self, batch: Batch, error: BaseException) -> None:
+        """The drain ends with an exception: nack what was in hand, release what was not tried."""
+        attempt(lambda: batch.give_up(reason_of(error)), batch)
+        self._add(batch)
+
+    @property
+    def _size(self) -> int:
+        most, bound = self._bounds.batch_size, self._bounds.max_messages
+        return most if bound is None else min(most, bound - self.report["claimed"])
+
+    def _reached(self, elapsed_s: float) -> Ended | None:
+        if self._size <= 0:
+            return "max_messages"
+        late = self._bounds.max_time_s is not None and elapsed_s >= self._bounds.max_time_s
+        return "max_time" if late else None
+
+    def _add(self, batch: Batch) -> None:
+        self.report["claimed"] += len(batch)
+        self.report["acked"] += batch.acked
+        self.report["failed"] += batch.failed
+        self.report["dead"] += batch.dead
+
+    def _check_failures(self, batch: Batch) -> None:
+        failed, most = self.report["failed"] + batch.failed, self._bounds.max_failures
+        if most is not None and failed > most:
+            raise TooManyFailures(
+                f"{failed} messages of {self._queue.name} failed, more than max_failures={most}; why stands in this "
+                "log and in the messages' history"
+            )
+
+
+ENDS_DRAIN = (AirflowFailException, AirflowSkipException, LeaseLost, TooManyFailures)
+
+
+def reason_of(error: BaseException) -> str:
+    """What a nack says about the exception that caused it."""
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,137 @@
+"""Working on messages in the task itself.
+
+Law: claim, work and ack happen within one `execute`. What leaves it as an exception leaves no message behind that a
+retry would have to wait for; a try that was killed leaves its lease to the retry, which takes it over by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.providers.common.compat.sdk import BaseOperator, determine_kwargs
+
+from rmq_airflow.batch import Batch, GivesBackWhenKilled
+from rmq_airflow.claiming import check_bound, check_discipline, check_queue, check_seconds
+from rmq_airflow.drain import Bounds, ConsumeReport, Drain
+from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.metrics import tell
+from rmq_core import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from rmq_core import LeasedConfig
+
+
+COUNTED: tuple[Literal["claimed", "acked", "failed", "dead"], ...] = ("claimed", "acked", "failed", "dead")
+
+
+class RedisQueueConsumeOperator(GivesBackWhenKilled, BaseOperator):
+    """
+    Work on messages until the queue is empty or a bound is reached.
+
+    Each message is acked when the function returns and nacked when it raises; the others go on. After ``max_failures``
+    the task fails, and what it had not tried goes back uncounted. AirflowFailException and AirflowSkipException out of
+    the function end the task, too. A try that was killed leaves its batch to the retry, which takes it over.
+
+    Returns ``{"queue", "ended", "claimed", "acked", "failed", "dead"}``. An empty queue is a success.
+
+    .. seealso:: :ref:`howto/operator:RedisQueueConsumeOperator`
+
+    :param redis_queue: the queue to claim from (templated)
+    :param on_message: called with each message, and with entries of the task's context that it names as arguments
+    :param on_batch: called instead with up to ``batch_size`` messages, a ``Batch`` that takes verdicts on single ones
+    :param batch_size: messages claimed at once, under one lease
+    :param max_messages: no more are claimed after so many; by default until the queue is empty
+    :param max_time: seconds or timedelta after which no more are claimed
+    :param max_failures: fail the task after more failed messages than this; by default never
+    :param failed_delay: seconds or timedelta before a failed message is ready again; by default the queue's backoff, or
+        a minute when it has none
+    :param queue_config: lease, delivery limit and so on; by default those of the connection
+    :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
+    ui_color = "#dc382c"
+    ui_fgcolor = "#ffffff"
+
+    def __init__(  # noqa: PLR0913  what an operator can do is said where the DAG is written
+        self,
+        *,
+        redis_queue: str,
+        on_message: Callable[..., object] | None = None,
+        on_batch: Callable[..., object] | None = None,
+        batch_size: int = 100,
+        max_messages: int | None = None,
+        max_time: timedelta | float | None = None,
+        max_failures: int | None = None,
+        failed_delay: timedelta | float | None = None,
+        queue_config: LeasedConfig | None = None,
+        redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        _check_functions(on_message, on_batch)
+        check_queue(redis_queue, queue_config)
+        check_bound("batch_size", batch_size)
+        check_bound("max_messages", max_messages)
+        check_bound("max_failures", max_failures, least=0)
+        self.redis_queue = redis_queue
+        self.on_message = on_message
+        self.on_batch = on_batch
+        self.bounds = Bounds(
+            batch_size,
+            max_messages,
+            check_seconds("max_time", max_time),
+            max_failures,
+            check_seconds("failed_delay", failed_delay),
+        )
+        self.queue_config = queue_config
+        self.redis_queue_conn_id = redis_queue_conn_id
+
+    def execute(self, context: Context) -> ConsumeReport:
+        """Drain; TooManyFailures, or LeaseLost when the messages went to somebody else meanwhile."""
+        hook = RedisQueueHook(self.redis_queue_conn_id)
+        with hook.queue(self.redis_queue, self.queue_config, needed_by=type(self).__name__) as queue:
+            check_discipline(queue)
+            drain = Drain(queue, TaskIdentity.of(context), self.bounds)
+            try:
+                for batch in drain.batches():
+                    with self._holding(batch, hook, queue):
+                        self._work(drain, batch, context)
+            finally:
+                tell(self, self.redis_queue, **{name: drain.report[name] for name in COUNTED})
+        self.log.info("Consumed: %s", drain.report)
+        return drain.report
+
+    def _work(self, drain: Drain, batch: Batch, context: Context) -> None:
+        try:
+            if self.on_message is not None:
+                drain.work_on_each(batch, _with_context(self.on_message, context))
+            elif self.on_batch is not None:
+                drain.work_on_all(batch, _with_context(self.on_batch, context))
+        except BaseException as error:
+            drain.stop(batch, error)
+            self.log.info("Consumed until then: %s", drain.report)
+            raise
+
+
+def _with_context(function: Callable[..., object], context: Context) -> Callable[[Any], object]:
+    place_of_the_message: Collection[None] = (None,)
+    named: Mapping[str, Any] = determine_kwargs(function, place_of_the_message, dict(context))
+    return partial(function, **named)
+
+
+def _check_functions(on_message: Any, on_batch: Any) -> None:
+    if (on_message is None) == (on_batch is None):
+        raise ConfigurationError("give either `on_message` or `on_batch`: the function that does the work")
+    function = on_batch if on_message is None else on_message
+    if not callable(function):
+        raise ConfigurationError(f"`on_message` and `on_batch` must be functions, not {type(function).__name__}")
+    if inspect.iscoroutinefunction(function):
+        raise ConfigurationError("`on_message` and `on_batch` must not be coroutine functions; call asyncio.run inside")

@@ -1,0 +1,81 @@
+"""Dead letters back to work.
+
+Law: what made them dead stays in their history; only the count of their deliveries starts anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from rmq_airflow.claiming import check_bound, check_discipline, check_queue
+from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.metrics import tell
+from rmq_core import require
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from rmq_core import LeasedConfig
+
+
+class RedriveReport(TypedDict):
+    """What the operator returns; `dead` are those that stay."""
+
+    queue: str
+    redriven: int
+    dead: int
+
+
+class RedisQueueRedriveOperator(BaseOperator):
+    """
+    Make dead letters ready again, the oldest first, with a fresh delivery budget.
+
+    A retry goes on where the try before ended: what was moved is no dead letter any more.
+
+    .. seealso:: :ref:`howto/operator:RedisQueueRedriveOperator`
+
+    :param redis_queue: the queue whose dead letters are moved (templated)
+    :param max_messages: the most messages to move; all when None
+    :param queue_config: by default that of the connection
+    :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
+    ui_color = "#dc382c"
+    ui_fgcolor = "#ffffff"
+
+    def __init__(
+        self,
+        *,
+        redis_queue: str,
+        max_messages: int | None = None,
+        queue_config: LeasedConfig | None = None,
+        redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_queue(redis_queue, queue_config)
+        check_bound("max_messages", max_messages)
+        self.redis_queue = redis_queue
+        self.max_messages = max_messages
+        self.queue_config = queue_config
+        self.redis_queue_conn_id = redis_queue_conn_id
+
+    def execute(self, context: Context) -> RedriveReport:  # noqa: ARG002  Airflow's signature
+        """Move them; QueueFull when the server has no memory for them, which then stay dead letters."""
+        hook = RedisQueueHook(self.redis_queue_conn_id)
+        with closing(hook.work_queue(self.redis_queue, self.queue_config)) as queue:
+            check_discipline(queue)
+            require(queue, type(self).__name__, "dead_letters")
+            report: RedriveReport = {
+                "queue": self.redis_queue,
+                "redriven": queue.redrive(self.max_messages),
+                "dead": queue.stats().dead,
+            }
+        self.log.info("Redrove: %s", report)
+        tell(self, self.redis_queue, redriven=report["redriven"])
+        return report

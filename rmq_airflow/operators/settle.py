@@ -1,0 +1,109 @@
+"""Settling a lease from outside the task that held it.
+
+Law: only if its owner is still the one that was handed on. A lease that somebody else has adopted, a retry above all,
+is left alone, and so is one that is gone; both are a success, for then there is nothing left to do here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+
+from airflow.providers.common.compat.sdk import BaseOperator, XComArg
+
+from rmq_airflow.claiming import check_handed, check_queue
+from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.metrics import tell
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeaseLost
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from rmq_airflow.claiming import HandedOver
+    from rmq_core import LeasedConfig, LeasedQueue
+
+Action = Literal["ack", "nack", "release"]
+VERBS: dict[Action, str] = {"ack": "acked", "nack": "failed", "release": "released"}
+
+
+class SettledReport(TypedDict):
+    """What the operator returns. `left_alone` says why nothing was settled."""
+
+    queue: str
+    lease_id: str
+    action: Action
+    settled: int
+    left_alone: str | None
+
+
+class RedisQueueSettleOperator(BaseOperator):
+    """
+    Ack, nack or release a lease that a sensor with ``hand_over=True`` claimed; made for teardown tasks.
+
+    ``nack`` and ``release`` give back what no task has adopted; a task that has adopted settles by itself. ``ack`` is
+    for work that cannot adopt, such as a container that was told what to do.
+
+    .. seealso:: :ref:`howto/operator:RedisQueueSettleOperator`
+
+    :param hand_over: the output of the sensor (templated)
+    :param action: ``ack`` the messages, ``nack`` them (a delivery is counted) or ``release`` them
+    :param reason: kept in the history of nacked messages (templated)
+    :param queue_config: by default that of the connection
+    :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
+    """
+
+    template_fields: Sequence[str] = ("hand_over", "reason", "redis_queue_conn_id")
+    template_fields_renderers = {"hand_over": "json"}  # noqa: RUF012  as in every operator of Airflow
+    ui_color = "#f5b7b1"
+
+    def __init__(
+        self,
+        *,
+        hand_over: Mapping[str, Any] | XComArg | None,
+        action: Action = "nack",
+        reason: str | None = None,
+        queue_config: LeasedConfig | None = None,
+        redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if action not in get_args(Action):
+            raise ConfigurationError(f"`action` must be one of {get_args(Action)}, not {action!r}")
+        check_queue("given by hand_over", queue_config)
+        self.hand_over = hand_over
+        self.action = action
+        self.reason = reason
+        self.queue_config = queue_config
+        self.redis_queue_conn_id = redis_queue_conn_id
+
+    def execute(self, context: Context) -> SettledReport | None:  # noqa: ARG002  Airflow's signature
+        """Settle what is still as it was handed over; None when nothing ever was."""
+        if self.hand_over is None:
+            self.log.info("Nothing was handed over.")
+            return None
+        handed = check_handed(self.hand_over)
+        report: SettledReport = {
+            "queue": handed["queue"],
+            "lease_id": handed["lease_id"],
+            "action": self.action,
+            "settled": 0,
+            "left_alone": None,
+        }
+        hook = RedisQueueHook(self.redis_queue_conn_id)
+        with hook.queue(handed["queue"], self.queue_config, needed_by=type(self).__name__) as queue:
+            try:
+                report["settled"] = self._settle(queue, handed)
+            except (LeaseLost, LeaseAlreadySettled) as error:
+                report["left_alone"] = str(error)
+        self.log.info("Settled: %s", report)
+        counts = {VERBS[self.action]: report["settled"], "left_alone": int(report["left_alone"] is not None)}
+        tell(self, handed["queue"], **counts)
+        return report
+
+    def _settle(self, queue: LeasedQueue, handed: HandedOver) -> int:
+        # Under the same owner adopting counts no delivery; it makes the token that settling needs.
+        owner = handed["owner"]
+        lease = queue.adopt(handed["lease_id"], owner=owner, if_owner=owner)
+        if self.action == "nack":
+            return queue.nack(lease, reason=self.reason or "settled from outside").settled
+        return (queue.ack if self.action == "ack" else queue.release)(lease).settled

@@ -1,0 +1,66 @@
+"""Who may see and do what on the page, asked of Airflow's auth manager in every request.
+
+Law: this is the only module of the page that knows Airflow's security, and it fails closed: when its imports or the
+auth manager fail, the request fails. Looking needs the right to see plugins and to read the connection; whatever shows
+or moves messages needs the right to edit the connection, for who may edit it can reach the messages anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, ConnectionDetails
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
+from airflow.api_fastapi.logging.decorators import action_logging
+from airflow.models.connection import Connection
+from airflow.providers.common.compat.sdk import conf
+from fastapi import Depends, Header, HTTPException, Request
+
+Method = Literal["GET", "PUT"]
+User = GetUserDep
+HEADER = "X-RMQ-Request"
+
+page = Depends(requires_access_view(AccessView.PLUGINS))
+"""Every route: the user is known and may see plugins."""
+
+
+def permitted(user: User, connection_id: str, method: Method) -> bool:
+    """Whether the user may read (GET) or edit (PUT) a connection."""
+    team = Connection.get_team_name(connection_id) if conf.getboolean("core", "multi_team", fallback=False) else None
+    details = ConnectionDetails(conn_id=connection_id, team_name=team)
+    return get_auth_manager().is_authorized_connection(method=method, details=details, user=user)
+
+
+def _requires(method: Method, refusal: str) -> Callable[..., None]:
+    def check(connection_id: str, user: User) -> None:
+        if not permitted(user, connection_id, method):
+            raise HTTPException(403, refusal)
+
+    return check
+
+
+read = Depends(_requires("GET", "you may not read this connection"))
+edit = Depends(_requires("PUT", "messages are shown and moved only for users who may edit this connection"))
+
+
+def _from_our_page(
+    request: Request,
+    x_rmq_request: Annotated[str | None, Header()] = None,
+    sec_fetch_site: Annotated[str | None, Header()] = None,
+    origin: Annotated[str | None, Header()] = None,
+) -> None:
+    # The cookie that logs in comes with requests of foreign pages too. They cannot set a header of their own without
+    # asking the server first, and browsers tell where a request comes from.
+    foreign = sec_fetch_site not in (None, "same-origin")
+    if sec_fetch_site is None and origin is not None:
+        foreign = urlsplit(origin).netloc != request.headers.get("host")
+    if foreign or x_rmq_request is None:
+        raise HTTPException(403, f"changes are accepted from Airflow's own pages, with the header {HEADER}")
+
+
+def changes(event: str) -> list[Any]:
+    """What a route that changes something depends on: the right to, our own page, an entry in Airflow's audit log."""
+    return [edit, Depends(_from_our_page), Depends(action_logging(event=event))]

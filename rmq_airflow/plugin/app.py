@@ -1,0 +1,141 @@
+"""The page's routes. Each checks who asks, hands over to the console, and says in JSON what went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
+from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi.responses import FileResponse, JSONResponse
+from pydantic import BaseModel, Field
+
+from rmq_airflow.plugin import access, base_path, connections
+from rmq_airflow.plugin.console import CHANGE_S, LOOK_S, Console, console
+from rmq_core import ConfigurationError, QueueUnavailable, RedisMessageQueueError, Unsupported
+
+STATIC = Path(__file__).with_name("static")
+ASSETS = frozenset(path.name for path in STATIC.iterdir())
+HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+Target = Literal["ready", "delayed", "dead"]
+Name = Annotated[str, Query(min_length=1, max_length=512)]
+Offset = Annotated[int, Query(ge=0, le=2**31)]
+
+app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[access.page])
+
+
+class Redrive(BaseModel):
+    """Which dead letters are to become ready again: these, or all of them."""
+
+    queue: str
+    message_ids: list[str] | None = Field(default=None, min_length=1, max_length=1000)
+
+
+class Purge(BaseModel):
+    """What to delete; `confirm` is the name of the queue, typed once more."""
+
+    queue: str
+    target: Target
+    confirm: str
+
+
+@app.get("/")
+def index() -> FileResponse:
+    return FileResponse(STATIC / "index.html", headers=HEADERS)
+
+
+@app.get("/static/{name}")
+def asset(name: str) -> FileResponse:
+    if name not in ASSETS:
+        raise HTTPException(404, f"there is no {name!r}")
+    return FileResponse(STATIC / name, headers=HEADERS)
+
+
+@app.get("/api/connections")
+def connections_list(user: access.User) -> dict[str, Any]:
+    known = connections.known()
+    listed = [
+        {"id": id_, "source": source, "may_edit": access.permitted(user, id_, "PUT")}
+        for id_, source in known
+        if access.permitted(user, id_, "GET")
+    ]
+    return {"connections": listed, "hidden": len(known) > len(listed), "base": base_path()}
+
+
+@app.get("/api/connections/{connection_id}/queues", dependencies=[access.read])
+async def queues_list(connection_id: str, search: str = "", offset: Offset = 0) -> dict[str, Any]:
+    settings = await asyncio.to_thread(connections.settings, connection_id)
+    async with console(settings) as opened:
+        return {"server": settings.url_without_credentials.partition("?")[0], **await opened.overview(search, offset)}
+
+
+@app.get("/api/connections/{connection_id}/queue", dependencies=[access.read])
+async def queue_numbers(
+    connection_id: str, name: Name, offset: Offset = 0, count: Annotated[int, Query(ge=1, le=100)] = 25
+) -> dict[str, Any]:
+    async with await _console(connection_id) as opened:
+        return await opened.queue(name, offset, count)
+
+
+@app.get("/api/connections/{connection_id}/messages", dependencies=[access.edit])
+async def queue_messages(
+    connection_id: str,
+    name: Name,
+    target: Target,
+    offset: Offset = 0,
+    count: Annotated[int, Query(ge=1, le=100)] = 25,
+) -> dict[str, Any]:
+    async with await _console(connection_id) as opened:
+        return await opened.messages(name, target, offset, count)
+
+
+@app.post("/api/connections/{connection_id}/redrive", dependencies=access.changes("rmq_redrive"))
+async def redrive(connection_id: str, wish: Redrive) -> dict[str, int]:
+    async with await _console(connection_id, CHANGE_S) as opened:
+        return {"redriven": await opened.redrive(wish.queue, wish.message_ids)}
+
+
+@app.post("/api/connections/{connection_id}/purge", dependencies=access.changes("rmq_purge"))
+async def purge(connection_id: str, wish: Purge) -> dict[str, int]:
+    if wish.confirm != wish.queue:
+        raise HTTPException(400, "type the name of the queue to confirm that its messages are to be deleted")
+    async with await _console(connection_id, CHANGE_S) as opened:
+        return {"purged": await opened.purge(wish.queue, wish.target)}
+
+
+async def _console(connection_id: str, limit_s: float = LOOK_S) -> AbstractAsyncContextManager[Console]:
+    return console(await asyncio.to_thread(connections.settings, connection_id), limit_s)
+
+
+@app.middleware("http")
+async def _keep_nothing(request: Request, answer: Any) -> Any:
+    response = await answer(request)
+    if "/api/" in request.url.path:
+        response.headers["Cache-Control"] = "no-store"  # payloads do not belong into a browser's cache
+    return response
+
+
+@app.exception_handler(RedisMessageQueueError)
+def _queue_error(_: Request, error: RedisMessageQueueError) -> JSONResponse:
+    statuses = {QueueUnavailable: 503, ConfigurationError: 400, Unsupported: 400}
+    status = next((status for kind, status in statuses.items() if isinstance(error, kind)), 502)
+    return _refusal(status, error)
+
+
+@app.exception_handler(AirflowNotFoundException)
+@app.exception_handler(LookupError)
+def _nothing_there(_: Request, error: Exception) -> JSONResponse:
+    return _refusal(404, error)
+
+
+def _refusal(status: int, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error), "kind": type(error).__name__}, status)

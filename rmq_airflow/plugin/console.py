@@ -1,0 +1,133 @@
+"""What the page asks of a server and makes it do: all of it bounded in time and in size.
+
+Law: an answer never depends on how much a queue holds. Lists are read in pages, numbers are counted by the server, and
+a server that is silent is given up after a few seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import zip_longest
+from typing import Any
+
+from rmq_airflow.plugin.shown import lease_shown, message_shown, stats_shown
+from rmq_core import LeasedConfig, QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
+from rmq_core.asyncio import AsyncWorkQueue, disciplines, open_queue
+
+LOOK_S = 5.0
+CHANGE_S = 30.0
+RETRY_S = 1.0
+QUEUES_A_PAGE = 50
+LEASES_LISTED = 1000
+AT_ONCE = 8
+
+
+class Console:
+    """The queues of one server, over one client."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def overview(self, search: str, offset: int) -> dict[str, Any]:
+        """A page of the queues whose names hold `search`, each with its numbers or with what is wrong with it."""
+        found = await disciplines(self._client)
+        names = sorted(name for name in found if search.casefold() in name.casefold())
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def row(name: str) -> dict[str, Any]:
+            async with room:
+                return await self._row(name, found[name])
+
+        page = names[offset : offset + QUEUES_A_PAGE]
+        rows = await asyncio.gather(*(row(name) for name in page))
+        return {"total": len(names), "registered": len(found), "page": QUEUES_A_PAGE, "queues": rows}
+
+    async def queue(self, name: str, offset: int, count: int) -> dict[str, Any]:
+        """The numbers of a queue, and a page of its leases, those that expire first."""
+        async with self._opened(name) as (queue, discipline):
+            shown = stats_shown(name, discipline, await queue.stats())
+            leases = await queue.leases(min(offset + count, LEASES_LISTED)) if hasattr(queue, "leases") else []
+        shown["able"] = _able(queue)
+        shown["listed"] = [lease_shown(lease) for lease in leases[offset : offset + count]]
+        return shown
+
+    async def messages(self, name: str, target: str, offset: int, count: int) -> dict[str, Any]:
+        """A page of what nobody holds."""
+        async with self._opened(name) as (queue, discipline):
+            if hasattr(queue, "browse"):
+                total, found, due = await queue.browse(target, offset, count)
+            else:
+                total, found, due = await _peeked(queue, discipline, target, offset, count)
+        shown = [message_shown(message, at) for message, at in zip_longest(found, due)]
+        return {"total": total, "offset": offset, "messages": shown}
+
+    async def redrive(self, name: str, message_ids: Sequence[str] | None) -> int:
+        """Make dead letters ready again: these, or all; how many."""
+        async with self._opened(name) as (queue, discipline):
+            if message_ids is None:
+                return int(await queue.redrive())
+            if not hasattr(queue, "redrive_some"):
+                raise Unsupported(discipline, "redrive of chosen messages", ("leased",))
+            return int(await queue.redrive_some(message_ids))
+
+    async def purge(self, name: str, target: str) -> int:
+        """Delete what nobody holds; how many messages."""
+        async with self._opened(name) as (queue, _):
+            return int(await queue.purge(target))
+
+    async def _row(self, name: str, discipline: str) -> dict[str, Any]:
+        try:
+            async with self._open(name, discipline) as queue:
+                return stats_shown(name, discipline, await queue.stats())
+        except QueueUnavailable:
+            raise
+        except RedisMessageQueueError as error:  # one damaged queue must not hide the others
+            return {"name": name, "discipline": discipline, "error": str(error)}
+
+    @asynccontextmanager
+    async def _opened(self, name: str) -> AsyncIterator[tuple[Any, str]]:
+        discipline = (await disciplines(self._client)).get(name)
+        if discipline is None:
+            raise LookupError(f"there is no queue {name!r} on this server; it appears with its first message")
+        async with self._open(name, discipline) as queue:
+            yield queue, discipline
+
+    def _open(self, name: str, discipline: str) -> Any:
+        config = LeasedConfig(retry_budget=RETRY_S) if discipline == "leased" else None
+        return open_queue(self._client, name, discipline, config)
+
+
+@asynccontextmanager
+async def console(settings: RedisSettings, limit_s: float = LOOK_S) -> AsyncIterator[Console]:
+    """A console whose block may last `limit_s` seconds. Raises QueueUnavailable."""
+    client = settings.async_client()
+    try:
+        async with asyncio.timeout(limit_s):
+            yield Console(client)
+    except TimeoutError:
+        raise QueueUnavailable(f"Redis did not answer within {limit_s:.0f} s") from None
+    finally:
+        await client.aclose()
+
+
+def _able(queue: AsyncWorkQueue) -> dict[str, Any]:
+    """What the page can show and do beyond numbers; `leased` can do all of it."""
+    return {
+        "leases": hasattr(queue, "leases"),
+        "list": ["ready", "delayed", "dead"] if hasattr(queue, "browse") else ["ready", "dead"],
+        "choose": hasattr(queue, "redrive_some"),
+    }
+
+
+async def _peeked(
+    queue: AsyncWorkQueue, discipline: str, target: str, offset: int, count: int
+) -> tuple[int, list[Any], list[Any]]:
+    """A page from the looks that every discipline has; they begin at the front, so pages end at 1,000 messages."""
+    looks = {"ready": queue.peek, "dead": queue.dead_letters}
+    if target not in looks:
+        raise Unsupported(discipline, f"list of its {target} messages", ("leased",))
+    total = int(getattr(await queue.stats(), target))
+    found = await looks[target](min(offset + count, 1000)) if total else []
+    return min(total, 1000), found[offset:], []

@@ -1,0 +1,55 @@
+"""Which task holds a lease, and where Airflow shows it: the owner that `rmq_airflow.identity` wrote, read back."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+from urllib.parse import quote
+
+from rmq_airflow.identity import TaskIdentity
+
+PREFIX = "airflow:"
+
+
+class Holder(TypedDict):
+    """A try of a task instance, and the path of its page behind Airflow's base path."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    try_number: int
+    path: str
+
+
+def identity_of(owner: str) -> TaskIdentity | None:
+    """The task that an owner names; None when it names something else. Of all its parts only a run id has slashes."""
+    parts = owner.removeprefix(PREFIX).split("/")
+    if not owner.startswith(PREFIX) or len(parts) < 5:
+        return None
+    dag_id, *run_id, task_id, map_index, try_number = parts
+    try:
+        return TaskIdentity(dag_id, "/".join(run_id), task_id, int(map_index), int(try_number))
+    except ValueError:
+        return None
+
+
+def holder_of(owner: str) -> Holder | None:
+    """The same for the page."""
+    task = identity_of(owner)
+    if task is None:
+        return None
+    return {
+        "dag_id": task.dag_id,
+        "run_id": task.run_id,
+        "task_id": task.task_id,
+        "map_index": task.map_index,
+        "try_number": task.try_number,
+        "path": path_of(task),
+    }
+
+
+def path_of(task: TaskIdentity) -> str:
+    """The page of a try in Airflow's UI."""
+    mapped = f"/mapped/{task.map_index}" if task.map_index >= 0 else ""
+    names = [quote(name, safe="") for name in (task.dag_id, task.run_id, task.task_id)]
+    return f"/dags/{names[0]}/runs/{names[1]}/tasks/{names[2]}{mapped}?try_number={task.try_number}"

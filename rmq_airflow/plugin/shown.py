@@ -1,0 +1,70 @@
+"""What the browser gets to see of a queue: plain JSON values. Pure, and never a token."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from rmq_airflow.plugin.holders import holder_of
+from rmq_core import Failure, LeaseInfo, Message, QueueStats
+
+SHOWN_BYTES = 32_768
+SHOWN_BINARY = 512
+KINDS = {"j": "json", "s": "text", "b": "bytes"}
+
+
+def stats_shown(name: str, discipline: str, stats: QueueStats) -> dict[str, Any]:
+    """A row of the overview."""
+    return {"name": name, "discipline": discipline, **stats._asdict()}
+
+
+def lease_shown(lease: LeaseInfo) -> dict[str, Any]:
+    """A lease and, when a task of Airflow holds it, which one."""
+    return {
+        "id": lease.id,
+        "owner": lease.owner,
+        "holder": holder_of(lease.owner),
+        "state": lease.state,
+        "count": lease.count,
+        "settled": lease.settled,
+        "takeovers": lease.takeovers,
+        "claimed_at": _ms(lease.claimed_at),
+        "deadline": None if lease.deadline is None else _ms(lease.deadline),
+    }
+
+
+def message_shown(message: Message, due: datetime | None = None) -> dict[str, Any]:
+    """A message with its payload, cut when it is long; `size` is that of the whole."""
+    text, cut = _payload(message)
+    return {
+        "id": message.id,
+        "kind": KINDS.get(message.kind, "bytes"),
+        "payload": text,
+        "cut": cut,
+        "size": len(message.raw),
+        "headers": dict(message.headers),
+        "enqueued_at": message.enqueued_ms,
+        "deliveries": message.deliveries,
+        "due": None if due is None else _ms(due),
+        "history": [_failure_shown(failure) for failure in message.history],
+    }
+
+
+def _payload(message: Message) -> tuple[str, bool]:
+    if message.kind in "js":
+        return message.raw[:SHOWN_BYTES].decode(errors="ignore"), len(message.raw) > SHOWN_BYTES
+    return message.raw[:SHOWN_BINARY].hex(" "), len(message.raw) > SHOWN_BINARY
+
+
+def _failure_shown(failure: Failure) -> dict[str, Any]:
+    return {
+        "kind": failure.kind,
+        "at": _ms(failure.at),
+        "owner": failure.owner,
+        "holder": holder_of(failure.owner),
+        "reason": failure.reason,
+    }
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,50 @@
+// The page's own API. An answer that is no success becomes a Refusal with a sentence that can be shown.
+
+const LOOK_MS = 9_000;
+const CHANGE_MS = 40_000;
+
+export class Refusal extends Error {
+  constructor(status, text, kind = "") {
+    super(text);
+    this.status = status;
+    this.kind = kind;
+  }
+}
+
+async function ask(path, options, limit) {
+  let response;
+  try {
+    response = await fetch(`api/${path}`, { ...options, signal: AbortSignal.timeout(limit) });
+  } catch (error) {
+    const late = error.name === "TimeoutError";
+    throw new Refusal(0, late ? "Airflow's API server did not answer in time" : "Airflow's API server cannot be reached");
+  }
+  const body = await response.json().catch(() => ({}));
+  if (response.ok) return body;
+  if (response.status === 401) throw new Refusal(401, "You are logged out; reload Airflow to log in again");
+  const text = typeof body.detail === "string" ? body.detail : `Airflow answered ${response.status}`;
+  throw new Refusal(response.status, text, body.kind);
+}
+
+const look = (path, query = {}) => ask(`${path}?${new URLSearchParams(query)}`, {}, LOOK_MS);
+const change = (path, wish) =>
+  ask(
+    path,
+    {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-RMQ-Request": "page" },
+      body: JSON.stringify(wish),
+    },
+    CHANGE_MS,
+  );
+const of = (connection) => `connections/${encodeURIComponent(connection)}`;
+
+export const api = {
+  connections: () => look("connections"),
+  queues: (connection, search, offset) => look(`${of(connection)}/queues`, { search, offset }),
+  queue: (connection, name, offset, count) => look(`${of(connection)}/queue`, { name, offset, count }),
+  messages: (connection, name, target, offset, count) =>
+    look(`${of(connection)}/messages`, { name, target, offset, count }),
+  redrive: (connection, queue, message_ids = null) => change(`${of(connection)}/redrive`, { queue, message_ids }),
+  purge: (connection, queue, target, confirm) => change(`${of(connection)}/purge`, { queue, target, confirm }),
+};

@@ -1,0 +1,85 @@
+// Questions before something is changed. Deleting asks for the queue's name, redriving for a click.
+
+import { count, h, icon } from "./dom.js";
+
+let open = null;
+
+/** Resolves to true when the button was pressed; `typed` must be entered first when it is given. */
+function ask({ title, body, action, kind, typed }) {
+  open?.close();
+  return new Promise((resolve) => {
+    const input = typed ? h("input", { type: "text", autocomplete: "off", spellcheck: "false", id: "typed" }) : null;
+    const go = h(`button.${kind}`, { type: "button", disabled: Boolean(typed) }, action);
+    const stop = h("button.plain", { type: "button" }, "Cancel");
+    const box = h("dialog", { "aria-labelledby": "question" },
+      h("h2", { id: "question" }, title),
+      body,
+      typed ? h("label.typed", { for: "typed" }, "Type ", h("code", {}, typed), " to confirm", input) : null,
+      h("div.buttons", {}, stop, go));
+    const answer = (yes) => {
+      box.close();
+      resolve(yes);
+    };
+    input?.addEventListener("input", () => (go.disabled = input.value !== typed));
+    input?.addEventListener("keydown", (event) => event.key === "Enter" && !go.disabled && answer(true));
+    go.addEventListener("click", () => answer(true));
+    stop.addEventListener("click", () => answer(false));
+    box.addEventListener("close", () => {
+      box.remove();
+      open = null;
+      resolve(false);
+    });
+    document.body.append(box);
+    open = box;
+    box.showModal();
+    (input ?? go).focus();
+  });
+}
+
+export const askRedrive = (queue, many) =>
+  ask({
+    title: many === 1 ? "Redrive this dead letter?" : `Redrive ${count(many, "dead letter")}?`,
+    body: h("p", {}, "They become ready again in ", h("strong", {}, queue),
+      ", with a fresh delivery budget. Their history stays with them."),
+    action: h("span", {}, icon("redrive"), "Redrive"),
+    kind: "primary",
+  });
+
+const WHAT = { ready: "ready message", delayed: "delayed message", dead: "dead letter" };
+
+export const askPurge = (queue, target, many) =>
+  ask({
+    title: `Delete ${count(many, WHAT[target])}?`,
+    body: h("p", {}, `All of the queue's ${WHAT[target]}s are deleted, those that arrive before you confirm as well. `,
+      h("strong", {}, "This cannot be undone.")),
+    action: h("span", {}, icon("trash"), "Delete"),
+    kind: "danger",
+    typed: queue,
+  });
+
+const KEYS = [
+  ["/", "find a queue"],
+  ["↑ ↓", "walk through the rows"],
+  ["Enter", "open a queue or a message"],
+  ["1 … 4", "leases, ready, delayed, dead letters"],
+  ["[ ]", "previous and next page"],
+  ["x", "choose the dead letter"],
+  ["r", "refresh"],
+  ["p", "pause or resume the live numbers"],
+  ["Esc", "back to all queues"],
+];
+
+export function showKeys() {
+  open?.close();
+  const close = h("button.plain", { type: "button", onclick: () => open.close() }, "Close");
+  const list = KEYS.map(([key, text]) => [h("dt", {}, key.split(" ").map((each) => h("kbd", {}, each))), h("dd", {}, text)]);
+  open = h("dialog.keys", { "aria-label": "Keys" }, h("h2", {}, "Keys"), h("dl", {}, list), h("div.buttons", {}, close));
+  open.addEventListener("close", (event) => {
+    event.target.remove();
+    open = null;
+  });
+  document.body.append(open);
+  open.showModal();
+}
+
+export const asking = () => open !== null;

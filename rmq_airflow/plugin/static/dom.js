@@ -1,0 +1,80 @@
+// Making elements, and writing numbers. Text goes in as text: nothing here or elsewhere on the page sets HTML.
+
+const SVG = "http://www.w3.org/2000/svg";
+const ICONS = {
+  alert: "M12 8v5m0 3.5v.01M10.3 3.9 2.4 17.6A2 2 0 0 0 4.1 20.6h15.8a2 2 0 0 0 1.7-3L13.7 3.9a2 2 0 0 0-3.4 0z",
+  back: "m15 18-6-6 6-6",
+  check: "m5 12.5 4.5 4.5L19 7.5",
+  chevron: "m9 6 6 6-6 6",
+  lock: "M7 11V8a5 5 0 0 1 10 0v3M6 11h12v9H6z",
+  queue: "M4 4h16v4H4zM4 10h16v4H4zM4 16h9v4H4z",
+  redrive: "M4 12a8 8 0 0 1 13.7-5.6L20 8.7M20 4v4.7h-4.7M20 12a8 8 0 0 1-13.7 5.6L4 15.3M4 20v-4.7h4.7",
+  search: "M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zm5.2-1.8L21 21",
+  task: "M7 17 17 7M9 7h8v8",
+  trash: "M4 7h16M9 7V4h6v3M6.5 7l1 13h9l1-13M10 11v5m4-5v5",
+};
+
+/** `h("a.link", { href, onclick }, "text", child, …)`; attributes that are null or false are left out. */
+export function h(name, attributes = {}, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const element = document.createElement(tag);
+  if (classes.length) element.className = classes.join(" ");
+  for (const [key, value] of Object.entries(attributes)) set(element, key, value);
+  element.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+function set(element, key, value) {
+  if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+  else if (value === true) element.setAttribute(key, "");
+  else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value);
+}
+
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
+export function icon(name) {
+  return svg("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
+}
+
+const whole = new Intl.NumberFormat("en");
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export const number = (value) => whole.format(value);
+export const short = (value) => (Math.abs(value) < 10_000 ? whole.format(value) : compact.format(value));
+export const count = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
+
+/** Seconds as people say them: `42 s`, `3 min`, `5 h 10 min`, `2 d 4 h`. */
+export function duration(seconds) {
+  const rest = Math.max(0, seconds);
+  if (rest < 1) return "0 s";
+  if (rest < 100) return `${Math.round(rest)} s`;
+  const minutes = Math.round(rest / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+  return hours % 24 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${hours / 24} d`;
+}
+
+export const ago = (ms) => `${duration((Date.now() - ms) / 1000)} ago`;
+
+export function moment(ms) {
+  return new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+}
+
+export function bytes(size) {
+  if (size < 1000) return `${size} B`;
+  const power = Math.min(3, Math.floor(Math.log10(size) / 3));
+  return `${(size / 1000 ** power).toFixed(size < 10 * 1000 ** power ? 1 : 0)} ${["B", "kB", "MB", "GB"][power]}`;
+}
+
+export function perSecond(rate) {
+  if (rate === null) return "–";
+  const size = Math.abs(rate);
+  if (size < 0.05) return "0/s";
+  return `${rate > 0 ? "+" : "−"}${size < 10 ? size.toFixed(1) : short(Math.round(size))}/s`;
+}

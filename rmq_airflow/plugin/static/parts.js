@@ -1,0 +1,58 @@
+// Small pieces that several views are made of.
+
+import { h, icon } from "./dom.js";
+import { airflow } from "./theme.js";
+
+export function empty(picture, title, text, ...more) {
+  return h("div.empty.card", {}, h("div.picture", {}, icon(picture)), h("h2", {}, title), h("p", {}, text), more);
+}
+
+/** A link to a page of Airflow's. The frame around this page may not open it itself, the page around it may. */
+export function airflowLink(base, path, ...children) {
+  const href = base + path;
+  const open = (event) => {
+    const outer = airflow();
+    if (!outer) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const link = outer.document.createElement("a");
+    link.href = href;
+    if (event.ctrlKey || event.metaKey || event.button === 1) link.target = "_blank";
+    outer.document.body.append(link);
+    link.click();
+    link.remove();
+  };
+  return h("a.task", { href, onclick: open, onauxclick: open }, ...children);
+}
+
+/** The task instance that a lease, or a failure, belongs to; other owners as they are. */
+export function owner(base, { owner: name, holder }) {
+  if (!holder) return h("span.owner", { title: name }, name || "unnamed");
+  const map = holder.map_index >= 0 ? ` [${holder.map_index}]` : "";
+  return h("span.holder", {},
+    airflowLink(base, holder.path, h("span.dag", {}, holder.dag_id), h("span.sep", {}, "›"),
+      h("strong", {}, holder.task_id + map), icon("task")),
+    h("span.run", { title: holder.run_id }, `${holder.run_id} · try ${holder.try_number}`));
+}
+
+export function toast(text, kind = "done") {
+  const element = h(`div.toast.${kind}`, {}, icon(kind === "done" ? "check" : "alert"), h("span", {}, text));
+  document.getElementById("toasts").append(element);
+  setTimeout(() => element.remove(), kind === "done" ? 5_000 : 12_000);
+}
+
+/** Up and down between the rows of a table that can be opened; Enter opens. */
+export function walk(event) {
+  const row = event.target.closest?.("tr[tabindex]");
+  const rows = [...document.querySelectorAll("tr[tabindex]")].filter((each) => each.offsetParent);
+  const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
+  if (step && rows.length) {
+    rows[row ? Math.min(Math.max(0, rows.indexOf(row) + step), rows.length - 1) : 0].focus();
+    return true;
+  }
+  if (event.key === "Enter" && row && event.target === row) {
+    row.click();
+    return true;
+  }
+  return false;
+}

@@ -1,0 +1,1 @@
+"""What the provider `common.messaging` reads."""

@@ -1,0 +1,106 @@
+"""A driver in cluster mode outlives the task that submitted it: what the next try does about that.
+
+Law: while the driver of an earlier try runs, or has succeeded, its lease is left to it and the new try only watches; a
+takeover would fence off work that goes well. A driver whose lease is gone is stopped. What the next try has to know
+stands in Airflow's task state store before the driver is submitted: the lease without its token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rmq_core import Lease, Submission
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+    from airflow.providers.common.compat.sdk import Context
+
+    from rmq_airflow.cluster import ClusterSubmitHook
+    from rmq_core import LeasedQueue
+
+LEASE_KEY = "rmq_lease"
+
+
+class RemoteDriver:
+    """The driver of one task instance, whichever try submitted it.
+
+    Needs the task state store of Airflow 3.3 and the operator's `durable`; without them every try submits its own
+    driver, and the fence stops the one before. `stop` asks the platform to end it.
+    """
+
+    def __init__(
+        self, operator: SparkSubmitOperator, hook: ClusterSubmitHook, stop: Callable[[], None], context: Context
+    ) -> None:
+        self._operator, self._hook, self._context = operator, hook, context
+        self.stop = stop
+        durable = getattr(operator, "durable", False)
+        self._store: Any = context.get("task_state_store") if durable else None
+
+    def resume(self, queue: LeasedQueue) -> Submission | None:
+        """The submission of an earlier try whose driver runs or has succeeded; None when there is nothing to wait for.
+
+        Raises what the platform's API raises: nobody can say then whether the driver runs.
+        """
+        job, known = self._get(self._operator.external_id_key), self._get(LEASE_KEY)
+        if job is None or known is None:
+            return None
+        status = self._operator.get_job_status(job, self._context)
+        active = self._operator.is_job_active(status)
+        if not active and not self._operator.is_job_succeeded(status):
+            return None
+        lease = Lease.from_json(known["lease"])
+        submission = Submission.resumed(queue, lease, known["fence"])
+        if submission is not None:
+            self._operator.log.info("Driver %s of an earlier try is %s; watching it.", job, status)
+            self._remember(queue, submission)
+            self._hook.attach(job)
+        elif active and queue.settled(lease.id) is None:
+            self._operator.log.warning("Driver %s has lost lease %s; stopping it.", job, lease.id)
+            self._hook.attach(job)
+            self.stop()
+        return submission
+
+    def begin(self, queue: LeasedQueue, submission: Submission) -> None:
+        """Before a driver is submitted. What an earlier one came to says nothing about the messages of this one."""
+        for key in (self._operator.external_id_key, getattr(self._operator, "_K8S_DRIVER_STATUS_KEY", None)):
+            if key is not None and self._get(key) is not None:
+                self._store.delete(key)
+        self._remember(queue, submission)
+
+    def leave(self, queue: LeasedQueue, submission: Submission, keep_s: float) -> bool:
+        """After a failure of this try: whether its driver goes on, and the next try will find it.
+
+        What the driver has not adopted is kept for `keep_s` seconds. Raises LeaseLost when others have the messages.
+        """
+        if self._store is None or not self._goes_on():
+            return False
+        submission.look()
+        if not submission.adopted:
+            submission.keep(keep_s)
+            self._remember(queue, submission)
+        return True
+
+    def end(self) -> None:
+        """Stop a driver that nobody will watch; one that has ended is left to those who look for its logs."""
+        if self._goes_on():
+            self.stop()
+
+    def _goes_on(self) -> bool:
+        """True, too, when the platform does not say."""
+        job = self._hook.job
+        if job is None:
+            return False
+        try:
+            return self._operator.is_job_active(self._operator.get_job_status(job, self._context))
+        except Exception:  # noqa: BLE001  each platform's client has exceptions of its own
+            return True
+
+    def _remember(self, queue: LeasedQueue, submission: Submission) -> None:
+        """Keep for the next try which lease the driver has, and by which fence one sees that it has adopted it."""
+        info = None if self._store is None or submission.adopted else queue.lease_info(submission.lease.id)
+        if info is not None:
+            self._store.set(LEASE_KEY, {"lease": submission.lease.to_json(), "fence": info.fence})
+
+    def _get(self, key: str) -> Any:
+        return None if self._store is None else self._store.get(key)

@@ -1,0 +1,108 @@
+"""The waiting half of a deferrable sensor that has to look: nothing in Redis rings for what it counts.
+
+Law: that of every trigger here, it peeks and never claims. No bell rings when a message dies or a queue gets long, nor
+for new work of another discipline than `leased`; so it looks, at a pace that the sensor sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.observability.stats import Stats
+from airflow.providers.common.compat.sdk import AirflowException
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.threshold import Counted, Threshold, counted
+from rmq_airflow.waiting import tell_fired
+from rmq_core import Backlog, QueueUnavailable, RedisMessageQueueError
+
+if TYPE_CHECKING:
+    from rmq_core import AsyncWorkQueue
+
+
+class RedisQueueDepthTrigger(BaseTrigger):
+    """
+    Fires once, when a queue holds enough messages of a kind.
+
+    :param redis_queue: the queue to look at
+    :param count: ``dead``, ``depth``, which is all that is ready, delayed or leased, or ``ready``
+    :param min_messages: how many are enough
+    :param max_age: enough, too, when the oldest ready message is so many seconds old
+    :param poll_interval: seconds between two looks
+    :param redis_queue_conn_id: connection of type ``redis_queue``
+    """
+
+    def __init__(
+        self,
+        redis_queue: str,
+        count: Counted,
+        min_messages: int = 1,
+        max_age: float | None = None,
+        poll_interval: float = 60.0,
+        redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
+        self.redis_queue = redis_queue
+        self.count = count
+        self.min_messages = min_messages
+        self.max_age = max_age
+        self.poll_interval = poll_interval
+        self.redis_queue_conn_id = redis_queue_conn_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class path and the arguments that make this trigger again."""
+        return (
+            "rmq_airflow.triggers.depth.RedisQueueDepthTrigger",
+            {
+                "redis_queue": self.redis_queue,
+                "count": self.count,
+                "min_messages": self.min_messages,
+                "max_age": self.max_age,
+                "poll_interval": self.poll_interval,
+                "redis_queue_conn_id": self.redis_queue_conn_id,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event and return."""
+        try:
+            report = await self._wait()
+        except (RedisMessageQueueError, AirflowException) as error:
+            yield TriggerEvent({"status": "error", "message": f"{type(error).__name__}: {error}"})
+        else:
+            yield TriggerEvent({"status": "success", "report": report})
+
+    async def _wait(self) -> dict[str, Any]:
+        enough = Threshold(self.min_messages, self.max_age)
+        queue = await RedisQueueHook(self.redis_queue_conn_id).async_work_queue(self.redis_queue)
+        async with closing(queue):
+            while not enough.met_by(found := await self._look(queue)):  # noqa: ASYNC110  Redis rings for none of it
+                # Not all at the same time, as the triggers of a triggerer were started.
+                await asyncio.sleep(self.poll_interval * random.uniform(0.9, 1.1))
+        tell_fired("sensor", self.redis_queue, found, self.count)
+        return {"queue": self.redis_queue, self.count: found.ready, "oldest_age": found.oldest_age}
+
+    async def _look(self, queue: AsyncWorkQueue) -> Backlog:
+        try:
+            if self.count == "ready":
+                return await queue.backlog()
+            return Backlog(counted(self.count, await queue.stats()), None)
+        except QueueUnavailable as error:
+            # An exception would fail the task: a restart of Redis must not.
+            self.log.warning("Looking at %s goes on when Redis is back: %s", self.redis_queue, error)
+            Stats.incr("rmq.trigger.redis_unavailable", tags={"queue": self.redis_queue})
+            return Backlog(0, None)
+
+
+@asynccontextmanager
+async def closing(queue: AsyncWorkQueue) -> AsyncIterator[None]:
+    """`close` of an asyncio queue is a coroutine under the name of the blocking one."""
+    try:
+        yield
+    finally:
+        await queue.close()

@@ -1,0 +1,222 @@
+"""The bridge: each message becomes an asset event, and is acked when Airflow has stored that event.
+
+It needs Airflow 3.3. Law: this is the exception to two rules. It claims in the triggerer, and payloads enter the
+metadata database; whoever wants neither takes the doorbell. A stored event is not a run: Airflow merges events, so that
+a run may get several, and some may wait for the next one. What is not stored is delivered again: events may come twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import AsyncIterator, Hashable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow.observability.stats import Stats
+from airflow.providers.common.compat.sdk import AirflowException, AirflowOptionalProviderFeatureException
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from airflow.utils.log.logging_mixin import LoggingMixin
+
+try:
+    from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer, reject_shared_stream_event
+except ImportError as error:
+    raise AirflowOptionalProviderFeatureException(
+        "the bridge needs the shared streams of Airflow 3.3; use RedisQueueDoorbellTrigger"
+    ) from error
+
+from rmq_airflow.claiming import check_queue
+from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.waiting import RECONNECT_S, wait_for_ever
+from rmq_core import LeasedConfig, MalformedMessage, QueueUnavailable, RedisMessageQueueError
+from rmq_core.asyncio import LeasedQueue
+
+if TYPE_CHECKING:
+    from rmq_core import Lease, Message
+
+LEASE_S = 60.0
+OUTSTANDING = 100
+"""How many messages may be on their way into the metadata database."""
+CLOSING_S = 0.3
+OWNER = "airflow:triggerer"
+
+
+class RedisQueueSharedStreamTrigger(BaseEventTrigger):
+    """
+    Turns each message of a queue into an event of the watched asset, once for all assets that watch the queue.
+
+    Every event says ``{"queue", "message_id", "payload", "headers", "deliveries"}``; a payload of bytes is
+    ``payload_base64`` instead. Headers carry the publisher's trace context.
+
+    :param redis_queue: the queue to read
+    :param max_payload_bytes: a message with a larger payload becomes a dead letter
+    :param redis_queue_conn_id: connection of type ``redis_queue``
+    """
+
+    def __init__(
+        self,
+        redis_queue: str,
+        max_payload_bytes: int = 16_384,
+        redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
+        check_queue(redis_queue, None)
+        self.redis_queue = redis_queue
+        self.max_payload_bytes = max_payload_bytes
+        self.redis_queue_conn_id = redis_queue_conn_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """The class path and the arguments that make this trigger again."""
+        return (
+            "rmq_airflow.triggers.shared_stream.RedisQueueSharedStreamTrigger",
+            {
+                "redis_queue": self.redis_queue,
+                "max_payload_bytes": self.max_payload_bytes,
+                "redis_queue_conn_id": self.redis_queue_conn_id,
+            },
+        )
+
+    def run(self) -> AsyncIterator[TriggerEvent]:
+        """Refuse: without the acknowledgement of the shared stream this would lose messages."""
+        raise AirflowException("RedisQueueSharedStreamTrigger belongs into an AssetWatcher; a sensor must hold nothing")
+
+    def shared_stream_key(self) -> Hashable:
+        """Triggers with the same key share one reader; all must store a message's event before it is acked."""
+        return ("rmq", self.redis_queue_conn_id, self.redis_queue)
+
+    @classmethod
+    def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
+        """The reader; opens nothing yet."""
+        return Reader(kwargs["redis_queue"], kwargs.get("redis_queue_conn_id", RedisQueueHook.default_conn_name))
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Read]) -> AsyncIterator[TriggerEvent]:
+        """An event for each message that is small enough."""
+        async for read in shared_stream:
+            if read.payload_bytes > self.max_payload_bytes:
+                reject_shared_stream_event()
+            else:
+                yield TriggerEvent(read.event)
+
+
+class Read(NamedTuple):
+    """A message as an event, the same for all who watch the queue."""
+
+    event: dict[str, Any]
+    payload_bytes: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Held:
+    """A message on its way: its lease, and the heartbeats that keep it."""
+
+    lease: Lease
+    beats: AsyncExitStack
+
+
+class Reader(SharedStreamProducer, LoggingMixin):
+    """Claims messages one by one, keeps their leases, and settles each when its events are stored."""
+
+    def __init__(self, redis_queue: str, redis_queue_conn_id: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # the same
+        self._name, self._conn_id = redis_queue, redis_queue_conn_id
+        self._free = asyncio.Semaphore(OUTSTANDING)
+        self._held: dict[str, Held] = {}
+        self._queue: LeasedQueue | None = None
+        self._strict: LeasedQueue | None = None
+
+    async def open_stream(self) -> AsyncIterator[tuple[Read, Held]]:
+        """Each message, as event and as what `advance` gets."""
+        while True:
+            await wait_for_ever(self._conn_id, self._name, self.log)
+            while held := await self._claim():
+                read = await self._read(held)
+                if read is not None:
+                    yield read, held
+
+    def get_advance_lane(self, broker_payload: Held) -> Hashable:
+        """Each message for itself: the order in which they are acked means nothing."""
+        return broker_payload.lease.id
+
+    async def advance(self, batch: Sequence[AdvanceItem]) -> None:
+        """Ack what is stored, set aside what was refused, give back what failed."""
+        for payload, outcome in batch:
+            if outcome.rejected:
+                await self._settle(payload, "refuse")
+            elif outcome.is_clean:
+                await self._settle(payload, "ack")
+            else:
+                await self._settle(payload, "nack" if outcome.failed else "release")
+
+    async def aclose(self) -> None:
+        """Give back at once what is held; what does not come through in time is redelivered when its lease expires."""
+        closing = asyncio.ensure_future(self._close())
+        await asyncio.wait({closing}, timeout=CLOSING_S)
+
+    async def _open(self) -> LeasedQueue:
+        if self._queue is None:
+            settings, config = await RedisQueueHook(self._conn_id).async_location()
+            strict = LeasedConfig(lease=LEASE_S, max_deliveries=1)
+            patient = LeasedConfig(lease=LEASE_S, max_deliveries=config.max_deliveries)
+            self._queue = LeasedQueue(settings, self._name, patient)
+            self._strict = LeasedQueue(self._queue.client, self._name, strict)
+        return self._queue
+
+    async def _claim(self) -> Held | None:
+        await self._free.acquire()
+        lease = None
+        try:
+            queue = await self._open()
+            lease = await queue.claim(owner=OWNER)
+        except QueueUnavailable as error:
+            self.log.warning("Reading %s goes on when Redis is back: %s", self._name, error)
+            await asyncio.sleep(random.uniform(*RECONNECT_S))
+        finally:
+            if lease is None:
+                self._free.release()
+        if lease is None:
+            return None
+        held = self._held[lease.id] = Held(lease, AsyncExitStack())
+        await held.beats.enter_async_context(queue.hold(lease))
+        return held
+
+    async def _read(self, held: Held) -> Read | None:
+        try:
+            return _read_of(self._name, held.lease.messages[0])
+        except MalformedMessage:
+            await self._settle(held, "refuse")
+            return None
+
+    async def _settle(self, held: Held, verb: str) -> None:
+        if self._held.pop(held.lease.id, None) is None or self._queue is None or self._strict is None:
+            return
+        try:
+            if verb == "refuse":
+                await self._strict.nack(held.lease, reason="refused by the bridge to asset events")
+            else:
+                await getattr(self._queue, verb)(held.lease)
+        except RedisMessageQueueError as error:
+            # Raised here, it would end all watchers of the queue. The message comes again when its lease expires.
+            self.log.warning("Message of lease %s is delivered again: %s", held.lease.id, error)
+        else:
+            Stats.incr("rmq.bridge.settled", tags={"queue": self._name, "verb": verb})
+        finally:
+            await held.beats.aclose()
+            self._free.release()
+
+    async def _close(self) -> None:
+        for held in list(self._held.values()):
+            await self._settle(held, "release")
+        for queue in (self._strict, self._queue):
+            if queue is not None:
+                await queue.close()
+
+
+def _read_of(queue: str, message: Message) -> Read:
+    payload = message.payload
+    shown = (
+        {"payload_base64": base64.b64encode(payload).decode()} if isinstance(payload, bytes) else {"payload": payload}
+    )
+    event: dict[str, Any] = {"queue": queue, "message_id": message.id, **shown, "headers": dict(message.headers)}
+    return Read({**event, "deliveries": message.deliveries}, len(message.raw))
