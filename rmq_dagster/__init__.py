@@ -1,14 +1,38 @@
-"""Dagster on RMQ: a resource, a doorbell sensor, and a Pipes client that runs Spark on a lease and acks in the run."""
+"""Dagster on RMQ: a resource, sensors, assets and checks, and a Pipes client that runs Spark on a lease.
+
+Runs claim, hold their lease while they work and ack at their end; sensors only ask for runs.
+"""
 
 from __future__ import annotations
 
-from rmq_dagster.pipes import LeasedInvocation, RedisQueueSparkPipes
+from dagster_shared.libraries import DagsterLibraryRegistry
+
+from rmq_core import __version__
+from rmq_dagster.assets import redis_queue_asset
+from rmq_dagster.batch import ClaimedBatch
+from rmq_dagster.checks import Limit, QueueLimits, redis_queue_checks
+from rmq_dagster.definitions import redis_queue_definitions
+from rmq_dagster.ops import publish_op
+from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.pipes import LeasedInvocation, PipesRedisQueueSparkClient
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.sensors import build_redis_queue_sensor
+from rmq_dagster.status import redis_queue_status_sensors
 
 __all__ = [
+    "ClaimedBatch",
     "LeasedInvocation",
+    "Limit",
+    "PipesRedisQueueSparkClient",
+    "QueueLimits",
+    "QueuePartitions",
     "RedisQueueResource",
-    "RedisQueueSparkPipes",
     "build_redis_queue_sensor",
+    "publish_op",
+    "redis_queue_asset",
+    "redis_queue_checks",
+    "redis_queue_definitions",
+    "redis_queue_status_sensors",
 ]
+
+DagsterLibraryRegistry.register("rmq", __version__, is_dagster_package=False)

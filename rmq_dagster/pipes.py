@@ -1,4 +1,4 @@
-"""`RedisQueueSparkPipes`: run a Spark driver through Dagster Pipes on a lease, and ack inside the run.
+"""`PipesRedisQueueSparkClient`: run a Spark driver through Dagster Pipes on a lease, and ack inside the run.
 
 The run claims, hands the lease to the driver, watches, and succeeds only when the messages are settled. While Dagster
 will retry, a failure keeps the lease, and the retry gets the same messages back; the last failure nacks. A cancelled
@@ -8,11 +8,11 @@ run stops Spark and gives the messages back untouched.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import dagster as dg
 
@@ -22,17 +22,15 @@ from rmq_core import (
     LeasedConfig,
     LeasedQueue,
     QueueUnavailable,
-    RedisMessageQueueError,
     Submission,
 )
 from rmq_dagster import runs
+from rmq_dagster.claiming import OnSettled, check_batch, check_on_settled, claim
 from rmq_dagster.driver import DriverProcess
+from rmq_dagster.ending import concluding
 from rmq_dagster.resources import RedisQueueResource
-from rmq_dagster.tags import CLAIMED
 
 LOOK_S = 1.0  # seconds between two looks at the lease, at most
-CANCELLED = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
-RETRY_MARGIN_S = 600  # a retry waits for a daemon, a slot and a process before it claims
 
 
 class LeasedInvocation(dg.PipesClientCompletedInvocation):
@@ -58,10 +56,10 @@ class LeasedInvocation(dg.PipesClientCompletedInvocation):
 
 
 @dataclasses.dataclass(frozen=True)
-class RedisQueueSparkPipes(dg.PipesClient):
+class PipesRedisQueueSparkClient(dg.PipesClient):
     """A Pipes client whose driver works on up to `max_messages` messages of `queue`, held under one lease.
 
-    >>> pipes = RedisQueueSparkPipes(redis_queue, "flights", max_messages=500)
+    >>> pipes = PipesRedisQueueSparkClient(redis_queue, "flights", max_messages=500)
     >>> return pipes.run(context=context, command=["spark-submit", "delays.py"]).get_materialize_result()
 
     The driver finds the lease (`RMQ_HANDOVER`) and the connection (`RMQ_URL`, `RMQ_USERNAME`, `RMQ_PASSWORD`) in its
@@ -74,8 +72,12 @@ class RedisQueueSparkPipes(dg.PipesClient):
     queue: str
     config: LeasedConfig | None = None
     max_messages: int = 1000
-    on_settled: Literal["skip", "next"] = "skip"
+    on_settled: OnSettled = "skip"
     stop_grace_s: float = 10
+
+    def __post_init__(self) -> None:
+        check_batch("max_messages", self.max_messages)
+        check_on_settled(self.on_settled)
 
     def run(  # type: ignore[override]  # Dagster's clients name their arguments instead of taking **kwargs
         self,
@@ -86,46 +88,52 @@ class RedisQueueSparkPipes(dg.PipesClient):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> LeasedInvocation:
-        """Claim, run `command` to its end, and see its messages settled.
+        """Claim, run `command` to its end, build what it materialized, and see its messages settled.
 
         Raises `dagster.Failure` when the driver fails and `LeaseLost` when others got hold of the messages.
         """
-        _refuse_cancelled(context)
+        with self.completed(context=context, command=command, extras=extras, env=env, cwd=cwd) as invocation:
+            invocation.get_results()
+        return invocation
+
+    @contextmanager
+    def completed(
+        self,
+        *,
+        context: runs.StepContext,
+        command: Sequence[str],
+        extras: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> Iterator[LeasedInvocation]:
+        """As `run`, for a block in which the result of the step is built: its end acks what the driver did not settle.
+
+        When the block raises, that is a failure like the driver's own.
+
+        >>> with pipes.completed(context=context, command=["spark-submit", "delays.py"]) as driver:
+        ...     return driver.get_materialize_result()._replace(metadata=counted())
+        """
         queue = self.redis.queue(self.queue, self.config)
-        try:
-            lease = self._claim(context, queue)
-        except LeaseAlreadySettled as settled:
-            return self._nothing_to_do(context, {"rmq/acked_before": settled.acked})
+        lease, found = self._claimed(context, queue)
         if lease is None:
-            return self._nothing_to_do(context, {})
-        submission = Submission(queue, lease)
+            yield LeasedInvocation(context, {"rmq/queue": self.queue, "rmq/claimed": 0, **found})
+            return
+        submission, started = Submission(queue, lease), time.monotonic()
         given = {**(env or {}), **submission.handover(self.redis.settings()).environment()}
-        with _concluding(context, submission), self._session(context, extras) as session:
-            bootstrap = session.get_bootstrap_env_vars()
-            # Inside the other blocks: what becomes of the lease is decided when the driver's processes are gone.
-            with DriverProcess(command, env={**given, **bootstrap}, cwd=cwd, stop_grace_s=self.stop_grace_s) as driver:
-                _watch(context, driver, submission)
-            acked = submission.finish()
-        return LeasedInvocation(context, self._metadata(lease, acked), session)
+        with concluding(context, submission):
+            with self._session(context, extras) as session:
+                given |= session.get_bootstrap_env_vars()
+                # Inside the other blocks: what becomes of the lease is decided when the driver's processes are gone.
+                with DriverProcess(command, env=given, cwd=cwd, stop_grace_s=self.stop_grace_s) as driver:
+                    _watch(context, driver, submission)
+            with _acked_at_the_end(queue, submission) as acked:
+                yield LeasedInvocation(context, self._metadata(lease, acked, time.monotonic() - started), session)
 
-    def _claim(self, context: runs.StepContext, queue: LeasedQueue) -> Lease | None:
-        base = runs.lease_id(context)
-        for attempt in itertools.count(1):
-            name = base if attempt == 1 else f"{base}#{attempt}"
-            try:
-                lease = queue.claim(max_messages=self.max_messages, lease_id=name, owner=runs.owner(context))
-            except LeaseAlreadySettled:
-                if self.on_settled == "skip":
-                    raise
-            else:
-                self._report_claim(context, lease)
-                return lease
-        raise AssertionError("unreachable: itertools.count never ends")
-
-    def _report_claim(self, context: runs.StepContext, lease: Lease | None) -> None:
-        claimed = lease.count if lease else 0
-        context.instance.add_run_tags(context.run.run_id, {CLAIMED: str(claimed)})
-        context.log.info("Claimed %d message(s) of %r", claimed, self.queue)
+    def _claimed(self, context: runs.StepContext, queue: LeasedQueue) -> tuple[Lease | None, dict[str, Any]]:
+        try:
+            return claim(context, queue, max_messages=self.max_messages, on_settled=self.on_settled), {}
+        except LeaseAlreadySettled as settled:
+            return None, {"rmq/acked_before": settled.acked}
 
     def _session(self, context: runs.StepContext, extras: Mapping[str, Any] | None) -> Any:
         return dg.open_pipes_session(
@@ -135,19 +143,28 @@ class RedisQueueSparkPipes(dg.PipesClient):
             extras=dict(extras or {}),
         )
 
-    def _metadata(self, lease: Lease, acked: int | None) -> dict[str, Any]:
-        counts = {"rmq/claimed": lease.count} | ({} if acked is None else {"rmq/acked": acked})
-        return {"rmq/queue": self.queue, "rmq/lease_id": lease.id, **counts}
+    def _metadata(self, lease: Lease, acked: int | None, seconds: float) -> dict[str, Any]:
+        """Dagster plots the numbers over time, `rmq/processed_per_minute` among them."""
+        return {
+            "rmq/queue": self.queue,
+            "rmq/lease_id": lease.id,
+            "rmq/claimed": lease.count,
+            **({} if acked is None else {"rmq/acked": acked}),
+            "rmq/seconds": round(seconds, 3),
+            "rmq/processed_per_minute": round(60 * lease.count / seconds, 1),
+        }
 
-    def _nothing_to_do(self, context: runs.StepContext, found: Mapping[str, Any]) -> LeasedInvocation:
-        return LeasedInvocation(context, {"rmq/queue": self.queue, "rmq/claimed": 0, **found})
 
-
-def _refuse_cancelled(context: runs.StepContext) -> None:
-    """In one process with its run, Dagster answers the cancelling of a step by trying it again if a policy says so."""
-    run = context.instance.get_run_by_id(context.run.run_id)
-    if run and run.status in CANCELLED:
-        raise dg.Failure("The run is being cancelled; nothing was claimed.", allow_retries=False)
+@contextmanager
+def _acked_at_the_end(queue: LeasedQueue, submission: Submission) -> Iterator[int | None]:
+    """How many messages are acked when the block ends well; None when the driver settled them one by one."""
+    submission.look()
+    if not submission.held:
+        yield submission.finish()
+        return
+    with queue.hold(submission.lease):
+        yield submission.lease.count
+        submission.finish()
 
 
 def _watch(context: runs.StepContext, driver: DriverProcess, submission: Submission) -> None:
@@ -170,27 +187,3 @@ def _ending(code: int) -> str:
     if number not in set(signal.Signals):
         return f"ended with exit code {code}"
     return f"was killed by {signal.Signals(number).name} (exit code {code})"
-
-
-@contextmanager
-def _concluding(context: runs.StepContext, submission: Submission) -> Iterator[None]:
-    """What becomes of the lease when the block fails. Redis being away then hides nothing: the lease will expire."""
-    try:
-        yield
-    except BaseException as error:
-        try:
-            outcome = _conclude(context, submission, error)
-        except RedisMessageQueueError as trouble:
-            outcome = f"left to expire: {trouble}"
-        context.log.info("The lease %r is %s", submission.lease.id, outcome)
-        raise
-
-
-def _conclude(context: runs.StepContext, submission: Submission, error: BaseException) -> str:
-    if not isinstance(error, Exception):
-        return "given back: the run was interrupted" if submission.give_back() else "not ours any more"
-    delay = runs.retry_delay(context)
-    if delay is not None:
-        return "kept for the retry" if submission.keep(delay + RETRY_MARGIN_S) else "gone before the retry"
-    reason = f"{type(error).__name__}: {error}"[:500]
-    return "nacked: this was the last attempt" if submission.give_up(reason) else "not ours any more"

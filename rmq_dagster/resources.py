@@ -1,17 +1,33 @@
 """`RedisQueueResource`: connections are opened on first use, one for each queue, and closed with the run or the tick.
 
-It starts no thread and claims nothing, so that a sensor tick may use it. Credentials appear in no repr, log or tag:
-`password` belongs into an `EnvVar`, because Dagster shows literal resource configuration on its resource page.
+It starts no thread by itself and claims nothing by itself, so that a sensor tick may use it. Credentials appear in no
+repr, log or tag: passwords belong into an `EnvVar`, because Dagster shows literal resource configuration on its page.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from rmq_core import LeasedConfig, LeasedQueue, RedisSettings
+from rmq_core import (
+    ConfigurationError,
+    LeasedConfig,
+    LeasedQueue,
+    PublishReport,
+    QueueStats,
+    RedisSettings,
+)
+from rmq_dagster import runs
+from rmq_dagster.batch import ClaimedBatch, Terms, working
+from rmq_dagster.claiming import OnSettled
+
+SECRET: dict[str, Any] = {"dagster__is_secret": True}
 
 
 class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
@@ -23,17 +39,33 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
     url: str = Field(
         repr=False,
         description="redis://, rediss://, unix://, sentinel://, redis+cluster:// or embedded://PATH."
-        " Credentials belong into `username` and `password`, not in here.",
+        " Credentials belong into the fields below, not in here.",
     )
     username: str | None = Field(default=None, description="ACL user; none logs in as `default`.")
     password: str | None = Field(
         default=None,
         repr=False,
         description='Password of the user: EnvVar("REDIS_PASSWORD").',
-        json_schema_extra={"dagster__is_secret": True},
+        json_schema_extra=SECRET,
+    )
+    sentinel_username: str | None = Field(default=None, description="ACL user of the sentinels of a sentinel:// URL.")
+    sentinel_password: str | None = Field(
+        default=None,
+        repr=False,
+        description='Password of the sentinels: EnvVar("REDIS_SENTINEL_PASSWORD").',
+        json_schema_extra=SECRET,
+    )
+    lease_seconds: float = Field(
+        default=300,
+        description="How long a claim holds its messages unless its heartbeat extends it. For queues that are opened"
+        " without a `config` of their own, as the next two.",
+    )
+    max_deliveries: int = Field(default=10, description="A message that failed so often becomes a dead letter.")
+    retry_budget_seconds: float = Field(
+        default=30, description="How long a call is tried again while Redis does not answer; a tick gives up sooner."
     )
 
-    _queues: dict[tuple[str, LeasedConfig | None], LeasedQueue] = PrivateAttr(default_factory=dict)
+    _queues: dict[tuple[str, LeasedConfig], LeasedQueue] = PrivateAttr(default_factory=dict)
     _client: Any = PrivateAttr(default=None)
 
     @classmethod
@@ -42,18 +74,74 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
 
     def settings(self) -> RedisSettings:
         """The connection settings. Raises `ConfigurationError` when the URL cannot be used."""
-        return RedisSettings.from_url(self.url, username=self.username, password=self.password)
+        credentials = {name: getattr(self, name) for name in ("sentinel_username", "sentinel_password")}
+        return RedisSettings.from_url(self.url, username=self.username, password=self.password, **credentials)
+
+    def config(self) -> LeasedConfig:
+        """How queues behave that are opened without a configuration of their own."""
+        return LeasedConfig(
+            lease=self.lease_seconds, max_deliveries=self.max_deliveries, retry_budget=self.retry_budget_seconds
+        )
 
     def queue(self, name: str, config: LeasedConfig | None = None) -> LeasedQueue:
-        """The queue `name`; asked for again, the same one. It is closed together with the resource.
+        """The core's queue `name`; asked for again, the same one. It is closed together with the resource.
 
         Whoever peeks, claims or settles may also reclaim what expired, so give every user of a queue the same `config`.
         """
+        behaviour = _checked(config) or self.config()
         if self._client is None:
-            self._client = self.settings().client()
-        if (name, config) not in self._queues:
-            self._queues[name, config] = LeasedQueue(self._client, name, config)
-        return self._queues[name, config]
+            self._client = self.client()
+        if (name, behaviour) not in self._queues:
+            self._queues[name, behaviour] = LeasedQueue(self._client, name, behaviour)
+        return self._queues[name, behaviour]
+
+    def client(self, timeout_s: float | None = None) -> Any:
+        """A redis-py client of its own, to be closed; one that waits `timeout_s` at most for Redis to answer."""
+        settings = self.settings()
+        if timeout_s is not None:
+            settings = dataclasses.replace(settings, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
+        return settings.client()
+
+    def publish(
+        self,
+        queue: str,
+        payloads: Iterable[Any],
+        *,
+        dedup_key: Callable[[Any], str] | None = None,
+        delay: timedelta | float | None = None,
+        headers: Mapping[str, str] | None = None,
+        config: LeasedConfig | None = None,
+    ) -> PublishReport:
+        """Add messages; the report says how many were accepted and how many were duplicates."""
+        if isinstance(payloads, str | bytes | Mapping):
+            raise ConfigurationError("payloads must be many: write [payload] to publish a single one")
+        return self.queue(queue, config).publish_many(payloads, dedup_key=dedup_key, delay=delay, headers=headers)
+
+    def claimed(
+        self,
+        context: runs.StepContext,
+        queue: str,
+        *,
+        max_messages: int = 1000,
+        on_settled: OnSettled = "skip",
+        config: LeasedConfig | None = None,
+    ) -> AbstractContextManager[ClaimedBatch]:
+        """Claim for a block of a step: a heartbeat holds the lease meanwhile; the end of the block acks.
+
+        The lease is named after root run, step and partition and owned by the run. While Dagster will retry the step or
+        the run, an exception keeps the lease, and the retry gets the same messages; the last one nacks; a cancelled run
+        gives back untouched. `on_settled`: what a re-execution does whose messages are all acked, work on nothing
+        ("skip") or claim new ones ("next").
+
+        >>> with redis_queue.claimed(context, "flights", max_messages=100) as batch:
+        ...     for message in batch: ...
+        ...     return dg.MaterializeResult(metadata=batch.metadata)
+        """
+        return working(context, self.queue(queue, config), Terms(max_messages, on_settled))
+
+    def stats(self, queue: str, config: LeasedConfig | None = None) -> QueueStats:
+        """What a queue holds."""
+        return self.queue(queue, config).stats()
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
         """Close the queues and the connection."""
@@ -61,9 +149,18 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
 
     def close(self) -> None:
         """Close what `queue` opened. Only scripts need it: Dagster closes the resource after a run or a tick."""
-        queues, self._queues = self._queues, {}
+        opened, self._queues = self._queues, {}
         client, self._client = self._client, None
-        for queue in queues.values():
+        for queue in opened.values():
             queue.close()
         if client is not None:
             client.close()
+
+
+def _checked(config: LeasedConfig | None) -> LeasedConfig | None:
+    if config is None or isinstance(config, LeasedConfig):
+        return config
+    raise ConfigurationError(
+        f"config must be a LeasedConfig, not {type(config).__name__}: runs work under leases, which other disciplines"
+        " do not have; open those with rmq_core.open_queue(resource.settings(), ...)"
+    )

@@ -11,6 +11,8 @@ import dagster as dg
 from dagster._core.events import RunFailureReason  # no public name says whether Dagster will retry a run
 from dagster._core.execution.retries import auto_reexecution_should_retry_run
 
+from rmq_dagster.tags import WILL_RETRY
+
 StepContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
 
 
@@ -29,17 +31,24 @@ def owner(context: StepContext) -> str:
     return context.run.run_id
 
 
-def retry_delay(context: StepContext) -> float | None:
-    """Seconds until Dagster runs this step again after a failure, or None when this attempt is the last one."""
-    policy = context.get_step_execution_context().op_retry_policy
-    if policy and context.retry_number < policy.max_retries:
-        return float(policy.calculate_delay(context.retry_number + 1))
-    return 0.0 if _run_will_be_retried(context) else None
-
-
-def _run_will_be_retried(context: StepContext) -> bool:
-    instance = context.instance
+def retry_delay(context: StepContext, error: Exception | None = None) -> float | None:
+    """Seconds until Dagster runs this step again after `error`, or None when this attempt is the last one."""
+    if isinstance(error, dg.RetryRequested):
+        if context.retry_number < error.max_retries:
+            return float(error.seconds_to_wait or 0)
+    elif not (isinstance(error, dg.Failure) and not error.allow_retries):
+        policy = context.get_step_execution_context().op_retry_policy
+        if policy and context.retry_number < policy.max_retries:
+            return float(policy.calculate_delay(context.retry_number + 1))
     failed = context.run.with_status(dg.DagsterRunStatus.FAILURE)
-    return instance.run_retries_enabled and bool(
-        auto_reexecution_should_retry_run(instance, failed, RunFailureReason.STEP_FAILURE)
-    )
+    return 0.0 if will_be_retried(context.instance, failed, RunFailureReason.STEP_FAILURE) else None
+
+
+def will_be_retried(
+    instance: dg.DagsterInstance, failed: dg.DagsterRun, reason: RunFailureReason | None = None
+) -> bool:
+    """Whether Dagster will retry a failed run. Its own verdict, a tag, appears a moment after the failure itself."""
+    verdict = failed.tags.get(WILL_RETRY)
+    if verdict is not None:
+        return verdict == "true"
+    return instance.run_retries_enabled and bool(auto_reexecution_should_retry_run(instance, failed, reason))

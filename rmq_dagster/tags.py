@@ -7,7 +7,11 @@ from typing import Final
 QUEUE: Final = "rmq/queue"
 CLAIMED: Final = "rmq/claimed"
 """How many messages the run claimed. Present: the run is past its claim, whatever it does next."""
+LEASE: Final = "rmq/lease_id"
+"""The lease that a claiming sensor took for the run: a name, which gives nobody the right to settle it."""
 
 # Dagster's own, which it exports under no public name.
 SENSOR: Final = "dagster/sensor_name"
 RUN_KEY: Final = "dagster/run_key"
+WILL_RETRY: Final = "dagster/will_retry"
+PARTITION: Final = "dagster/partition"

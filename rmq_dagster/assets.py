@@ -1,0 +1,57 @@
+# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+"""`redis_queue_asset`: a queue in Dagster's lineage. Observing it notes what it holds; nothing is claimed."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from rmq_core import LeasedConfig, QueueStats
+from rmq_dagster.names import dagster_name
+from rmq_dagster.resources import RedisQueueResource
+
+
+def redis_queue_asset(
+    queue: str,
+    *,
+    key: str | Sequence[str] | dg.AssetKey | None = None,
+    config: LeasedConfig | None = None,
+    resource_key: str = "redis_queue",
+    **asset_options: Any,
+) -> Any:
+    """An observable external asset for a queue: depth, age of the oldest message and dead letters, plotted over time.
+
+    The asset's key is the queue's name, other than letters and digits replaced by `_`, unless `key` is given.
+    `asset_options` go to Dagster's observable_source_asset: group_name, description, automation_condition, tags, ...
+    """
+
+    def observe(context: dg.OpExecutionContext) -> dg.ObserveResult:
+        resource: RedisQueueResource = getattr(context.resources, resource_key)
+        return dg.ObserveResult(metadata={"rmq/queue": queue, **measured(resource.stats(queue, config))})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # whoever calls this has not chosen how it is built
+        made = dg.observable_source_asset(
+            key=dagster_name(queue) if key is None else key,
+            required_resource_keys={resource_key},
+            **{"description": f"The Redis queue {queue!r}.", **asset_options},
+        )
+        return made(observe)
+
+
+def measured(stats: QueueStats) -> dict[str, int | float]:
+    """What Dagster plots: `depth` is all that is ready, delayed or leased; the age is in seconds, 0 when none waits."""
+    return {
+        "rmq/depth": depth(stats),
+        "rmq/ready": stats.ready,
+        "rmq/delayed": stats.delayed,
+        "rmq/leased": stats.leased,
+        "rmq/oldest_age_seconds": float(stats.oldest_age or 0),
+        "rmq/dead_letters": stats.dead,
+    }
+
+
+def depth(stats: QueueStats) -> int:
+    """All the work that is not done."""
+    return stats.ready + stats.delayed + stats.leased

@@ -1,0 +1,127 @@
+# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+"""`redis_queue_checks`: asset checks on a queue. One look at Redis answers all of them; nothing is claimed."""
+
+import dataclasses
+import datetime as dt
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dagster as dg
+
+from rmq_core import ConfigurationError, LeasedConfig, QueueStats
+from rmq_dagster.assets import depth
+from rmq_dagster.names import dagster_name
+from rmq_dagster.resources import RedisQueueResource
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """Up to where a value is good: above `warn` a check fails as a warning, above `error` as an error."""
+
+    warn: float | None = None
+    error: float | None = None
+
+    def __post_init__(self) -> None:
+        bounds = [bound for bound in (self.warn, self.error) if bound is not None]
+        if not bounds:
+            raise ConfigurationError("Limit needs `warn`, `error` or both: without a bound nothing can fail")
+        if not all(bound >= 0 for bound in bounds) or bounds != sorted(bounds):  # written so that NaN fails
+            raise ConfigurationError(f"Limit needs 0 <= warn <= error, not {self}")
+
+    def judge(self, value: float) -> dg.AssetCheckSeverity | None:
+        """None when the value is good."""
+        if self.error is not None and value > self.error:
+            return dg.AssetCheckSeverity.ERROR
+        return dg.AssetCheckSeverity.WARN if self.warn is not None and value > self.warn else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QueueLimits:
+    """What is checked; None is not. Ages are seconds.
+
+    depth: messages that are ready, delayed or leased. oldest_age: how long the oldest ready one has waited.
+    dead_letters: messages that failed too often. freshness: since the asset was materialized or observed.
+    """
+
+    depth: Limit | None = None
+    oldest_age: Limit | None = None
+    dead_letters: Limit | None = Limit(error=0)
+    freshness: Limit | None = None
+
+    def given(self) -> dict[str, Limit]:
+        """The limits that are set, by the name of their check."""
+        every = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: limit for name, limit in every.items() if limit is not None}
+
+
+MEASURES: dict[str, Callable[[QueueStats], float]] = {
+    "depth": depth,
+    "oldest_age": lambda stats: stats.oldest_age or 0,
+    "dead_letters": lambda stats: stats.dead,
+}
+
+
+def redis_queue_checks(
+    queue: str,
+    *,
+    asset: Any,
+    limits: QueueLimits | None = None,
+    config: LeasedConfig | None = None,
+    resource_key: str = "redis_queue",
+    blocking: bool = False,
+) -> dg.AssetChecksDefinition:
+    """Checks named `<queue>_depth`, ... on the asset that publishes, the one that consumes, or the queue's own.
+
+    Without `limits` any dead letter is an error, and nothing else is checked.
+    """
+    given = (limits or QueueLimits()).given()
+    if not given:
+        raise ConfigurationError("limits must set at least one limit: there is nothing to check")
+    prefix = dagster_name(queue)
+    specs = {
+        name: dg.AssetCheckSpec(f"{prefix}_{name}", asset=asset, blocking=blocking, description=_described(name, limit))
+        for name, limit in given.items()
+    }
+
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        resource: RedisQueueResource = getattr(context.resources, resource_key)
+        stats = resource.stats(queue, config)
+        for name, spec in specs.items():
+            value = MEASURES[name](stats) if name in MEASURES else _silence(context.instance, spec.asset_key)
+            yield _result(spec, given[name], value)
+
+    decorated = dg.multi_asset_check(
+        name=f"{prefix}_checks", specs=list(specs.values()), required_resource_keys={resource_key}
+    )
+    return decorated(check)
+
+
+def _result(spec: dg.AssetCheckSpec, limit: Limit, value: float | None) -> dg.AssetCheckResult:
+    severity = dg.AssetCheckSeverity.WARN if value is None else limit.judge(value)
+    bounds = {f"rmq/{name}_above": bound for name, bound in dataclasses.asdict(limit).items() if bound is not None}
+    return dg.AssetCheckResult(
+        check_name=spec.name,
+        asset_key=spec.asset_key,
+        passed=severity is None,
+        severity=severity or dg.AssetCheckSeverity.ERROR,
+        metadata=bounds | ({} if value is None else {"rmq/value": float(value)}),
+        description="The asset was neither materialized nor observed yet." if value is None else None,
+    )
+
+
+def _described(name: str, limit: Limit) -> str:
+    bounds = [f"{kind} above {bound:g}" for kind, bound in dataclasses.asdict(limit).items() if bound is not None]
+    return f"{name.replace('_', ' ')} of the queue: {', '.join(bounds)}"
+
+
+def _silence(instance: dg.DagsterInstance, key: dg.AssetKey) -> float | None:
+    """Seconds since the asset was materialized or observed; None when it never was."""
+    seen = [
+        event.timestamp
+        for event in (
+            instance.get_latest_materialization_event(key),
+            next(iter(instance.fetch_observations(key, limit=1).records), None),
+        )
+        if event is not None
+    ]
+    return max(0.0, dt.datetime.now(dt.UTC).timestamp() - max(seen)) if seen else None

@@ -1,0 +1,72 @@
+"""Claiming in a step. The lease is named after the work, so that a retry of the step or the run finds it again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Literal, TypeAlias, get_args
+
+import dagster as dg
+
+from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue
+from rmq_dagster import runs
+from rmq_dagster.tags import CLAIMED, LEASE, QUEUE
+
+OnSettled: TypeAlias = Literal["skip", "next"]
+LARGEST_BATCH = 1_000_000
+CANCELLED = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
+
+
+def claim(
+    context: runs.StepContext, queue: LeasedQueue, *, max_messages: int, on_settled: OnSettled = "skip"
+) -> Lease | None:
+    """Take over what an earlier try of this step holds, else claim what is next; None when nothing is ready.
+
+    `on_settled`: when everything under the step's name is acked already, "skip" raises LeaseAlreadySettled and "next"
+    claims more, under `<name>#2`, `#3`, ...
+    """
+    _refuse_cancelled(context)
+    for name in _names(context, queue):
+        try:
+            lease = queue.claim(max_messages=max_messages, lease_id=name, owner=runs.owner(context))
+        except LeaseAlreadySettled:
+            if on_settled == "skip":
+                raise
+        else:
+            _report(context, queue, lease.count if lease else 0)
+            return lease
+    raise AssertionError("unreachable: the names never end")
+
+
+def check_batch(parameter: str, messages: int) -> None:
+    """ConfigurationError for a batch that one run cannot be meant to work on."""
+    if type(messages) is not int or not 1 <= messages <= LARGEST_BATCH:  # not isinstance: True is an int
+        raise ConfigurationError(
+            f"{parameter} must be an integer from 1 to {LARGEST_BATCH:,}, not {messages!r}: it is what one run claims"
+        )
+
+
+def check_on_settled(on_settled: str) -> None:
+    """ConfigurationError for an unknown word."""
+    if on_settled not in get_args(OnSettled):
+        raise ConfigurationError(f"on_settled must be one of {', '.join(get_args(OnSettled))}, not {on_settled!r}")
+
+
+def _names(context: runs.StepContext, queue: LeasedQueue) -> Iterator[str]:
+    tags = context.run.tags
+    given = tags.get(LEASE) if tags.get(QUEUE) == queue.name else None  # by a sensor that claims
+    base = given or runs.lease_id(context)
+    yield base
+    yield from (f"{base}#{number}" for number in itertools.count(2))
+
+
+def _refuse_cancelled(context: runs.StepContext) -> None:
+    """In one process with its run, Dagster answers the cancelling of a step by trying it again if a policy says so."""
+    run = context.instance.get_run_by_id(context.run.run_id)
+    if run and run.status in CANCELLED:
+        raise dg.Failure("The run is being cancelled; nothing was claimed.", allow_retries=False)
+
+
+def _report(context: runs.StepContext, queue: LeasedQueue, claimed: int) -> None:
+    context.instance.add_run_tags(context.run.run_id, {CLAIMED: str(claimed)})
+    context.log.info("Claimed %d message(s) of %r", claimed, queue.name)

@@ -1,0 +1,64 @@
+"""What the components of a queue have in common: its name, its partitions, how it behaves and where its Redis is."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from rmq_core import LeasedConfig
+from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.resources import RedisQueueResource
+
+
+class QueueSettings(dg.Model, dg.Resolvable):
+    """How a queue behaves; what is not said is as in `LeasedConfig`."""
+
+    lease_seconds: float = Field(default=300, description="How long a claim holds unless a heartbeat extends it.")
+    max_deliveries: int = Field(default=10, description="A message that failed so often becomes a dead letter.")
+    dedup: bool = Field(default=False, description="Publish each payload once within the deduplication window.")
+    dedup_window_seconds: float = Field(default=3600, description="How long a payload is remembered.")
+
+    def config(self) -> LeasedConfig:
+        """As the core takes it."""
+        return LeasedConfig(
+            lease=self.lease_seconds,
+            max_deliveries=self.max_deliveries,
+            dedup=self.dedup,
+            dedup_window=self.dedup_window_seconds,
+        )
+
+
+class QueueComponent(dg.Component, dg.Resolvable, dg.Model, ABC):
+    """A component around one queue, or around one queue for each partition."""
+
+    queue: str = Field(description="Name of the queue, or what the names of the partitions' queues begin with.")
+    partitions: str | None = Field(
+        default=None, description="Name of the dynamic partitions, each of which has the queue `<queue>/<partition>`."
+    )
+    most_partitions: int = Field(default=100, description="A sensor refuses to ring for more partitions than this.")
+    settings: QueueSettings | None = Field(
+        default=None,
+        description="How the queue behaves; the same for all of its components. None: as the resource says.",
+    )
+    resource_key: str = Field(default="redis_queue", description="The key of the project's RedisQueueResource.")
+
+    @property
+    def config(self) -> LeasedConfig | None:
+        """The queue's own configuration; None for the resource's."""
+        return None if self.settings is None else self.settings.config()
+
+    @property
+    def queues(self) -> str | QueuePartitions:
+        """The queue, or those of the partitions."""
+        if self.partitions is None:
+            return self.queue
+        definition = dg.DynamicPartitionsDefinition(name=self.partitions)
+        return QueuePartitions(self.queue, definition, self.most_partitions)
+
+    def redis(self, context: Any) -> RedisQueueResource:
+        """The resource, of the context of a step."""
+        resource: RedisQueueResource = getattr(context.resources, self.resource_key)
+        return resource

@@ -1,0 +1,78 @@
+"""What `dg scaffold defs` writes: a defs.yaml that works, and beside it the Python that it names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+from pydantic import BaseModel, Field
+
+JOB = '''"""The Spark job: it works on the messages that its run claimed, and acks them when the block ends."""
+
+from rmq_spark import adopted_batch, session
+
+spark = session("{queue}")
+with adopted_batch(spark) as batch:
+    batch.df.selectExpr("id", "string(payload)").show(truncate=False)
+spark.stop()
+'''
+MESSAGES = '''"""What is published. Payloads are strings, bytes, dicts or lists."""
+
+
+def todays() -> list[dict[str, str]]:
+    return [{"name": "first"}, {"name": "second"}]
+'''
+
+
+class SensorParameters(BaseModel):
+    """Of a sensor."""
+
+    queue: str = Field(description="Name of the queue.")
+    target: str = Field(description="The asset that a run works on.")
+    batch: int = Field(default=1, description="How many messages a run claims.")
+
+
+class AssetParameters(BaseModel):
+    """Of an asset that publishes or consumes."""
+
+    queue: str = Field(description="Name of the queue.")
+    asset: str = Field(description="Key of the asset.")
+
+
+class SensorScaffolder(dg.Scaffolder[SensorParameters]):
+    """defs.yaml of a sensor."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[SensorParameters]:
+        return SensorParameters
+
+    def scaffold(self, request: dg.ScaffoldRequest[SensorParameters]) -> None:
+        dg.scaffold_component(request, request.params.model_dump())
+
+
+class PublishScaffolder(dg.Scaffolder[AssetParameters]):
+    """defs.yaml of a publisher, and messages.py with the function that it calls."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[AssetParameters]:
+        return AssetParameters
+
+    def scaffold(self, request: dg.ScaffoldRequest[AssetParameters]) -> None:
+        _write(request, "messages.py", MESSAGES, {"function": ".messages.todays"})
+
+
+class SparkScaffolder(dg.Scaffolder[AssetParameters]):
+    """defs.yaml of a Spark job, and job.py with the job."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[AssetParameters]:
+        return AssetParameters
+
+    def scaffold(self, request: dg.ScaffoldRequest[AssetParameters]) -> None:
+        _write(request, "job.py", JOB.format(queue=request.params.queue), {"application": "job.py"})
+
+
+def _write(request: dg.ScaffoldRequest[AssetParameters], file: str, code: str, attributes: dict[str, Any]) -> None:
+    (request.target_path / file).write_text(code, "utf-8")
+    asset = {"key": request.params.asset}
+    dg.scaffold_component(request, {"queue": request.params.queue, "asset": asset, **attributes})

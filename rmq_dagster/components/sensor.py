@@ -1,0 +1,78 @@
+"""`RedisQueueSensorComponent`: runs are requested while a queue has work, and the queue is watched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from rmq_dagster.checks import Limit, QueueLimits
+from rmq_dagster.components.base import QueueComponent
+from rmq_dagster.components.scaffolding import SensorScaffolder
+from rmq_dagster.definitions import redis_queue_definitions
+
+
+class LimitSettings(dg.Model, dg.Resolvable):
+    """Up to where a value is good."""
+
+    warn: float | None = Field(default=None, description="Above this a check fails as a warning.")
+    error: float | None = Field(default=None, description="Above this a check fails as an error.")
+
+
+class LimitsSettings(dg.Model, dg.Resolvable):
+    """What is checked of the queue."""
+
+    depth: LimitSettings | None = Field(default=None, description="Messages that are ready, delayed or leased.")
+    oldest_age: LimitSettings | None = Field(default=None, description="Seconds that the oldest has been ready.")
+    dead_letters: LimitSettings | None = Field(default=None, description="Messages that failed too often.")
+    freshness: LimitSettings | None = Field(default=None, description="Seconds since the queue was observed.")
+
+    def limits(self) -> QueueLimits:
+        """As the checks take them; dead letters are an error unless something else is said."""
+        return QueueLimits(**{name: Limit(**bounds) for name, bounds in self.model_dump().items() if bounds})
+
+
+@dg.scaffold_with(SensorScaffolder)
+class RedisQueueSensorComponent(QueueComponent):
+    """A sensor that requests runs while a queue has work, status sensors, and the queue as an asset with checks."""
+
+    target: str = Field(description="The assets that a run works on: a key, or a selection such as `group:flights`.")
+    batch: int = Field(default=1, description="How many messages a run claims: its max_messages.")
+    max_in_flight_runs: int = Field(default=10, description="How many runs may be requested that have yet to claim.")
+    min_messages: int = Field(default=1, description="Ring when so many are ready,")
+    max_age_seconds: float | None = Field(default=None, description="or when the oldest has waited so long.")
+    ring_again_after_seconds: float = Field(
+        default=600, description="How long a requested run that has not claimed keeps the bell silent."
+    )
+    claim_for_seconds: float | None = Field(
+        default=None, description="Claim in the tick, for so long, instead of ringing; read the guide first."
+    )
+    minimum_interval_seconds: int | None = Field(default=None, description="Seconds between two ticks; Dagster's 30.")
+    running: bool = Field(default=True, description="Whether the sensors run without being switched on.")
+    limits: LimitsSettings | None = Field(default=None, description="What is checked; by default only dead letters.")
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - Dagster's signature
+        """The sensors, the asset and its checks."""
+        return redis_queue_definitions(
+            self.queues,
+            target=self.target,
+            limits=None if self.limits is None else self.limits.limits(),
+            config=self.config,
+            resource_key=self.resource_key,
+            **self.sensor_options(),
+        )
+
+    def sensor_options(self) -> dict[str, Any]:
+        """What build_redis_queue_sensor is told."""
+        status = dg.DefaultSensorStatus.RUNNING if self.running else dg.DefaultSensorStatus.STOPPED
+        return {
+            "batch": self.batch,
+            "max_in_flight_runs": self.max_in_flight_runs,
+            "min_messages": self.min_messages,
+            "max_age": self.max_age_seconds,
+            "ring_again_after": self.ring_again_after_seconds,
+            "claim_for": self.claim_for_seconds,
+            "minimum_interval_seconds": self.minimum_interval_seconds,
+            "default_status": status,
+        }

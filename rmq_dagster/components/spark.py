@@ -1,0 +1,82 @@
+"""`RedisQueueSparkComponent`: an asset whose runs hand messages to a Spark job under a lease."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from rmq_dagster.claiming import OnSettled
+from rmq_dagster.components.base import QueueComponent
+from rmq_dagster.components.scaffolding import SparkScaffolder
+from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.pipes import PipesRedisQueueSparkClient
+
+
+@dg.scaffold_with(SparkScaffolder)
+class RedisQueueSparkComponent(QueueComponent):
+    """An asset: its run claims, starts the Spark job under Pipes and succeeds when the messages are settled.
+
+    A job that enters `rmq_spark.adopted_batch` works on the messages and settles them. Spark itself is needed only
+    where the job runs.
+    """
+
+    asset: dg.ResolvedAssetSpec = Field(description="The asset: key, deps, group_name, description, ...")
+    application: str = Field(description="The job's file, beside defs.yaml unless its path is absolute.")
+    arguments: list[str] = Field(default=[], description="What the job is told on its command line.")
+    submit: list[str] = Field(
+        default=[], description="spark-submit and its options; pyspark's own, with this Python, if there are none."
+    )
+    env: dict[str, str] = Field(default={}, description="More variables of the job's environment.")
+    max_messages: int = Field(default=1000, description="How many messages a run claims: the batch of its sensor.")
+    on_settled: OnSettled = Field(
+        default="skip",
+        description="What a re-execution does whose messages are all acked: skip, or claim the next ones.",
+    )
+    retries: int = Field(default=0, description="How often Dagster tries again, with the same messages.")
+    retry_delay_seconds: float = Field(default=0, description="How long it waits before.")
+    stop_grace_seconds: float = Field(default=10, description="Between SIGTERM and SIGKILL when a run is cancelled.")
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The asset."""
+        folder, queues, spec = context.path, self.queues, self.asset
+        if isinstance(queues, QueuePartitions):
+            spec = spec.replace_attributes(partitions_def=queues.definition)
+
+        @dg.multi_asset(
+            specs=[spec],
+            name="__".join(spec.key.path),
+            required_resource_keys={self.resource_key},
+            retry_policy=dg.RetryPolicy(max_retries=self.retries, delay=self.retry_delay_seconds),
+        )
+        def spark(context) -> dg.MaterializeResult[Any]:  # type: ignore[no-untyped-def]  # noqa: ANN001  Dagster would compare a string
+            return self.execute(context, folder)
+
+        return dg.Definitions(assets=[spark])
+
+    def execute(self, context: dg.AssetExecutionContext, folder: Path) -> dg.MaterializeResult[Any]:
+        """Run the job in `folder`, that of defs.yaml. Override it to add what only Python can say."""
+        pipes = self.client(context)
+        command = self.command(folder)
+        with pipes.completed(context=context, command=command, env=self.env, cwd=str(folder)) as driver:
+            return driver.get_materialize_result()
+
+    def client(self, context: dg.AssetExecutionContext) -> PipesRedisQueueSparkClient:
+        """The client for the queue of this run."""
+        queues = self.queues
+        return PipesRedisQueueSparkClient(
+            self.redis(context),
+            queues.queue_of(context.partition_key) if isinstance(queues, QueuePartitions) else queues,
+            self.config,
+            max_messages=self.max_messages,
+            on_settled=self.on_settled,
+            stop_grace_s=self.stop_grace_seconds,
+        )
+
+    def command(self, folder: Path) -> list[str]:
+        """The command line of the driver."""
+        submit = self.submit or [sys.executable, "-m", "rmq_spark.submit"]
+        return [*submit, str(folder / self.application), *self.arguments]

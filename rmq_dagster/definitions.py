@@ -1,0 +1,57 @@
+"""`redis_queue_definitions`: everything that stands around a queue, in one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+
+from rmq_core import ConfigurationError, LeasedConfig
+from rmq_dagster.assets import redis_queue_asset
+from rmq_dagster.checks import QueueLimits, redis_queue_checks
+from rmq_dagster.names import dagster_name
+from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.sensors import build_redis_queue_sensor
+from rmq_dagster.status import redis_queue_status_sensors
+
+
+def redis_queue_definitions(
+    queue: str | QueuePartitions,
+    *,
+    target: Any,
+    limits: QueueLimits | None = None,
+    resource: RedisQueueResource | None = None,
+    config: LeasedConfig | None = None,
+    resource_key: str = "redis_queue",
+    **sensor_options: Any,
+) -> dg.Definitions:
+    """The doorbell sensor that starts `target`, both status sensors, and the asset `<queue>_queue` with its checks.
+
+    `sensor_options` are those of build_redis_queue_sensor: batch, max_in_flight_runs, minimum_interval_seconds, ...; a
+    `default_status` is that of all three sensors. `limits`: what the checks compare; without them a dead letter is an
+    error. Queues of partitions have no asset and no checks. `resource` is bound to `resource_key`; None when another
+    part of the project does that.
+
+    >>> defs = dg.Definitions.merge(redis_queue_definitions("flights", target=departures, batch=100), others)
+    """
+    options: dict[str, Any] = {"config": config, "resource_key": resource_key}
+    name = dagster_name(queue if isinstance(queue, str) else queue.prefix)
+    status = {key: sensor_options[key] for key in ("default_status",) if key in sensor_options}
+    bell = build_redis_queue_sensor(queue, target=target, **options, **sensor_options)
+    endings = redis_queue_status_sensors(queue, name=name, **options, **status)
+    looks = _looks(queue, f"{name}_queue", limits, options)
+    resources = {} if resource is None else {resource_key: resource}
+    return dg.Definitions(sensors=[bell, *endings], resources=resources, **looks)
+
+
+def _looks(
+    queue: str | QueuePartitions, key: str, limits: QueueLimits | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """The observable asset of a queue, and the checks on it."""
+    if isinstance(queue, str):
+        checks = redis_queue_checks(queue, asset=key, limits=limits, **options)
+        return {"assets": [redis_queue_asset(queue, key=key, **options)], "asset_checks": [checks]}
+    if limits is not None:
+        raise ConfigurationError("limits need one queue; give each partition's queue checks of its own, or leave them")
+    return {}

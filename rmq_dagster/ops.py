@@ -1,0 +1,36 @@
+# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+"""`publish_op`: an op that puts what it is given into a queue."""
+
+from typing import Any
+
+import dagster as dg
+
+from rmq_core import LeasedConfig
+from rmq_dagster.names import dagster_name
+from rmq_dagster.resources import RedisQueueResource
+
+
+def publish_op(
+    queue: str, *, name: str | None = None, config: LeasedConfig | None = None, resource_key: str = "redis_queue"
+) -> dg.OpDefinition:
+    """An op from a list of payloads to how many of them were accepted; duplicates stand in its metadata.
+
+    >>> @dg.job
+    >>> def publish_orders(): publish_op("orders")(todays_orders())
+    """
+
+    @dg.op(
+        name=name or "publish_to_" + dagster_name(queue),
+        description=f"Publish to the Redis queue {queue!r}.",
+        required_resource_keys={resource_key},
+        ins={"payloads": dg.In(list, description="Strings, bytes, dicts or lists; each one is a message.")},
+        out=dg.Out(int, description="How many messages were accepted."),
+    )
+    def publish(context: dg.OpExecutionContext, payloads: list[Any]) -> int:
+        resource: RedisQueueResource = getattr(context.resources, resource_key)
+        report = resource.publish(queue, payloads, config=config)
+        told = {"rmq/queue": queue, "rmq/published": report.accepted, "rmq/duplicates": report.duplicates}
+        context.add_output_metadata({**told, "rmq/dropped": report.dropped})
+        return report.accepted
+
+    return publish
