@@ -8,7 +8,6 @@ a second delivery overwrites the first.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Literal, TypedDict, Unpack
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from rmq_core import (
     ConfigurationError,
@@ -30,7 +29,9 @@ from rmq_core import (
     RedisSettings,
 )
 from rmq_spark.data_source import frame_of
+from rmq_spark.jobs import parallelism, tagged_jobs
 from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader, plan
+from rmq_spark.verdicts import Verdicts
 from rmq_spark.watch import LossWatch, exit_with_parent
 
 log = logging.getLogger(__name__)
@@ -72,11 +73,24 @@ class ClaimedBatch:
     lease: Lease | None = None
     already_settled: bool = False
     watch: LossWatch | None = None
+    verdicts: Verdicts | None = None
 
     def check(self) -> None:
         """Raise LeaseLost when others have the messages; call it before a step that cannot be undone."""
         if self.lease and self.watch and self.watch.gone():
             raise LeaseLost(self.lease.id)
+
+    def nack(
+        self, failed: DataFrame, *, reason: str | Column | None = None, delay: timedelta | float | None = None
+    ) -> int:
+        """Nack the messages of these rows when the block ends, instead of acking them; returns how many they are.
+
+        failed: rows of `df`, or made of them with their `message_id`; evaluated once, now, and their ids collected by
+        the driver. reason: one for all, or a column of `failed`. delay: seconds or timedelta before they are ready
+        again, the queue's backoff when None. A block that fails nacks them with their own reason. Raises
+        ConfigurationError for messages of another batch.
+        """
+        return self.verdicts.add(failed, reason, delay) if self.verdicts else 0
 
 
 class Claim(TypedDict, total=False):
@@ -127,7 +141,7 @@ def adopted_batch(
     found = handover or Handover.from_environment()
     if policy.exit_driver:
         exit_with_parent()
-    with LeasedQueue(found.settings, found.queue) as leased:
+    with LeasedQueue(found.settings, found.queue, found.config) as leased:
         adopt = partial(leased.adopt, found.lease_id, if_owner=found.owner)
         with _batch(spark, found.settings, leased, adopt, policy) as batch:
             yield batch
@@ -153,49 +167,58 @@ def _batch(
         yield ClaimedBatch(_empty(spark))
         return
     with (
-        _settled(queue, lease, policy),
+        _settled(queue, lease, policy) as verdicts,
         _watched(spark, queue, lease, policy) as watch,
         queue.hold(lease, lease_time, on_lost=watch.lose),
     ):
         slices = plan(queue, lease, policy.partitions or _partitions(spark))
         frame = frame_of(spark, LeaseReader(settings, lease, slices))
-        yield ClaimedBatch(frame, sum(piece.unsettled for piece in slices), lease, watch=watch)
+        count = sum(piece.unsettled for piece in slices)
+        yield ClaimedBatch(frame, count, lease, watch=watch, verdicts=verdicts)
 
 
 @contextmanager
-def _settled(queue: LeasedQueue, lease: Lease, policy: BatchPolicy) -> Iterator[None]:
+def _settled(queue: LeasedQueue, lease: Lease, policy: BatchPolicy) -> Iterator[Verdicts]:
+    verdicts = Verdicts(queue, lease)
     try:
-        yield
+        yield verdicts
     except Exception as error:
         if policy.on_failure == "nack" and not isinstance(error, LeaseLost):
-            _nack(queue, lease, f"{type(error).__name__}: {error}"[:500])
+            _nack(queue, lease, verdicts, f"{type(error).__name__}: {error}"[:500])
         raise
-    queue.ack(lease)
+    verdicts.settle()
+    if not lease.fate.settled:
+        queue.ack(lease)
 
 
-def _nack(queue: LeasedQueue, lease: Lease, reason: str) -> None:
+def _nack(queue: LeasedQueue, lease: Lease, verdicts: Verdicts, reason: str) -> None:
     try:
-        queue.nack(lease, reason=reason)
+        verdicts.settle()
+        if not lease.fate.settled:
+            queue.nack(lease, reason=reason)
     except RedisMessageQueueError as error:  # the failure of the work is what the caller has to see
         log.warning("lease %r could not be nacked, it will expire: %s", lease.id, error)
 
 
 @contextmanager
 def _watched(spark: SparkSession, queue: LeasedQueue, lease: Lease, policy: BatchPolicy) -> Iterator[LossWatch]:
-    """The block's Spark jobs are cancelled when the lease is lost, and what they raise becomes LeaseLost."""
-    # A tag, not a job group: a thread has one group, which is the user's, but any number of tags.
-    context, tag = spark.sparkContext, f"rmq-{uuid.uuid4().hex}"
-    context.addJobTag(tag)
-    watch = LossWatch(queue, lease, lambda: context.cancelJobsWithTag(tag), exit_driver=policy.exit_driver)
-    try:
-        yield watch
-    except Exception as error:
-        if not isinstance(error, LeaseLost) and watch.gone():
-            raise LeaseLost(lease.id) from error
-        raise
-    finally:
-        watch.close()
-        context.removeJobTag(tag)
+    """The block's Spark jobs are cancelled when the lease is lost, and what they raise becomes LeaseLost.
+
+    A block that ends well after the loss raises LeaseLost too, even if Redis would still take its ack: it may have
+    swallowed what the cancelled jobs raised.
+    """
+    with tagged_jobs(spark) as cancel:
+        watch = LossWatch(queue, lease, cancel, exit_driver=policy.exit_driver)
+        try:
+            yield watch
+        except Exception as error:
+            if not isinstance(error, LeaseLost) and watch.gone():
+                raise LeaseLost(lease.id) from error
+            raise
+        finally:
+            watch.close()
+    if watch.lost:
+        raise LeaseLost(lease.id)
 
 
 def _settings(redis: RedisSettings | str) -> RedisSettings:
@@ -207,7 +230,7 @@ def _settings(redis: RedisSettings | str) -> RedisSettings:
 
 
 def _partitions(spark: SparkSession) -> int:
-    return min(MOST_PARTITIONS, 2 * spark.sparkContext.defaultParallelism)
+    return min(MOST_PARTITIONS, 2 * parallelism(spark))
 
 
 def _empty(spark: SparkSession) -> DataFrame:

@@ -1,27 +1,38 @@
-"""`format("rmq")`: the messages of a lease that the driver holds, as a DataFrame.
+"""`format("rmq")`: a lease, a look at a queue, or a stream of its messages, as a DataFrame.
 
 `claimed_batch` hands its lease to the executors inside a pickled reader, where no page, plan or event log shows it. The
-options are for drivers that claim by themselves: `url`, `username`, `password`; `queue`, `lease` (its id), `token` (of
-the lease that claiming or adopting returned) and `numPartitions`. Spark prints options, but redacts these three keys:
-`url`, `password` and `token`.
+mode `claim` is for drivers that claim by themselves: its options are `url`, `username`, `password`, `queue`,
+`discipline`, `numPartitions`, `lease` (its id) and `token` (of the lease that claiming or adopting returned). The mode
+`browse` looks at what a queue holds, and `readStream` claims for itself; `browse` and `stream_reader` tell of theirs.
+Spark prints options, but redacts these three keys: `url`, `password` and `token`.
 """
 
 from __future__ import annotations
 
 import uuid
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from rmq_core import ConfigurationError, Lease, LeasedQueue, LeaseLost, RedisSettings
+from rmq_core import ConfigurationError, Lease, LeaseLost
+from rmq_spark.browse import BROWSE, BROWSE_SCHEMA, browse_reader
+from rmq_spark.options import Option, Options, one_of, text
 from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader, plan
+from rmq_spark.source import PARTITIONS, PLACE, Source, SourceQueue
 
-DEFAULT_PARTITIONS = 4
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
+
+MODE = one_of("mode", "claim", "browse").or_else("claim")
+LEASE = text("lease", "the id of a lease that the driver holds")
+TOKEN = text("token", "the token of that lease", secret=True)
+CLAIM: tuple[Option[Any], ...] = (*PLACE, MODE, PARTITIONS, LEASE, TOKEN)
 
 
 class RmqDataSource(DataSource):
-    """Reads a lease; claims nothing. Raises ConfigurationError for a missing option, LeaseLost for a stale token."""
+    """Reads a lease, a queue or a stream. Raises ConfigurationError for options, LeaseLost for a stale token."""
 
     @classmethod
     def name(cls) -> str:
@@ -29,42 +40,51 @@ class RmqDataSource(DataSource):
         return "rmq"
 
     def schema(self) -> StructType:
-        """The columns, which are always the same."""
-        return MESSAGE_SCHEMA
+        """The columns, which depend on nothing but the mode."""
+        return BROWSE_SCHEMA if self._mode == "browse" else MESSAGE_SCHEMA
 
-    def reader(self, schema: StructType) -> LeaseReader:
-        """A reader of the lease that the options name."""
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the lease that the options name, or of what the queue holds."""
+        if schema != self.schema():
+            raise ConfigurationError('format("rmq") has columns of its own: leave out .schema(), use .select()')
+        if self._mode == "browse":
+            return browse_reader(Options(self.options, (*BROWSE, MODE)))
+        options = Options(self.options, CLAIM)
+        source = Source.of(options)
+        with source.open() as queue:
+            lease = _lease(queue, options)
+            return LeaseReader(source.settings, lease, plan(queue, lease, options[PARTITIONS]), source.discipline)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        """A reader of a queue, batch by batch."""
+        from rmq_spark.stream_reader import STREAM, RmqStreamReader  # noqa: PLC0415  needs Spark 4.2, batches do not
+
         if schema != MESSAGE_SCHEMA:
             raise ConfigurationError('format("rmq") has columns of its own: leave out .schema(), use .select()')
-        credentials = {name: self.options.get(name) for name in ("username", "password")}
-        settings = RedisSettings.from_url(self._option("url"), **credentials)
-        with LeasedQueue(settings, self._option("queue")) as queue:
-            lease = self._lease(queue)
-            return LeaseReader(settings, lease, plan(queue, lease, self._partitions()))
+        return RmqStreamReader(Options(self.options, STREAM))
 
-    def _lease(self, queue: LeasedQueue) -> Lease:
-        lease_id = self._option("lease")
-        info = queue.lease_info(lease_id)
-        if info is None:
-            raise LeaseLost(lease_id)
-        return Lease(queue.name, lease_id, info.owner, info.count, None, self._option("token"))
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
+        """A writer of the rows of a DataFrame."""
+        from rmq_spark.writer import writer_of  # noqa: PLC0415  readers do not need it
 
-    def _partitions(self) -> int:
-        text = self.options.get("numPartitions", str(DEFAULT_PARTITIONS))
-        if not text.isdecimal() or text == "0":
-            raise ConfigurationError(f"option numPartitions must be a positive integer, not {text!r}")
-        return int(text)
+        return writer_of(self.options, schema, overwrite=overwrite)
 
-    def _option(self, name: str) -> str:
-        value = self.options.get(name)
-        if not value:
-            raise ConfigurationError(f'format("rmq") needs the option {name!r}')
-        return value
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  as Spark's
+        """A writer of the rows of a stream, batch by batch."""
+        from rmq_spark.stream_writer import stream_writer_of  # noqa: PLC0415  needs Spark 4.1, batches do not
+
+        return stream_writer_of(self.options, schema, overwrite=overwrite)
+
+    @property
+    def _mode(self) -> str:
+        return MODE.value(self.options.get(MODE.name))
 
 
-def register(spark: SparkSession) -> None:
-    """Make `format("rmq")` known to a session that does not find the package `pyspark_rmq` by itself."""
-    spark.dataSource.register(RmqDataSource)
+def _lease(queue: SourceQueue, options: Options) -> Lease:
+    info = queue.lease_info(options[LEASE])
+    if info is None:
+        raise LeaseLost(options[LEASE])
+    return Lease(queue.name, info.id, info.owner, info.count, None, options[TOKEN])
 
 
 def frame_of(spark: SparkSession, reader: LeaseReader) -> DataFrame:

@@ -22,7 +22,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rmq_core import Lease, LeasedQueue, LeaseLost, Message, RedisSettings
+from rmq_core import Columns, Lease, LeaseLost, RedisSettings, header_items
+from rmq_spark.source import Source, SourceQueue
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,8 +59,10 @@ class LeaseSlice(InputPartition):
 class LeaseReader(DataSourceReader):
     """Reads one lease. Pickled to the executors with its settings and token: those are in no option and no config."""
 
-    def __init__(self, settings: RedisSettings, lease: Lease, slices: Sequence[LeaseSlice]) -> None:
-        self._settings = settings
+    def __init__(
+        self, settings: RedisSettings, lease: Lease, slices: Sequence[LeaseSlice], discipline: str = "leased"
+    ) -> None:
+        self._source = Source(settings, lease.queue, discipline)
         self._lease = replace(lease, envelopes=None)  # the executors read what they need
         self._slices = list(slices)
 
@@ -71,47 +74,65 @@ class LeaseReader(DataSourceReader):
         """The messages of one slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
         if not isinstance(partition, LeaseSlice):  # what Spark makes of an empty plan
             return
-        with LeasedQueue(self._settings, self._lease.queue) as queue:
-            found = 0
-            for batch in _fetched(queue, self._lease, partition):
-                found += batch.num_rows
-                yield batch
-        if found != partition.unsettled:
-            detail = f"{found} of {partition.unsettled} messages are left in its slice {partition.lo}:{partition.hi}"
-            raise LeaseLost(self._lease.id, detail)
+        with self._source.open() as queue:
+            yield from read_slice(queue, self._lease, partition)
 
 
-def _fetched(queue: LeasedQueue, lease: Lease, part: LeaseSlice) -> Iterator[pa.RecordBatch]:
+def read_slice(queue: SourceQueue, lease: Lease, part: LeaseSlice) -> Iterator[pa.RecordBatch]:
+    """The messages of a slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
+    found = 0
+    for batch in _fetched(queue, lease, part):
+        found += batch.num_rows
+        yield batch
+    if found != part.unsettled:
+        detail = f"{found} of {part.unsettled} messages are left in its slice {part.lo}:{part.hi}"
+        raise LeaseLost(lease.id, detail)
+
+
+def _fetched(queue: SourceQueue, lease: Lease, part: LeaseSlice) -> Iterator[pa.RecordBatch]:
     """A slice in steps of about BATCH_BYTES, so that large payloads do not fill the executor."""
     lo, step = part.lo, FIRST_FETCH
     while lo < part.hi:
-        batch = record_batch(queue.read(lease, lo, min(lo + step, part.hi)), queue.name)
+        batch = record_batch(queue.read_columns(lease, lo, min(lo + step, part.hi)), lease.id, queue.name)
         lo += step
         if batch.num_rows:  # there are none where all are settled
             yield batch
             step = max(1, min(FETCH, BATCH_BYTES * batch.num_rows // batch.nbytes))
 
 
-def record_batch(messages: Sequence[Message], queue: str) -> pa.RecordBatch:
+def record_batch(columns: Columns, lease_id: str, queue: str) -> pa.RecordBatch:
     """Messages as one Arrow batch of exactly the schema Spark expects."""
     import pyarrow as pa  # noqa: PLC0415  300 ms that only executors should pay
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  imports pyarrow
 
-    columns: list[Sequence[object]] = [
-        [message.id for message in messages],
-        [message.raw for message in messages],
-        [list(message.headers.items()) for message in messages],
-        [message.deliveries for message in messages],
-        [message.enqueued_at for message in messages],
-        [message.lease_id for message in messages],
-        [queue] * len(messages),
+    schema, rows = to_arrow_schema(MESSAGE_SCHEMA, timezone="UTC"), len(columns.ids)
+    enqueued = pa.array(columns.enqueued_ms, pa.timestamp("ms", "UTC"))
+    arrays = [
+        pa.array(columns.ids, pa.binary()).cast(pa.string()),  # checks UTF-8 without a str for each
+        pa.array(columns.payloads, pa.binary()),
+        _maps(columns.headers, schema.field("headers").type),
+        pa.array(columns.deliveries, pa.int32()),
+        enqueued.cast(schema.field("enqueued_at").type),
+        pa.repeat(pa.scalar(lease_id), rows),
+        pa.repeat(pa.scalar(queue), rows),
     ]
-    schema = to_arrow_schema(MESSAGE_SCHEMA, timezone="UTC")
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def plan(queue: LeasedQueue, lease: Lease, parts: int) -> list[LeaseSlice]:
+def _maps(headers: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    """Headers as an Arrow map; messages mostly have the same, or none, so that each kind is decoded once."""
+    import pyarrow as pa  # noqa: PLC0415  as above
+
+    known = {text: list(header_items(text)) for text in set(headers)}
+    if len(known) != 1:
+        return pa.array([known[text] for text in headers], kind)
+    (items,) = known.values()
+    ends = [len(items) * row for row in range(len(headers) + 1)]
+    names, values = (pa.array([item[at] for item in items] * len(headers), pa.string()) for at in (0, 1))
+    return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), names, values, type=kind)
+
+
+def plan(queue: SourceQueue, lease: Lease, parts: int) -> list[LeaseSlice]:
     """At most `parts` slices that cover what is unsettled. Raises LeaseLost."""
     info = queue.lease_info(lease.id)
     if info is None:

@@ -14,7 +14,7 @@ def session(app_name: str, **conf: str | float | bool) -> SparkSession:
 
     Raises ConfigurationError where Spark would have to start Java and there is none.
     """
-    if not _java_runs():
+    if "spark.remote" not in conf and not _java_runs():
         os.environ.update(spark_environment())
     builder = SparkSession.builder.appName(app_name)
     for key, value in conf.items():

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 from rmq_core import Lease, LeasedQueue, RedisMessageQueueError
@@ -20,17 +21,19 @@ log = logging.getLogger(__name__)
 
 EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: try again
 LOOK_S = 1.0
+MARGIN, MOST_MARGIN_S = 0.1, 5.0  # of the lease: how long before its end we give up when the heartbeat gets no answer
 GRACE_S = 3.0  # for the main thread to end on its own; with two looks less than the five seconds we promise
 
 
 class LossWatch:
     """Looks every second whether a lease is still ours. From the moment it is not, calls `on_lost` at every look.
 
-    The heartbeat finds a takeover only at its next beat, which for a lease of minutes is a minute away. What only the
-    heartbeat knows, that the deadline passed while Redis was out of sight, it tells by calling `lose`.
+    The heartbeat finds a takeover only at its next beat, which for a lease of minutes is a minute away. A look, and a
+    beat, can hang while Redis is out of sight; so a second thread, which never asks Redis, acts on the loss shortly
+    before the deadline that the last beat reached.
     """
 
-    def __init__(self, queue: LeasedQueue, lease: Lease, on_lost: Callable[[], None], *, exit_driver: bool) -> None:
+    def __init__(self, queue: LeasedQueue, lease: Lease, on_lost: Callable[[], object], *, exit_driver: bool) -> None:
         self._queue = queue
         self._lease = lease
         self._on_lost = on_lost
@@ -38,13 +41,24 @@ class LossWatch:
         self._fence = int(str(lease.token).partition(".")[0])
         self._lost = threading.Event()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name=f"rmq-watch-{lease.id}", daemon=True)
-        self._thread.start()
+        name = f"rmq-watch-{lease.id}"
+        self._threads = [threading.Thread(target=work, name=name, daemon=True) for work in (self._watch, self._guard)]
+        for thread in self._threads:
+            thread.start()
 
     def close(self) -> None:
-        """Stop looking. Waits for a look under way: one that saw our own ack would take it for a loss."""
+        """Stop looking. Waits for a look under way: one that saw our own ack would take it for a loss.
+
+        After a loss there is no ack, and a look that waits for Redis is left to itself.
+        """
         self._closed.set()
-        self._thread.join()
+        for thread in self._threads if not self.lost else ():
+            thread.join()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the loss is known; asks nobody."""
+        return self._lost.is_set()
 
     def gone(self) -> bool:
         """Look now."""
@@ -61,13 +75,32 @@ class LossWatch:
         if self._exit_driver and not self._lost.is_set():
             exit_soon(f"lease {self._lease.id!r} is lost")
         self._lost.set()
-        self._on_lost()
+        try:
+            self._on_lost()
+        except Exception:  # Spark may be going down itself; the next look tries again
+            log.exception("the jobs of lease %r could not be cancelled", self._lease.id)
 
     def _watch(self) -> None:
         while not self._closed.is_set():
             if self.gone():
                 self.lose()
             self._closed.wait(LOOK_S)
+
+    def _guard(self) -> None:
+        longest_s = 0.0
+        while not self._closed.is_set():
+            left_s = self._lease.fate.until - time.monotonic()
+            if left_s < inf:
+                longest_s = max(longest_s, left_s)  # just after a beat: the lease itself
+                left_s -= margin_s(longest_s)
+            if left_s <= 0:
+                self.lose()
+            self._closed.wait(min(left_s, LOOK_S) if left_s > 0 else LOOK_S)
+
+
+def margin_s(lease_s: float) -> float:
+    """How long before the deadline of a lease its jobs are cancelled, unless a beat has moved that."""
+    return min(MARGIN * lease_s, MOST_MARGIN_S)
 
 
 def exit_soon(why: str) -> None:

@@ -1,0 +1,141 @@
+"""The columns that a sink understands, and Arrow batches of them as messages.
+
+`payload` (or `value`, as Kafka's sink calls it) is text or bytes; a message may have its own `message_id`, `headers`
+and `delay_ms`, and the option `dedupKey` names the column of its deduplication key. What reading adds to a message
+(`deliveries`, `lease` and so on) belongs to that delivery and is left out. Any other column would be lost in silence,
+and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from rmq_core import ConfigurationError, NewMessage, PayloadError
+from rmq_spark.reader import MESSAGE_SCHEMA
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
+PAYLOADS = ("payload", "value")
+WHOLE = (ByteType, ShortType, IntegerType, LongType)
+OWN: Mapping[str, tuple[type[DataType], ...]] = {
+    "message_id": (StringType,),
+    "headers": (MapType,),
+    "delay_ms": WHOLE,
+}
+_WORDS = {
+    StringType: "a string",
+    BinaryType: "binary",
+    MapType: "a map of strings to strings",
+    LongType: "a whole number",
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns a sink publishes. json: payloads are JSON texts, of objects or arrays, and arrive as such."""
+
+    payload: str
+    own: tuple[str, ...] = ()
+    dedup_key: str | None = None
+    json: bool = False
+
+    def messages(self, batch: pa.RecordBatch) -> Iterator[Payload | NewMessage]:
+        """The rows of a batch, in order. Raises PayloadError for a row without a payload."""
+        payloads = self._payloads(batch)
+        if not self.own and self.dedup_key is None:
+            return payloads
+        ids, headers, delays = (self._own(batch, name) for name in OWN)
+        keys = repeat(None) if self.dedup_key is None else map(_key, _values(batch, self.dedup_key))
+        return map(_message, payloads, ids, headers, delays, keys)
+
+    def _payloads(self, batch: pa.RecordBatch) -> Iterator[Payload]:
+        column = batch.column(self.payload)
+        if column.null_count:
+            raise PayloadError(f"column {self.payload} is null in {column.null_count} rows: filter them out")
+        values: Iterator[Payload] = iter(column.to_pylist())
+        return map(_parsed, values) if self.json else values
+
+    def _own(self, batch: pa.RecordBatch, name: str) -> Iterator[Any]:
+        return _values(batch, name) if name in self.own else repeat(None)
+
+
+def columns_of(schema: StructType, dedup_key: str | None = None, *, as_json: bool = False) -> Columns:
+    """The columns of a DataFrame that a sink can publish. Raises ConfigurationError for those that it cannot."""
+    given = {field.name: field.dataType for field in schema.fields}
+    payload = _payload_of(given)
+    if dedup_key is not None:
+        _check(given, dedup_key, (StringType, BinaryType, *WHOLE))
+    own = [name for name in OWN if name in given]
+    for name in own:
+        _check(given, name, OWN[name])
+    known = {payload, dedup_key, *OWN, *MESSAGE_SCHEMA.names}
+    if unknown := [name for name in given if name not in known]:
+        raise ConfigurationError(
+            f"column {unknown[0]!r} would not be published: a message has {payload}, {', '.join(OWN)} and the column"
+            " that dedupKey names; drop the others, or put them into the payload with to_json(struct(...))"
+        )
+    return Columns(payload, tuple(own), dedup_key, as_json)
+
+
+def _payload_of(given: Mapping[str, DataType]) -> str:
+    found = [name for name in PAYLOADS if name in given]
+    if len(found) != 1:
+        hint = "make one with to_json(struct(...)).alias('payload')" if not found else "drop one of them"
+        raise ConfigurationError(f"one of the columns {' and '.join(PAYLOADS)} is needed: {hint}")
+    _check(given, found[0], (StringType, BinaryType))
+    return found[0]
+
+
+def _check(given: Mapping[str, DataType], name: str, allowed: tuple[type[DataType], ...]) -> None:
+    if name not in given:
+        raise ConfigurationError(f"there is no column {name!r}, which the option dedupKey names")
+    kind = given[name]
+    strings = not isinstance(kind, MapType) or (kind.keyType, kind.valueType) == (StringType(), StringType())
+    if not isinstance(kind, allowed) or not strings:
+        wanted = " or ".join(word for known, word in _WORDS.items() if known in allowed)
+        raise ConfigurationError(f"column {name!r} must be {wanted}, not {kind.simpleString()}: cast it")
+
+
+def _message(
+    payload: Payload, message_id: str | None, headers: Any, delay_ms: int | None, key: str | bytes | None
+) -> NewMessage:
+    delay = None if delay_ms is None else delay_ms / 1000
+    return NewMessage(payload, message_id, None if headers is None else dict(headers), delay, key)
+
+
+def _values(batch: pa.RecordBatch, name: str) -> Iterator[Any]:
+    return iter(batch.column(name).to_pylist())
+
+
+def _key(value: Any) -> str | bytes | None:
+    return str(value) if isinstance(value, int) else value
+
+
+def _parsed(text: Any) -> Payload:
+    try:
+        parsed = json.loads(text)
+    except ValueError as error:
+        raise PayloadError(
+            f"a payload is no JSON: {error}; leave out the option json, or filter such rows out"
+        ) from None
+    if not isinstance(parsed, dict | list):
+        raise PayloadError(f"a JSON payload must be an object or an array, not {type(parsed).__name__}")
+    return parsed

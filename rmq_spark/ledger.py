@@ -1,0 +1,148 @@
+"""The leases of one stream: at most one for each batch, claimed in order, kept alive, and acked when Spark is done.
+
+Which batch is finished is written down before it is acked, so that whoever looks for a lease that is gone can tell
+whether it was acked or lost. Nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+
+from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisMessageQueueError
+from rmq_spark.membership import Membership
+from rmq_spark.offsets import lease_id
+from rmq_spark.source import Source, SourceQueue
+
+log = logging.getLogger(__name__)
+
+GONE = "batch %r is committed, but its lease is gone: what nobody has settled of it is delivered again"
+
+
+class ReplayedBatch(RedisMessageQueueError):
+    """Spark asks for a batch that it committed and that was acked: its messages are gone."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"batch {name!r} was finished and acked, but the checkpoint is from before that: its messages cannot be"
+            " read again. Restore the checkpoint, or set failOnDataLoss to false to go on with the next ones"
+        )
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[ReplayedBatch], tuple[str]]:
+        return type(self), (self.name,)
+
+
+class Ledger:
+    """What a consumer holds of one stream. Raises ConsumerTaken when its name is in use, or taken away later."""
+
+    def __init__(self, source: Source, queue: SourceQueue, consumer: str, stream: str, alive_s: float) -> None:
+        self.stream = stream
+        self._consumer = consumer
+        self._queue = queue
+        self._held: dict[int, tuple[Lease, ExitStack]] = {}
+        self._records = LeasedQueue(source.settings, source.queue)  # of consumers, for queues of any discipline
+        self._member = Membership(self._records, consumer, stream, alive_s)
+        self._acked = 0
+        try:
+            self.finished = self._enter()
+        except BaseException:
+            self.close()
+            raise
+
+    def claim(self, seq: int, limit: int, wait_s: float) -> Lease | None:
+        """The lease of a batch; a new one of at most `limit` messages if there is none. None without work.
+
+        Raises ReplayedBatch when the batch was finished before.
+        """
+        self._member.check()
+        if seq in self._held:
+            return self._held[seq][0]
+        name = self._name(seq)
+        if seq <= self.finished:
+            raise ReplayedBatch(name)
+        try:
+            lease = self._queue.claim(lease_id=name, max_messages=limit, wait=wait_s, owner=self._member.run)
+        except LeaseAlreadySettled:
+            raise ReplayedBatch(name) from None
+        return lease and self._keep(seq, lease)
+
+    def exists(self, seq: int) -> bool:
+        """Whether a batch is claimed, by a run before this one if not by this."""
+        return seq in self._held or self._queue.lease_info(self._name(seq)) is not None
+
+    def lease(self, seq: int) -> Lease:
+        """The lease of a batch that was claimed. Raises ReplayedBatch when it is finished, LeaseLost when not."""
+        self._member.check()
+        if seq in self._held:
+            return self._held[seq][0]
+        try:
+            return self._keep(seq, self._queue.adopt(self._name(seq), owner=self._member.run))
+        except LeaseAlreadySettled:
+            raise ReplayedBatch(self._name(seq)) from None
+        except LeaseLost:
+            if seq <= self.finished:
+                raise ReplayedBatch(self._name(seq)) from None
+            raise
+
+    def finish(self, seq: int) -> None:
+        """Ack all batches up to `seq`; Spark has committed them. Doing so again is harmless."""
+        if seq <= self._acked:
+            return
+        before, self.finished = self.finished, max(self.finished, seq)
+        self._member.finish(seq)
+        held = sorted(number for number in self._held if number <= seq)
+        for number in held:
+            self._ack(*self._held.pop(number))
+        if seq not in held:  # claimed by a run before this one
+            self._ack_left(self._name(seq), known=seq <= before)
+        self._acked = seq
+
+    def close(self) -> None:
+        """Stop the heartbeats; leases stay until they expire, or until a restart goes on with them."""
+        self._member.close()
+        for _, beats in self._held.values():
+            beats.close()
+        self._records.close()
+
+    def _name(self, seq: int) -> str:
+        return lease_id(self._consumer, self.stream, seq)
+
+    def _keep(self, seq: int, lease: Lease) -> Lease:
+        slim = replace(lease, envelopes=None)  # the executors read what they need
+        beats = ExitStack()
+        beats.enter_context(self._queue.hold(slim))
+        self._held[seq] = slim, beats
+        return slim
+
+    def _ack(self, lease: Lease, beats: ExitStack) -> None:
+        with beats:
+            try:
+                self._queue.ack(lease)
+            except LeaseLost:
+                log.warning(GONE, lease.id)
+
+    def _ack_left(self, name: str, *, known: bool) -> None:
+        """Ack what a run before this one left between Spark's commit and its own ack."""
+        try:
+            self._queue.ack(self._queue.adopt(name))
+        except LeaseAlreadySettled:
+            pass
+        except LeaseLost:
+            if not known:
+                log.warning(GONE, name)
+
+    def _enter(self) -> int:
+        """Take the consumer's name; the batch up to which the stream is finished."""
+        entered = self._member.enter()
+        if entered.before is not None:
+            self._inherit(entered.before, entered.before_finished)
+        return entered.finished
+
+    def _inherit(self, stream: str, finished: int) -> None:
+        """Settle what the stream before this one left: it has ended, and its checkpoint with it."""
+        self._ack_left(lease_id(self._consumer, stream, finished), known=True)
+        name = lease_id(self._consumer, stream, finished + 1)
+        with suppress(LeaseLost, LeaseAlreadySettled):
+            self._queue.nack(self._queue.adopt(name), reason=f"the stream {stream} of {self._consumer!r} has ended")

@@ -1,0 +1,158 @@
+"""How a stream is doing, told after each of its batches: lag, rate, and how far its lease is from expiring.
+
+`RmqMetricsListener` finds the streams of this package among a session's queries by the offsets they report. It tells a
+callback, OpenTelemetry, or both; Prometheus reads what OpenTelemetry's exporter shows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from rmq_core import ConfigurationError, LeaseInfo, QueueStats, RedisMessageQueueError, RedisSettings
+from rmq_spark.offsets import Offset
+from rmq_spark.source import Source, SourceQueue
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMetrics:
+    """A stream after one of its batches.
+
+    lag: messages that are ready; oldest_s: seconds for which the oldest of them has been. leased: messages under leases
+    of all consumers. rows, rows_per_s: of the batch. lease_margin_s: seconds until this stream would lose the lease it
+    has, None without one. With heartbeats it stays above two thirds of the lease's time.
+    """
+
+    queue: str
+    consumer: str
+    batch: int
+    rows: int
+    rows_per_s: float
+    lag: int
+    oldest_s: float | None
+    leased: int
+    dead: int
+    lease_margin_s: float | None
+
+
+OnMetrics: TypeAlias = Callable[[StreamMetrics], object]
+GAUGES = {
+    "rmq.stream.lag": ("lag", "{message}", "Messages that are ready"),
+    "rmq.stream.oldest": ("oldest_s", "s", "For how long the oldest ready message has been"),
+    "rmq.stream.rate": ("rows_per_s", "{message}/s", "Messages a second of the last batch"),
+    "rmq.stream.lease_margin": ("lease_margin_s", "s", "Time until the stream's lease would expire"),
+    "rmq.stream.dead": ("dead", "{message}", "Dead letters"),
+}
+
+
+class RmqMetricsListener(StreamingQueryListener):
+    """Tells how streams of this package are doing: `spark.streams.addListener(RmqMetricsListener(url, print))`.
+
+    redis: a URL or RedisSettings, asked after each batch. on_metrics: called with StreamMetrics; what it raises is
+    logged. meter: an OpenTelemetry Meter, which gets gauges with the attributes `queue` and `consumer`. discipline: of
+    the queues.
+    """
+
+    def __init__(
+        self,
+        redis: RedisSettings | str,
+        on_metrics: OnMetrics | None = None,
+        *,
+        meter: Any = None,
+        discipline: str = "leased",
+    ) -> None:
+        if on_metrics is None and meter is None:
+            raise ConfigurationError("on_metrics or meter must be given: somebody has to be told")
+        self._settings = RedisSettings.from_url(redis) if isinstance(redis, str) else redis
+        self._discipline = discipline
+        self._on_metrics = on_metrics
+        self._gauges = {name: meter.create_gauge(name, unit, text) for name, (_, unit, text) in _made(meter)}
+        self._queues: dict[str, SourceQueue] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
+        """Nothing is known of a query before its first batch."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
+        """Tell of each source of the query that is ours."""
+        progress = event.progress
+        for source in progress.sources:
+            offset = offset_of(source.endOffset)
+            if offset is not None:
+                self.tell(offset, progress.batchId, source.numInputRows, _number(source.processedRowsPerSecond))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: ARG002, N802  Spark's name
+        """Let the connections go; another query opens its own."""
+        while self._queues:
+            self._queues.popitem()[1].close()
+
+    def tell(self, offset: Offset, batch: int, rows: int, rows_per_s: float) -> None:
+        """Ask Redis and tell everybody. What goes wrong is logged, for a listener must not harm its query."""
+        try:
+            metrics = self._look(offset, batch, rows, rows_per_s)
+            if self._on_metrics is not None:
+                self._on_metrics(metrics)
+        except RedisMessageQueueError as error:
+            log.warning("no metrics of queue %r: %s", offset.queue, error)
+        except Exception:
+            log.exception("on_metrics raised")
+        else:
+            self._set(metrics)
+
+    def _look(self, offset: Offset, batch: int, rows: int, rows_per_s: float) -> StreamMetrics:
+        queue = self._open(offset.queue)
+        stats: QueueStats = queue.stats()
+        infos = (queue.lease_info(offset.at(seq).lease_id) for seq in (offset.seq, offset.seq + 1))
+        return StreamMetrics(
+            offset.queue, offset.consumer, batch, rows, rows_per_s, stats.ready, stats.oldest_age, stats.leased,
+            stats.dead, margin_s([info for info in infos if info is not None], datetime.now(UTC)),
+        )  # fmt: skip
+
+    def _open(self, name: str) -> SourceQueue:
+        if name not in self._queues:
+            self._queues[name] = Source(self._settings, name, self._discipline).open()
+        return self._queues[name]
+
+    def _set(self, metrics: StreamMetrics) -> None:
+        about = {"queue": metrics.queue, "consumer": metrics.consumer}
+        for name, gauge in self._gauges.items():
+            value = getattr(metrics, GAUGES[name][0])
+            if value is not None:
+                gauge.set(value, about)
+
+
+def offset_of(text: str | None) -> Offset | None:
+    """The offset in a query's progress; None when the source is somebody else's."""
+    try:
+        plain = json.loads(text or "")
+        return Offset(plain["queue"], plain["consumer"], plain["stream"], plain["seq"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def margin_s(leases: list[LeaseInfo], now: datetime) -> float | None:
+    """Seconds until the first of these leases expires; None when none of them ever does."""
+    left = [(info.deadline - now).total_seconds() for info in leases if info.deadline is not None]
+    return min(left, default=None)
+
+
+def _number(rate: float | None) -> float:
+    """A rate; Spark has none, or none that is a number, for a batch that took no time."""
+    return 0.0 if rate is None or not math.isfinite(rate) else rate
+
+
+def _made(meter: Any) -> list[tuple[str, tuple[str, str, str]]]:
+    return list(GAUGES.items()) if meter is not None else []

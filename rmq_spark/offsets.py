@@ -1,0 +1,65 @@
+"""Offsets of a stream: `{"v":1,"queue":…,"consumer":…,"stream":"<uuid>","seq":n}`.
+
+Batch n of a stream is the lease `<consumer>/<stream>/<n>`. A stream is what one checkpoint has seen: a new checkpoint
+is a new stream, and restarts of a query go on with the same. An offset names its queue and consumer, so that a
+checkpoint cannot be used for others.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rmq_core import ConfigurationError
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """All batches of a stream up to number `seq`; 0 is before the first."""
+
+    queue: str
+    consumer: str
+    stream: str
+    seq: int
+
+    @classmethod
+    def new(cls, queue: str, consumer: str) -> Offset:
+        """The beginning of a stream that never was."""
+        return cls(queue, consumer, uuid.uuid4().hex, 0)
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any], queue: str, consumer: str) -> Offset:
+        """What `plain` returned once. Raises ConfigurationError for the offset of another queue or consumer."""
+        if plain.get("v") != VERSION:
+            raise ConfigurationError(f"the checkpoint holds {dict(plain)!r}, which this version cannot read")
+        offset = cls(plain["queue"], plain["consumer"], plain["stream"], plain["seq"])
+        if (offset.queue, offset.consumer) != (queue, consumer):
+            raise ConfigurationError(
+                f"this checkpoint belongs to queue {offset.queue!r} and consumer {offset.consumer!r}, not to {queue!r}"
+                f" and {consumer!r}: give this query a checkpointLocation of its own"
+            )
+        return offset
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What Spark writes into its log."""
+        about = {"queue": self.queue, "consumer": self.consumer}
+        return {"v": VERSION, **about, "stream": self.stream, "seq": self.seq}
+
+    @property
+    def lease_id(self) -> str:
+        """The lease that holds batch `seq`."""
+        return lease_id(self.consumer, self.stream, self.seq)
+
+    def at(self, seq: int) -> Offset:
+        """Another place in the same stream."""
+        return replace(self, seq=seq)
+
+
+def lease_id(consumer: str, stream: str, seq: int) -> str:
+    """The id under which a batch of a stream is leased."""
+    return f"{consumer}/{stream}/{seq}"

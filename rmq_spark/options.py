@@ -1,0 +1,148 @@
+"""Options of `format("rmq")`: declared with a type and a default, and read all at once, before Redis is asked anything.
+
+Spark hands options over as text, in any case. What is unknown, missing or of the wrong type is one ConfigurationError
+that names the option and the way out; it never repeats the value of a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Generic, TypeVar
+
+from rmq_core import ConfigurationError
+
+T = TypeVar("T")
+D = TypeVar("D")
+N = TypeVar("N", int, float)
+
+SPARK_ADDS = frozenset({"checkpointlocation"})
+"""What Spark passes on to a streaming source or sink although it is meant for Spark itself."""
+_TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_DURATIONS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("", "s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
+_SIZES = {"": 1.0, "b": 1.0} | {
+    unit + ending: 1024.0**power for power, unit in enumerate("kmg", 1) for ending in ("", "b", "ib")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Generic[T]):
+    """One option. It must be given unless `or_else` made it optional.
+
+    wanted: what the text has to be, for the error. read: the value of a text; ValueError when it is not that.
+    """
+
+    name: str
+    wanted: str
+    read: Callable[[str], T]
+    default: Any = None
+    required: bool = True
+    secret: bool = False
+
+    def or_else(self, default: D) -> Option[T | D]:
+        """The same option with a value for when it is not given."""
+        return Option(self.name, self.wanted, self.read, default, required=False, secret=self.secret)
+
+    def value(self, text: str | None) -> T:
+        """What was given, or the default. An empty text counts as not given."""
+        if not text:
+            return self._absent()
+        try:
+            return self.read(text)
+        except ValueError:
+            given = "" if self.secret else f", not {text!r}"
+            raise ConfigurationError(f"option {self.name} must be {self.wanted}{given}") from None
+
+    def _absent(self) -> T:
+        if self.required:
+            raise ConfigurationError(f'format("rmq") needs the option {self.name!r}: {self.wanted}')
+        absent: T = self.default
+        return absent
+
+
+class Options:
+    """The values of declared options, by their declaration: `options[QUEUE]`."""
+
+    def __init__(self, given: Mapping[str, str], declared: Sequence[Option[Any]]) -> None:
+        """Read every declared option. Raises ConfigurationError for the first that is unknown, missing or wrong."""
+        texts = {name.lower(): text for name, text in given.items()}
+        check_names(given, declared)
+        self._values = {option.name: option.value(texts.get(option.name.lower())) for option in declared}
+
+    def __getitem__(self, option: Option[T]) -> T:
+        value: T = self._values[option.name]
+        return value
+
+
+def check_names(given: Mapping[str, str], declared: Sequence[Option[Any]]) -> None:
+    """Refuse an option that nobody declared: a misspelt one would silently mean its default."""
+    known = {option.name.lower(): option.name for option in declared}
+    for name in given:
+        if name.lower() not in known.keys() | SPARK_ADDS:
+            near = get_close_matches(name.lower(), known, n=1)
+            meant = f"did you mean {known[near[0]]!r}?" if near else f"those are {', '.join(sorted(known.values()))}"
+            raise ConfigurationError(f'format("rmq") has no option {name!r} here; {meant}')
+
+
+def text(name: str, wanted: str = "a text", *, secret: bool = False) -> Option[str]:
+    """Any text that is not empty."""
+    return Option(name, wanted, str, secret=secret)
+
+
+def whole(name: str, minimum: int = 1) -> Option[int]:
+    """A whole number."""
+    return Option(name, f"a whole number >= {minimum}", lambda text: _at_least(minimum, int(text)))
+
+
+def flag(name: str) -> Option[bool]:
+    """True or false."""
+    return Option(name, "true or false", _flag)
+
+
+def one_of(name: str, *allowed: str) -> Option[str]:
+    """One of a few words, in any case."""
+
+    def read(text: str) -> str:
+        return allowed[[word.lower() for word in allowed].index(text.lower())]
+
+    return Option(name, f"one of {', '.join(allowed)}", read)
+
+
+def duration(name: str, minimum_s: float = 0.001) -> Option[float]:
+    """A time in seconds: "10 minutes", "500 ms", "1.5h"; a bare number is seconds."""
+    wanted = f"a time of at least {minimum_s:g} s such as '10 minutes', '500 ms' or '2.5 s'"
+    return Option(name, wanted, lambda text: _at_least(minimum_s, _amount(text, _DURATIONS)))
+
+
+def size(name: str) -> Option[int]:
+    """A size in bytes: "8m", "64 MiB", "500kb"; a bare number is bytes, and 1k is 1,024 of them."""
+    wanted = "a size of at least 1 byte such as '8m', '512 KiB' or '1000000'"
+    return Option(name, wanted, lambda text: _at_least(1, int(_amount(text, _SIZES))))
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _TRUE | _FALSE:
+        raise ValueError(text)
+    return text.lower() in _TRUE
+
+
+def _amount(text: str, units: Mapping[str, float]) -> float:
+    found = _AMOUNT.fullmatch(text.strip().lower())
+    if found is None or found[2] not in units:
+        raise ValueError(text)
+    return float(found[1]) * units[found[2]]
+
+
+def _at_least(minimum: N, number: N) -> N:
+    if number < minimum:
+        raise ValueError(number)
+    return number

@@ -1,0 +1,140 @@
+"""`format("rmq")` for Spark processes that cannot import this package: a class pickled by value brings it along.
+
+What `--py-files` and `addArtifacts` shipped is seen by the executors of a batch; by those of a stream only on a classic
+session, and by the process that runs a stream's source on neither. So the class, and what it makes, carry an archive of
+the package and unpack it where they are unpickled and the package is missing. This module imports nothing of RMQ at its
+top, for pickled by value it has to work alone until then. The dependencies (redis, hiredis, tenacity, pyarrow) are not
+in the archive.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from importlib.abc import Traversable
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+
+PACKAGES = ("rmq_core", "rmq_spark", "pyspark_rmq")
+SHIPPED = {".py", ".lua"}
+T = TypeVar("T")
+
+
+class CarriedSource(DataSource):
+    """Stands for RmqDataSource, which it makes once the archive is unpacked."""
+
+    archive = b""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "rmq"
+
+    def schema(self) -> StructType | str:
+        """What RmqDataSource says."""
+        return self._source().schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What RmqDataSource makes."""
+        return carried(self._source().reader(schema), self.archive)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
+        """What RmqDataSource makes."""
+        return carried(self._source().writer(schema, overwrite), self.archive)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        """What RmqDataSource makes."""
+        return carried(self._source().streamReader(schema), self.archive)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  the same
+        """What RmqDataSource makes."""
+        return carried(self._source().streamWriter(schema, overwrite), self.archive)
+
+    def _source(self) -> DataSource:
+        make_importable(self.archive)
+        from rmq_spark.data_source import RmqDataSource  # noqa: PLC0415  not before
+
+        return RmqDataSource(self.options)
+
+
+def carried(made: T, archive: bytes) -> T:
+    """The same reader or writer, which can be unpickled where the package is missing."""
+    kind = type(made)
+
+    def reduced(self: Any) -> tuple[Any, ...]:
+        return restored, (archive, cloudpickle.dumps((kind, self.__getstate__())))  # type: ignore[no-untyped-call]
+
+    made.__class__ = type(kind.__name__, (kind,), {"__reduce__": reduced})
+    return made
+
+
+def restored(archive: bytes, pickled: bytes) -> Any:
+    """What `carried` was given, in another process."""
+    make_importable(archive)
+    kind, state = cloudpickle.loads(pickled)
+    made = kind.__new__(kind)
+    made.__dict__.update(state)
+    return made
+
+
+def make_importable(archive: bytes) -> None:
+    """Unpack the archive unless the package is here."""
+    try:
+        import rmq_spark.data_source  # noqa: F401, PLC0415  whether it is
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("rmq_core", "rmq_spark"):
+            raise
+        sys.path.append(unpacked(archive))
+
+
+def unpacked(archive: bytes) -> str:
+    """The path of a file with these bytes, in a folder that only this user can write to."""
+    folder = tempfile.mkdtemp(prefix="rmq-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    place = Path(folder) / "rmq.zip"
+    place.write_bytes(archive)
+    return str(place)
+
+
+def packed() -> bytes:
+    """The sources of this package and of the core as a zip archive that Python can import from."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            for name, file in _walk(package, files(package)):
+                archive.writestr(name, file.read_bytes())
+    return target.getvalue()
+
+
+def carrying(archive: bytes) -> type[DataSource]:
+    """The class to register: pickled by value, with the archive in it."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    members: dict[str, Any] = {"archive": archive, "__module__": __name__}
+    return type("CarriedRmq", (CarriedSource,), members)
+
+
+def _walk(name: str, place: Traversable) -> Iterator[tuple[str, Traversable]]:
+    for entry in place.iterdir():
+        path = f"{name}/{entry.name}"
+        if entry.is_dir():
+            yield from _walk(path, entry)
+        elif Path(entry.name).suffix in SHIPPED:
+            yield path, entry

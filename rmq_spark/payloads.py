@@ -1,0 +1,86 @@
+"""JSON payloads as columns, with a declared schema; what does not fit it is told apart instead of failing the batch.
+
+Payloads are bytes and anybody may publish: one that is not UTF-8, not JSON, or not what the schema declares costs one
+row, not the job. `parsed` keeps good and bad rows together, `split_json` gives them one by one, and the bad ones carry
+what a queue needs to set them aside: message id, lease, queue and reason.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  Spark's own name for it
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from rmq_core import ConfigurationError
+
+VALUE, REASON, TEXT = "value", "reason", "_rmq_text"
+NOT_UTF8 = "payload is not UTF-8"
+NOT_JSON = "payload is not JSON of the declared schema"
+
+
+class Split(NamedTuple):
+    """Rows whose payload fits the schema, and those whose payload does not."""
+
+    good: DataFrame
+    """The columns of the message and `value`, a struct of the declared schema."""
+    corrupt: DataFrame
+    """The columns of the message and `reason`."""
+
+
+def parsed(messages: DataFrame, schema: StructType | str) -> DataFrame:
+    """The messages with two columns more: `value`, a struct of `schema` (or DDL), and `reason`, null when it fits.
+
+    A field that is missing is null, unless the schema says `NOT NULL`: then the payload is corrupt. A field that is not
+    declared is left out. Raises ConfigurationError for a schema that is no struct, and without the column `payload`.
+    """
+    if "payload" not in messages.columns:
+        raise ConfigurationError(f"messages have no column payload, only {', '.join(messages.columns)}")
+    declared = _struct(schema)
+    spare = _spare(declared)
+    # Spark reads as nullable whatever is declared, and keeps what does not fit in a column that the schema has to name.
+    nullable = _nullable(declared)
+    wanted = StructType([*nullable.fields, StructField(spare, StringType())])
+    text = F.when(F.is_valid_utf8(F.col("payload").cast("string")), F.col("payload").cast("string"))
+    read = F.from_json(text, wanted, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": spare})
+    with_text = messages.withColumn(TEXT, text).withColumn(VALUE, read)
+    reason = _reason(declared, spare)
+    value = F.when(reason.isNull(), F.col(VALUE).dropFields(spare))
+    return with_text.withColumn(REASON, reason).withColumn(VALUE, value).drop(TEXT)
+
+
+def split_json(messages: DataFrame, schema: StructType | str) -> Split:
+    """Parse payloads, and tell those that fit from those that do not. Neither is evaluated here."""
+    rows = parsed(messages, schema)
+    good = rows.where(F.col(REASON).isNull()).drop(REASON)
+    return Split(good, rows.where(F.col(REASON).isNotNull()).drop(VALUE))
+
+
+def _reason(declared: StructType, spare: str) -> Column:
+    """Why a payload does not fit; null when it does."""
+    value = F.col(VALUE)
+    reason = F.when(F.col(TEXT).isNull(), NOT_UTF8).when(value.isNull() | value[spare].isNotNull(), NOT_JSON)
+    for field in declared.fields:
+        if not field.nullable:
+            reason = reason.when(value[field.name].isNull(), f"payload has no {field.name!r}, which is NOT NULL")
+    return reason
+
+
+def _struct(schema: StructType | str) -> StructType:
+    found: DataType = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(found, StructType) or not found.fields:
+        raise ConfigurationError(f"schema must be a struct with at least one field, or its DDL, not {schema!r}")
+    return found
+
+
+def _nullable(declared: StructType) -> StructType:
+    return StructType([StructField(field.name, field.dataType) for field in declared.fields])
+
+
+def _spare(declared: StructType) -> str:
+    """A name for the column of corrupt records that no field has."""
+    taken, name = {field.name.lower() for field in declared.fields}, "_corrupt"
+    while name in taken:
+        name += "_"
+    return name

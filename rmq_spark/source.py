@@ -1,0 +1,76 @@
+"""Where rows come from: which Redis, which queue, of which discipline; checked on the driver.
+
+Two disciplines hold leases large enough for Spark, `leased` and `jobs`; the others refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+
+from rmq_core import (
+    ConfigurationError,
+    JobQueue,
+    JobsConfig,
+    LeasedConfig,
+    LeasedQueue,
+    RedisSettings,
+    Unsupported,
+    disciplines,
+)
+from rmq_spark.options import Option, Options, one_of, text, whole
+
+SourceQueue: TypeAlias = LeasedQueue | JobQueue
+
+URL = text("url", "where Redis is, such as 'redis://host:6379/0'", secret=True)
+USERNAME = text("username").or_else(None)
+PASSWORD = text("password", secret=True).or_else(None)
+QUEUE = text("queue", "the name of a queue")
+DISCIPLINE = one_of("discipline", "leased", "jobs", "reliable", "streams", "rotation").or_else("leased")
+PARTITIONS = whole("numPartitions").or_else(4)
+PLACE: tuple[Option[Any], ...] = (URL, USERNAME, PASSWORD, QUEUE, DISCIPLINE)
+"""What every source and sink needs to know."""
+ABLE = ("leased", "jobs")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A queue as options name it. Pickled to the executors, credentials and all."""
+
+    settings: RedisSettings
+    queue: str
+    discipline: str = "leased"
+
+    @classmethod
+    def of(cls, options: Options) -> Source:
+        """What `PLACE` says. Raises ConfigurationError for a wrong URL."""
+        settings = RedisSettings.from_url(
+            options[URL], username=options[USERNAME], password=options[PASSWORD], client_name="rmq_spark"
+        )
+        return cls(settings, options[QUEUE], options[DISCIPLINE])
+
+    def open(self, **config: Any) -> SourceQueue:
+        """The queue; `config` are settings that both disciplines have. Raises Unsupported for any other discipline."""
+        if self.discipline == "leased":
+            return LeasedQueue(self.settings, self.queue, LeasedConfig(**config))
+        if self.discipline == "jobs":
+            return JobQueue(self.settings, self.queue, JobsConfig(**config))
+        raise Unsupported(self.discipline, 'large_leases (needed by format("rmq"))', ABLE)
+
+    def check(self) -> None:
+        """Refuse a queue that nobody ever used, or one of another discipline; both are mostly spelling mistakes."""
+        known = disciplines(self.settings)
+        found = known.get(self.queue)
+        if found is None:
+            raise ConfigurationError(f"option queue: this server has no queue {self.queue!r}{_meant(self, known)}")
+        if found != self.discipline:
+            raise ConfigurationError(
+                f"option discipline: queue {self.queue!r} is not {self.discipline!r}, set it to {found!r}"
+            )
+
+
+def _meant(source: Source, known: Mapping[str, str]) -> str:
+    near = get_close_matches(source.queue, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else "; publish to it first"

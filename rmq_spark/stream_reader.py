@@ -1,0 +1,186 @@
+"""`readStream.format("rmq")`: a lease for each micro-batch, acked when Spark has committed the batch.
+
+Spark calls `latestOffset(start)` when everything up to `start` is in its commit log: that is where batches are acked,
+and where the next one is claimed. `commit` says the same later, with the next batch. All hooks but `read` run in one
+process beside the driver, whose threads keep lease and consumer alive; with that process they end, and a restart of the
+query takes both over.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from rmq_core import Lease, LeaseLost
+from rmq_spark.ledger import Ledger, ReplayedBatch
+from rmq_spark.offsets import Offset
+from rmq_spark.options import Option, Options, duration, flag, size, text, whole
+from rmq_spark.reader import LeaseSlice, plan, read_slice
+from rmq_spark.sizes import how_many
+from rmq_spark.source import PARTITIONS, PLACE, Source, SourceQueue
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+CONSUMER = text("consumer", "the name of this stream's reader, which no other query uses")
+CONSUMER_TIMEOUT = duration("consumerTimeout", 0.1).or_else(10.0)
+LEASE = duration("leaseDuration").or_else(600.0)
+POLL = duration("pollTimeout").or_else(1.0)
+MOST_MESSAGES = whole("maxMessagesPerBatch").or_else(100_000)
+MOST_BYTES = size("maxBytesPerBatch").or_else(None)
+DELIVERIES = whole("maxDeliveries").or_else(10)
+FAIL_ON_LOSS = flag("failOnDataLoss").or_else(True)
+FAIL_ON_LEASE_LOSS = flag("failOnLeaseLoss").or_else(False)
+NEW_QUEUE = flag("newQueue").or_else(False)
+STREAM: tuple[Option[Any], ...] = (
+    *PLACE, PARTITIONS, CONSUMER, CONSUMER_TIMEOUT, LEASE, POLL, MOST_MESSAGES, MOST_BYTES, DELIVERIES, FAIL_ON_LOSS,
+    FAIL_ON_LEASE_LOSS, NEW_QUEUE,
+)  # fmt: skip
+SETTLED_TTL_S = 3600.0  # a batch a second must not fill Redis with records; the consumer's record remembers for longer
+
+
+@dataclass(frozen=True)
+class BatchSlice(LeaseSlice):
+    """A slice of the batch that a lease holds; the executors need its token."""
+
+    lease: Lease
+
+    def __repr__(self) -> str:
+        return f"BatchSlice({self.lease.id!r}, {self.lo}, {self.hi})"
+
+
+class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The messages of a queue as a stream. Pickled for `read`, it takes only what that needs."""
+
+    def __init__(self, options: Options) -> None:
+        self._source = Source.of(options)
+        self._options = options
+        self._ledger: Ledger | None = None
+        self._budget: float = math.inf
+        self._patient = True
+        self._fresh = Offset.new(self._source.queue, options[CONSUMER])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_source": self._source}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
+        """The beginning of a stream of its own; the same one each time."""
+        return self._fresh.plain
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
+        """What the options say; bytes, where they do, for Spark takes only one limit."""
+        most_bytes = self._options[MOST_BYTES]
+        return ReadMaxRows(self._options[MOST_MESSAGES]) if most_bytes is None else ReadMaxBytes(most_bytes)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
+        """From now on, claim no more messages than are ready at this moment, and do not wait for others."""
+        self._budget, self._patient = self._queue.backlog().ready, False
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
+        """Ack everything up to `start`, which Spark has committed, and claim the next batch if there is work."""
+        begin = self._offset(start)
+        ledger = self._ledger_of(begin.stream)
+        ledger.finish(begin.seq)
+        seq, most = self._next(ledger, begin), self._most(limit)
+        if not most and not ledger.exists(seq):
+            return begin.plain
+        lease = ledger.claim(seq, max(1, most), self._options[POLL] if self._patient else 0)
+        if lease is None:
+            return begin.plain
+        self._budget -= 0 if lease.takeovers else lease.count
+        return begin.at(seq).plain
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
+        """The slices of one batch. Raises ReplayedBatch or LeaseLost where the options say so, else it is empty."""
+        begin, until = self._offset(start), self._offset(end)
+        ledger = self._ledger_of(until.stream)
+        if begin.stream == until.stream:
+            ledger.finish(begin.seq)  # a batch is planned when the one before it is committed
+        if begin == until or not until.seq:
+            return []
+        lease = self._found(ledger, until.seq)
+        if lease is None:
+            return []
+        slices = plan(self._queue, lease, self._options[PARTITIONS])
+        return [BatchSlice(part.lo, part.hi, part.unsettled, lease) for part in slices]
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """A second chance to ack; `latestOffset` was told before."""
+        until = self._offset(end)
+        self._ledger_of(until.stream).finish(until.seq)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one slice, on an executor. Raises LeaseLost when part of it is gone."""
+        if isinstance(partition, BatchSlice):
+            with self._source.open() as queue:
+                yield from read_slice(queue, partition.lease, partition)
+
+    def stop(self) -> None:
+        """End the heartbeats, and leave the leases to a restart. Spark mostly ends the process instead."""
+        if self._ledger is not None:
+            self._ledger.close()
+            self._queue.close()
+
+    @cached_property
+    def _queue(self) -> SourceQueue:
+        options, deliveries = self._options, "max_deliveries" if self._source.discipline == "leased" else "max_attempts"
+        config = {"lease": options[LEASE], "settled_ttl": SETTLED_TTL_S, deliveries: options[DELIVERIES]}
+        queue = self._source.open(**config)
+        if not options[NEW_QUEUE]:
+            self._source.check()
+        return queue
+
+    def _offset(self, plain: Mapping[str, Any]) -> Offset:
+        return Offset.read(plain, self._source.queue, self._options[CONSUMER])
+
+    def _ledger_of(self, stream: str) -> Ledger:
+        if self._ledger is None:
+            consumer, alive_s = self._options[CONSUMER], self._options[CONSUMER_TIMEOUT]
+            self._ledger = Ledger(self._source, self._queue, consumer, stream, alive_s)
+        return self._ledger
+
+    def _next(self, ledger: Ledger, begin: Offset) -> int:
+        """The number of the next batch, which follows `begin` unless the checkpoint is older than what was acked."""
+        if begin.seq < ledger.finished and not self._options[FAIL_ON_LOSS]:
+            log.warning("batches %d to %d of %r were acked before", begin.seq + 1, ledger.finished, begin.consumer)
+            return ledger.finished + 1
+        return begin.seq + 1
+
+    def _most(self, limit: ReadLimit) -> int:
+        """How many messages the next batch may have."""
+        most = self._budget if isinstance(limit, ReadAllAvailable) else min(self._budget, self._options[MOST_MESSAGES])
+        if isinstance(limit, ReadMaxRows):
+            most = min(most, limit.max_rows)
+        most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options[MOST_BYTES]
+        if most_bytes is not None and most >= 1:
+            most = min(most, how_many(self._queue, most_bytes))
+        return int(most) if most < math.inf else max(1, self._queue.backlog().ready)
+
+    def _found(self, ledger: Ledger, seq: int) -> Lease | None:
+        """The lease of a batch; None when it is gone and that is no failure."""
+        try:
+            return ledger.lease(seq)
+        except ReplayedBatch as error:
+            if self._options[FAIL_ON_LOSS]:
+                raise
+            log.warning("%s", error)
+        except LeaseLost as error:  # others have the messages: they are not lost, and must not be read here
+            if self._options[FAIL_ON_LEASE_LOSS]:
+                raise
+            log.warning("a batch is empty: %s", error)
+        return None

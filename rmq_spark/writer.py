@@ -1,0 +1,137 @@
+"""Publishing a DataFrame: `df.write.format("rmq").mode("append")`, and what batch and stream have in common.
+
+`delivery=staged`, the default: tasks put their rows aside, and only when all of them have succeeded does the driver
+publish what the successful attempts staged; a failed job publishes nothing. `delivery=direct`: tasks publish as they
+go, which is faster, seen at once, and repeated by a task that is tried again, unless `dedupKey` tells its rows apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, Overflow, Stage, Unsupported
+from rmq_spark.columns import Columns, columns_of
+from rmq_spark.options import Option, Options, duration, flag, one_of, text, whole
+from rmq_spark.settling import OPERATION, RmqSettler, settler_of
+from rmq_spark.source import DISCIPLINE, PLACE, Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DELIVERY = one_of("delivery", "staged", "direct").or_else("staged")
+DEDUP_KEY = text("dedupKey", "the name of a column").or_else(None)
+DEDUP_WINDOW = duration("dedupWindow").or_else(3600.0)
+JSON = flag("json").or_else(default=False)
+MAX_READY = whole("maxReady").or_else(None)
+WAIT_FOR_ROOM = duration("waitForRoom", 0).or_else(0.0)
+SINK_ID = text("sinkId").or_else(None)
+KEEP_STAGED = duration("keepStaged", 1).or_else(86400.0)
+OPTIONS: tuple[Option[Any], ...] = (
+    *PLACE, OPERATION, DELIVERY, DEDUP_KEY, DEDUP_WINDOW, JSON, MAX_READY, WAIT_FOR_ROOM, SINK_ID, KEEP_STAGED,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task tells the driver: what it staged, if it did, and of which streaming query it is a part."""
+
+    stage: Stage | None = None
+    query: str = ""
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where rows go and how. Pickled to the executors with the credentials, which are in no plan and no page."""
+
+    place: Source
+    config: LeasedConfig
+    columns: Columns
+    direct: bool
+    sink_id: str | None
+    keep_s: float
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Stage | None:
+        """Publish the rows of a task, or stage them."""
+        messages = chain.from_iterable(map(self.columns.messages, batches))
+        with self.open() as queue:
+            if self.direct:
+                queue.publish_many(messages)
+                return None
+            return queue.stage(messages, keep=self.keep_s)
+
+    def publish(self, written: Iterable[WriterCommitMessage | None], sink: str | None, batch: int) -> bool:
+        """Publish what tasks staged; False when this batch of the sink was published before."""
+        with self.open() as queue:
+            return queue.publish_staged(stages_of(written), sink=sink, batch=batch)
+
+    def forget(self, written: Iterable[WriterCommitMessage | None]) -> None:
+        """Drop what tasks staged, as far as they told; what others staged expires."""
+        with self.open() as queue:
+            queue.drop_staged(stages_of(written))
+
+    def open(self) -> LeasedQueue:
+        """The queue of the sink."""
+        return LeasedQueue(self.place.settings, self.place.queue, self.config)
+
+
+class RmqWriter(DataSourceArrowWriter):
+    """Writes a DataFrame to a queue. With `sinkId`, what was published under it once is not published again."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """The rows of one task."""
+        return Written(self._sink.write(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks have succeeded."""
+        if not self._sink.direct:
+            self._sink.publish(messages, self._sink.sink_id, 0)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """The job has failed."""
+        if not self._sink.direct:
+            self._sink.forget(messages)
+
+
+def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RmqWriter | RmqSettler:
+    """The writer that `format("rmq")` uses. Raises ConfigurationError before any job starts."""
+    if overwrite:
+        raise ConfigurationError('a queue is not overwritten: use mode("append")')
+    if OPERATION.value(given.get(OPERATION.name)) != "publish":
+        return settler_of(given, schema)
+    return RmqWriter(sink_of(given, schema))
+
+
+def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
+    """The sink that options and schema describe."""
+    options = Options(given, OPTIONS)
+    if options[DISCIPLINE] != "leased":
+        raise Unsupported(options[DISCIPLINE], 'staging (needed by a sink of format("rmq"))', ("leased",))
+    return Sink(
+        Source.of(options),
+        _config(options),
+        columns_of(schema, options[DEDUP_KEY], as_json=options[JSON]),
+        direct=options[DELIVERY] == "direct",
+        sink_id=options[SINK_ID],
+        keep_s=options[KEEP_STAGED],
+    )
+
+
+def stages_of(written: Iterable[WriterCommitMessage | None]) -> list[Stage]:
+    """What the tasks of a job staged, in the order of its partitions."""
+    return [each.stage for each in written if isinstance(each, Written) and each.stage]
+
+
+def _config(options: Options) -> LeasedConfig:
+    overflow = Overflow.BLOCK(options[WAIT_FOR_ROOM]) if options[WAIT_FOR_ROOM] else Overflow.RAISE
+    if options[MAX_READY] is None:
+        return LeasedConfig(dedup_window=options[DEDUP_WINDOW])
+    return LeasedConfig(dedup_window=options[DEDUP_WINDOW], max_ready=options[MAX_READY], overflow=overflow)
