@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 import redis
 
-from tests.servers import NAMES, find_server, parse_external
+from tests.servers import CLUSTERS, NAMES, find_server, parse_external
+
+pytest_plugins = ["tests.faults.airflow.report", "tests.faults.report", "tests.faults.tally", "tests.lanes"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,14 +19,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--servers", default="", help="comma-separated names of the servers to test, default all")
 
 
+def pytest_configure() -> None:
+    """Let processes of the tests have the usual signals, also under nohup or in a shell's background."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
+
+
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say which servers this run covers."""
-    return f"servers: {', '.join(server_names(config))}; faults: {config.getoption('faults')}"
+    """Say which servers and clusters this run covers."""
+    return f"servers: {', '.join(place_names(config))}; faults: {config.getoption('faults')}"
 
 
-def server_names(config: pytest.Config) -> list[str]:
-    """The servers this run covers: those of RMQ_TEST_SERVERS or all of ours, cut down by `--servers`."""
-    known = list(parse_external() or NAMES)
+def place_names(config: pytest.Config) -> list[str]:
+    """The servers and clusters of this run: those of RMQ_TEST_SERVERS or all of ours, cut down by `--servers`."""
+    known = list(parse_external() or (*NAMES, *CLUSTERS))
     chosen = [name for name in config.getoption("servers").split(",") if name] or known
     if unknown := set(chosen) - set(known):
         message = f"--servers: no {', '.join(sorted(unknown))} among {', '.join(known)}"
@@ -31,10 +41,27 @@ def server_names(config: pytest.Config) -> list[str]:
     return chosen
 
 
+def server_names(config: pytest.Config) -> list[str]:
+    """The servers of this run that stand alone."""
+    external = parse_external()
+    alone = {name for name, url in external.items() if url.startswith(("redis:", "rediss:", "unix:"))} or set(NAMES)
+    return [name for name in place_names(config) if name in alone]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test once for each server when it asks for one, directly or through another fixture."""
     if "server" in metafunc.fixturenames:
         metafunc.parametrize("server", server_names(metafunc.config), indirect=True, scope="session")
+
+
+@pytest.fixture
+def usual_signals() -> Iterator[None]:
+    """Python's own handlers: a library that earlier tests used, such as PySpark, may have put its own in place."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -47,7 +74,7 @@ def full_faults(pytestconfig: pytest.Config) -> bool:
 def any_server_url(pytestconfig: pytest.Config) -> Iterator[str]:
     """One server for tests whose subject is not Redis: 7.0 unless `--servers` leaves it out."""
     names = server_names(pytestconfig)
-    with find_server("7.0" if "7.0" in names else names[0]) as server:
+    with find_server("7.0" if "7.0" in names or not names else names[0]) as server:
         yield server.url
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rmq_core.protocol import DISCIPLINES
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,6 +21,11 @@ def test_the_import_contracts_of_pyproject_hold() -> None:
 def test_importing_the_core_loads_no_client_library(module: str) -> None:
     # redis-py alone takes longer to import than the 150 ms the core may take; it is loaded with the first client.
     assert third_party_loaded_by(module) <= {"rmq_core", "tenacity"}
+
+
+def test_importing_the_core_loads_no_discipline_but_the_default() -> None:
+    loaded = run("import sys, rmq_core; print(*{name.split('.')[1] for name in sys.modules if 'rmq_core.' in name})")
+    assert set(loaded.split()) & {*DISCIPLINES, "message_queue"} == {"leased"}
 
 
 @pytest.mark.parametrize("module", ["rmq_core", "rmq_core.asyncio"])

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.servers.matrix import NAMES, parse_external
+from tests.servers.cluster import Cluster
+from tests.servers.matrix import CLUSTERS, NAMES, parse_external
 from tests.servers.process import External, Server, find_server, start_server
+from tests.servers.sentinel import Trio
 
-__all__ = ["NAMES", "External", "Server", "find_server", "parse_external", "start_server"]
+__all__ = [
+    "CLUSTERS",
+    "NAMES",
+    "Cluster",
+    "External",
+    "Server",
+    "Trio",
+    "find_server",
+    "parse_external",
+    "start_server",
+]

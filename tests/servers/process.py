@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ class Server:
         # A unix socket's path holds about 100 bytes; pytest's own temporary folders are too deep for that.
         self.folder = Path(tempfile.mkdtemp(prefix="rmq-server-"))
         self.socket = self.folder / "redis.sock"
-        self.port = _free_port()
+        self.port = free_port()
         self._start()
 
     @property
@@ -128,6 +128,14 @@ def start_server(name: str, *args: str) -> Server:
     return Server(name, *args)
 
 
+def until(condition: Callable[[], object], seconds: float, pace_s: float = 0.02) -> None:
+    """Return once `condition` is true, looking every `pace_s` seconds; fail when that takes more than `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not come true within {seconds} s"
+        time.sleep(pace_s)
+
+
 def _answers(client: redis.Redis) -> bool:
     try:
         return bool(client.ping())
@@ -135,7 +143,8 @@ def _answers(client: redis.Redis) -> bool:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port that nobody listens on at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

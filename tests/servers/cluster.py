@@ -1,0 +1,133 @@
+"""Clusters of three masters, and slots that move between them while clients work."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import redis
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS as SLOTS
+from redis.crc import key_slot
+
+from tests.servers.process import START_S, Server, free_port, start_server, until
+
+MASTERS = 3
+BATCH = 2  # keys that move at once: most of the time some are here and some are there
+
+
+class Cluster:
+    """Three masters that share the slots: `url`, `nodes`, and the way a slot moves.
+
+    args: further arguments of every node. login: the credentials of a user who may do everything. tls: the arguments
+    that make a node listen with TLS on a port, which is then the port that nodes and clients use.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *args: str,
+        login: dict[str, str] | None = None,
+        tls: Callable[[int], list[str]] | None = None,
+    ) -> None:
+        self.name = name
+        self._login = login or {}
+        self._ends = ExitStack()
+        self.nodes: list[Server] = []
+        self.ports: list[int] = []
+        buses = [free_port() for _ in range(MASTERS)]
+        try:
+            for bus in buses:
+                self._start(bus, args, tls)
+            self._introduce(buses)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        """Where clients learn of all nodes."""
+        return f"redis+cluster://{','.join(f'127.0.0.1:{port}' for port in self.ports)}"
+
+    def client(self) -> redis.RedisCluster:
+        """A plain client, for looking behind the library's back."""
+        return redis.RedisCluster(host="127.0.0.1", port=self.ports[0])
+
+    def owner(self, key: str) -> Server:
+        """The node that serves the slot of a key."""
+        mine = [node for node, client in self._each() if _serves(client, key_slot(key.encode()))]
+        assert len(mine) == 1, f"{len(mine)} nodes serve {key!r}"
+        return mine[0]
+
+    def move_slot(self, key: str, target: Server, pause_s: float = 0) -> int:
+        """Move the slot of a key to another node, a few keys at a time; how many keys moved.
+
+        See https://redis.io/docs/latest/commands/cluster-setslot/, "Redis Cluster live resharding explained".
+        """
+        slot, source = key_slot(key.encode()), self.owner(key)
+        with source.client(**self._login) as leaving, target.client(**self._login) as entering:
+            ids = _id(leaving), _id(entering)
+            entering.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[0])
+            leaving.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[1])
+            moved = 0
+            while keys := leaving.execute_command("CLUSTER GETKEYSINSLOT", slot, BATCH):
+                leaving.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+                moved += len(keys)
+                time.sleep(pause_s)
+            entering.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
+            for _, client in self._each():
+                client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[1])
+            return moved
+
+    def refusals(self) -> dict[str, int]:
+        """How often nodes have answered ASK, MOVED or TRYAGAIN so far."""
+        counted: Counter[str] = Counter()
+        for _, client in self._each():
+            for name, error in client.info("errorstats").items():
+                counted[name.removeprefix("errorstat_")] += error["count"]
+        return {name: counted[name] for name in ("ASK", "MOVED", "TRYAGAIN")}
+
+    def close(self) -> None:
+        """End all nodes."""
+        self._ends.close()
+
+    def _start(self, bus: int, args: tuple[str, ...], tls: Callable[[int], list[str]] | None) -> None:
+        port = free_port() if tls else 0
+        listening = [*tls(port), "--tls-cluster", "yes"] if tls else []
+        common = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", str(bus)]
+        node = start_server(self.name, *common, *listening, *args)
+        self._ends.callback(node.stop)
+        self.nodes.append(node)
+        self.ports.append(port or node.port)
+
+    def _introduce(self, buses: list[int]) -> None:
+        with ExitStack() as open_clients:
+            clients = [open_clients.enter_context(node.client(**self._login)) for node in self.nodes]
+            for number, client in enumerate(clients):
+                mine = slots_of(number)
+                client.execute_command("CLUSTER ADDSLOTSRANGE", mine[0], mine[-1])
+                clients[0].execute_command("CLUSTER MEET", "127.0.0.1", self.ports[number], buses[number])
+            until(lambda: all(client.cluster("INFO")["cluster_state"] == "ok" for client in clients), START_S)
+
+    def _each(self) -> Iterator[tuple[Server, redis.Redis]]:
+        for node in self.nodes:
+            with node.client(**self._login) as client:
+                yield node, client
+
+
+def slots_of(number: int) -> range:
+    """The slots that the first, second or third master begins with."""
+    return range(SLOTS * number // MASTERS, SLOTS * (number + 1) // MASTERS)
+
+
+def _id(client: redis.Redis) -> str:
+    return str(client.execute_command("CLUSTER MYID").decode())
+
+
+def _serves(client: redis.Redis, slot: int) -> bool:
+    mine = _id(client).encode()
+    return any(
+        first <= slot <= last and master[2] == mine
+        for first, last, master, *_ in client.execute_command("CLUSTER SLOTS")
+    )
