@@ -5,10 +5,10 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from rmq_core import Operation, QueueEvent
+from rmq_core import EventOutcome, Operation, QueueEvent
 from rmq_core.events import tell
 
-EVENT = QueueEvent("q", Operation.ACK, 3, "job")
+EVENT = QueueEvent("q", Operation.ACK, EventOutcome.SUCCESS, claim_id="job", count=3)
 
 
 def test_a_callback_gets_the_event() -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rmq_core import ConfigurationError, Handover
+from rmq_core import ConfigurationError, Handover, LeasedConfig, RedisSettings
 
 NAMES = {"queue": "work", "lease_id": "dag/run/task/-1", "owner": "try-1"}
 
@@ -18,6 +18,17 @@ def test_a_handover_names_the_lease_and_the_connection() -> None:
     assert (handover.queue, handover.lease_id, handover.owner) == ("work", "dag/run/task/-1", "try-1")
     assert handover.settings.url_without_credentials == "redis://cache:6380/2"
     assert (handover.settings.username, handover.settings.password) == ("spark", "secret")
+
+
+@pytest.mark.parametrize("lease", [20, 0.5, None])
+def test_a_driver_holds_for_as_long_as_its_submitter_would(lease: float | None) -> None:
+    lease_ms = LeasedConfig(lease=lease).lease_ms
+    given = Handover(RedisSettings.from_url("redis://cache"), **NAMES, lease_ms=lease_ms).environment()
+    assert Handover.from_environment(given).config == LeasedConfig(lease=lease)
+
+
+def test_a_submitter_that_does_not_say_leaves_an_ordinary_lease() -> None:
+    assert Handover.from_environment(environment()).config == LeasedConfig()
 
 
 def test_a_handover_never_shows_the_password() -> None:

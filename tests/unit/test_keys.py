@@ -14,7 +14,7 @@ from rmq_core.keys import LeasedKeys, check_name
 def test_every_key_of_a_queue_has_its_name_as_hash_tag() -> None:
     keys = LeasedKeys("żółw 1")
     made = [getattr(keys, field.name) for field in fields(keys)][1:]
-    made += [keys.lease("a"), keys.settled("a"), keys.done("a"), keys.dedup(b"\x00")]
+    made += [keys.lease("a"), keys.settled("a"), keys.done("a"), keys.dedup(b"\x00"), keys.consumer("a")]
     assert all(key.startswith("rmq:{żółw 1}:".encode()) for key in made)
     assert len(set(made)) == len(made)
 
@@ -22,7 +22,8 @@ def test_every_key_of_a_queue_has_its_name_as_hash_tag() -> None:
 def test_the_schema_in_the_docstring_lists_every_key() -> None:
     keys = LeasedKeys("q")
     listed = set(re.findall(r"^\s*rmq:\{q\}:(\w+)", schema.__doc__ or "", re.MULTILINE))
-    made = {field.name for field in fields(keys)} - {"name", "prefix"} | {"lease", "settled", "done", "dedup", "slot"}
+    made = {field.name for field in fields(keys)} - {"name", "prefix"}
+    made |= {"lease", "settled", "done", "consumer", "dedup", "slot", "stage", "staged", "sink"}
     assert listed == made
 
 

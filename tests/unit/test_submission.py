@@ -44,7 +44,7 @@ class ScriptedQueue:
         self.calls.append("ack")
         self.token = self.info = None
 
-    def adopt(self, lease_id: str, *, owner: str, if_owner: str, lease: float | None) -> Lease:
+    def adopt(self, lease_id: str, *, owner: str, if_owner: str, lease: float | None = None) -> Lease:
         if self.info is None:
             raise LeaseLost(lease_id)
         if self.info.owner != if_owner:
@@ -103,7 +103,8 @@ def record() -> SettledRecord:
 
 def test_the_driver_is_told_the_lease_and_its_owner_but_not_the_token(submission: Submission) -> None:
     text = submission.handover(RedisSettings.from_url("redis://cache")).environment()["RMQ_HANDOVER"]
-    assert json.loads(text) == {"queue": "flights", "lease_id": "run-1/step", "owner": "run-1"}
+    names = {"queue": "flights", "lease_id": "run-1/step", "owner": "run-1"}
+    assert json.loads(text) == {**names, "lease_ms": 6000}
 
 
 def test_being_overtaken_by_ones_own_driver_is_recognised_and_the_submitter_only_watches_from_then_on(
@@ -111,9 +112,11 @@ def test_being_overtaken_by_ones_own_driver_is_recognised_and_the_submitter_only
 ) -> None:
     submission.look()
     assert not submission.adopted
+    assert submission.held
     adopt_as_driver(queue)
     submission.look()
     assert submission.adopted
+    assert not submission.held
 
 
 def test_a_foreign_owner_means_the_lease_is_lost(queue: ScriptedQueue, submission: Submission) -> None:
@@ -180,6 +183,14 @@ def test_keeping_a_lease_for_the_retry_fences_the_driver_off_and_moves_the_deadl
     assert queue.token == "9.z"
 
 
+def test_a_lease_that_is_kept_for_no_certain_time_is_an_ordinary_one(
+    queue: ScriptedQueue, submission: Submission
+) -> None:
+    adopt_as_driver(queue)
+    assert submission.keep()
+    assert queue.calls == ["adopt for None"]
+
+
 def test_giving_up_nacks_with_the_reason(queue: ScriptedQueue, submission: Submission) -> None:
     assert submission.give_up("exit code 3")
     assert queue.calls[-1] == "nack: exit code 3"
@@ -197,4 +208,32 @@ def test_a_late_ending_never_touches_the_lease_of_a_living_retry(
     queue.info = info("run-2")
     arguments = {"keep": (700,), "give_up": ("late",), "give_back": ()}[ending]
     assert getattr(submission, ending)(*arguments) is False
+    assert queue.calls == []
+
+
+def test_a_submitter_that_starts_anew_watches_a_driver_that_has_adopted(queue: ScriptedQueue) -> None:
+    held: Any = queue
+    resumed = Submission.resumed(held, made(token="1.a"), fence=1)
+    assert resumed is not None
+    assert resumed.adopted
+    resumed.look()
+    assert queue.calls == []
+
+
+def test_a_submitter_that_starts_anew_takes_back_what_no_driver_has_adopted(queue: ScriptedQueue) -> None:
+    held: Any = queue
+    resumed = Submission.resumed(held, made(token="1.a"), fence=2)
+    assert resumed is not None
+    assert not resumed.adopted
+    assert resumed.lease.token == queue.token
+    assert queue.calls == ["adopt for None"]
+
+
+@pytest.mark.parametrize("present", [None, info("run-2")])
+def test_a_submitter_that_starts_anew_leaves_alone_what_others_have(
+    queue: ScriptedQueue, present: LeaseInfo | None
+) -> None:
+    queue.info = present
+    held: Any = queue
+    assert Submission.resumed(held, made(token="1.a"), fence=2) is None
     assert queue.calls == []

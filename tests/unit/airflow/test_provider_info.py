@@ -65,7 +65,7 @@ def test_it_names_every_public_module_of_the_package() -> None:
 
 
 def test_every_option_the_hook_reads_has_a_field_in_the_form() -> None:
-    assert set(connection_type()["conn-fields"]) == {*OPTIONS, "url", "ssl", "lease", "max_deliveries"}
+    assert set(connection_type()["conn-fields"]) == {*OPTIONS, "url", "ssl", "discipline", "lease", "max_deliveries"}
 
 
 def test_fields_with_secrets_are_masked_in_the_form() -> None:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_core import ConfigurationError
-from rmq_dagster import build_redis_queue_sensor
-from rmq_dagster.sensors import rings
+from rmq_core import Backlog, ConfigurationError
+from rmq_dagster import QueuePartitions, build_redis_queue_sensor
+from rmq_dagster.doorbell import Doorbell, dealt, rings
 
 
 @dg.op
@@ -50,10 +50,32 @@ def test_ticks_without_any_claim_in_between_settle_at_exactly_the_runs_the_backl
     assert pending == min(-(-ready // batch), cap)
 
 
-@pytest.mark.parametrize("parameter", ["batch", "max_in_flight_runs"])
+@pytest.mark.parametrize(
+    ("wanted", "room", "expected"),
+    [
+        ({"a": 3, "b": 1, "c": 2}, 9, ["a", "b", "c", "a", "c", "a"]),
+        ({"a": 10**9, "b": 1}, 3, ["a", "b", "a"]),
+        ({"a": 1}, 0, []),
+        ({"a": 1}, -1, []),
+        ({}, 5, []),
+    ],
+)
+def test_a_queue_with_a_lot_of_work_leaves_room_for_the_others(
+    wanted: dict[str, int], room: int, expected: list[str]
+) -> None:
+    assert dealt(wanted, room) == expected
+
+
+def test_the_queue_whose_oldest_message_has_waited_longest_comes_first() -> None:
+    bell = Doorbell("orders", "bell", batch=1, max_in_flight_runs=4, patience_s=60)
+    backlogs = {"young": Backlog(9, 1.0), "old": Backlog(1, 7.0), "unknown": Backlog(2, None)}
+    assert list(bell.wanted(backlogs, ()).items()) == [("old", 1), ("young", 4), ("unknown", 2)]
+
+
+@pytest.mark.parametrize("parameter", ["batch", "max_in_flight_runs", "min_messages"])
 def test_a_bell_that_could_never_ring_is_refused_with_the_name_of_the_parameter(parameter: str) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
-        build_redis_queue_sensor("flights", target=drain, **{"batch": 1, "max_in_flight_runs": 1, parameter: 0})  # type: ignore[arg-type]
+        build_redis_queue_sensor("flights", target=drain, **{parameter: 0})  # type: ignore[arg-type]
 
 
 def test_the_sensor_is_named_after_its_queue_in_letters_that_dagster_accepts() -> None:
@@ -66,3 +88,39 @@ def test_options_of_dagsters_own_sensors_are_passed_on() -> None:
     )
     assert (made.name, made.minimum_interval_seconds) == ("bell", 5)
     assert made.default_status is dg.DefaultSensorStatus.RUNNING
+
+
+@pytest.mark.parametrize(("parameter", "value"), [("max_age", -1), ("claim_for", 0), ("claim_for", float("nan"))])
+def test_times_that_cannot_be_meant_are_refused_by_name(parameter: str, value: float) -> None:
+    with pytest.raises(ConfigurationError, match=parameter):
+        build_redis_queue_sensor("flights", target=drain, **{parameter: value})  # type: ignore[arg-type]
+
+
+def test_a_sensor_for_no_queue_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="queue"):
+        build_redis_queue_sensor("", target=drain)
+
+
+TENANTS = QueuePartitions("orders", dg.DynamicPartitionsDefinition(name="tenants"), most=2)
+
+
+@given(st.text(min_size=1, max_size=20))
+def test_any_value_has_a_partition_key_that_dagster_accepts_and_that_leads_back_to_its_queue(value: str) -> None:
+    key = TENANTS.key(value)
+    assert "..." not in key
+    assert key.isascii()
+    assert key.isprintable()
+    assert TENANTS.value(key) == value
+    assert TENANTS.queue_of(key) == TENANTS.queue(value)
+
+
+@pytest.mark.parametrize("value", ["", "x" * 256, "ü" * 99])
+def test_a_value_that_makes_no_partition_key_is_refused(value: str) -> None:
+    with pytest.raises(ConfigurationError, match="1 to 255"):
+        TENANTS.key(value)
+
+
+def test_queues_of_others_are_no_partitions_and_too_many_are_refused() -> None:
+    assert TENANTS.among(["orders/a", "orders", "orders/", "others/b", "orders/not:encoded"]) == {"orders/a": "a"}
+    with pytest.raises(ConfigurationError, match=r"3 queues.*most=2.*coarser"):
+        TENANTS.among(["orders/a", "orders/b", "orders/c"])

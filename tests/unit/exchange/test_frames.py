@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from redis import exceptions as redis_errors
 
-from rmq_core.errors import ScriptFailed
-from rmq_core.exchange import Batch, Call, Chain, Wait
-from rmq_core.exchange.frames import Plan, answer, frame, plan, raise_retryable
+from rmq_core.errors import QueueFull, ScriptFailed
+from rmq_core.exchange import Batch, Call, Chain, Wait, blocks_for
+from rmq_core.exchange.frames import Plan, answer, at_once, frame, plan, raise_retryable
 from rmq_core.exchange.slots import Slots
 from rmq_core.lua import Script
 
@@ -64,6 +64,18 @@ def test_a_wait_blocks_first_and_only_once(slots: Slots) -> None:
     assert (made.again().frames, made.again().block_ms) == (made.frames[1:], 0)
 
 
+def test_a_wait_may_move_what_comes_to_another_list(slots: Slots) -> None:
+    made = plan(Wait(b"queue", 1234, CALL, into=b"mine"), slots)
+    assert made.frames[0].args == ("BLMOVE", b"queue", b"mine", "RIGHT", "LEFT", "1.234")
+    assert made.again().frames == made.frames[1:]
+
+
+def test_a_blocking_command_has_a_form_that_does_not_block(slots: Slots) -> None:
+    taking, moving = (plan(Wait(b"queue", 1, CALL, into=into), slots).frames[0] for into in (None, b"mine"))
+    assert at_once(taking).args == ("LPOP", b"queue")
+    assert at_once(moving).args == ("LMOVE", b"queue", b"mine", "RIGHT", "LEFT")
+
+
 def test_a_plan_that_does_not_block_is_resent_as_it_is(slots: Slots) -> None:
     made = plan(CALL, slots)
     assert made.again() is made
@@ -85,6 +97,17 @@ def test_the_answer_of_a_call_is_its_reply() -> None:
 def test_the_answer_of_a_wait_is_that_of_its_call(slots: Slots) -> None:
     want = Wait(b"wake", 1, CALL)
     assert answer(want, plan(want, slots), [None, b"ok"]) == b"ok"
+
+
+def test_the_answer_of_a_wait_that_moves_tells_what_it_moved(slots: Slots) -> None:
+    want = Wait(b"queue", 1, CALL, into=b"mine")
+    planned = plan(want, slots)
+    assert answer(want, planned, [b"entry", b"ok"]) == (b"entry", b"ok")
+    assert answer(want, planned, [b"ok"]) == (None, b"ok")
+    moved, reply = answer(want, planned, [redis_errors.OutOfMemoryError("OOM"), b"ok"])
+    assert (type(moved), reply) == (QueueFull, b"ok")
+    with pytest.raises(redis_errors.ResponseError):
+        answer(want, planned, [None, redis_errors.ResponseError("x")])
 
 
 def test_a_confirmation_that_fails_does_not_hide_the_reply(slots: Slots) -> None:
@@ -120,3 +143,8 @@ def test_a_server_that_cannot_answer_now_is_asked_again(reply: Any) -> None:
 )
 def test_any_other_reply_is_taken_as_it_is(reply: Any) -> None:
     raise_retryable([reply])
+
+
+@pytest.mark.parametrize(("block_ms", "timeout"), [(0, "0.002"), (1, "0.002"), (2, "0.002"), (5000, "5.000")])
+def test_no_wait_is_so_short_that_redis_takes_it_for_ever(block_ms: int, timeout: str) -> None:
+    assert blocks_for(block_ms) == timeout

@@ -10,10 +10,14 @@ from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.sync import SyncDriver
 
 Reply = Any
+SILENCE = object()
 
 
 class Wire:
-    """Every connection reads the next of `replies`; an exception among them is raised instead."""
+    """Every connection reads the next of `replies`; an exception among them is raised instead.
+
+    After SILENCE nothing comes any more, for the connection of an asyncio client.
+    """
 
     def __init__(self) -> None:
         self.replies: list[Reply] = []
@@ -36,6 +40,9 @@ class Connection:
 
     def send_packed_command(self, packed: tuple[bytes, ...], **_: Any) -> None:
         self.wire.sent += packed
+
+    def can_read(self, timeout: float) -> bool:
+        return timeout > 0
 
     def read_response(self, **_: Any) -> Reply:
         return self.wire.read()
@@ -68,6 +75,9 @@ class AsyncConnection(Connection):
         self.wire.sent += packed
 
     async def read_response(self, **_: Any) -> Reply:
+        if self.wire.replies and self.wire.replies[0] is SILENCE:
+            self.wire.replies.pop(0)
+            await asyncio.Event().wait()
         return self.wire.read()
 
     async def disconnect(self, **_: Any) -> None:  # type: ignore[override]

@@ -14,7 +14,7 @@ from rmq_core.errors import (
 )
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.claiming import adopt, reenter
+from rmq_core.leased.operations.adopting import adopt, reenter
 from tests.unit.leased.by_hand import (
     argv,
     asked,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core.errors import ConfigurationError, QueueUnavailable
-from rmq_core.exchange import Exchange
+from rmq_core.errors import ConfigurationError, QueueUnavailable, WrongKeyType
+from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.leased import hub as hubs
 from rmq_core.leased.hub import WaitHub, Wish
 from rmq_core.messages import Backlog
@@ -27,7 +27,7 @@ class Stock:
 
     def __init__(self) -> None:
         self.replies: dict[bytes, list[Any]] = {}
-        self.looks = 0
+        self.looks = self.writes = 0
         self.looked = asyncio.Event()
         self.failure: Exception | None = None
 
@@ -37,27 +37,33 @@ class Stock:
         self.replies[b"rmq:{%b}:" % queue.encode()] = [ready, oldest, 10_000, due, []]
 
     def driver(self, _client: Any, prefix: bytes, _retry_budget_s: float) -> Driver:
-        return Driver(self, prefix)
+        return Driver(self)
 
 
 class Driver:
     """Answers every look with what the stock is."""
 
-    def __init__(self, stock: Stock, prefix: bytes) -> None:
-        self.stock, self.prefix = stock, prefix
+    def __init__(self, stock: Stock) -> None:
+        self.stock = stock
 
     async def run(self, exchange: Exchange[Any]) -> Any:
         want: Any = next(exchange)
-        assert want.args == (15_000,), "every look arms the bell"
-        self.stock.looks += 1
+        assert isinstance(want, Batch)
+        self.stock.writes += 1
         self.stock.looked.set()
         if self.stock.failure:
             raise self.stock.failure
         try:
-            exchange.send(self.stock.replies.get(self.prefix, [0, b"", 10_000, b"", []]))
+            exchange.send([self._look(call) for call in want.calls])
         except StopIteration as stop:
             return stop.value
         raise AssertionError("a look without expired leases is one call")
+
+    def _look(self, call: Call) -> Any:
+        assert call.args == (15_000,), "every look arms the bell"
+        assert not call.slot, "queues that look together share no slot"
+        self.stock.looks += 1
+        return self.stock.replies.get(call.keys[0].removesuffix(b"ready"), [0, b"", 10_000, b"", []])
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -71,6 +77,7 @@ def stock() -> Stock:
 @pytest.fixture
 async def hub(stock: Stock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WaitHub]:
     monkeypatch.setattr(hubs, "_PACE_S", 0)
+    monkeypatch.setattr(hubs, "_TOGETHER_S", 0)
     async with asyncio.timeout(PATIENCE_S), WaitHub(Client()) as made:
         made._driver = stock.driver  # type: ignore[assignment]
         yield made
@@ -174,7 +181,64 @@ async def test_each_queue_is_looked_at_for_itself(hub: WaitHub, stock: Stock) ->
     stock.holds(2, queue="b")
     found = await asyncio.gather(hub.wait("a"), hub.wait("b"))
     assert [backlog.ready for backlog in found] == [1, 2]
-    assert stock.looks == 2
+    assert (stock.looks, stock.writes) == (2, 1), "and those that are due together go in one write"
+
+
+async def test_a_queue_that_cannot_be_looked_at_does_not_end_the_waits_of_others(hub: WaitHub, stock: Stock) -> None:
+    stock.replies[b"rmq:{a}:"] = WrongKeyType("foreign")  # type: ignore[assignment]
+    stock.holds(2, queue="b")
+    failed, found = await asyncio.gather(hub.wait("a"), hub.wait("b"), return_exceptions=True)
+    assert isinstance(failed, WrongKeyType)
+    assert found == Backlog(2, 0.0)
+    assert "a" not in hub._watches, "nobody waits for it, so nothing is kept of it"
+
+
+class Clock:
+    """A loop whose time passes only while somebody pauses."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "paces"),
+    [(0.05, [0.4, 0.8, 1.0, 1.0]), (0.5, [0.2, 0.2, 0.2, 0.2])],
+    ids=["a bell that rings on is heard ever more seldom", "one after a quiet time is heard at once"],
+)
+async def test_looks_follow_the_bell_at_a_pace(
+    quiet_s: float, paces: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, slept = Clock(), []
+    watch = hubs.Watch(None, None, None)  # type: ignore[arg-type]
+
+    async def happens(event: asyncio.Event, within_s: float) -> bool:
+        slept.append(within_s)
+        clock.now += quiet_s if event is watch.rung else max(0.0, within_s)
+        return event is watch.rung
+
+    monkeypatch.setattr(hubs, "_happens", happens)
+    monkeypatch.setattr(hubs.asyncio, "get_running_loop", lambda: clock)
+    seen = []
+    for _ in paces:
+        await watch.pause(5)
+        seen.append(watch.pace_s)
+    assert seen == paces
+    assert slept[1::2] == pytest.approx([pace - quiet_s for pace in paces])
+
+
+async def test_a_new_wait_is_answered_at_once_however_often_the_bell_rings(hub: WaitHub, stock: Stock) -> None:
+    stock.holds(1)
+    patient = asyncio.create_task(hub.wait("q", min_messages=9))
+    await stock.looked.wait()
+    hub._watches["q"].pace_s = 60
+    hub._ring(b"rmq:{q}:bell")
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(1):
+        assert (await hub.wait("q")).ready == 1
+    patient.cancel()
 
 
 async def test_a_wait_that_is_over_leaves_the_others_alone(hub: WaitHub, stock: Stock) -> None:

@@ -9,12 +9,15 @@ from rmq_core.errors import ConfigurationError, LeaseLost, MalformedMessage, Scr
 from rmq_core.exchange import Batch, Command
 from rmq_core.leased.operations.inspecting import (
     backlog,
+    browse,
+    browse_lease,
     dead_letters,
     lease_info,
     leases,
     look,
     peek,
     read,
+    read_columns,
     settled,
     stats,
 )
@@ -35,6 +38,22 @@ def test_reading_a_lease_gives_its_messages_with_their_places() -> None:
     ]
     assert call.args == ("7.abc", 0, 2)
     assert not call.slot
+
+
+def test_columns_are_read_as_messages_are_without_those_settled_before() -> None:
+    lease = held(3, in_memory=False)
+    found, (call,) = drive(read_columns(engine(), lease), [[b"read", 1, 0, b"\x40", envelopes(3)]])
+    assert (found.payloads, found.indexes, found.deliveries) == ([b"p0", b"p2"], [0, 2], [2, 2])
+    assert call.args == ("7.abc", 0, 2)
+    with pytest.raises(LeaseLost):
+        result(read_columns(engine(), lease), [b"lost", 0, 0, b"", []])
+
+
+def test_anybody_may_look_into_a_lease_without_its_token() -> None:
+    found, (call,) = drive(browse_lease(engine(), "job", 1, 3), [[b"read", 0, 0, b"", envelopes(2)]])
+    assert [(message.index, message.lease_id) for message in found] == [(1, "job"), (2, "job")]
+    assert call.args == ("", 1, 2)
+    assert result(browse_lease(engine(), "job"), [b"lost", 0, 0, b"", []]) == []
 
 
 def test_a_slice_is_read_by_place_and_ends_with_the_lease() -> None:
@@ -229,3 +248,35 @@ def test_a_look_at_no_messages_is_refused(operation: Any, count: Any) -> None:
 def test_an_entry_of_somebody_else_is_malformed() -> None:
     with pytest.raises(MalformedMessage):
         drive(peek(engine()), [[b"hello"]])
+
+
+@pytest.mark.parametrize(("target", "begin"), [("ready", "right"), ("dead", "left"), ("completed", "left")])
+def test_a_page_of_messages_tells_how_many_there_are_in_all(target: str, begin: str) -> None:
+    page, (call,) = drive(browse(engine(), target, 50, 2), [[1_000_000, envelopes(2), []]])
+    assert (page.total, payloads(page.messages), page.due) == (1_000_000, ["p0", "p1"], [])
+    assert call.keys == (getattr(engine().keys, target),)
+    assert call.args == (50, 2, begin)
+    assert not call.slot
+
+
+def test_a_page_of_delayed_messages_says_when_each_is_due() -> None:
+    page, (call,) = drive(browse(engine(), "delayed"), [[2, envelopes(2), [b"1000", b"2500.5"]]])
+    assert [moment.timestamp() for moment in page.due] == [1, 2.5005]
+    assert call.args == (0, 25, "due")
+
+
+def test_a_page_has_at_most_a_thousand_messages() -> None:
+    (call,) = asked(browse(engine(), "ready", 0, 50_000), [0, [], []])
+    assert call.args == (0, 1000, "right")
+
+
+@pytest.mark.parametrize("target", ["leases", "lease", "fence", "", None, ["ready"]])
+def test_only_what_nobody_holds_can_be_browsed(target: Any) -> None:
+    with pytest.raises(ConfigurationError, match="target must be one of ready, delayed, dead, completed, failed"):
+        next(browse(engine(), target))
+
+
+@pytest.mark.parametrize("wrong", [{"offset": -1}, {"offset": True}, {"count": 0}, {"count": 1.5}])
+def test_a_page_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{next(iter(wrong))} must be a whole number"):
+        next(browse(engine(), "ready", **wrong))

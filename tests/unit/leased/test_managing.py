@@ -7,7 +7,16 @@ import pytest
 from rmq_core import codec
 from rmq_core.errors import ConfigurationError, PayloadError, QueueFull, QueueUnavailable, ScriptFailed
 from rmq_core.events import Operation, QueueEvent
-from rmq_core.leased.operations.managing import cancel, forget, pause, purge, redrive, release_unanswered, resume
+from rmq_core.leased.operations.managing import (
+    cancel,
+    forget,
+    pause,
+    purge,
+    redrive,
+    redrive_some,
+    release_unanswered,
+    resume,
+)
 from tests.unit.leased.by_hand import argv, asked, drive, engine, envelope, envelopes, result, scripts, told
 
 TAKEN = b"taken 9.n1 5000 1 1 0 0 me"
@@ -42,6 +51,43 @@ def test_a_redrive_into_a_full_server_is_an_error() -> None:
 def test_a_redrive_of_no_messages_is_refused(max_messages: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^max_messages must be"):
         next(redrive(engine(), max_messages))
+
+
+def test_chosen_dead_letters_are_found_by_their_ids_and_the_oldest_goes_first() -> None:
+    events: list[QueueEvent] = []
+    letters = envelopes(3)
+    moved, (scan, move) = drive(
+        redrive_some(engine(on_event=events.append), iter(["m2", "m0"])), [letters, b"redriven 2"]
+    )
+    assert moved == 2
+    assert scan.keys == (engine().keys.dead,)
+    assert move.args[1:] == (letters[2], letters[0])
+    assert told(events) == [(Operation.REDRIVE, 2)]
+
+
+def test_the_search_for_chosen_dead_letters_ends_when_all_are_found() -> None:
+    assert scripts(asked(redrive_some(engine(), ["m7"]), envelopes(1000), b"redriven 1")) == ["scan", "redrive_some"]
+
+
+def test_many_chosen_dead_letters_are_moved_ten_at_a_time() -> None:
+    ids = [f"m{number}" for number in range(25)]
+    moved, wants = drive(redrive_some(engine(), ids), [envelopes(25), b"redriven 10", b"redriven 9", b"redriven 5"])
+    assert moved == 24
+    assert [len(want.args) - 1 for want in wants[1:]] == [10, 10, 5]
+
+
+@pytest.mark.parametrize("message_ids", [[], ["elsewhere"]])
+def test_dead_letters_that_are_not_there_are_not_redriven(message_ids: list[str]) -> None:
+    replies = [envelopes(3)] if message_ids else []
+    assert result(redrive_some(engine(), message_ids), *replies) == 0
+
+
+@pytest.mark.parametrize(
+    ("message_ids", "match"), [("m1", "pass \\[message_id\\]"), ([5], "must be the str that publish returned")]
+)
+def test_what_names_no_dead_letters_is_refused(message_ids: Any, match: str) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        next(redrive_some(engine(), message_ids))
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,8 @@ def test_an_ack_of_a_whole_lease_counts_what_it_settled() -> None:
 
 
 def test_an_anonymous_lease_leaves_no_record() -> None:
-    assert argv(asked(ack(engine(), held(lease_id="~1")), b"acked 1")[0], 5) == 0
+    (call,) = asked(ack(engine(), held(lease_id="~1")), b"acked 1")
+    assert (call.keys[-1], call.args) == (b"rmq:{q}:settled:~1", ("~1", "7.abc"))
 
 
 def test_an_ack_that_is_not_as_durable_as_asked_took_effect_all_the_same() -> None:

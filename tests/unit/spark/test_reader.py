@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from rmq_core import Lease, Message, RedisSettings
+from rmq_core import Columns, Lease, MalformedMessage, RedisSettings
 from rmq_spark.reader import (
     FETCH,
     MESSAGE_SCHEMA,
@@ -18,7 +17,15 @@ from rmq_spark.reader import (
     whole_slices,
 )
 
-MESSAGE = Message("id-1", '{"a":"ü","b":1}'.encode(), "j", {"source": "test"}, 1_700_000_000_123, 2, 7, "lease-1")
+PAYLOAD = '{"a":"ü","b":1}'.encode()
+HEADERS = b'{"source":"test"}'
+NOTHING = Columns([], [], [], [], [], [])
+
+
+def columns(*payloads: bytes, headers: tuple[bytes, ...] = (HEADERS,)) -> Columns:
+    count = len(payloads)
+    given = headers * (count // len(headers))
+    return Columns([b"id-1"] * count, payloads, given, [2] * count, [1_700_000_000_123] * count, range(count))
 
 
 def covered(slices: list[LeaseSlice]) -> list[int]:
@@ -43,12 +50,12 @@ def test_slices_of_a_lease_settled_in_part_cover_what_is_left() -> None:
 
 
 def test_a_batch_has_exactly_the_schema_that_spark_compares_with() -> None:
-    batch = record_batch([MESSAGE], "work")
+    batch = record_batch(columns(PAYLOAD), "lease-1", "work")
     assert batch.schema.equals(to_arrow_schema(MESSAGE_SCHEMA, timezone="UTC"))
 
 
 def test_a_batch_holds_what_was_published() -> None:
-    row = record_batch([MESSAGE], "work").to_pylist()[0]
+    row = record_batch(columns(PAYLOAD), "lease-1", "work").to_pylist()[0]
     assert row["payload"] == '{"a":"ü","b":1}'.encode()
     assert dict(row["headers"]) == {"source": "test"}
     assert (row["message_id"], row["deliveries"], row["lease"], row["queue"]) == ("id-1", 2, "lease-1", "work")
@@ -56,7 +63,27 @@ def test_a_batch_holds_what_was_published() -> None:
 
 
 def test_a_batch_without_messages_has_the_same_schema() -> None:
-    assert record_batch([], "work").schema == record_batch([MESSAGE], "work").schema
+    assert record_batch(NOTHING, "lease-1", "work").schema == record_batch(columns(PAYLOAD), "lease-1", "work").schema
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ((b"",), [{}, {}]),
+        ((HEADERS,), [{"source": "test"}] * 2),
+        ((b"", HEADERS), [{}, {"source": "test"}]),
+        ((b'{"a":"1","b":"2"}',), [{"a": "1", "b": "2"}] * 2),
+    ],
+)
+def test_headers_become_maps(headers: tuple[bytes, ...], expected: list[dict[str, str]]) -> None:
+    batch = record_batch(columns(b"x", b"y", headers=headers), "lease-1", "work")
+    assert [dict(row["headers"]) for row in batch.to_pylist()] == expected
+    assert batch.schema.equals(to_arrow_schema(MESSAGE_SCHEMA, timezone="UTC"))
+
+
+def test_damaged_headers_are_said() -> None:
+    with pytest.raises(MalformedMessage):
+        record_batch(columns(b"x", headers=(b"{",)), "lease-1", "work")
 
 
 def test_a_reader_travels_without_the_messages_of_its_lease() -> None:
@@ -75,9 +102,9 @@ class Queue:
         self.size = size
         self.asked: list[tuple[int, int]] = []
 
-    def read(self, lease: Lease, lo: int, hi: int) -> list[Message]:
+    def read_columns(self, lease: Lease, lo: int, hi: int) -> Columns:
         self.asked.append((lo, hi))
-        return [replace(MESSAGE, raw=b"x" * self.size, index=at) for at in range(lo, hi) if at % 3 == 0]
+        return columns(*[b"x" * self.size for at in range(lo, hi) if at % 3 == 0])
 
 
 @pytest.mark.parametrize(("size", "largest"), [(10, FETCH), (1 << 20, 8)])

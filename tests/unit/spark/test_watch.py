@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmq_core import Lease, QueueUnavailable
-from rmq_spark.watch import LossWatch, _parent_of, _starters
+from rmq_spark.watch import LossWatch, _parent_of, _starters, margin_s
 
 LEASE = Lease("work", "lease-1", "me", 1, None, "7.token")
 
@@ -59,7 +60,7 @@ def test_nobody_looks_after_the_end() -> None:
     seen = watch(SimpleNamespace(fence=7), acted.set)
     seen.close()
     seen._queue.info = None  # type: ignore[attr-defined]  # as after our own ack
-    assert not seen._thread.is_alive()
+    assert not any(thread.is_alive() for thread in seen._threads)
     assert not acted.is_set()
 
 
@@ -87,4 +88,42 @@ def test_what_the_heartbeat_knows_is_acted_on_while_redis_is_out_of_sight() -> N
     seen.lose(LEASE)
     assert acted.is_set()
     assert seen.gone()
+    seen.close()
+
+
+def test_a_hanging_look_does_not_hide_a_deadline_that_comes_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        def lease_info(self, lease_id: str) -> Any:
+            answered.wait()
+
+    answered, acted = Event(), Event()
+    monkeypatch.setattr("rmq_spark.watch.MARGIN", 0.99)
+    monkeypatch.setattr("rmq_spark.watch.MOST_MARGIN_S", 1000)
+    lease = Lease("work", "lease-1", "me", 1, None, "7.token")
+    lease.fate.until = time.monotonic() + 300
+    seen = LossWatch(Silent(), lease, acted.set, exit_driver=False)  # type: ignore[arg-type]
+    assert acted.wait(60)
+    assert seen.lost
+    assert not lease.lost, "it acts before the lease expires"
+    seen.close()  # and does not wait for Redis
+    answered.set()
+
+
+@pytest.mark.parametrize(("lease_s", "margin"), [(1.5, 0.15), (30, 3), (600, 5)])
+def test_the_margin_is_a_tenth_of_the_lease_and_at_most_five_seconds(lease_s: float, margin: float) -> None:
+    assert margin_s(lease_s) == pytest.approx(margin)
+
+
+def test_a_cancellation_that_fails_is_tried_again() -> None:
+    tried = []
+
+    def cancel() -> None:
+        tried.append(1)
+        if len(tried) == 1:
+            raise RuntimeError("Spark does not answer")
+        acted.set()
+
+    acted = Event()
+    seen = watch(None, cancel)
+    assert acted.wait(60)
     seen.close()

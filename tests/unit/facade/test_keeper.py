@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from rmq_core.errors import QueueUnavailable
-from rmq_core.leased import aio_keeper, keeper
-from rmq_core.leased.aio_keeper import AsyncKeeper
-from rmq_core.leased.keeper import Charge, Keeper, settle_beat
+from rmq_core.facade import aio_keeper, keeper
+from rmq_core.facade.aio_keeper import AsyncKeeper
+from rmq_core.facade.keeper import Charge, Keeper, settle_beat
 from rmq_core.messages import Lease
 from tests.unit.leased.by_hand import held
 

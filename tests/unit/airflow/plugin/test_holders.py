@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.plugin.holders import holder_of, identity_of, path_of
+
+TASKS = [
+    TaskIdentity("etl", "manual__2026-01-01T00:00:00+00:00", "load", -1, 1),
+    TaskIdentity("etl", "scheduled__2026", "group.load", 7, 3),
+    TaskIdentity("etl", "a/run/id/with/slashes", "load", 0, 2),
+]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_owner_that_a_task_writes_is_read_back(task: TaskIdentity) -> None:
+    assert identity_of(task.owner) == task
+
+
+@pytest.mark.parametrize(
+    "owner", ["", "worker-7", "airflow:", "airflow:dag/run/task/0", "airflow:dag/run/task/x/1", "dagster:a/b/c/0/1"]
+)
+def test_what_no_task_wrote_names_no_task(owner: str) -> None:
+    assert holder_of(owner) is None
+
+
+def test_a_holder_links_to_the_page_of_its_try() -> None:
+    holder = holder_of(TASKS[0].owner)
+    assert holder is not None
+    assert (holder["task_id"], holder["try_number"]) == ("load", 1)
+    assert holder["path"] == "/dags/etl/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00/tasks/load?try_number=1"
+
+
+def test_a_mapped_task_has_a_page_for_each_index() -> None:
+    assert path_of(TASKS[1]).endswith("/tasks/group.load/mapped/7?try_number=3")
+
+
+def test_names_cannot_leave_the_path_they_stand_in() -> None:
+    path = path_of(TaskIdentity("a?b", "../../x", "t#1", -1, 1))
+    assert path == "/dags/a%3Fb/runs/..%2F..%2Fx/tasks/t%231?try_number=1"

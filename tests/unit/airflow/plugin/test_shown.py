@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from rmq_airflow.plugin.shown import SHOWN_BINARY, SHOWN_BYTES, lease_shown, message_shown, stats_shown
+from rmq_core import Failure, LeaseInfo, Message, QueueStats
+
+AT = datetime.fromtimestamp(1.5, UTC)
+OWNER = "airflow:etl/run/load/-1/2"
+
+
+def message(raw: bytes = b"{}", kind: str = "j", **fields: Any) -> Message:
+    about: dict[str, Any] = {"headers": {}, "enqueued_ms": 1000, "deliveries": 0, "index": 0, "lease_id": "", **fields}
+    return Message("m", raw, kind, **about)
+
+
+def lease(**fields: Any) -> LeaseInfo:
+    about: dict[str, Any] = {
+        "id": "etl/run/load/-1", "owner": OWNER, "state": "held", "count": 10, "settled": 4, "takeovers": 1,
+        "claimed_at": AT, "deadline": AT, "fence": 7, **fields,
+    }  # fmt: skip
+    return LeaseInfo(**about)
+
+
+@pytest.mark.parametrize(("kind", "word"), [("j", "json"), ("s", "text")])
+def test_a_payload_that_is_text_is_shown_as_it_is_stored(kind: str, word: str) -> None:
+    shown = message_shown(message('{"a":"ż"}'.encode(), kind, headers={"k": "v"}))
+    assert (shown["kind"], shown["payload"], shown["cut"], shown["size"]) == (word, '{"a":"ż"}', False, 10)
+    assert shown["headers"] == {"k": "v"}
+    assert shown["enqueued_at"] == 1000
+
+
+def test_bytes_are_shown_as_hexadecimal_numbers() -> None:
+    shown = message_shown(message(b"\x00\xfe", "b"))
+    assert (shown["kind"], shown["payload"]) == ("bytes", "00 fe")
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("s", SHOWN_BYTES), ("b", SHOWN_BINARY)])
+def test_a_long_payload_is_cut_and_says_so(kind: str, limit: int) -> None:
+    whole, longer = (message_shown(message(b"x" * size, kind)) for size in (limit, limit + 1))
+    assert (whole["cut"], longer["cut"]) == (False, True)
+    assert longer["size"] == limit + 1
+    assert longer["payload"] == whole["payload"]
+
+
+def test_a_cut_inside_a_character_leaves_it_out() -> None:
+    shown = message_shown(message(b"x" * (SHOWN_BYTES - 1) + "ż".encode(), "s"))
+    assert shown["payload"] == "x" * (SHOWN_BYTES - 1)
+
+
+def test_a_dead_letter_tells_what_happened_to_it_and_to_whom() -> None:
+    shown = message_shown(message(history=(Failure("nack", AT, OWNER, "bad row"), Failure("expired", AT, "me", ""))))
+    first, second = shown["history"]
+    assert (first["kind"], first["at"], first["reason"], first["holder"]["task_id"]) == (
+        "nack",
+        1500,
+        "bad row",
+        "load",
+    )
+    assert (second["owner"], second["holder"]) == ("me", None)
+
+
+def test_a_delayed_message_says_when_it_is_due() -> None:
+    assert message_shown(message(), AT)["due"] == 1500
+    assert message_shown(message())["due"] is None
+
+
+def test_a_lease_is_shown_with_its_task_and_without_its_token() -> None:
+    shown = lease_shown(lease())
+    assert shown["holder"]["path"] == "/dags/etl/runs/run/tasks/load?try_number=2"
+    assert (shown["claimed_at"], shown["deadline"], shown["count"], shown["settled"]) == (1500, 1500, 10, 4)
+    assert not {"token", "fence"} & set(shown)
+
+
+def test_a_lease_may_last_for_ever() -> None:
+    assert lease_shown(lease(deadline=None))["deadline"] is None
+
+
+def test_the_numbers_of_a_queue_are_shown_under_their_names() -> None:
+    shown = stats_shown("work", "leased", QueueStats(1, 2, 3, 4, 5, 6.5, paused=True))
+    assert shown == {
+        "name": "work", "discipline": "leased", "ready": 1, "delayed": 2, "leased": 3, "leases": 4, "dead": 5,
+        "oldest_age": 6.5, "paused": True,
+    }  # fmt: skip

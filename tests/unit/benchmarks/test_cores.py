@@ -1,0 +1,22 @@
+"""Where a server and its clients may run while they are measured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import cores
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not let anybody choose")
+def test_a_server_is_put_on_the_last_core_and_let_go_again() -> None:
+    every = os.sched_getaffinity(0)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server:
+        cores.apart(server.pid, [])
+        assert os.sched_getaffinity(server.pid) == {max(every)}
+        cores.anywhere(server.pid, [])
+        assert os.sched_getaffinity(server.pid) == every
+        server.communicate(b"\n")

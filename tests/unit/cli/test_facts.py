@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmq_core.cli import facts
+from rmq_core.cli.facts import Facts, gather
+from rmq_core.cli.needs import needed
+from rmq_core.errors import ScriptFailed
+
+NEEDS = needed("leased", "orders")
+
+
+def gathered(answers: dict[str, Any]) -> Facts:
+    """Run the questions against answers by the first words of a command; what has none is refused."""
+    exchange = gather(NEEDS)
+    want = next(exchange)
+    while True:
+        words = " ".join(map(str, want.args[:3]))  # type: ignore[union-attr]
+        known = [answer for beginning, answer in answers.items() if words.startswith(beginning)]
+        try:
+            want = exchange.send(known[0]) if known else exchange.throw(ScriptFailed("NOPERM"))
+        except StopIteration as stop:
+            result: Facts = stop.value
+            return result
+
+
+def test_a_user_who_may_ask_nothing_leaves_everything_unknown() -> None:
+    assert gathered({}) == Facts({}, scripts="NOPERM")
+
+
+@pytest.mark.parametrize("reply", [{b"save": b"60 1"}, [b"save", b"60 1"], {"save": "60 1"}])
+def test_settings_are_read_in_every_form_a_client_gives_them(reply: object) -> None:
+    assert gathered({"CONFIG GET save": reply}).save == "60 1"
+
+
+def test_of_a_cluster_that_answers_for_each_node_one_is_looked_at() -> None:
+    node = {"redis_version": "7.0.0"}
+    assert gathered({"INFO": {"127.0.0.1:7000": node, "127.0.0.1:7001": node}}).info == node
+
+
+def test_a_server_before_redis_7_cannot_say_what_a_user_may_do() -> None:
+    asked = gathered({"EVAL return 1": 1, "EVAL return redis.acl_check_cmd": 0})
+    assert (asked.scripts, asked.refused) == (None, None)
+
+
+def test_the_clock_of_the_server_lies_between_asking_and_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([100.0, 100.2] * 3)
+    monkeypatch.setattr(facts.time, "time", lambda: next(ticks))
+    assert gathered({"TIME": (100, 100_000)}).skew_s == 0
+    assert gathered({"TIME": (90, 0)}).skew_s == 10
+    assert gathered({"TIME": (110, 200_000)}).skew_s == pytest.approx(-10)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import rmq_core
+from rmq_core.cli.needs import commands_of, needed
+from rmq_core.protocol import DISCIPLINES
+
+CORE = Path(rmq_core.__file__).parent
+PLAIN = re.compile(r"""\b(?:Command|Listen)\(\(\s*b?["']([A-Z]+)["'](?:,\s*b?["'](CREATE)["'])?""")
+
+
+def names(discipline: str) -> set[str]:
+    return {name for name, _ in needed(discipline, "orders").commands}
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_what_the_operations_of_a_discipline_send_plainly_is_among_its_needs(discipline: str) -> None:
+    sources = [path.read_text("utf-8") for path in (CORE / discipline).rglob("*.py")]
+    sent = {"|".join(filter(None, found)) for source in sources for found in PLAIN.findall(source)}
+    assert sent <= names(discipline)
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_what_the_scripts_of_a_discipline_call_is_among_its_needs(discipline: str) -> None:
+    assert {"EVALSHA", "EVAL"} < names(discipline)
+    assert len(names(discipline)) > 5
+
+
+def test_every_command_a_script_calls_is_written_where_it_can_be_read() -> None:
+    for path in (CORE / "lua").rglob("*.lua"):
+        source = re.sub(r"--.*", "", path.read_text("utf-8"))
+        calls = len(re.findall(r"redis\.p?call\(", source))
+        written = len(re.findall(r"""redis\.p?call\(\s*['"][A-Z]+['"]""", source))
+        chosen = len(re.findall(r"""redis\.call\(\s*from ==""", source))
+        assert calls == written + chosen, path
+
+
+def test_a_subcommand_is_named_with_its_command() -> None:
+    assert commands_of("redis.call('XGROUP', 'CREATE', k) redis.pcall(\"SET\", 'NX')") == {"XGROUP|CREATE", "SET"}
+
+
+def test_keys_are_those_of_the_queue_and_of_the_registry() -> None:
+    keys = {key for _, key in needed("rotation", "orders").commands}
+    assert keys == {"rmq:rotation:{orders}:doctor", "rmq:queues"}
+    assert needed("rotation", "orders").keys == "~rmq:* ~orders"

@@ -1,0 +1,144 @@
+"""The components as YAML makes them; what their runs do is in tests/dagster/test_components.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from rmq_core import ConfigurationError, LeasedConfig
+from rmq_dagster import RedisQueueResource
+from rmq_dagster.components import RedisQueuePublishComponent, RedisQueueSensorComponent, RedisQueueSparkComponent
+from rmq_dagster.components.base import QueueComponent, QueueSettings
+from rmq_dagster.components.sensor import LimitSettings, LimitsSettings
+
+# Dagster deprecates what it uses itself to make observable assets external ones.
+pytestmark = pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
+
+COMPONENTS = [RedisQueuePublishComponent, RedisQueueSensorComponent, RedisQueueSparkComponent]
+RESOURCE = RedisQueueResource(url="redis://localhost:1")
+MODELS = [*COMPONENTS, QueueSettings, LimitSettings, LimitsSettings]
+
+
+def load(component: type[QueueComponent], **attributes: Any) -> tuple[Any, dg.Definitions]:
+    """A component from the attributes of its YAML, and what it defines."""
+    context = dg.ComponentTree.for_test().load_context
+    made = component.from_attributes_dict(attributes={"queue": "orders", **attributes}, context=context)
+    return made, dg.Definitions.merge(made.build_defs(context), dg.Definitions(resources={"redis_queue": RESOURCE}))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_attribute_tells_what_it_is_for(model: Any) -> None:
+    assert [name for name, field in model.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
+def test_a_component_has_a_schema_for_editors_and_a_summary_for_the_list(component: Any) -> None:
+    assert {"queue", "resource_key"} <= component.get_model_cls().model_json_schema()["properties"].keys()
+    assert len(component.__doc__.splitlines()[0]) < 120
+
+
+def test_a_sensor_is_told_its_attributes() -> None:
+    component, defs = load(
+        RedisQueueSensorComponent, target="invoices", batch=50, max_age_seconds=9, minimum_interval_seconds=5,
+        running=False, settings={"lease_seconds": 60}, limits={"depth": {"warn": 5}},
+    )  # fmt: skip
+    options = component.sensor_options()
+    assert (options["batch"], options["max_age"], options["minimum_interval_seconds"]) == (50, 9, 5)
+    assert component.config == LeasedConfig(lease=60)
+    stopped = dg.DefaultSensorStatus.STOPPED
+    statuses = {
+        sensor.name: sensor.default_status for sensor in defs.sensors or () if isinstance(sensor, dg.SensorDefinition)
+    }
+    assert statuses == dict.fromkeys(["orders_doorbell", "orders_on_failure", "orders_on_cancel"], stopped)
+    checks = sorted(key.name for key in defs.resolve_asset_graph().asset_check_keys)
+    assert checks == ["orders_dead_letters", "orders_depth"]
+
+
+def test_a_sensor_of_partitions_has_no_asset_of_its_own() -> None:
+    component, defs = load(RedisQueueSensorComponent, target="invoices", partitions="countries", most_partitions=7)
+    assert (component.queues.prefix, component.queues.most) == ("orders", 7)
+    assert not list(defs.assets or ())
+
+
+def test_a_publisher_is_an_asset_with_the_attributes_of_its_spec() -> None:
+    spec = {"key": "shop/orders", "group_name": "shop", "deps": ["till"], "kinds": ["redis"]}
+    _, defs = load(RedisQueuePublishComponent, asset=spec, messages=["a"])
+    made = defs.resolve_all_asset_specs()
+    (found,) = [one for one in made if one.key == dg.AssetKey(["shop", "orders"])]
+    assert (found.group_name, found.kinds) == ("shop", {"redis"})
+
+
+@pytest.mark.parametrize(
+    ("attributes", "complaint"),
+    [
+        ({}, "either `messages` or `function`"),
+        ({"messages": ["a"], "function": "x.y"}, "either `messages` or `function`"),
+        ({"messages": ["a"], "partitions": "countries"}, "`partitions` and `partition_by`"),
+        ({"messages": ["a"], "partition_by": "country"}, "`partitions` and `partition_by`"),
+    ],
+)
+def test_a_publisher_that_cannot_be_meant_is_refused(attributes: dict[str, Any], complaint: str) -> None:
+    component = RedisQueuePublishComponent(queue="orders", asset=dg.AssetSpec("orders"), **attributes)
+    with pytest.raises(ConfigurationError, match=complaint):
+        component.build_defs(dg.ComponentTree.for_test().load_context)
+
+
+def test_messages_are_sorted_into_the_queues_of_their_partitions() -> None:
+    component = RedisQueuePublishComponent(
+        queue="orders", asset=dg.AssetSpec("orders"), partitions="countries", partition_by="country", messages=[]
+    )
+    north, south = {"country": "a/b"}, {"country": 7}
+    assert component.sorted([north, south, north]) == {"orders/a%2Fb": [north, north], "orders/7": [south]}
+    for payload in ({"land": "de"}, "de", ["country"]):
+        with pytest.raises(ConfigurationError, match="partition_by='country' is no field"):
+            component.sorted([payload])
+
+
+def test_a_spark_job_is_started_by_pysparks_own_submit_unless_told_otherwise() -> None:
+    job = {"queue": "orders", "asset": dg.AssetSpec("invoices"), "application": "job.py", "arguments": ["--fast"]}
+    folder = Path("/defs/invoices")
+    tail = ["/defs/invoices/job.py", "--fast"]
+    assert RedisQueueSparkComponent(**job).command(folder) == [sys.executable, "-m", "rmq_spark.submit", *tail]
+    yarn = RedisQueueSparkComponent(**job, submit=["spark-submit", "--master", "yarn"])
+    assert yarn.command(folder) == ["spark-submit", "--master", "yarn", *tail]
+
+
+def test_a_spark_job_of_partitions_is_a_partitioned_asset_with_its_retries() -> None:
+    _, defs = load(
+        RedisQueueSparkComponent, asset={"key": "invoices"}, application="job.py", partitions="countries", retries=3
+    )
+    graph = defs.resolve_asset_graph()
+    partitions = graph.get(dg.AssetKey("invoices")).partitions_def
+    assert isinstance(partitions, dg.DynamicPartitionsDefinition)
+    assert partitions.name == "countries"
+    policy = defs.resolve_assets_def("invoices").op.retry_policy
+    assert policy is not None
+    assert policy.max_retries == 3
+
+
+def test_an_unknown_word_for_a_retry_of_what_is_acked_is_refused() -> None:
+    job: dict[str, Any] = {"queue": "orders", "asset": dg.AssetSpec("invoices"), "application": "job.py"}
+    with pytest.raises(ValueError, match="on_settled"):
+        RedisQueueSparkComponent(**job, on_settled="again")
+
+
+def test_a_limit_that_cannot_be_meant_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="warn <= error"):
+        LimitsSettings(depth=LimitSettings(warn=2, error=1)).limits()
+
+
+def test_components_share_the_resource_by_its_key() -> None:
+    job = RedisQueueSparkComponent(
+        queue="orders", asset=dg.AssetSpec("invoices"), application="job.py", resource_key="other_redis"
+    )
+    bell = RedisQueueSensorComponent(queue="orders", target="invoices", resource_key="other_redis")
+    context = dg.ComponentTree.for_test().load_context
+    resources = dg.Definitions(resources={"other_redis": RESOURCE})
+    defs = [one.build_defs(context) for one in (job, bell)]
+    dg.Definitions.validate_loadable(dg.Definitions.merge(*defs, resources))
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match="other_redis"):
+        dg.Definitions.validate_loadable(dg.Definitions.merge(*defs))

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rmq_core.exchange import bells
+from rmq_core.exchange.bells import Bells
+
+
+class PubSub:
+    """A subscription of which everything succeeds, or hangs."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, bytes]] = []
+        self.heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.hangs = False
+
+    async def subscribe(self, channel: bytes) -> None:
+        await self._say("subscribe", channel)
+
+    async def unsubscribe(self, channel: bytes) -> None:
+        await self._say("unsubscribe", channel)
+
+    async def _say(self, verb: str, channel: bytes) -> None:
+        self.said.append((verb, channel))
+        if self.hangs:
+            await asyncio.Event().wait()
+        self.heard.put_nowait({"type": verb, "channel": channel})
+
+    async def listen(self) -> AsyncIterator[dict[str, Any]]:
+        while True:
+            yield await self.heard.get()
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class Client:
+    def __init__(self, pubsub: PubSub) -> None:
+        self.pubsub = lambda: pubsub
+
+
+@pytest.fixture
+def pubsub() -> PubSub:
+    return PubSub()
+
+
+@pytest.fixture
+async def rung(pubsub: PubSub) -> list[bytes]:
+    return []
+
+
+@pytest.fixture
+async def heard(pubsub: PubSub, rung: list[bytes]) -> AsyncIterator[Bells]:
+    made = Bells(Client(pubsub), rung.append)
+    yield made
+    await made.aclose()
+
+
+async def test_a_subscription_that_stands_is_not_asked_for_again(heard: Bells, pubsub: PubSub) -> None:
+    for _ in range(3):
+        await heard.listen(b"a")
+    await heard.listen(b"b")
+    assert pubsub.said == [("subscribe", b"a"), ("subscribe", b"b")]
+
+
+async def test_a_bell_is_heard_and_so_is_the_begin_of_a_subscription(
+    heard: Bells, pubsub: PubSub, rung: list[bytes]
+) -> None:
+    await heard.listen(b"a")
+    pubsub.heard.put_nowait({"type": "message", "channel": b"a"})
+    async with asyncio.timeout(1):
+        while len(rung) < 2:  # noqa: ASYNC110  the task that listens has no event for this
+            await asyncio.sleep(0)
+    assert rung == [b"a", b"a"]
+
+
+async def test_a_subscription_that_was_given_up_is_asked_for_anew(heard: Bells, pubsub: PubSub) -> None:
+    await heard.listen(b"a")
+    await heard.forget(b"a")
+    await heard.listen(b"a")
+    assert [verb for verb, _ in pubsub.said] == ["subscribe", "unsubscribe", "subscribe"]
+
+
+async def test_a_server_that_hangs_holds_up_neither_the_end_of_a_subscription_nor_the_next(
+    heard: Bells, pubsub: PubSub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bells, "_HASTE_S", 0.05)
+    for channel in (b"a", b"b", b"c"):
+        await heard.listen(channel)
+    pubsub.hangs = True
+    async with asyncio.timeout(2):
+        await asyncio.gather(*(heard.forget(channel) for channel in (b"a", b"b", b"c")))
+    pubsub.hangs = False
+    async with asyncio.timeout(2):
+        await heard.listen(b"d")
+
+
+async def test_a_client_that_cannot_listen_hears_nothing_and_says_nothing() -> None:
+    deaf = Bells(object(), lambda _: None)
+    await deaf.listen(b"a")
+    await deaf.forget(b"a")
+    await deaf.aclose()

@@ -1,0 +1,35 @@
+"""Commands that block in Redis and are what was asked for."""
+
+from __future__ import annotations
+
+import pytest
+from redis import exceptions as errors
+
+from rmq_core.exchange import Listen
+from rmq_core.exchange.frames import Frame, answer, at_once, plan
+from rmq_core.exchange.slots import Slots
+
+WANT = Listen(("XREAD", "COUNT", 1, "BLOCK", 250, "STREAMS", b"s", "0"), 250)
+
+
+def test_it_goes_out_alone_and_may_block_as_long_as_it_says() -> None:
+    planned = plan(WANT, Slots(b"q:", 1))
+    assert (planned.frames, planned.block_ms, planned.alone) == ([Frame(WANT.args)], 250, True)
+
+
+def test_a_resend_asks_again() -> None:
+    planned = plan(WANT, Slots(b"q:", 1))
+    assert planned.again() is planned
+
+
+def test_its_reply_is_the_answer_and_its_error_is_raised() -> None:
+    planned = plan(WANT, Slots(b"q:", 1))
+    assert answer(WANT, planned, [[b"entries"]]) == [b"entries"]
+    assert answer(WANT, planned, [None]) is None
+    with pytest.raises(errors.ResponseError):
+        answer(WANT, planned, [errors.ResponseError("no")])
+
+
+def test_a_client_that_cannot_block_asks_without_waiting() -> None:
+    assert at_once(Frame(WANT.args)).args == ("XREAD", "COUNT", 1, "STREAMS", b"s", "0")
+    assert at_once(Frame(("BLPOP", b"alarm", "5.000"))).args == ("LPOP", b"alarm")

@@ -1,0 +1,156 @@
+"""The driver for clients that are not what they seem."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+import redis.asyncio
+from redis import exceptions as redis_errors
+
+from rmq_core.exchange import Batch, Call, Interrupted, Patience, Wait
+from rmq_core.exchange.aio import AsyncDriver
+from rmq_core.exchange.public import (
+    AsyncPublicDriver,
+    PublicDriver,
+    async_driver,
+    is_genuine,
+    shared,
+    sync_driver,
+    undecoded,
+)
+from rmq_core.exchange.sync import SyncDriver
+from rmq_core.lua import Script
+
+CALL = Call(Script("test", b"return 1", b"f" * 40), (b"key",), ("arg",), slot=False)
+
+
+class Stub:
+    """A client that has nothing but `execute_command`."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies, self.commands = list(replies), list[tuple[Any, ...]]()
+
+    def execute_command(self, *args: Any) -> Any:
+        self.commands.append(args)
+        reply = self.replies.pop(0)
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+
+class AsyncStub(Stub):
+    async def execute_command(self, *args: Any) -> Any:
+        return super().execute_command(*args)
+
+
+@pytest.fixture(params=[Stub, AsyncStub], ids=["sync", "async"])
+def kind(request: pytest.FixtureRequest) -> type[Stub]:
+    chosen: type[Stub] = request.param
+    return chosen
+
+
+def ask(client: Stub, want: Any, patience: Patience | None = None) -> Any:
+    def operation() -> Generator[Any, Any, Any]:
+        return (yield want)
+
+    if isinstance(client, AsyncStub):
+        return asyncio.run(async_driver(client, b"rmq:{q}:", 0).run(operation(), patience))
+    return sync_driver(client, b"rmq:{q}:", 0).run(operation(), patience)
+
+
+def test_redis_pys_own_clients_get_the_fast_driver() -> None:
+    assert type(sync_driver(redis.Redis(), b"", 0)) is SyncDriver
+    assert type(async_driver(redis.asyncio.Redis(), b"", 0)) is AsyncDriver
+
+
+def test_fakes_and_stubs_get_the_one_that_asks_them() -> None:
+    assert type(sync_driver(fakeredis.FakeRedis(), b"", 0)) is PublicDriver
+    assert type(async_driver(fakeredis.FakeAsyncRedis(), b"", 0)) is AsyncPublicDriver
+    assert not is_genuine(Stub())
+
+
+def test_users_without_an_end_share_the_driver_and_so_the_connections_of_a_client() -> None:
+    client, other = redis.Redis(), redis.Redis()
+    one = shared(sync_driver, client, b"rmq:{q}:", 30)
+    assert shared(sync_driver, client, b"rmq:{q}:", 30) is one
+    assert shared(sync_driver, client, b"rmq:{r}:", 30) is not one
+    assert shared(sync_driver, other, b"rmq:{q}:", 30) is not one
+
+
+def test_a_client_without_attributes_has_a_driver_for_each_user() -> None:
+    class Slotted:
+        __slots__ = ()
+
+        def execute_command(self, *_: Any) -> None: ...
+
+    client = Slotted()
+    assert shared(sync_driver, client, b"", 30) is not shared(sync_driver, client, b"", 30)
+
+
+def test_a_client_whose_commands_somebody_watches_is_asked_too() -> None:
+    class Watched(redis.Redis):
+        def execute_command(self, *args: Any, **options: Any) -> Any:
+            return super().execute_command(*args, **options)
+
+    assert not is_genuine(Watched())
+
+
+def test_replies_are_bytes_whatever_the_client_decodes(kind: type[Stub]) -> None:
+    client = kind(["a", [1, "b"], None])
+    assert ask(client, CALL) == [b"a", [1, b"b"], None]
+    assert client.commands == [("EVALSHA", b"f" * 40, 1, b"key", "arg")]
+    assert undecoded(b"x") == b"x"
+
+
+def test_a_script_that_the_server_does_not_know_is_sent_whole(kind: type[Stub]) -> None:
+    client = kind(redis_errors.NoScriptError("NOSCRIPT"), b"ok")
+    assert ask(client, CALL) == b"ok"
+    assert client.commands[1] == ("EVAL", b"return 1", 1, b"key", "arg")
+
+
+def test_an_error_of_one_call_does_not_keep_others_from_their_answer(kind: type[Stub]) -> None:
+    first, second = ask(kind(redis_errors.ResponseError("ERR"), b"ok"), Batch((CALL, CALL)))
+    assert (str(first), second) == ("ERR", b"ok")
+
+
+def test_waiting_looks_for_a_token_instead_of_blocking(kind: type[Stub]) -> None:
+    client = kind(None, None, b"1", b"claimed")
+    assert ask(client, Wait(b"wake", 5000, CALL)) == b"claimed"
+    assert [command[0] for command in client.commands] == ["LPOP", "LPOP", "LPOP", "EVALSHA"]
+
+
+def test_waiting_ends_with_its_time() -> None:
+    class Idle(Stub):
+        def execute_command(self, *args: Any) -> Any:
+            self.commands.append(args)
+            return None if args[0] == "LPOP" else b"empty"
+
+    client = Idle()
+    assert ask(client, Wait(b"wake", 30, CALL)) == b"empty"
+    assert len(client.commands) > 2
+
+
+def test_waiting_ends_when_it_is_given_up(kind: type[Stub]) -> None:
+    looks: list[int] = []
+    patience = Patience(0, given_up=lambda: bool(looks.append(1)) or len(looks) > 2)
+    with pytest.raises(Interrupted):
+        ask(kind(*[None] * 9), Wait(b"wake", 60_000, CALL), patience)
+
+
+def test_a_lost_connection_is_repeated_within_the_budget(kind: type[Stub]) -> None:
+    client = kind(redis_errors.ConnectionError("cut"), b"ok")
+    assert ask(client, CALL, Patience(5)) == b"ok"
+    assert len(client.commands) == 2
+
+
+def test_without_a_budget_the_clients_own_policy_is_all_there_is(kind: type[Stub]) -> None:
+    cut = redis_errors.ConnectionError("cut")
+    client = kind(cut, b"ok")
+    with pytest.raises(Exception, match="cut"):
+        ask(client, CALL, Patience(None))
+    assert len(client.commands) == 1

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from rmq_core.errors import ConfigurationError, ConsumerTaken, ScriptFailed
+from rmq_core.leased.operations.enrolling import enroll, stay
+from tests.unit.leased.by_hand import drive, engine, result
+
+WHO = {"run": "r", "stream": "s"}
+
+
+def test_entering_writes_the_record_of_that_consumer_alone() -> None:
+    entered, (call,) = drive(enroll(engine(), "c", **WHO, alive=1.5, finished=2), [b"entered 2 - 0"])
+    assert entered == (2, None, 0)
+    assert [key.rpartition(b":")[2] for key in call.keys] == [b"c"]
+    assert call.args == ("r", "s", 1500, 30 * 86_400_000, 2, "1")
+
+
+def test_staying_asks_only_to_stay() -> None:
+    stayed, (call,) = drive(stay(engine(), "c", **WHO, alive=1), [b"entered 2 old stream 7"])
+    assert stayed == (2, "old stream", 7)
+    assert call.args[-1] == "0"
+
+
+def test_a_name_in_use_says_for_how_long() -> None:
+    with pytest.raises(ConsumerTaken) as refused:
+        result(enroll(engine(), "c", **WHO, alive=1), b"taken 2500")
+    assert refused.value.left == 2.5
+
+
+def test_a_foreign_reply_is_no_success() -> None:
+    with pytest.raises(ScriptFailed):
+        result(enroll(engine(), "c", **WHO, alive=1), b"what")
+
+
+@pytest.mark.parametrize("wrong", [{"run": ""}, {"stream": "{x}"}, {"alive": 0}, {"finished": -1}])
+def test_what_cannot_be_recorded_is_refused_before_anything_is_sent(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError):
+        result(enroll(engine(), "c", **{**WHO, "alive": 1, **wrong}))  # type: ignore[arg-type]

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from rmq_core.errors import (
+    ConfigurationError,
+    NotDurable,
+    PayloadError,
+    QueueFull,
+    QueueUnavailable,
+    ScriptFailed,
+    StageLost,
+)
+from rmq_core.exchange import Batch, Sleep
+from rmq_core.leased.operations.publishing import publish_many
+from rmq_core.leased.operations.staging import drop_staged, finish, publish_staged, stage
+from rmq_core.messages import NewMessage, Stage
+from rmq_core.policy import Durability, Overflow
+from tests.unit.leased.by_hand import argv, asked, drive, engine, result, scripts
+
+PLAIN, KEYED = Stage("plain", 2, keyed=False), Stage("keyed", 1, keyed=True)
+DIGEST = b"00" * 16
+
+
+def test_chunks_of_a_stage_say_how_many_messages_come_before_them() -> None:
+    staged, (batch,) = drive(stage(engine(), map(str, range(2_500))), [[b"staged"] * 3])
+    assert isinstance(batch, Batch)
+    assert [argv(call, 3) for call in batch.calls] == [0, 1000, 2000]
+    assert (staged.count, staged.keyed) == (2_500, False)
+
+
+def test_a_stage_of_nothing_asks_for_nothing() -> None:
+    assert result(stage(engine(), [])).count == 0
+
+
+def test_delay_and_deduplication_key_stand_before_the_body() -> None:
+    messages = ["x", NewMessage("x", delay=2), NewMessage("x", dedup_key="k")]
+    staged, (batch,) = drive(stage(engine(), messages), [[b"staged"]])
+    plain, delayed, keyed = batch.calls[0].args[2:]
+    assert plain.endswith(b" s0 x")
+    assert delayed.startswith(b"\x012000 - ")
+    assert keyed.startswith(b"\x010 ")
+    assert staged.keyed
+
+
+def test_a_stage_that_holds_another_number_of_messages_is_lost() -> None:
+    with pytest.raises(StageLost):
+        result(stage(engine(), ["x"]), [b"lost"], b"lost", [b"dropped"])
+    with pytest.raises(ScriptFailed):
+        result(stage(engine(), ["x"]), [ScriptFailed("no")], [b"dropped"])
+
+
+def test_what_was_staged_before_a_failure_is_dropped_while_redis_answers() -> None:
+    failing = (text if text != "0" else {1: "no key"} for text in map(str, range(2_500, -1, -1)))  # type: ignore[misc]
+    with pytest.raises(PayloadError):
+        result(stage(engine(), failing), [b"dropped"])
+    with pytest.raises(QueueUnavailable):
+        result(stage(engine(), ["x"]), QueueUnavailable("away"))
+
+
+def test_a_chunk_that_overtook_the_one_before_it_is_sent_again() -> None:
+    replies = [[b"staged", b"lost", b"lost"], b"staged", b"staged"]
+    staged, wants = drive(stage(engine(), map(str, range(2_500))), replies)
+    assert staged.count == 2_500
+    assert [argv(call, 3) for call in wants[1:]] == [1000, 2000]
+
+
+def test_a_queue_that_drops_its_oldest_messages_stages_nothing() -> None:
+    with pytest.raises(ConfigurationError, match="DROP_OLDEST"):
+        result(stage(engine(max_ready=1, overflow=Overflow.DROP_OLDEST), ["x"]))
+
+
+def test_publishing_decides_then_moves_until_nothing_is_left() -> None:
+    replies = [
+        b"committed", [b"2 0 plain", b"1 1 keyed"], b"moved 1 0 1", b"moved 1 0 0", [1, [DIGEST]], b"moved 0 1 0",
+        [], b"elsewhere",
+    ]  # fmt: skip
+    published, wants = drive(publish_staged(engine(), [PLAIN, KEYED, Stage("none", 0, keyed=False)]), replies)
+    assert published
+    assert scripts(wants) == ["publish_staged", "scan", "unstage", "unstage", "staged", "unstage", "scan", "unstage"]
+    assert wants[0].args[5:] == ("2 0 plain", "1 1 keyed")
+    assert wants[5].keys[-1].endswith(b"dedup:" + bytes(16))
+    assert [argv(wants[at], 10) for at in (2, 5)] == [4000, 1]
+
+
+def test_what_was_published_before_is_dropped() -> None:
+    published, wants = drive(publish_staged(engine(), [PLAIN], sink="s", batch=3), [b"before", [b"dropped"]])
+    assert not published
+    assert argv(wants[0], 4) == 3
+    assert isinstance(wants[1], Batch)
+
+
+@pytest.mark.parametrize(("reply", "error"), [(b"gone plain", StageLost), (b"odd", ScriptFailed)])
+def test_a_publication_that_is_refused_says_why(reply: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        result(publish_staged(engine(), [PLAIN]), reply)
+
+
+def test_a_publication_waits_for_room_as_long_as_it_may() -> None:
+    waiting = publish_staged(engine(max_ready=1, overflow=Overflow.BLOCK(1)), [PLAIN])
+    with pytest.raises(QueueFull, match="max_ready=1"):
+        result(waiting, b"full 1000", None, b"full 1500", None, b"full 2000")
+    patient = publish_staged(engine(max_ready=2, overflow=Overflow.BLOCK(1)), [PLAIN])
+    wants = asked(patient, b"full 1000", None, b"committed", [], b"elsewhere")
+    assert isinstance(wants[1], Sleep)
+
+
+def test_a_publication_is_confirmed_where_the_queue_asks_for_it() -> None:
+    with pytest.raises(NotDurable):
+        result(publish_staged(engine(durability=Durability(replicas=1)), [PLAIN]), (b"committed", 0))
+
+
+def test_a_sink_needs_a_name_and_a_whole_number() -> None:
+    with pytest.raises(ConfigurationError, match="sink"):
+        result(publish_staged(engine(), [PLAIN], sink=""))
+    with pytest.raises(ConfigurationError, match="batch"):
+        result(publish_staged(engine(), [PLAIN], sink="s", batch=-1))
+
+
+def test_stages_are_dropped_by_the_hundred() -> None:
+    wants = asked(drop_staged(engine(), [PLAIN] * 150), [b"dropped"] * 100, [b"dropped"] * 50)
+    assert [len(want.calls) for want in wants] == [100, 50]
+    with pytest.raises(ScriptFailed):
+        result(drop_staged(engine(), [PLAIN]), [ScriptFailed("no")])
+
+
+def test_a_publication_without_a_record_is_struck_from_the_leases() -> None:
+    moved, wants = drive(finish(engine(), "~+p"), [[], b"elsewhere"])
+    assert moved == 0
+    assert argv(wants[1], 3) == "~+p"
+
+
+def test_a_chunk_of_publish_many_holds_messages_of_one_delay() -> None:
+    messages = ["a", NewMessage("b", delay=1), NewMessage("c", delay=1), NewMessage("d", dedup_key="k")]
+    _, (chain,) = drive(publish_many(engine(), messages), [[b"accepted 0", b"accepted 0", b"accepted 0 1"]])
+    assert [(argv(call, 4), argv(call, 9)) for call in chain.calls] == [(0, 1), (1000, 2), (0, 1)]
+
+
+def test_a_lost_stage_survives_pickling() -> None:
+    error = pickle.loads(pickle.dumps(StageLost("s")))
+    assert (error.stage_id, str(error)) == ("s", str(StageLost("s")))

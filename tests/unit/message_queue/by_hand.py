@@ -1,0 +1,81 @@
+"""Drives steps by hand: no gateway, no driver, only calls and the answers that a test makes up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rmq_core.events import QueueEvent
+from rmq_core.message_queue.body import Body, Settings
+from rmq_core.message_queue.config import Deduplication, Heartbeat, Logs, digest_of_content
+from rmq_core.message_queue.gate import Gate, World
+from rmq_core.message_queue.keys import QueueKeyManager
+from rmq_core.message_queue.payload import PayloadRules
+from rmq_core.message_queue.steps import Steps, run
+from rmq_core.message_queue.stored import ClaimedMessage
+
+CLAIMED = ClaimedMessage("payload", "job:7.abc")
+
+
+class Scripted:
+    """A foreign gateway whose verbs return, or raise, what was laid out for them; anything else is a mistake."""
+
+    message_visibility_timeout_seconds: int | None = 300
+    dead_letter_queue = None
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {
+            verb: list(answer) if isinstance(answer, list) else [answer] for verb, answer in answers.items()
+        }
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        if verb not in self.answers:
+            raise AttributeError(verb)
+
+        def call(*args: Any, **options: Any) -> Any:
+            self.calls.append((verb, *args, *options.values()))
+            answer = self.answers[verb].pop(0)
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        return call
+
+
+class Clock:
+    """A world in which pausing takes no time; `me` is whoever is set."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+        self.who = 1
+        self.meanwhile: list[Callable[[], object]] = []
+
+    def world(self) -> World:
+        return World(self.pause, lambda: self.who)
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+
+
+def body(gateway: Any, *, clock: Clock | None = None, told: list[QueueEvent] | None = None, **settings: Any) -> Body:
+    """A queue object over a scripted gateway; `told` collects its events."""
+    chosen = {
+        "deduplication": Deduplication(True, digest_of_content),
+        "logs": Logs(0, 0),
+        "heartbeat": Heartbeat(None, None),
+        "payload": PayloadRules(),
+        "strict_envelopes": False,
+        "on_event": None if told is None else told.append,
+    } | settings
+    return Body(QueueKeyManager("q"), gateway, Settings(**chosen), Gate((clock or Clock()).world()))
+
+
+def steps_of(events: list[QueueEvent]) -> list[str]:
+    return [f"{event.operation}/{event.outcome}" for event in events]
+
+
+def finish(steps: Steps[Any]) -> Any:
+    return run(steps)

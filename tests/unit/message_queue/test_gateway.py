@@ -1,0 +1,153 @@
+"""The settings of a gateway and how long it tries; what it asks of Redis is in `test_verbs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fakeredis
+import pytest
+
+from rmq_core.errors import ConfigurationError, QueueUnavailable, translate
+from rmq_core.events import EventOperation, EventOutcome, QueueEvent
+from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
+from rmq_core.message_queue.gateway import either, giving_up
+from rmq_core.message_queue.keys import Part
+from rmq_core.message_queue.sync import RedisGateway
+
+
+class Interrupt(BaseGracefulInterruptHandler):
+    def __init__(self) -> None:
+        self.interrupted = False
+
+    def is_interrupted(self) -> bool:
+        return self.interrupted
+
+
+def gateway(**options: Any) -> RedisGateway:
+    return RedisGateway(redis_client=fakeredis.FakeRedis(), **options)
+
+
+def test_the_settings_of_a_gateway_are_those_of_its_engine() -> None:
+    made = gateway(
+        message_visibility_timeout_seconds=7, max_delivery_count=3, dead_letter_queue="q::dlq", max_pending_length=5,
+        message_deduplication_log_ttl_seconds=9,
+    )  # fmt: skip
+    engine = made.channels.find("q::pending")[0].engine
+    assert (engine.config.lease, engine.config.max_deliveries, engine.config.max_ready) == (7, 3, 5)
+    assert (engine.dedup_window_ms, engine.name) == (9000, "q")
+
+
+def test_a_queue_has_one_engine_whatever_part_is_named() -> None:
+    made = gateway()
+    channel, part = made.channels.find("q::pending")
+    assert made.channels.find("q::processing") == (channel, Part.PROCESSING)
+    assert part == Part.PENDING
+    assert made.channels.find("other::pending")[0] is not channel
+
+
+def test_the_place_for_dead_letters_may_have_any_name() -> None:
+    made = gateway(message_visibility_timeout_seconds=7, max_delivery_count=3, dead_letter_queue="poison")
+    channel, _ = made.channels.find("q::pending")
+    assert made.channels.find("poison") == (channel, Part.DEAD_LETTER)
+    assert made.channels.log("poison") == Part.DEAD_LETTER
+
+
+def test_calls_are_repeated_for_the_budget_and_a_claim_no_longer_than_it_waits() -> None:
+    made = gateway(retry_budget_seconds=60, retry_initial_delay_seconds=0.5, retry_max_delay_seconds=2)
+    published, waited = made._publish("q::pending", "x", "key").patience, made._wait("q::pending").patience
+    assert published[:3] == (60, 0.5, 2)
+    assert waited.budget_s == 5
+
+
+def test_without_a_budget_or_a_key_nothing_is_repeated_by_us() -> None:
+    assert gateway(retry_budget_seconds=0)._publish("q::pending", "x", "key").patience.budget_s is None
+    assert gateway()._publish("q::pending", "x", None).patience.budget_s is None
+
+
+def test_an_interrupt_and_a_drained_queue_end_a_wait() -> None:
+    interrupt, drained = Interrupt(), [False]
+    token = giving_up.set(lambda: drained[0])
+    patience = gateway(interrupt=interrupt)._wait("q::pending").patience
+    giving_up.reset(token)
+    assert not patience.over
+    interrupt.interrupted = True
+    assert patience.over
+    interrupt.interrupted, drained[0] = False, True
+    assert patience.over
+
+
+def test_an_interrupted_gateway_claims_nothing() -> None:
+    interrupt = Interrupt()
+    made = gateway(interrupt=interrupt)
+    made.add_message("q::pending", "x")
+    interrupt.interrupted = True
+    assert made.wait_for_message_and_move("q::pending", "q::processing") is None
+    assert made.queue_length("q::pending") == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"), [(True, False, True), (False, False, False), (False, True, True)]
+)
+def test_either_of_two_is_enough(one: object, other: object, expected: object) -> None:
+    combined = either(lambda: bool(one), lambda: bool(other))
+    assert combined is not None
+    assert combined() is expected
+    assert either(None, None) is None
+
+
+def test_what_the_engine_tells_is_told_in_the_words_of_the_queue() -> None:
+    made = gateway(message_visibility_timeout_seconds=7, max_delivery_count=3, dead_letter_queue="q::dlq")
+    channel, _ = made.channels.find("q::pending")
+    channel.listen()
+    engine = channel.engine
+    for operation in (EventOperation.PUBLISH, EventOperation.RECLAIM, EventOperation.TAKEOVER, EventOperation.DEAD):
+        engine.tell(operation, 1, "~a", message_id="m")
+    told = list(channel.told())
+    assert [event.operation for event in told] == ["claim_reclaim", "claim_reclaim", "dlq"]
+    assert (told[2].destination_queue, told[2].max_delivery_count, told[2].message_id) == ("q::dlq", 3, "m")
+    assert list(channel.told()) == []
+
+
+def test_a_spent_budget_of_a_claim_is_told_with_its_attempt() -> None:
+    made = gateway()
+    channel, _ = made.channels.find("q::pending")
+    channel.listen()
+    job = made._wait("q::pending")
+    error = ConnectionError("cut")
+    assert job.patience.noticed is not None
+    job.patience.noticed(error)
+    job.meant(translate(error))
+    told = list(channel.told())
+    assert [event.operation for event in told] == ["retry_attempt", "retry_exhausted"]
+    assert {event.claim_id for event in told} == {job.attempt}
+    assert [event.exception_type for event in told] == ["ConnectionError"] * 2
+
+
+def test_nobody_has_to_listen() -> None:
+    made = gateway()
+    channel, _ = made.channels.find("q::pending")
+    made._wait("q::pending").meant(QueueUnavailable("x"))
+    channel.note(EventOperation.RETRY_ATTEMPT, "a", OSError())
+    assert not channel.noted
+
+
+def test_a_message_that_did_not_reach_its_handler_is_claimed_again_without_counting() -> None:
+    made = gateway(message_visibility_timeout_seconds=7)
+    made.add_message("q::pending", "x")
+    channel, _ = made.channels.find("q::pending")
+    claimed: Any = made.wait_for_message_and_move("q::pending", "q::processing")
+    channel.keep(claimed.stored_message.lease)
+    assert channel.unanswered
+    again: Any = made.wait_for_message_and_move("q::pending", "q::processing")
+    assert again.stored_message == claimed.stored_message
+    assert again.stored_message.lease.message.deliveries == 1
+
+
+def test_names_that_are_no_part_of_a_queue_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no part of a queue"):
+        gateway().add_message("jobs", "x")
+
+
+def test_an_event_speaks_both_languages() -> None:
+    event = QueueEvent("q", EventOperation.ACK, EventOutcome.SUCCESS, claim_id="job")
+    assert event.lease_id == "job"

@@ -1,0 +1,125 @@
+"""What a heartbeat does, step by step; threads and tasks are only looked at where they are the subject."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rmq_core.events import QueueEvent
+from rmq_core.message_queue.heartbeat import AsyncHeartbeat, Beat, Heartbeat
+from rmq_core.message_queue.steps import run
+from rmq_core.message_queue.telling import Silence, Teller
+from tests.unit.message_queue.by_hand import steps_of
+
+
+class Renewals:
+    """Answers renewals as laid out; the last answer, or an empty list of them, ends the beat."""
+
+    def __init__(self, *answers: Any, on_failure: Callable[[], Any] | None = None) -> None:
+        self.left, self.told = list(answers), list[QueueEvent]()
+        self.beat = Beat(0.001, self.renew, Teller("q", self.told.append, None).tell, on_failure)
+
+    def renew(self, handler: Any) -> Any:
+        answer = self.left.pop(0)
+        assert not handler.is_interrupted()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def run(self) -> list[str]:
+        run(self.beat.steps(lambda: not self.left))
+        return steps_of(self.told)
+
+
+def test_each_renewal_is_told() -> None:
+    assert Renewals(True, True).run() == ["lease_renew/success"] * 2
+
+
+def test_a_lost_lease_ends_the_heartbeat_and_is_called_out() -> None:
+    called: list[int] = []
+    renewals = Renewals(True, False, True, on_failure=lambda: called.append(1))
+    assert renewals.run() == ["lease_renew/success", "lease_renew_failed/skipped"]
+    assert (called, renewals.left) == ([1], [True])
+
+
+@pytest.mark.parametrize("answer", [OSError("away"), None, 1])
+def test_a_renewal_that_fails_or_does_not_say_ends_it_too(answer: Any) -> None:
+    called: list[int] = []
+    renewals = Renewals(answer, True, on_failure=lambda: called.append(1))
+    with pytest.warns(RuntimeWarning, match="could not be renewed"):
+        assert renewals.run() == ["lease_renew_failed/failure"]
+    assert called == [1]
+    assert renewals.told[0].error is not None
+
+
+def test_a_failure_after_the_end_is_nobodys_business() -> None:
+    called: list[int] = []
+    renewals = Renewals(False, on_failure=lambda: called.append(1))
+
+    def renew_last(_: object) -> bool:
+        renewals.beat.over.set()
+        return False
+
+    renewals.beat._renew = renew_last
+    assert renewals.run() == []
+    assert called == []
+
+
+def test_a_callback_that_raises_is_warned_of() -> None:
+    with pytest.warns(RuntimeWarning, match="on_heartbeat_failure raised ZeroDivisionError"):
+        Renewals(False, on_failure=lambda: 1 // 0).run()
+
+
+def test_a_callback_that_must_be_awaited_is_warned_of_where_nobody_can() -> None:
+    async def later() -> None:
+        pass
+
+    with pytest.warns(RuntimeWarning, match="on_heartbeat_failure raised TypeError"):
+        Renewals(False, on_failure=later).run()
+
+
+def test_without_a_beat_there_is_neither_thread_nor_task() -> None:
+    before = threading.active_count()
+    Heartbeat(None).stop()
+    asyncio.run(AsyncHeartbeat(None).stop())
+    assert threading.active_count() == before
+
+
+def test_a_renewal_that_does_not_end_in_time_is_told() -> None:
+    go_on, begun = threading.Event(), threading.Event()
+    renewals = Renewals()
+
+    def hang(_: object) -> bool:
+        begun.set()
+        return go_on.wait(10)
+
+    renewals.beat._renew = hang
+    heartbeat = Heartbeat(renewals.beat)
+    assert begun.wait(10)
+    with pytest.warns(RuntimeWarning, match="did not stop in time"):
+        heartbeat.stop()
+    go_on.set()
+    assert steps_of(renewals.told) == ["heartbeat_stop_timeout/failure"]
+
+
+def test_a_task_is_cancelled_in_the_middle_of_a_renewal() -> None:
+    renewals, begun = Renewals(), asyncio.Event()
+
+    async def hang(_: object) -> bool:
+        begun.set()
+        return await asyncio.Event().wait()
+
+    renewals.beat._renew = hang
+    renewals.beat.tell = Silence().tell
+
+    async def main() -> None:
+        heartbeat = AsyncHeartbeat(renewals.beat)
+        await asyncio.wait_for(begun.wait(), 10)
+        await heartbeat.stop()
+        assert heartbeat._task.done()
+
+    asyncio.run(main())

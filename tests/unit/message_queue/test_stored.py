@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rmq_core.errors import MalformedMessage
+from rmq_core.message_queue.stored import ClaimedMessage, Grant, delivery_of, held, lease_of, token_text
+from rmq_core.messages import Lease
+from tests.unit.leased.by_hand import held as lease_of_one
+
+
+def granted(lease: Lease) -> Grant:
+    return Grant(lease, "m0", b"p0", 1)
+
+
+def enveloped(**fields: Any) -> str:
+    return "\x1eRMQ1:" + json.dumps(fields)
+
+
+@pytest.mark.parametrize("decode", [True, False])
+def test_what_the_built_in_gateway_hands_out_is_the_payload_and_remembers_its_lease(decode: object) -> None:
+    lease = lease_of_one(lease_id="~x")
+    stored = held(granted(lease), decode=bool(decode))
+    delivery = delivery_of(ClaimedMessage(stored, token_text(lease)), strict=True)
+    assert delivery.message == ("p0" if decode else b"p0")
+    assert type(delivery.message) is (str if decode else bytes)
+    assert (delivery.id, delivery.claim_id, delivery.deliveries, delivery.token) == ("m0", "~x", 1, "~x:7.abc")
+    assert lease_of("q", stored, None) is lease
+    assert lease_of("q", stored, token_text(lease)) is lease
+
+
+def test_the_token_counts_when_it_is_not_that_of_the_message() -> None:
+    lease = lease_of_one(lease_id="~x")
+    found = lease_of("q", held(granted(lease), decode=True), "~x:8.def")
+    assert found is not None
+    assert found.token == "8.def"
+
+
+def test_a_token_is_all_it_takes_to_settle_from_anywhere() -> None:
+    lease = lease_of("q", "whatever", "a:b:7.abc")
+    assert lease is not None
+    assert (lease.queue, lease.id, lease.token, lease.count) == ("q", "a:b", "7.abc", 1)
+
+
+@pytest.mark.parametrize("token", [None, "", "7.abc"])
+def test_without_a_lease_in_it_a_token_settles_nothing(token: str | None) -> None:
+    assert lease_of("q", "payload", token) is None
+
+
+def test_the_hash_of_a_token_tells_holders_apart_and_is_no_token() -> None:
+    first, second = (delivery_of(ClaimedMessage("x", token), strict=False).token_hash for token in "ab")
+    assert first != second
+    assert [len(first or ""), len(second or "")] == [16, 16]
+    assert delivery_of("x", strict=False).token_hash is None
+
+
+@pytest.mark.parametrize("stored", [enveloped(id="7", payload="p"), enveloped(id="7", payload="p").encode()])
+def test_the_envelope_of_a_foreign_gateway_is_opened(stored: str | bytes) -> None:
+    delivery = delivery_of(stored, strict=True)
+    assert (delivery.id, delivery.message) == ("7", "p" if isinstance(stored, str) else b"p")
+    assert delivery.stored == stored
+
+
+DAMAGED = [enveloped(id=7, payload="p"), enveloped(payload="p"), "\x1eRMQ1:{", "\x1eRMQ1:[]", "plain", b"\xff"]
+
+
+@pytest.mark.parametrize("stored", DAMAGED)
+def test_what_is_in_no_sound_envelope_is_its_own_payload_unless_strict(stored: str | bytes) -> None:
+    assert delivery_of(stored, strict=False)[:2] == (stored, stored)
+    with pytest.raises(MalformedMessage, match="envelope"):
+        delivery_of(stored, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("stored", "token", "error"),
+    [("x", "", ValueError), ("x", 7, TypeError), (7, "t", TypeError), (None, "t", TypeError)],
+)
+def test_a_claimed_message_is_checked(stored: Any, token: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        ClaimedMessage(stored, token)

@@ -1,0 +1,170 @@
+"""The verbs as exchanges with the engine's scripts."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmq_core.errors import ConfigurationError, QueueBackpressureError, QueueFull, ScriptFailed, WrongKeyType
+from rmq_core.exchange import Batch, Command, Interrupted
+from rmq_core.message_queue import verbs
+from rmq_core.message_queue.keys import Part
+from tests.unit.leased.by_hand import argv, asked, claimed, drive, engine, envelope, held, result, scripts
+
+EMPTY = [b"empty 0 9", [], []]
+
+
+def delivered(times: int) -> list[object]:
+    """A claim whose message was delivered so often before."""
+    return [claimed()[0], [], [envelope("p", "m", times)]]
+
+
+def test_publishing_says_whether_the_message_is_new() -> None:
+    assert result(verbs.publish(engine(), "x", "key"), b"accepted 0 1") is True
+    assert result(verbs.publish(engine(), "x", "key"), b"accepted 0 0") is False
+
+
+def test_a_full_queue_is_backpressure_in_the_words_of_its_user() -> None:
+    with pytest.raises(QueueBackpressureError, match="max_pending_length=2 messages wait; consume some"):
+        result(verbs.publish(engine(max_ready=2), "x", None), b"full 1000")
+
+
+def test_a_full_server_is_no_backpressure() -> None:
+    full = QueueFull("maxmemory")
+    full.__cause__ = OSError()
+    with pytest.raises(QueueFull, match="maxmemory") as caught:
+        result(verbs.publish(engine(), "x", None), full)
+    assert not isinstance(caught.value, QueueBackpressureError)
+
+
+def test_a_wait_for_room_can_be_given_up() -> None:
+    with pytest.raises(QueueBackpressureError, match="given up"):
+        result(verbs.publish(engine(max_ready=2), "x", None), Interrupted())
+
+
+def test_a_claim_is_one_message() -> None:
+    grant = result(verbs.claim(engine(), 0), claimed())
+    assert grant is not None
+    message = grant.lease.message
+    assert grant[1:] == (message.id, message.raw, message.deliveries) == ("m0", b"p0", 1)
+
+
+def test_an_interrupted_claim_is_none_and_its_id_is_kept() -> None:
+    own = engine()
+    assert result(verbs.claim(own, 5), Interrupted()) is None
+    assert len(own.unanswered) == 1
+
+
+def test_what_is_expired_comes_before_the_message_just_claimed_the_earliest_first() -> None:
+    late = [claimed()[0], [b"a", b"b"], claimed()[2]]
+    replies = [late, b"returned 1 0", [b"a", b"b"], [b"returned 1 0 8.x", b"returned 1 0 9.x"], claimed()]
+    lease, wants = drive(verbs.claim(engine(max_deliveries=None), 0), replies)
+    assert lease is not None
+    assert scripts(wants)[:3] == ["claim", "release", "message_queue/expired"]
+    (batch,) = [want for want in wants if isinstance(want, Batch)]
+    assert [argv(call, 3) for call in batch.calls] == ["b", "a"]
+
+
+def test_those_that_die_are_reclaimed_first_in_the_order_of_their_deadlines() -> None:
+    late = [claimed()[0], [b"a"], claimed()[2]]
+    head = b"7.abc h 1 0 0 me"
+    looked = [[head, envelope("p", "m", 0)], [head, envelope("p", "m", 1)], [head, envelope("p", "m", 1)]]
+    replies = [
+        late, b"returned 1 0", [b"a", b"b", b"c"], looked[::-1],
+        [b"returned 1 0 8.x b", b"returned 1 0 9.x c"], [b"returned 1 0 9.x"], EMPTY,
+    ]  # fmt: skip
+    lease, wants = drive(verbs.claim(engine(max_deliveries=2), 0), replies)
+    assert lease is None
+    batches = [want for want in wants if isinstance(want, Batch)]
+    assert [[argv(call, 3) for call in batch.calls] for batch in batches[1:]] == [["b", "c"], ["a"]]
+
+
+def test_a_message_that_was_delivered_often_enough_before_the_limit_was_lowered_is_not_handed_out() -> None:
+    wants = asked(verbs.claim(engine(max_deliveries=3), 0), delivered(3), b"returned 1 0 m", EMPTY)
+    assert scripts(wants) == ["claim", "nack", "claim"]
+
+
+def test_a_message_at_its_last_delivery_is_handed_out() -> None:
+    assert result(verbs.claim(engine(max_deliveries=3), 0), delivered(2)) is not None
+
+
+@pytest.mark.parametrize(("reply", "applied"), [(b"acked 1", True), (b"lost", False)])
+def test_finishing_says_whether_the_lease_was_still_held(reply: bytes, applied: object) -> None:
+    assert result(verbs.finish(engine(), held()), reply) is applied
+
+
+def test_finishing_without_a_log_keeps_nothing() -> None:
+    (call,) = asked(verbs.finish(engine(completed_log=3), held()), b"acked 1")
+    assert (call.keys[-1], call.args) == (b"rmq:{q}:settled:job", ("job", "7.abc"))
+
+
+@pytest.mark.parametrize(
+    ("log", "key"), [(Part.COMPLETED, b"completed"), (Part.FAILED, b"failed"), (Part.DEAD_LETTER, b"dead")]
+)
+def test_finishing_into_a_log_keeps_the_message_there(log: Part, key: bytes) -> None:
+    (call,) = asked(verbs.finish(engine(), held(), log), b"acked 1")
+    assert call.keys[-1] == b"rmq:{q}:" + key
+    assert argv(call, 6) > 10**9
+
+
+def test_moving_back_to_what_waits_releases() -> None:
+    done, wants = drive(verbs.finish(engine(), held(), Part.PENDING), [b"returned 1 0"])
+    assert (done, scripts(wants)) == (True, ["release"])
+
+
+def test_an_unknown_answer_is_an_error() -> None:
+    with pytest.raises(ScriptFailed, match="what"):
+        result(verbs.finish(engine(), held()), b"what")
+
+
+@pytest.mark.parametrize(("reply", "renewed"), [(b"9000", True), (b"inf", True), (b"lost", False)])
+def test_renewing_says_whether_the_lease_is_still_held(reply: bytes, renewed: object) -> None:
+    assert result(verbs.renew(engine(), held()), reply) is renewed
+
+
+def test_trimming_keeps_the_newest() -> None:
+    assert asked(verbs.trim(engine(), Part.FAILED, 10), b"OK") == [Command(("LTRIM", b"rmq:{q}:failed", 0, 9))]
+
+
+@pytest.mark.parametrize("verb", [verbs.trim, verbs.purge])
+def test_what_is_being_processed_is_neither_trimmed_nor_purged(verb: object) -> None:
+    args = (10,) if verb is verbs.trim else ()
+    with pytest.raises(ConfigurationError, match="process"):
+        result(verb(engine(), Part.PROCESSING, *args))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("part", "command"), [(Part.PROCESSING, "ZCARD"), (Part.PENDING, "LLEN"), (Part.FAILED, "LLEN")]
+)
+def test_the_length_of_a_part_is_counted_by_redis(part: Part, command: str) -> None:
+    length, (want,) = drive(verbs.length(engine(), part), [3])
+    assert (length, want.args[0]) == (3, command)
+
+
+def test_peeking_shows_what_is_next_and_the_newest_of_a_log() -> None:
+    found = [envelope("old"), envelope("new")]
+    assert result(verbs.peek(engine(), Part.PENDING, 2), found) == [b"new", b"old"]
+    assert result(verbs.peek(engine(), Part.FAILED, 2), found) == [b"old", b"new"]
+
+
+def test_peeking_at_what_is_being_processed_shows_the_payloads_of_leases() -> None:
+    info = [b"me", b"h", 1, 0, b"5000", 1, 0, b"7"]
+    replies = [[b"a", b"b"], [info, info], [[envelope("x")], []]]
+    assert result(verbs.peek(engine(), Part.PROCESSING, 9), *replies) == [b"x"]
+
+
+def test_recovering_says_whether_anything_is_left() -> None:
+    own = engine()
+    assert result(verbs.recover(own)) is True
+    own.unanswered["~a"] = "n"
+    assert result(verbs.recover(own), Interrupted()) is False
+    assert own.unanswered == {"~a": "n"}
+    assert result(verbs.recover(own), b"lost") is True
+
+
+def test_an_error_inside_a_claim_reaches_the_engine_and_the_caller() -> None:
+    with pytest.raises(WrongKeyType):
+        result(verbs.claim(engine(), 0), WrongKeyType("x"))
+
+
+def test_asking_nothing_asks_nothing() -> None:
+    assert drive(verbs.nothing(5), []) == (5, [])

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import re
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+
+from rmq_core import Capabilities, ConfigurationError, ReliableConfig, ReliableQueue
+from rmq_core.protocol import able, lacking
+from rmq_core.reliable import keys as schema
+from rmq_core.reliable.keys import ReliableKeys
+from rmq_core.reliable.pace import pause_between
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("timeout", 0),
+        ("timeout", "10"),
+        ("retry_budget", 0),
+        ("max_deliveries", 0),
+        ("max_dead", 0),
+        ("max_payload_bytes", 0),
+        ("max_payload_depth", 501),
+        ("worker", "{w}"),
+        ("worker", ""),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        ReliableConfig(**{name: value})
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        ReliableConfig().timeout = 1  # type: ignore[misc]
+
+
+def test_the_capabilities_say_what_the_structure_allows() -> None:
+    assert ReliableQueue.capabilities == Capabilities(
+        fenced=True, extend=True, dead_letters=True, partial_settle=True, batch=True, headers=True
+    )
+    assert "reliable" in able("extend")
+    assert "reliable" not in lacking("reliable", "delay").able
+
+
+def test_the_schema_in_the_docstring_lists_every_key() -> None:
+    keys = ReliableKeys("q")
+    listed = set(re.findall(r"^rmq:reliable:\{q\}:(\w+)", schema.__doc__ or "", re.MULTILINE))
+    own = {field.name for field in fields(keys)} - {"name", "prefix"}
+    assert listed == own | {"processing", "claims", "slot"}
+    assert all(getattr(keys, name) == f"rmq:reliable:{{q}}:{name}".encode() for name in own)
+    assert (keys.processing("w"), keys.claims("w")) == (keys.prefix + b"processing:w", keys.prefix + b"claims:w")
+
+
+def test_a_reaper_rests_a_tenth_of_the_timeout_within_reason() -> None:
+    assert [pause_between(None, timeout) for timeout in (600, 10, 0.1, 86400)] == [60, 1, 0.1, 60]
+    assert pause_between(7, 600) == 7
+    with pytest.raises(ConfigurationError, match="interval"):
+        pause_between(0, 600)

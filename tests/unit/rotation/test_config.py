@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import re
+from dataclasses import FrozenInstanceError, fields
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from redis.crc import key_slot
+
+from rmq_core import Capabilities, ConfigurationError, RotationConfig, RotationQueue
+from rmq_core.rotation import keys as schema
+from rmq_core.rotation.keys import RotationKeys
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("timeout", -1), ("timeout", 0.5), ("timeout", "30"), ("retry_budget", 0), ("max_id_bytes", 0)],
+)
+def test_a_setting_that_cannot_work_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        RotationConfig(**{name: value})
+
+
+def test_the_timeout_is_whole_seconds() -> None:
+    assert RotationConfig(timeout=timedelta(minutes=1)).timeout_s == 60
+    assert RotationConfig(timeout=0).timeout_s == 0
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        RotationConfig().timeout = 1  # type: ignore[misc]
+
+
+def test_the_capabilities_say_what_the_structure_allows() -> None:
+    assert RotationQueue.capabilities == Capabilities(
+        auto_reclaim=True, partial_settle=True, batch=True, payload="id", order="rotation"
+    )
+
+
+@pytest.mark.parametrize("name", ["q", "a queue", "żółw", "a:b"])
+def test_all_keys_of_a_queue_lie_in_one_slot_of_a_cluster(name: str) -> None:
+    keys = RotationKeys(name)
+    made = [getattr(keys, field.name) for field in fields(keys)][1:]
+    assert keys.list == name.encode()
+    assert len({key_slot(key) for key in made}) == 1
+
+
+def test_the_names_of_rmqs_own_keys_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="name"):
+        RotationKeys("rmq:queues")
+
+
+def test_the_schema_in_the_docstring_lists_every_key() -> None:
+    keys = RotationKeys("q")
+    listed = set(re.findall(r"^rmq:rotation:\{q\}:(\w+)", schema.__doc__ or "", re.MULTILINE))
+    own = {field.name for field in fields(keys)} - {"name", "prefix", "list"}
+    assert listed == own | {"slot"}
+    assert all(getattr(keys, name) == f"rmq:rotation:{{q}}:{name}".encode() for name in own)

@@ -1,0 +1,96 @@
+"""The operations of a rotation queue, driven by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rmq_core import QueueFull, ScriptFailed
+from rmq_core.exchange import Exchange, Wait
+from rmq_core.messages import Lease
+from rmq_core.rotation.config import RotationConfig
+from rmq_core.rotation.engine import Engine
+from rmq_core.rotation.entries import envelope
+from rmq_core.rotation.keys import RotationKeys
+from rmq_core.rotation.operations import inspecting, popping, pushing, settling
+from tests.unit.leased.by_hand import argv, asked, drive, result
+
+KEYS = RotationKeys("q")
+NOTHING = b"1417696237 0 0 5000  "
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine(KEYS, RotationConfig(timeout=30), registered=True)
+
+
+def held() -> Lease:
+    return Lease(
+        "q", "~1", "", 2, 5000, "1417696237", envelopes=[envelope(b"a", late=False), envelope(b"b|0", late=True)]
+    )
+
+
+def test_a_pop_that_does_not_wait_asks_once(engine: Engine) -> None:
+    (call,) = asked(popping.safe_pop(engine), NOTHING)
+    assert [argv(call, number) for number in range(3, 10)] == [30, 1, 0, "", 0, 0, KEYS.bell]
+
+
+def test_ids_are_read_by_their_length(engine: Engine) -> None:
+    lease = result(popping.claim(engine, max_messages=3), b"1417696237 0 0 5000 nln 3:a b1:23:4:5")
+    assert lease is not None
+    assert [message.payload for message in lease.messages] == ["a b", "2", "4:5"]
+    assert [message.deliveries for message in lease.messages] == [1, 2, 1]
+    assert (lease.token, lease.deadline_ms) == ("1417696237", 1417696268000)
+
+
+def test_a_long_list_is_turned_in_parts_and_not_further_than_once_around(engine: Engine) -> None:
+    found, wants = drive(popping.safe_pop(engine), [b"1417696237 700 0 5000  ", NOTHING])
+    assert found is None
+    assert [argv(want, 5) for want in wants] == [0, 700]
+
+
+def test_a_waiting_pop_blocks_on_the_wake_list_for_as_long_as_it_is_told(engine: Engine) -> None:
+    found, wants = drive(popping.safe_pop(engine, wait=9), [b"1417696237 0 4000 9000  ", b"1417696237 0 0 9000 n 1:a"])
+    assert found == "a"
+    assert isinstance(wants[1], Wait)
+    assert (wants[1].wake, wants[1].block_ms, wants[1].into) == (KEYS.wake, 4000, None)
+    assert (argv(wants[1].call, 6), argv(wants[1].call, 8)) == (argv(wants[0], 6), 9000)
+    assert argv(wants[0], 6).startswith("w")
+
+
+def test_a_full_server_does_not_keep_consumers_away(engine: Engine) -> None:
+    engine.registered = False
+    assert result(popping.safe_pop(engine), QueueFull("full"), NOTHING) is None
+    assert not engine.registered
+
+
+def test_ids_that_are_given_back_name_their_old_and_their_new_entry(engine: Engine) -> None:
+    (call,) = asked(settling.release(engine, held()), b"returned ss")
+    assert call.args[1:] == ("whole", 2, b"a|1417696237", b"a", b"b|0|1417696237", b"b|0|0")
+
+
+def test_settling_nothing_asks_nothing(engine: Engine) -> None:
+    assert asked(settling.ack(engine, held(), [])) == []
+    assert asked(settling.nack(engine, held(), [])) == []
+
+
+def test_purging_goes_once_around(engine: Engine) -> None:
+    removed, wants = drive(inspecting.purge(engine, "ready"), [b"removed 3 500", b"removed 1 0"])
+    assert (removed, [argv(want, 4) for want in wants]) == (4, [0, 500])
+
+
+ODD: dict[str, Callable[[Engine], Exchange[Any]]] = {
+    "push": lambda engine: pushing.push(engine, "a"),
+    "pop": popping.safe_pop,
+    "mark": lambda engine: settling.mark_done(engine, "a"),
+    "release": lambda engine: settling.release(engine, held()),
+    "purge": lambda engine: inspecting.purge(engine, "ready"),
+}
+
+
+@pytest.mark.parametrize("name", list(ODD))
+def test_an_answer_that_makes_no_sense_is_not_taken_for_success(engine: Engine, name: str) -> None:
+    with pytest.raises(ScriptFailed, match="superseded"):
+        result(ODD[name](engine), b"superseded")

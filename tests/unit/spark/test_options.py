@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmq_core import ConfigurationError
+from rmq_spark.options import Option, Options, duration, flag, one_of, size, text, whole
+
+URL = text("url", secret=True)
+QUEUE = text("queue", "the name of a queue")
+BATCH = whole("batchSize").or_else(1000)
+SINK = text("sinkId").or_else(None)
+DECLARED = (URL, QUEUE, BATCH, SINK)
+GIVEN = {"url": "redis://localhost", "queue": "work"}
+
+
+def test_values_are_found_by_their_declaration_in_any_case() -> None:
+    options = Options(GIVEN | {"BATCHSIZE": "50"}, DECLARED)
+    assert (options[QUEUE], options[BATCH], options[SINK]) == ("work", 50, None)
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    assert Options(GIVEN, DECLARED)[BATCH] == 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"qeue": "work"}, "has no option 'qeue' here; did you mean 'queue'"),
+        ({"batchsizes": "1"}, "did you mean 'batchSize'"),
+        ({"zzz": "1"}, "those are batchSize, queue, sinkId, url"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_name(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Options(GIVEN | given, DECLARED)
+
+
+def test_what_spark_adds_for_itself_is_left_alone() -> None:
+    assert Options(GIVEN | {"checkpointLocation": "/tmp/x"}, DECLARED)[QUEUE] == "work"
+
+
+@pytest.mark.parametrize("given", [{"url": "redis://localhost"}, GIVEN | {"queue": ""}])
+def test_a_missing_option_is_named_with_what_it_has_to_be(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="needs the option 'queue': the name of a queue"):
+        Options(given, DECLARED)
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "value"),
+    [
+        (whole("n"), "1", 1),
+        (whole("n", 0), "0", 0),
+        (flag("f"), "True", True),
+        (flag("f"), "no", False),
+        (one_of("mode", "claim", "browse"), "BROWSE", "browse"),
+        (duration("lease"), "10 minutes", 600.0),
+        (duration("lease"), "1 minute", 60.0),
+        (duration("lease"), "500 ms", 0.5),
+        (duration("lease"), "1.5h", 5400.0),
+        (duration("lease"), "30", 30.0),
+        (duration("delay", 0), "0", 0.0),
+        (size("bytes"), "8m", 8 << 20),
+        (size("bytes"), "64 MiB", 64 << 20),
+        (size("bytes"), "1.5kb", 1536),
+        (size("bytes"), "1000", 1000),
+    ],
+)
+def test_a_text_becomes_a_value(option: Option[Any], given: str, value: object) -> None:
+    assert option.value(given) == value
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "message"),
+    [
+        (whole("n"), "0", "option n must be a whole number >= 1, not '0'"),
+        (whole("n"), "many", "option n must be a whole number >= 1, not 'many'"),
+        (flag("f"), "maybe", "option f must be true or false, not 'maybe'"),
+        (one_of("mode", "claim", "browse"), "look", "option mode must be one of claim, browse, not 'look'"),
+        (duration("lease"), "soon", "option lease must be a time of at least 0.001 s such as '10 minutes'"),
+        (duration("lease"), "0 s", "option lease must be a time of at least 0.001 s"),
+        (duration("lease"), "-1 s", "not '-1 s'"),
+        (duration("lease"), "3 fortnights", "not '3 fortnights'"),
+        (size("bytes"), "large", "option bytes must be a size of at least 1 byte such as '8m'"),
+        (size("bytes"), "0", "not '0'"),
+    ],
+)
+def test_a_wrong_text_is_refused_with_the_way_out(option: Option[Any], given: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        option.value(given)
+
+
+def test_the_value_of_a_secret_is_not_repeated() -> None:
+    with pytest.raises(ConfigurationError, match=r"option port must be a number$"):
+        Option("port", "a number", int, secret=True).value("canary")

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+
+from rmq_spark.parcel import CarriedSource, carried, carrying, packed
+
+ROOT = Path(__file__).parents[3]
+ELSEWHERE = """
+import pickle, sys
+try:
+    import rmq_spark
+except ModuleNotFoundError as missing:
+    print(missing.name)
+source = pickle.load(sys.stdin.buffer)({})
+print([field.name for field in source.schema()][:2], source.name())
+from rmq_core.lua import load
+print(load("leased/read").name, ".zip" in sys.modules["rmq_core"].__file__)
+"""
+
+
+@pytest.fixture(scope="module")
+def archive() -> bytes:
+    return packed()
+
+
+def test_the_archive_holds_every_module_and_script(archive: bytes) -> None:
+    names = set(zipfile.ZipFile(io.BytesIO(archive)).namelist())
+    for package in ("rmq_core", "rmq_spark", "pyspark_rmq"):
+        for suffix in (".py", ".lua"):
+            wanted = {path.relative_to(ROOT).as_posix() for path in (ROOT / package).rglob(f"*{suffix}")}
+            assert wanted <= names
+    assert not any("__pycache__" in name for name in names)
+
+
+def test_the_class_works_in_a_python_without_the_package(archive: bytes, tmp_path: Path) -> None:
+    path = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
+    told = subprocess.run(
+        [sys.executable, "-S", "-c", ELSEWHERE],
+        input=cloudpickle.dumps(carrying(archive)),  # type: ignore[no-untyped-call]
+        env={"PATH": os.defpath, "PYTHONPATH": path}, cwd=tmp_path, capture_output=True, check=True,
+    ).stdout.decode()  # fmt: skip
+    assert told.splitlines() == ["rmq_spark", "['message_id', 'payload'] rmq", "leased/read True"]
+
+
+class Reader:
+    """Something that a source makes."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def test_what_a_source_makes_is_the_same_after_a_journey() -> None:
+    made = carried(Reader(7), b"")
+    assert isinstance(made, Reader)
+    arrived = pickle.loads(cloudpickle.dumps(made))  # type: ignore[no-untyped-call]
+    assert (type(arrived), arrived.number) == (Reader, 7)
+
+
+def test_options_are_handed_on() -> None:
+    source = CarriedSource({"mode": "browse"})
+    assert "state" in source.schema().fieldNames()

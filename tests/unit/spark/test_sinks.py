@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from rmq_core import ConfigurationError, Overflow, RedisMessageQueueError, Stage, Unsupported
+from rmq_spark.settling import RmqSettler
+from rmq_spark.stream_writer import stream_writer_of
+from rmq_spark.writer import Written, sink_of, stages_of, writer_of
+
+PLACE = {"url": "redis://user:canary@localhost", "queue": "work"}
+SCHEMA = StructType([StructField("payload", StringType())])
+ROWS = StructType(
+    [
+        StructField("message_id", StringType()),
+        StructField("lease", StringType()),
+        StructField("deliveries", IntegerType()),
+    ]
+)
+
+
+def test_rows_are_staged_unless_options_say_otherwise() -> None:
+    assert not sink_of(PLACE, SCHEMA).direct
+    assert sink_of(PLACE | {"DELIVERY": "Direct"}, SCHEMA).direct
+
+
+def test_a_sink_travels_to_the_executors_whole() -> None:
+    sink = sink_of(PLACE | {"sinkId": "s", "maxReady": "5", "waitForRoom": "2 s"}, SCHEMA)
+    assert pickle.loads(pickle.dumps(sink)) == sink
+    assert sink.config.overflow == Overflow.BLOCK(2)
+    assert "canary" not in repr(sink)
+
+
+def test_stages_come_in_the_order_of_the_partitions_without_those_that_have_none() -> None:
+    first, second = (Written(Stage(name, 1, keyed=False)) for name in "ab")
+    assert [stage.id for stage in stages_of([first, None, Written(), second])] == ["a", "b"]
+
+
+@pytest.mark.parametrize("make", [writer_of, stream_writer_of])
+def test_a_queue_is_not_overwritten(make: Any) -> None:
+    with pytest.raises(ConfigurationError, match="a queue is not overwritten"):
+        make(PLACE, SCHEMA, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"delivry": "direct"}, ConfigurationError, "did you mean 'delivery'"),
+        ({"maxReady": "0"}, ConfigurationError, "option maxReady must be a whole number >= 1"),
+        ({"discipline": "jobs"}, Unsupported, "needed by a sink"),
+        ({"operation": "ack"}, ConfigurationError, "option operation must be one of publish, nack, dead"),
+        ({"operation": "nack"}, ConfigurationError, "nack needs the columns message_id, lease, deliveries"),
+        ({"operation": "nack", "delivery": "staged"}, ConfigurationError, "has no option 'delivery' here"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(
+    options: dict[str, str], error: type[RedisMessageQueueError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        writer_of(PLACE | options, SCHEMA, overwrite=False)
+
+
+def test_failed_rows_have_a_writer_of_their_own() -> None:
+    assert isinstance(writer_of(PLACE | {"operation": "dead"}, ROWS, overwrite=False), RmqSettler)
+    with pytest.raises(ConfigurationError, match="a stream only publishes"):
+        stream_writer_of(PLACE | {"operation": "nack"}, ROWS, overwrite=False)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from rmq_core import MalformedMessage, header_items
+from rmq_core.codec import body, split
+from rmq_core.columns import columns_of, joined
+from rmq_core.messages import message_of
+
+HEADERS = b'{"a":"\xc3\xbc","b":"2"}'
+HISTORY = b"nack\t1700000000000\tme\twhy not\n"
+ENVELOPES = [
+    b"0 1700000000001 0 " + body("id-1", "s", b"plain"),
+    b"0 1700000000002 0 " + body("id-2", "j", b"with headers, and a space", HEADERS),
+    b"3 1700000000003 %d " % len(HISTORY) + HISTORY + body("id-3", "b", b"\xff \x00"),
+    b"1 1700000000004 %d " % len(HISTORY) + HISTORY + body("id-4", "s", b"", HEADERS),
+]
+
+
+def test_columns_say_what_messages_say_one_by_one() -> None:
+    found = columns_of(ENVELOPES, [4, 5, 6, 7], 2)
+    messages = [message_of(envelope, delivered=2) for envelope in ENVELOPES]
+    assert [name.decode() for name in found.ids] == [message.id for message in messages]
+    assert found.payloads == [message.raw for message in messages]
+    assert [dict(header_items(headers)) for headers in found.headers] == [message.headers for message in messages]
+    assert found.deliveries == [message.deliveries for message in messages]
+    assert found.enqueued_ms == [message.enqueued_ms for message in messages]
+    assert found.indexes == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("damaged", [b"", b"x", b"0 1 0 id s", b"a b c d e f", b"0 1 x id s0 p", b"0 1 0 id sx p"])
+def test_what_is_no_envelope_is_said_by_both(damaged: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        split(damaged)
+    with pytest.raises(MalformedMessage):
+        columns_of([damaged], [0], 1)
+
+
+@pytest.mark.parametrize("damaged", [b"{", b"[1]", b"\xff"])
+def test_damaged_headers_are_said(damaged: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        header_items(damaged)
+
+
+def test_columns_are_joined_in_order() -> None:
+    parts = [columns_of(ENVELOPES[:1], [0], 1), columns_of(ENVELOPES[1:], range(1, 4), 1)]
+    assert joined(parts) == columns_of(ENVELOPES, [0, 1, 2, 3], 1)
+    assert joined(parts[:1]) is parts[0]
+    assert [len(column) for column in joined([])] == [0] * 6

@@ -1,0 +1,32 @@
+"""Code that a page shows from an example file stands in that file word for word: the tests run the file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+SHOWN = re.compile(
+    r"^<!-- not run: from (\S+), which the tests run -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+def shown(page: Path) -> list[tuple[str, str]]:
+    """The files a page shows code of, each with the code."""
+    return SHOWN.findall(page.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if shown(page)], ids=lambda page: page.stem)
+def test_code_from_an_example_file_is_in_that_file(page: Path) -> None:
+    for name, code in shown(page):
+        assert code in (ROOT / name).read_text("utf-8"), f"{name} says it otherwise"
+
+
+def test_the_recipes_for_spark_are_shown() -> None:
+    names = {name for name, _ in shown(ROOT / "docs" / "how-to" / "spark.md")}
+    assert names >= {
+        f"example_dags/spark/{recipe}.py" for recipe in ("files", "forward", "merge", "overwrite", "upsert")
+    }

@@ -1,0 +1,48 @@
+"""The reference pages name tests for what they promise: each of those tests exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
+NAMED = re.compile(r"`((?:\w+/)*\w+\.py)::(test_\w+)`")
+DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
+
+
+def defined() -> dict[str, set[str]]:
+    """The tests of each file, by its path below tests/."""
+    folder = ROOT / "tests"
+    return {
+        path.relative_to(folder).as_posix(): set(DEFINED.findall(path.read_text("utf-8")))
+        for path in sorted(folder.rglob("test_*.py"))
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_test_a_page_names_exists(page: Path) -> None:
+    tests = defined()
+    named = NAMED.findall(page.read_text("utf-8"))
+    missing = [
+        f"{file}::{name}"
+        for file, name in named
+        if not any(name in found for path, found in tests.items() if f"/{path}".endswith(f"/{file}"))
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("discipline", ["jobs", "reliable", "rotation", "streams"])
+def test_the_page_of_a_discipline_names_tests(discipline: str) -> None:
+    assert len(NAMED.findall((ROOT / "docs" / "reference" / f"{discipline}.md").read_text("utf-8"))) > 20
+
+
+def test_each_row_of_the_comparison_of_queues_for_dagster_is_held_by_a_test() -> None:
+    table, tests = (ROOT / "docs" / "reference" / "dagster-comparison.md").read_text("utf-8").split("## The tests")
+    rows = re.findall(r"^\| (\d+) \|", table, re.MULTILINE)
+    held = re.split(r"^(\d+)\. ", tests, flags=re.MULTILINE)[1:]
+    assert rows == [str(number) for number in range(1, 19)]
+    assert held[::2] == rows
+    assert all(NAMED.findall(named) for named in held[1::2])

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rmq_core import ConfigurationError, EventDrivenInterruptHandler, GracefulInterruptHandler
+
+USR1, USR2 = signal.SIGUSR1, signal.SIGUSR2
+
+
+@pytest.fixture
+def handler() -> Iterator[GracefulInterruptHandler]:
+    made = GracefulInterruptHandler(verbose=False, signals=[USR1])
+    yield made
+    made.reset()
+
+
+def test_a_signal_is_noted(handler: GracefulInterruptHandler) -> None:
+    assert not handler.is_interrupted()
+    os.kill(os.getpid(), USR1)
+    assert handler.is_interrupted()
+
+
+def test_giving_signals_back_can_be_repeated(handler: GracefulInterruptHandler) -> None:
+    handler.reset()
+    handler.reset()
+    assert signal.getsignal(USR1) == signal.SIG_DFL
+
+
+@pytest.mark.usefixtures("usual_signals")
+def test_a_second_signal_acts_as_before() -> None:
+    made = GracefulInterruptHandler(verbose=False, signals=[signal.SIGINT])
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        made.reset()
+
+
+def test_a_signal_has_one_owner(handler: GracefulInterruptHandler) -> None:
+    with pytest.raises(ConfigurationError, match="SIGUSR1 is owned"):
+        GracefulInterruptHandler(signals=[USR1])
+    assert not handler.is_interrupted()
+
+
+def test_somebody_elses_handler_is_left_alone() -> None:
+    def mine(*_: Any) -> None:
+        pass
+
+    before = signal.signal(USR2, mine)
+    try:
+        with pytest.raises(ConfigurationError, match="SIGUSR2 has a handler"):
+            GracefulInterruptHandler(signals=[USR1, USR2])
+        assert (signal.getsignal(USR1), signal.getsignal(USR2)) == (signal.SIG_DFL, mine)
+    finally:
+        signal.signal(USR2, before)
+
+
+def test_a_signal_that_the_process_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        handler = GracefulInterruptHandler(verbose=False, signals=(signal.SIGUSR1, signal.SIGHUP))
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        handler.reset()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_handler_that_cannot_be_made_owns_nothing() -> None:
+    with pytest.raises(ConfigurationError, match="SIGKILL"):
+        GracefulInterruptHandler(signals=[USR1, signal.SIGKILL])
+    assert signal.getsignal(USR1) == signal.SIG_DFL
+
+
+def test_an_event_that_somebody_sets_interrupts() -> None:
+    stop = threading.Event()
+    made = EventDrivenInterruptHandler(stop)
+    assert not made.is_interrupted()
+    stop.set()
+    assert made.is_interrupted()
+
+
+@pytest.mark.parametrize("stop", [None, True, lambda: True])
+def test_an_event_must_be_one(stop: Any) -> None:
+    with pytest.raises(TypeError, match="stop_event"):
+        EventDrivenInterruptHandler(stop)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from rmq_core import ConfigurationError, Lease, MessageRef, Outcome
+from rmq_core.partial_settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
+
+
+def held(count: int = 3) -> Lease:
+    return Lease("q", "job", "me", count, 5000, "t")
+
+
+def refs(*places: int) -> list[MessageRef]:
+    return [MessageRef("job", place, f"m{place}") for place in places]
+
+
+def test_messages_are_told_by_their_place_in_the_order_they_were_given() -> None:
+    assert places_of(held(), refs(2, 0, 2)) == [2, 0, 2]
+
+
+@pytest.mark.parametrize("stray", [MessageRef("other", 0, "m"), MessageRef("job", 3, "m"), MessageRef("job", -1, "m")])
+def test_a_message_of_another_lease_is_refused(stray: MessageRef) -> None:
+    with pytest.raises(ConfigurationError, match="belongs to lease"):
+        places_of(held(), [stray])
+
+
+def test_a_lease_of_another_queue_is_refused() -> None:
+    check_queue("q", held())
+    with pytest.raises(ConfigurationError, match="is of queue 'q'; settle it there, not in 'other'"):
+        check_queue("other", held())
+
+
+def test_a_lease_without_its_token_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no token"):
+        check_queue("q", Lease.from_json(held().to_json()))
+
+
+def test_what_is_settled_is_not_open_any_more_and_is_told_so() -> None:
+    lease = held()
+    report = settled_some(lease, [1, 0, 1], {0: Outcome.DEAD, 1: Outcome.SETTLED})
+    assert report == (2, 1, (Outcome.SETTLED, Outcome.DEAD, Outcome.SETTLED))
+    assert (open_places(lease), lease.fate.partly, lease.fate.settled) == ([2], True, False)
+    assert settled_some(lease, [1], {}).outcomes == (Outcome.SETTLED_BEFORE,)
+
+
+def test_a_lease_whose_last_message_is_settled_is_settled() -> None:
+    lease = held(2)
+    settled_some(lease, [0], {0: Outcome.SETTLED})
+    settled_some(lease, [1], {1: Outcome.SETTLED})
+    assert lease.fate.settled
+
+
+def test_a_lost_message_stays_open_and_makes_the_lease_a_lost_one() -> None:
+    lease = held()
+    assert settled_some(lease, [0], {0: Outcome.LOST}).settled == 0
+    assert (open_places(lease), lease.lost) == ([0, 1, 2], True)
+
+
+def test_settling_the_whole_counts_what_was_there() -> None:
+    lease = held()
+    assert settled_whole(lease, [Outcome.SETTLED, Outcome.DEAD, Outcome.MISSING]) == (2, 1, ())
+    assert lease.fate.settled
+
+
+def test_a_lost_lease_is_noted_as_such() -> None:
+    lease = held()
+    assert lost(lease).lease_id == "job"
+    assert lease.lost
+
+
+def test_another_process_starts_with_nothing_settled() -> None:
+    lease = held()
+    settled_some(lease, [0], {0: Outcome.SETTLED})
+    assert open_places(pickle.loads(pickle.dumps(lease))) == [0, 1, 2]

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from rmq_core import Capabilities, ConfigurationError, LeasedConfig, LeasedQueue, Unsupported, WorkQueue, open_queue
+from rmq_core import asyncio as rmq_asyncio
+from rmq_core.protocol import AsyncWorkQueue, require
+
+NOWHERE = "redis://127.0.0.1:1"
+
+
+def blocking() -> WorkQueue:
+    return LeasedQueue(NOWHERE, "q")
+
+
+def asynchronous() -> AsyncWorkQueue:
+    return rmq_asyncio.AsyncLeasedQueue(NOWHERE, "q")
+
+
+def test_the_leased_queue_is_a_work_queue_in_both_worlds() -> None:
+    assert isinstance(blocking(), WorkQueue)
+    assert isinstance(asynchronous(), AsyncWorkQueue)
+
+
+def test_a_queue_is_opened_by_the_name_of_its_discipline() -> None:
+    config = LeasedConfig(lease=7)
+    queue = open_queue(NOWHERE, "q", config=config)
+    assert (type(queue), queue.name, queue.discipline) == (LeasedQueue, "q", "leased")
+    assert isinstance(rmq_asyncio.open_queue(NOWHERE, "q"), AsyncWorkQueue)
+
+
+def test_an_unknown_discipline_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(ConfigurationError, match=r"discipline must be one of leased.*, not 'lifo'"):
+        open_queue(NOWHERE, "q", "lifo")
+
+
+def test_a_component_refuses_a_queue_that_lacks_what_it_is_built_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    require(blocking(), "a job", "takeover", "extend")
+    monkeypatch.setattr(LeasedQueue, "capabilities", Capabilities())
+    with pytest.raises(Unsupported, match=r"'leased' has no takeover \(needed by a job\)"):
+        require(blocking(), "a job", "takeover")
