@@ -184,7 +184,7 @@ class Model:
         return [held.id for held in sorted(late, key=lambda held: held.late or 0)][:16]
 
     def _reclaim_all(self, late: list[str]) -> int:
-        return sum(self._reclaim(lease_id) for lease_id in late if self._is_late(lease_id))
+        return sum(self._reclaim(lease_id) for lease_id in reversed(late) if self._is_late(lease_id))
 
     def _is_late(self, lease_id: str) -> bool:
         return lease_id in self.held and self.held[lease_id].late is not None

@@ -10,7 +10,8 @@ import redis
 
 from rmq_core.connection import RedisSettings
 from rmq_core.errors import ConfigurationError, QueueUnavailable
-from tests.redis.topologies import KEY, PASSWORD, TOPOLOGIES, USER, Certificates, Topology, sentinel, tls, wait_for
+from tests.redis.topologies import KEY, PASSWORD, TOPOLOGIES, USER, Certificates, Topology, sentinel, tls
+from tests.servers.process import until
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +113,8 @@ def test_a_client_follows_the_sentinel_to_the_new_master(certificates: Certifica
         client.set(KEY, "v")
         assert client.wait(1, 5_000) == 1
         assert port_of(client) == master.port
-        wait_for(lambda: fail_over(client))
-        wait_for(lambda: port_of(client) == replica.port)
+        until(lambda: fail_over(client), 10)
+        until(lambda: port_of(client) == replica.port, 10)
         assert client.get(KEY) == b"v"
 
 

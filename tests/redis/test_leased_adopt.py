@@ -162,3 +162,19 @@ def test_a_pickled_lease_keeps_its_token_and_its_messages(world: World) -> None:
 def test_an_adoption_with_a_wrong_argument_names_it(world: World, parameter: str, arguments: Any) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         world.queue().adopt(**arguments)
+
+
+def test_joining_a_lease_takes_nothing_over(world: World) -> None:
+    holder, helper = world.queue(), world.queue()
+    holder.publish_many([*"ab"])
+    claimed = holder.claim(max_messages=2, lease_id="job", owner="run 1")
+    joined = helper.join("job")
+    assert (joined.owner, joined.count, joined.deadline, joined.named) == ("run 1", 2, claimed.deadline, True)
+    assert deliveries(helper, joined) == [1, 1]
+    assert helper.nack(joined, list(helper.messages(joined))[:1]).settled == 1
+    assert holder.ack(claimed).settled == 1
+
+
+def test_a_lease_that_is_not_there_cannot_be_joined(world: World) -> None:
+    with pytest.raises(LeaseLost, match="no lease of this id"):
+        world.queue().join("job")

@@ -71,6 +71,15 @@ def test_many_expired_leases_are_all_taken_back(world: World) -> None:
     assert sorted(drain(queue), key=int) == [str(n) for n in range(40)]
 
 
+def test_what_expired_first_is_claimed_first(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    for deadline, lease in enumerate([queue.claim() for _ in range(3)]):
+        world.client.zadd(key("leases"), {lease.id: 1 + deadline})
+    assert queue.backlog().ready == 3
+    assert drain(queue) == ["a", "b", "c"]
+
+
 def test_an_expired_lease_that_nobody_took_back_still_belongs_to_its_holder(world: World) -> None:
     queue = world.queue()
     queue.publish("x")

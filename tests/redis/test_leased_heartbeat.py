@@ -106,13 +106,13 @@ def test_a_lease_without_token_cannot_be_held(world: World) -> None:
 
 
 def test_a_settled_lease_is_not_reported_lost(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(lease=0.2))
+    queue = world.queue(config=LeasedConfig(lease=1.5))
     queue.publish("x")
     told: list[Any] = []
     lease = queue.claim()
     with queue.hold(lease, on_lost=told.append):
         queue.ack(lease)
-        time.sleep(0.5)
+        time.sleep(0.8)  # longer than it takes to the next heartbeat
         assert (lease.lost, told) == (False, [])
 
 

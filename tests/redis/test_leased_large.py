@@ -156,3 +156,16 @@ def test_what_is_left_of_a_half_given_back_lease_can_still_be_given_back(world: 
     nack_one_chunk(world, queue, lease)
     assert queue.nack(lease).settled == 3_500
     assert payloads(queue.peek(5_000)) == NUMBERS[:4_500]
+
+
+def test_columns_and_a_look_by_anybody_show_what_is_unsettled(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([str(number) for number in range(30)], headers={"a": "b"})
+    lease = queue.claim(max_messages=30, lease_id="job")
+    queue.ack(lease, [message for message in lease.messages if message.index % 3 == 1])
+    read = queue.read(lease, 4, 25)
+    columns = queue.read_columns(lease, 4, 25)
+    assert columns.payloads == [message.raw for message in read]
+    assert columns.indexes == [message.index for message in read]
+    assert world.queue().browse_lease("job", 4, 25) == read
+    assert world.queue().browse_lease("no such lease") == []

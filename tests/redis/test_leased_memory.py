@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rmq_core import LeasedConfig, QueueFull
+from rmq_core import LeasedConfig, Overflow, QueueFull
 from tests.redis.leases import PATIENCE_S, blocked, drain, expire, fall_due, payloads, snapshot
 from tests.redis.worlds import World
 
@@ -39,6 +39,16 @@ def test_publishing_is_refused_whole_and_works_again_when_there_is_room(full: Wo
     full.client.config_set("maxmemory", 0)
     assert queue.publish("x", dedup_key=lambda payload: payload).accepted
     assert drain(queue) == ["before", "x"]
+
+
+def test_dropping_the_oldest_is_no_way_around_a_full_server(full: World) -> None:
+    queue = full.queue(config=LeasedConfig(max_ready=1, overflow=Overflow.DROP_OLDEST))
+    queue.publish("before")
+    fill(full)
+    for delay in (0, 60):
+        with pytest.raises(QueueFull, match="maxmemory"):
+            queue.publish("x", delay=delay)
+    assert drain(queue) == ["before"]
 
 
 def test_the_first_publish_of_a_queue_is_refused_too(full: World) -> None:

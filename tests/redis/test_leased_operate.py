@@ -8,7 +8,7 @@ import pytest
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core import ConfigurationError, LeasedConfig, PayloadError, QueueStats
+from rmq_core import ConfigurationError, LeasedConfig, PayloadError, QueueStats, QueueUnavailable
 from tests.redis.leases import drain, eventually, expire, fall_due, key, payloads, snapshot
 from tests.redis.worlds import World
 
@@ -256,12 +256,14 @@ def test_queues_are_found_by_name(world: World) -> None:
     world.queue("ż: with a space").claim()
     assert rmq_core.queues(world.url) == ["zeta", "ż: with a space"]
     assert rmq_core.queues(world.client) == ["zeta", "ż: with a space"]
+    assert rmq_core.disciplines(world.url) == {"zeta": "leased", "ż: with a space": "leased"}
 
 
 async def test_queues_are_found_by_name_on_asyncio(async_redis_client: Any) -> None:
     async with rmq_core.asyncio.LeasedQueue(async_redis_client, "mine") as queue:
         await queue.publish("x")
     assert await rmq_core.asyncio.queues(async_redis_client) == ["mine"]
+    assert await rmq_core.asyncio.disciplines(async_redis_client) == {"mine": "leased"}
 
 
 @pytest.mark.parametrize(
@@ -291,3 +293,65 @@ def test_reading_outside_of_a_lease_is_refused(world: World, bounds: tuple[Any, 
     queue.publish_many([*"abc"])
     with pytest.raises(ConfigurationError, match=r"\b(lo|hi) must be a whole number"):
         queue.read(queue.claim(max_messages=3), *bounds)
+
+
+@pytest.mark.parametrize("target", ["ready", "delayed", "dead"])
+def test_a_long_list_is_read_page_by_page(world: World, target: str) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    names = [f"n{number:03}" for number in range(120)]
+    if target == "delayed":
+        for number, name in enumerate(names):
+            queue.publish(name, delay=60 + number)
+    else:
+        queue.publish_many(names)
+    if target == "dead":
+        queue.nack(queue.claim(max_messages=120), reason="broken")
+    pages = [queue.browse(target, offset, 50) for offset in (0, 50, 100, 150)]
+    assert [page.total for page in pages] == [120] * 4
+    assert [len(page.messages) for page in pages] == [50, 50, 20, 0]
+    shown = [message.payload for page in pages for message in page.messages]
+    assert (sorted(shown) if target == "dead" else shown) == names
+    assert [len(page.due) for page in pages] == ([50, 50, 20, 0] if target == "delayed" else [0] * 4)
+
+
+def test_a_page_of_large_messages_ends_early_and_the_next_goes_on(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_payload_bytes=2_000_000))
+    queue.publish_many([f"{number:02}" + "x" * 1_500_000 for number in range(20)])
+    first = queue.browse("ready", 0, 20)
+    rest = queue.browse("ready", len(first.messages), 20)
+    assert len(first.messages) == 8
+    assert [message.raw[:2] for message in [*first.messages, *rest.messages]] == [b"%02d" % n for n in range(16)]
+
+
+def test_chosen_dead_letters_are_redriven_in_their_order_with_a_fresh_budget(world: World, once: Any) -> None:
+    once.publish_many([*"abcdef"])
+    ids = {}
+    for name in "abcdef":
+        lease = once.claim()
+        ids[name] = lease.message.id
+        once.nack(lease, reason=f"bad {name}")
+    assert once.redrive_some([ids["e"], ids["b"], "unknown", ids["b"]]) == 2
+    assert [letter.payload for letter in once.dead_letters()] == [*"fdca"]
+    again = once.claim(max_messages=2)
+    assert payloads(again.messages) == ["b", "e"]
+    assert [(message.deliveries, message.history[0].reason) for message in again.messages] == [
+        (1, "bad b"),
+        (1, "bad e"),
+    ]
+
+
+def test_redriving_chosen_dead_letters_wakes_who_waits(world: World, once: Any) -> None:
+    bury(once, "a")
+    (letter,) = once.dead_letters()
+    waiting = world.in_background(once.claim, wait=20)
+    eventually(lambda: world.client.zcard(key("waiters")) > 0)
+    assert once.redrive_some([letter.id]) == 1
+    assert waiting.result(timeout=5).message.payload == "a"
+
+
+async def test_a_server_that_is_not_there_is_an_error_of_ours() -> None:
+    nowhere = "redis://127.0.0.1:1/0"
+    with pytest.raises(QueueUnavailable):
+        rmq_core.disciplines(nowhere)
+    with pytest.raises(QueueUnavailable):
+        await rmq_core.asyncio.disciplines(nowhere)

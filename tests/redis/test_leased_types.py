@@ -145,6 +145,19 @@ def test_the_registry_of_queues_is_checked_as_well(redis_client: redis.Redis) ->
     assert snapshot(redis_client) == before
 
 
+def test_a_foreign_value_under_any_deduplication_key_is_refused(redis_client: redis.Redis) -> None:
+    with LeasedQueue(redis_client, "q") as queue:
+        queue.publish("x", dedup_key="b")
+        (taken,) = redis_client.keys(key("dedup:*"))
+        redis_client.delete(taken)
+        redis_client.rpush(taken, "foreign")
+        before = snapshot(redis_client)
+        for payloads in (["b"], ["a", "b", "c"]):
+            with pytest.raises(WrongKeyType, match="another"):
+                queue.publish_many(payloads, dedup_key=str)
+        assert snapshot(redis_client) == before
+
+
 def test_an_entry_that_is_no_message_is_named_as_such(redis_client: redis.Redis) -> None:
     from rmq_core import MalformedMessage
 

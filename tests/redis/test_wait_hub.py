@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,7 +14,7 @@ import redis.asyncio
 from rmq_core import ConfigurationError, LeasedConfig, QueueUnavailable, RedisSettings
 from rmq_core.asyncio import LeasedQueue, WaitHub
 from tests.redis.leases import PATIENCE_S, eventually_later, key
-from tests.servers import External, Server, start_server
+from tests.servers import Cluster, External, Server, start_server
 
 
 @pytest.fixture
@@ -214,3 +215,26 @@ async def test_waits_outlive_a_restart_of_redis(server: Server | External, caplo
                 assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 1
     finally:
         own.stop()
+
+
+async def test_on_a_cluster_each_queue_is_looked_at_where_it_lives() -> None:
+    with contextlib.closing(Cluster("7.0")) as cluster:
+        client = redis.asyncio.RedisCluster.from_url(cluster.url.replace("redis+cluster", "redis").partition(",")[0])
+        async with client, WaitHub(client) as hub:
+            names = [f"q{n}" for n in range(6)]
+            queues = [LeasedQueue(client, name) for name in names]
+            expiring = await _claimed(queues[0])
+            waits = [asyncio.create_task(hub.wait(name)) for name in names]
+            await armed(client, *names)
+            for queue in queues[1:]:
+                await queue.publish("x")
+            found = await asyncio.wait_for(asyncio.gather(*waits), PATIENCE_S)
+            assert [backlog.ready for backlog in found] == [1] * 6
+            assert expiring is not None
+            for queue in queues:
+                await queue.close()
+
+
+async def _claimed(queue: LeasedQueue) -> Any:
+    await queue.publish("x")
+    return await queue.claim(lease=0.5)

@@ -6,21 +6,18 @@ The default user may only ping, so whatever works has authenticated. TLS servers
 from __future__ import annotations
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import redis
-from redis.crc import key_slot
-
-from tests.servers import Server, start_server
-from tests.servers.matrix import command
-from tests.servers.process import DIES_WITH_US, _free_port
+from tests.servers import Cluster, Server, start_server
+from tests.servers.process import free_port
+from tests.servers.sentinel import SERVICE, Sentinel, monitoring
 
 NAME = "7.0"
 USER, PASSWORD = "canary-user", "canary-p@ss/w:rd"
+LOGIN = {"username": USER, "password": PASSWORD}
 WATCHER, WATCHWORD = "canary-watcher", "canary-watchword"
 KEY = "{tests}:key"
 ACL = ["--user", "default", "reset", "on", "nopass", "+ping"]
@@ -93,7 +90,7 @@ def unix(_: Certificates) -> Iterator[Topology]:
 
 @contextmanager
 def tls(certificates: Certificates) -> Iterator[Topology]:
-    port = _free_port()
+    port = free_port()
     with running(*certificates.for_servers(port)) as server:
         yield Topology(f"rediss://127.0.0.1:{port}/0", [server], certificates.for_clients)
 
@@ -103,47 +100,31 @@ def sentinel(_: Certificates) -> Iterator[Topology]:
     with ExitStack() as stack:
         master, replica = replicated(stack)
         port = stack.enter_context(watching(master.port))
-        yield Topology(f"sentinel://127.0.0.1:{_free_port()},127.0.0.1:{port}/main", [master, replica], watcher())
+        yield Topology(f"sentinel://127.0.0.1:{free_port()},127.0.0.1:{port}/{SERVICE}", [master, replica], watcher())
 
 
 @contextmanager
 def sentinel_tls(certificates: Certificates) -> Iterator[Topology]:
-    port, watched = _free_port(), _free_port()
-    options = certificates.for_servers(port)
-    with running(*options) as master:
+    port, watched = free_port(), free_port()
+    with running(*certificates.for_servers(port)) as master:
         config = [f"{name.removeprefix('--')} {value}" for name, value in pairs(certificates.for_servers(watched))]
         with watching(port, *config, "tls-replication yes"):
-            url = f"sentinel://127.0.0.1:{watched}/main?tls=true"
+            url = f"sentinel://127.0.0.1:{watched}/{SERVICE}?tls=true"
             yield Topology(url, [master], watcher() | certificates.for_clients)
 
 
 @contextmanager
 def cluster(_: Certificates) -> Iterator[Topology]:
-    with clustered(list) as servers:
-        nodes = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-        yield Topology(f"redis+cluster://{nodes}", [holder(servers)])
+    with closing(Cluster(NAME, *ACL, login=LOGIN)) as made:
+        yield Topology(made.url, [made.owner(KEY)])
 
 
 @contextmanager
 def cluster_tls(certificates: Certificates) -> Iterator[Topology]:
-    ports: list[int] = []
-
-    def options() -> list[str]:
-        ports.append(_free_port())
-        return [*certificates.for_servers(ports[-1]), "--tls-cluster", "yes"]
-
-    with clustered(options, ports) as servers:
-        yield Topology(f"redis+cluster://127.0.0.1:{ports[0]}?tls=true", [holder(servers)], certificates.for_clients)
-
-
-def holder(servers: list[Server]) -> Server:
-    slot = key_slot(KEY.encode())
-    return next(server for number, server in enumerate(servers) if slot in slots_of(number))
-
-
-def slots_of(number: int) -> range:
-    """The slots of the first, second or third master of a cluster."""
-    return range(16384 * number // 3, 16384 * (number + 1) // 3)
+    with closing(Cluster(NAME, *ACL, login=LOGIN, tls=certificates.for_servers)) as made:
+        yield Topology(
+            f"redis+cluster://127.0.0.1:{made.ports[0]}?tls=true", [made.owner(KEY)], certificates.for_clients
+        )
 
 
 def replicated(stack: ExitStack) -> tuple[Server, Server]:
@@ -164,60 +145,16 @@ def pairs(words: list[str]) -> Iterator[tuple[str, str]]:
 @contextmanager
 def watching(master_port: int, *config: str) -> Iterator[int]:
     """A sentinel with users of its own; yields its port."""
-    port = _free_port()
     lines = [
-        f"port {port}",
-        "bind 127.0.0.1",
         *config,
         f"user {WATCHER} on >{WATCHWORD} ~* &* +@all",
         "user default reset on nopass +ping",
-        f"sentinel monitor main 127.0.0.1 {master_port} 1",
-        f"sentinel auth-user main {USER}",
-        f"sentinel auth-pass main {PASSWORD}",
-        "sentinel down-after-milliseconds main 60000",
+        *monitoring(master_port, 1, 60_000),
+        f"sentinel auth-user {SERVICE} {USER}",
+        f"sentinel auth-pass {SERVICE} {PASSWORD}",
     ]
-    with running() as home:  # for a folder that goes away with it
-        path = home.folder / "sentinel.conf"
-        path.write_text("\n".join(lines))
-        with (home.folder / "sentinel.log").open("wb") as log:
-            process = subprocess.Popen([*DIES_WITH_US, *command(NAME), str(path), "--sentinel"], stdout=log)
-        try:
-            wait_for(lambda: pings(port))
-            yield port
-        finally:
-            process.terminate()
-            process.wait()
-
-
-@contextmanager
-def clustered(options: Callable[[], list[str]], meeting_ports: list[int] | None = None) -> Iterator[list[Server]]:
-    """Three masters that share the slots, known to each other by their TLS ports if they have some."""
-    common = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]
-    with ExitStack() as stack:
-        buses = [_free_port() for _ in range(3)]
-        servers = [stack.enter_context(running(*common, "--cluster-port", str(bus), *options())) for bus in buses]
-        clients = [stack.enter_context(server.client(username=USER, password=PASSWORD)) for server in servers]
-        ports = meeting_ports or [server.port for server in servers]
-        for number, client in enumerate(clients):
-            client.execute_command("CLUSTER ADDSLOTSRANGE", slots_of(number)[0], slots_of(number)[-1])
-            clients[0].execute_command("CLUSTER MEET", "127.0.0.1", ports[number], buses[number])
-        wait_for(lambda: all(client.cluster("INFO")["cluster_state"] == "ok" for client in clients))
-        yield servers
-
-
-def pings(port: int) -> bool:
-    with redis.Redis(port=port, retry=None) as client:
-        try:
-            return bool(client.ping())
-        except redis.ConnectionError:
-            return False
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.02)
+    with closing(Sentinel(NAME, lines)) as made:
+        yield made.port
 
 
 TOPOLOGIES = {

@@ -48,11 +48,29 @@ class World:
         self._ends.callback(queue.close)
         return queue
 
+    def open(self, discipline: str, name: str = "q", config: Any = None, settings: Any = None) -> Any:
+        """A queue of any discipline; `settings=` replaces this world's server."""
+        queue = self._open(settings or self.url, name, discipline, config)
+        self._ends.callback(queue.close)
+        return queue
+
+    def make(self, public_name: str, *args: Any, settings: Any = None, **options: Any) -> Any:
+        """An object of a class that this flavour's package exports, on this world's server or on `settings`."""
+        made = self._make(public_name, settings or self.url, *args, **options)
+        self._ends.callback(made.close)
+        return made
+
     def in_background(self, call: Callable[..., Any], *args: Any, **options: Any) -> Future[Any]:
         """Run `call` in another thread: a second worker, or somebody who waits."""
         return self._threads.submit(call, *args, **options)
 
     def _queue(self, settings: Any, name: str, config: rmq_core.LeasedConfig | None, **options: Any) -> Any:
+        raise NotImplementedError
+
+    def _open(self, settings: Any, name: str, discipline: str, config: Any) -> Any:
+        raise NotImplementedError
+
+    def _make(self, public_name: str, *args: Any, **options: Any) -> Any:
         raise NotImplementedError
 
 
@@ -63,6 +81,12 @@ class SyncWorld(World):
 
     def _queue(self, settings: Any, name: str, config: rmq_core.LeasedConfig | None, **options: Any) -> Any:
         return rmq_core.LeasedQueue(settings, name, config, **options)
+
+    def _open(self, settings: Any, name: str, discipline: str, config: Any) -> Any:
+        return rmq_core.open_queue(settings, name, discipline, config)
+
+    def _make(self, public_name: str, *args: Any, **options: Any) -> Any:
+        return getattr(rmq_core, public_name)(*args, **options)
 
 
 class AsyncWorld(World):
@@ -77,6 +101,12 @@ class AsyncWorld(World):
 
     def _queue(self, settings: Any, name: str, config: rmq_core.LeasedConfig | None, **options: Any) -> Any:
         return self.loop.call(rmq_core.asyncio.LeasedQueue, settings, name, config, **options)
+
+    def _open(self, settings: Any, name: str, discipline: str, config: Any) -> Any:
+        return self.loop.call(rmq_core.asyncio.open_queue, settings, name, discipline, config)
+
+    def _make(self, public_name: str, *args: Any, **options: Any) -> Any:
+        return self.loop.call(getattr(rmq_core.asyncio, public_name), *args, **options)
 
 
 class Loop:
@@ -139,7 +169,7 @@ class Blocking:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.inner, name)
         if not callable(value):
-            return value
+            return self._loop.blocking(value)
         return lambda *args, **options: self._loop.call(value, *args, **options)
 
     def __enter__(self) -> Any:

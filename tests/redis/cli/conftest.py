@@ -1,0 +1,56 @@
+"""The command line as a function: `rmq("stats", "q")` gives its exit code and what it wrote."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import redis
+
+from rmq_core.cli import main
+from rmq_core.protocol import DISCIPLINES
+
+
+class Ran(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The JSON objects on stdout."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def rmq(
+    redis_client: redis.Redis,
+    server_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Callable[..., Ran]:
+    """Runs `rmq` in this process against an empty database; `stdin=` is what is piped in."""
+    monkeypatch.setenv("RMQ_URL", server_url)
+    redis_client.flushdb()
+
+    def run(*arguments: str, stdin: bytes = b"") -> Ran:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture(params=DISCIPLINES)
+def discipline(request: pytest.FixtureRequest) -> str:
+    """Each discipline in turn."""
+    return str(request.param)

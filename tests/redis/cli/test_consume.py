@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers.process import until
+
+Rmq = Callable[..., Any]
+PAYLOADS = {"streams": ['{"n":1}', '{"n":2}', '{"n":3}']}
+
+
+def fill(rmq: Rmq, discipline: str = "leased") -> list[str]:
+    payloads = PAYLOADS.get(discipline, ["one", "two", "three"])
+    flag = ["-j"] if discipline == "streams" else []
+    assert rmq("publish", "q", *payloads, *flag, "-d", discipline).code == 0
+    return payloads
+
+
+def in_shell(script: str) -> list[str]:
+    return ["--", "sh", "-c", script]
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    """`rmq` in a process of its own, for signals."""
+    return subprocess.Popen([sys.executable, "-m", "rmq_core.cli", *arguments], **options)
+
+
+def test_messages_are_printed_one_a_line_and_acked(rmq: Rmq, discipline: str) -> None:
+    payloads = fill(rmq, discipline)
+    ran = rmq("consume", "q")
+    assert (ran.code, ran.out.split(), ran.err) == (0, payloads, "3 acked\n")
+    stats = rmq("stats", "q", "--json").records[0]
+    assert (stats["discipline"], stats["ready"], stats["leased"]) == (discipline, 0, 0)
+
+
+def test_a_command_gets_the_payload_and_its_exit_code_is_the_verdict(rmq: Rmq, discipline: str, tmp_path: Path) -> None:
+    payloads = fill(rmq, discipline)
+    seen = tmp_path / "seen"
+    ran = rmq("consume", "q", "--max", "1", *in_shell(f"cat > {seen}"))
+    assert (ran.code, ran.err) == (0, "1 acked\n")
+    assert seen.read_text() == payloads[0]
+    ran = rmq("consume", "q", "--max", "1", *in_shell("exit 3"))
+    assert ran.code == 1
+    assert "1 failed and given back" in ran.err
+    stats = rmq("stats", "q", "--json").records[0]
+    assert stats["ready"] + stats["delayed"] + stats["leased"] == 2
+
+
+def test_a_command_is_told_which_message_it_has(rmq: Rmq) -> None:
+    fill(rmq)
+    first = rmq("peek", "q", "--json").records[0]["id"]
+    ran = rmq("consume", "q", "--max", "1", *in_shell('echo "$RMQ_QUEUE $RMQ_MESSAGE_ID $RMQ_DELIVERIES"'))
+    assert ran.out == f"q {first} 1\n"
+
+
+def test_with_json_the_whole_message_is_handed_over(rmq: Rmq) -> None:
+    rmq("publish", "q", '{"a":"é"}', "-j", "-H", "h=1")
+    record = json.loads(rmq("consume", "q", "--json", "--", "cat").out)
+    assert (record["payload"], record["headers"], record["deliveries"]) == ({"a": "é"}, {"h": "1"}, 1)
+
+
+def test_a_failed_message_says_why_when_it_is_dead(rmq: Rmq) -> None:
+    fill(rmq)
+    ran = rmq("consume", "q", "--max", "1", "--set", "max_deliveries=1", *in_shell("exit 7"))
+    assert (ran.code, ran.err) == (1, "1 failed and dead\n")
+    assert rmq("dlq", "list", "q", "--json").records[0]["history"][0]["reason"] == "exit code 7"
+
+
+def test_a_failed_message_waits_before_it_is_tried_again(rmq: Rmq) -> None:
+    rmq("publish", "q", "a")
+    assert rmq("consume", "q", "--", "false").err == "1 failed and given back\n"
+    assert rmq("stats", "q", "--json").records[0]["delayed"] == 1
+
+
+def test_a_command_that_does_not_exist_claims_nothing(rmq: Rmq) -> None:
+    fill(rmq)
+    ran = rmq("consume", "q", "--", "no-such-command")
+    assert ran.code == 2
+    assert rmq("peek", "q", "--json").records[0]["deliveries"] == 0
+
+
+def test_nobody_waits_for_a_queue_that_does_not_exist(rmq: Rmq) -> None:
+    ran = rmq("consume", "typo", "--follow")
+    assert ran.code == 2
+    assert "'typo' is not registered" in ran.err
+
+
+def test_a_lease_that_is_lost_ends_the_command_and_counts_as_lost(rmq: Rmq, tmp_path: Path) -> None:
+    fill(rmq)
+    thief = tmp_path / "thief.py"
+    thief.write_text(
+        "import rmq_core, os\n"
+        "queue = rmq_core.LeasedQueue(os.environ['RMQ_URL'], 'q')\n"
+        "queue.ack(queue.adopt(queue.leases()[0].id, owner='thief'))\n"
+    )
+    ended = tmp_path / "ended"
+    script = f"trap 'touch {ended}; exit 0' TERM; {sys.executable} {thief}; sleep 30 & wait"
+    ran = rmq("consume", "q", "--max", "1", "--lease", "1.5", *in_shell(script))
+    assert ran.code == 1
+    assert ran.err.endswith("1 lost to somebody else\n")
+    assert ended.exists()
+    assert rmq("stats", "q", "--json").records[0]["ready"] == 2
+
+
+def test_a_command_may_take_longer_than_its_lease(rmq: Rmq) -> None:
+    fill(rmq)
+    assert rmq("consume", "q", "--max", "1", "--lease", "0.6", *in_shell("sleep 1.5")).err == "1 acked\n"
+
+
+def test_a_large_payload_reaches_a_slow_command_whole(rmq: Rmq, tmp_path: Path) -> None:
+    rmq("publish", "q", stdin=b"x" * 1_000_000)
+    assert rmq("consume", "q", *in_shell("sleep 0.7; wc -c")).out.strip() == "1000000"
+
+
+def test_a_reader_that_goes_away_gets_no_message_lost(rmq: Rmq) -> None:
+    fill(rmq)
+    read, write = os.pipe()
+    os.close(read)
+    with start("consume", "q", stdout=write, stderr=subprocess.DEVNULL) as process:
+        os.close(write)
+    assert process.returncode == 1
+    first = rmq("peek", "q", "--json").records[0]
+    assert (first["payload"], first["deliveries"]) == ("one", 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_lets_the_present_message_be_done(rmq: Rmq, tmp_path: Path, number: signal.Signals) -> None:
+    fill(rmq)
+    began = tmp_path / "began"
+    script = in_shell(f"touch {began}; sleep 0.5")
+    with start("consume", "q", "--follow", *script, stderr=subprocess.PIPE) as process:
+        until(began.exists, 10)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=10)
+    assert (process.returncode, told) == (0, b"1 acked\n")
+    assert rmq("stats", "q", "--json").records[0]["ready"] == 2
+
+
+def test_the_second_signal_ends_the_command_and_gives_the_message_back(rmq: Rmq, tmp_path: Path) -> None:
+    fill(rmq)
+    began = tmp_path / "began"
+    with start("consume", "q", *in_shell(f"touch {began}; exec sleep 60"), stderr=subprocess.DEVNULL) as process:
+        until(began.exists, 10)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=10)
+    assert process.returncode == 130
+    first = rmq("peek", "q", "--json").records[0]
+    assert (first["payload"], first["deliveries"]) == ("one", 0)
+
+
+def test_a_waiting_consumer_gets_what_is_published_later_and_stops_within_two_seconds(rmq: Rmq, tmp_path: Path) -> None:
+    rmq("publish", "q", "first")
+    with (tmp_path / "out").open("wb") as out, start("consume", "q", "--follow", stdout=out) as process:
+        until(lambda: (tmp_path / "out").read_bytes() == b"first\n", 10)
+        rmq("publish", "q", "second")
+        until(lambda: (tmp_path / "out").read_bytes() == b"first\nsecond\n", 10)
+        process.terminate()
+        assert process.wait(timeout=2) == 0

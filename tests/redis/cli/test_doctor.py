@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core.cli.needs import needed
+
+Rmq = Callable[..., Any]
+
+
+@pytest.fixture
+def user(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
+    """The doctor asks as the user `cli`, who may do nothing yet."""
+    redis_client.execute_command("ACL", "SETUSER", "cli", "reset", "on", ">pw")
+    monkeypatch.setenv("RMQ_USERNAME", "cli")
+    monkeypatch.setenv("RMQ_PASSWORD", "pw")
+    yield redis_client
+    redis_client.acl_deluser("cli")
+
+
+@pytest.fixture
+def persistent(redis_client: redis.Redis) -> Iterator[redis.Redis]:
+    redis_client.config_set("appendonly", "yes")
+    yield redis_client
+    redis_client.config_set("appendonly", "no")
+
+
+def about(ran: Any, what: str) -> dict[str, Any]:
+    """The first finding on a subject."""
+    return next(finding for finding in ran.records[0]["findings"] if finding["what"] == what)
+
+
+def test_a_server_without_persistence_must_be_changed(rmq: Rmq) -> None:
+    ran = rmq("doctor", "--json")
+    assert (ran.code, ran.records[0]["ok"]) == (1, False)
+    assert about(ran, "persistence")["level"] == "fail"
+    assert "appendonly" in about(ran, "persistence")["advice"]
+    assert "persistence: a restart loses every message" in rmq("doctor").out
+
+
+def test_a_server_that_keeps_its_data_passes(rmq: Rmq, persistent: redis.Redis) -> None:
+    ran = rmq("doctor", "--json")
+    assert (ran.code, ran.records[0]["ok"]) == (0, True)
+    assert about(ran, "persistence")["level"] == "ok"
+    assert {finding["level"] for finding in ran.records[0]["findings"]} <= {"ok", "warn", "unknown"}
+
+
+def test_eviction_below_a_limit_must_be_changed(rmq: Rmq, persistent: redis.Redis) -> None:
+    persistent.config_set("maxmemory", "1gb")
+    persistent.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        ran = rmq("doctor", "--json")
+    finally:
+        persistent.config_set("maxmemory-policy", "noeviction")
+        persistent.config_set("maxmemory", "0")
+    assert (ran.code, about(ran, "eviction")["level"]) == (1, "fail")
+
+
+def test_the_doctor_changes_nothing(rmq: Rmq, redis_client: redis.Redis) -> None:
+    rmq("doctor")
+    assert redis_client.dbsize() == 0
+
+
+def test_a_user_with_the_advised_rules_can_do_all_that_a_discipline_needs(
+    rmq: Rmq, user: redis.Redis, discipline: str, server: Any
+) -> None:
+    for name, _ in needed(discipline, "orders").commands:
+        with suppress(redis.ResponseError):  # newer servers have commands that this one does not know
+            user.execute_command("ACL", "SETUSER", "cli", f"+{name.lower()}")
+    keys = needed(discipline, "orders").keys.split()
+    user.execute_command("ACL", "SETUSER", "cli", "+ping", "+info", "+time", *keys, "allchannels")
+    found = about(rmq("doctor", "orders", "-d", discipline, "--json"), "permissions")
+    assert found["level"] == ("unknown" if server.name == "6.2" else "ok"), found
+    payload = ['{"n":1}', "-j"] if discipline == "streams" else ["id"]
+    assert rmq("publish", "orders", *payload, "-d", discipline).code == 0
+    assert rmq("consume", "orders", "-d", discipline).err == "1 acked\n"
+    assert rmq("stats", "orders", "-d", discipline).code == 0
+
+
+def test_the_missing_command_is_named(rmq: Rmq, user: redis.Redis, server: Any) -> None:
+    if server.name == "6.2":
+        user.execute_command("ACL", "SETUSER", "cli", "+@all", "~*", "-eval", "-evalsha")
+        assert about(rmq("doctor", "orders", "--json"), "permissions")["advice"].startswith("ACL SETUSER cli +eval ")
+        return
+    user.execute_command("ACL", "SETUSER", "cli", "+@all", "~*", "allchannels", "-zadd")
+    found = about(rmq("doctor", "orders", "--json"), "permissions")
+    assert found["level"] == "fail"
+    assert "+zadd ~rmq:*" in found["advice"]
+
+
+def test_a_user_of_other_keys_is_told_so(rmq: Rmq, user: redis.Redis, server: Any) -> None:
+    user.execute_command("ACL", "SETUSER", "cli", "+@all", "~rmq:{orders}:*", "~rmq:queues*", "allchannels")
+    expected = "unknown" if server.name == "6.2" else "ok"
+    assert about(rmq("doctor", "orders", "--json"), "permissions")["level"] == expected
+    assert about(rmq("doctor", "invoices", "--json"), "permissions")["level"] == "fail"

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import redis
+
+import rmq_core
+from rmq_core.protocol import DISCIPLINES, open_queue
+from tests.servers.process import until
+
+Rmq = Callable[..., Any]
+
+
+def publish(rmq: Rmq, discipline: str, queue: str = "q") -> None:
+    assert rmq("publish", queue, '{"n":1}', *(["-j"] if discipline == "streams" else []), "-d", discipline).code == 0
+
+
+def test_every_discipline_is_found_by_the_name_of_its_queue(rmq: Rmq, discipline: str) -> None:
+    publish(rmq, discipline)
+    assert rmq("queues", "list", "--json").records == [{"queue": "q", "discipline": discipline}]
+    found, named = (rmq("stats", *names, "--json").records[0] for names in ([], ["q"]))
+    assert (found["discipline"], found["ready"]) == (named["discipline"], named["ready"]) == (discipline, 1)
+    (record,) = rmq("peek", "q", "--json").records
+    assert record["payload"] in ({"n": 1}, '{"n":1}')
+    assert record["id"] in rmq("peek", "q").out
+
+
+def test_stats_without_names_tells_of_all_queues_in_one_table(rmq: Rmq) -> None:
+    for discipline in DISCIPLINES:
+        publish(rmq, discipline, f"of {discipline}")
+    out = rmq("stats").out
+    assert [line.split()[2] for line in out.splitlines()[2:]] == sorted(DISCIPLINES)
+    assert len(rmq("stats", "-d", "jobs", "--json").records) == 1
+
+
+def test_stats_have_the_documented_names(rmq: Rmq) -> None:
+    publish(rmq, "leased")
+    assert list(rmq("stats", "--json").records[0]) == [
+        "queue", "discipline", "ready", "delayed", "leased", "leases", "dead", "oldest_age", "paused",
+    ]  # fmt: skip
+
+
+def test_a_name_of_two_disciplines_must_be_told_apart(rmq: Rmq) -> None:
+    publish(rmq, "reliable")
+    publish(rmq, "jobs")
+    ran = rmq("stats", "q")
+    assert ran.code == 2
+    assert "q' is jobs and reliable" in ran.err or "q' is reliable and jobs" in ran.err
+    assert rmq("stats", "q", "-d", "jobs").code == 0
+
+
+def test_an_unknown_queue_is_not_shown_as_an_empty_one(rmq: Rmq) -> None:
+    ran = rmq("stats", "typo")
+    assert (ran.code, ran.out) == (2, "")
+    assert "queues list" in ran.err
+
+
+def test_an_unknown_discipline_is_refused_with_those_there_are(rmq: Rmq) -> None:
+    ran = rmq("stats", "q", "-d", "fifo")
+    assert ran.code == 2
+    assert all(name in ran.err for name in DISCIPLINES)
+
+
+def test_leases_tell_who_holds_what_and_never_the_token(rmq: Rmq, server_url: str) -> None:
+    with rmq_core.LeasedQueue(server_url, "q") as queue:
+        queue.publish("a")
+        held = queue.claim(lease_id="dag/run", owner="try 1")
+        shown, told = rmq("leases", "q"), rmq("leases", "q", "--json")
+    assert told.records[0]["id"] == "dag/run"
+    assert told.records[0]["owner"] == "try 1"
+    assert "dag/run" in shown.out
+    assert held is not None
+    assert held.token is not None
+    assert not any(held.token.split(".")[1] in text for text in (*shown[1:], *told[1:]))
+
+
+def test_leases_are_refused_by_a_discipline_that_cannot_list_them(rmq: Rmq) -> None:
+    publish(rmq, "streams")
+    ran = rmq("leases", "q")
+    assert ran.code == 2
+    assert "'streams' has no list of leases; leased" in ran.err
+
+
+def test_dead_letters_are_listed_redriven_and_purged(rmq: Rmq) -> None:
+    rmq("publish", "q", "a", "b")
+    rmq("consume", "q", "--set", "max_deliveries=1", "--", "false")
+    assert "nack exit code 1" in rmq("dlq", "list", "q").out
+    assert rmq("dlq", "redrive", "q", "--max", "1", "--json").records == [{"queue": "q", "redriven": 1}]
+    assert rmq("dlq", "purge", "q", "--yes", "--json").records == [{"queue": "q", "purged": 1}]
+    assert rmq("dlq", "list", "q").out == "q has no dead letters\n"
+    assert rmq("stats", "q", "--json").records[0]["ready"] == 1
+
+
+def test_purging_asks_and_deletes_nothing_where_nobody_can_answer(rmq: Rmq) -> None:
+    rmq("publish", "q", "a")
+    rmq("consume", "q", "--set", "max_deliveries=1", "--", "false")
+    ran = rmq("dlq", "purge", "q")
+    assert ran.code == 2
+    assert "Delete 1 dead letter of q (leased)" in ran.err
+    assert rmq("stats", "q", "--json").records[0]["dead"] == 1
+
+
+def test_reaping_brings_back_what_a_dead_worker_of_a_reliable_queue_held(rmq: Rmq, server_url: str) -> None:
+    publish(rmq, "reliable")
+    dead = open_queue(server_url, "q", "reliable")
+    assert dead.claim() is not None
+    found = rmq("reap", "q", "--set", "timeout=0.001", "--json").records[0]
+    assert (found["returned"], found["dead"]) == (1, 0)
+    dead.close()
+
+
+@pytest.mark.parametrize("discipline", [name for name in DISCIPLINES if name != "reliable"])
+def test_the_other_disciplines_need_no_reaper(rmq: Rmq, discipline: str) -> None:
+    publish(rmq, discipline)
+    assert "needs no reaper" in rmq("reap", "q").out
+
+
+def test_top_without_a_terminal_writes_look_after_look(rmq: Rmq) -> None:
+    publish(rmq, "leased")
+    publish(rmq, "jobs", "r")
+    looks = rmq("top", "--times", "2", "--interval", "0.1", "--json").records
+    assert [look["queue"] for look in looks] == ["q", "r"] * 2
+    assert "ready lately" in rmq("top", "q", "--times", "1").out
+
+
+def test_the_bench_measures_each_discipline_and_leaves_nothing_that_does_not_expire(
+    rmq: Rmq, discipline: str, redis_client: redis.Redis
+) -> None:
+    ran = rmq("bench", "--calls", "10", "--rounds", "3", "-d", discipline, "--json")
+    assert ran.code == 0
+    assert [record["baseline"] for record in ran.records] == ["LPUSH", "LMOVE + LREM", "pipelined LPUSH"]
+    assert all(0 < record["low"] <= record["ratio"] <= record["high"] for record in ran.records)
+    left: Sequence[bytes] = redis_client.keys("*")
+    assert [key for key in left if redis_client.pttl(key) < 0] == []
+    assert rmq("queues", "list").out == "no queues yet\n"
+
+
+def test_a_reaper_goes_round_until_it_is_asked_to_stop(rmq: Rmq, server_url: str) -> None:
+    publish(rmq, "reliable")
+    arguments = [sys.executable, "-m", "rmq_core.cli", "reap", "q", "--every", "0.1", "--set", "timeout=0.2"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as reaper, open_queue(server_url, "q", "reliable") as dead:
+        assert dead.claim(wait=5) is not None
+        until(lambda: dead.stats().ready == 1, 10)
+        reaper.terminate()
+        told, _ = reaper.communicate(timeout=5)
+    assert reaper.returncode == 0
+    assert b"1 returned, 0 dead" in told

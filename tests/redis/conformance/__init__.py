@@ -1,0 +1,15 @@
+"""The promises of the queue protocol, each told once for every discipline, flavour and server.
+
+A promise that needs a capability is kept by the disciplines that declare it, and refused, visibly, by the others.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite(
+    *(
+        f"{__name__}.{name}"
+        for name in ("publishing", "claiming", "settling", "failing", "looking", "working", "promises")
+    )
+)

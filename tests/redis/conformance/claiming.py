@@ -1,0 +1,166 @@
+"""What claiming promises."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rmq_core import ConfigurationError, LeaseLost, RedisMessageQueueError
+from tests.redis.conformance.kits import LONG_S, SHORT_S
+from tests.redis.conformance.promises import promise, promise_of, refused
+from tests.redis.conformance.subject import Subject
+
+LARGE = 4100
+
+
+@promise
+def ready_messages_are_claimed_in_the_order_of_their_publishing(subject: Subject) -> None:
+    subject.publish(1, 2, 3)
+    subject.queue.publish(subject.payload(4))
+    assert subject.drain() == subject.payloads(1, 2, 3, 4)
+
+
+@promise
+def an_empty_queue_has_nothing_to_claim(subject: Subject) -> None:
+    assert subject.queue.claim() is None
+    assert subject.counts() == (0, 0, 0, 0, 0)
+
+
+@promise
+def no_message_is_handed_to_two_workers(subject: Subject) -> None:
+    subject.publish(*range(24))
+
+    def work(queue: Any) -> list[str]:
+        taken = []
+        while lease := queue.claim():
+            taken.append(lease.message.id)
+            queue.ack(lease)
+        return taken
+
+    other = subject.open()
+    workers = [subject.in_background(work, queue) for queue in (subject.queue, subject.queue, other, other)]
+    taken = [message for worker in workers for message in worker.result(30)]
+    assert len(taken) == len({*taken}) == 24
+    assert subject.counts() == (0, 0, 0, 0, 0)
+
+
+@promise
+def what_is_held_is_not_claimed_again(subject: Subject) -> None:
+    subject.publish(1)
+    lease = subject.queue.claim()
+    assert subject.open().claim() is None
+    assert subject.queue.claim() is None
+    assert subject.queue.ack(lease).settled == 1
+
+
+@promise
+def a_waiting_claim_is_woken_by_a_message(subject: Subject) -> None:
+    waiting = subject.in_background(subject.open().claim, wait=20)
+    time.sleep(SHORT_S)
+    subject.publish(1)
+    began = time.monotonic()
+    assert waiting.result(20).message.payload == subject.payload(1)
+    assert time.monotonic() - began < 3  # by the wake-up, not by the look that comes every 5 s at the latest
+
+
+@promise
+def a_waiting_claim_is_woken_by_a_message_that_is_given_back(subject: Subject) -> None:
+    worker, lease = subject.held(1)
+    waiting = subject.in_background(subject.queue.claim, wait=20)
+    time.sleep(SHORT_S)
+    worker.release(lease)
+    began = time.monotonic()
+    assert waiting.result(20).message.payload == subject.payload(1)
+    assert time.monotonic() - began < 3
+
+
+@promise
+def a_waiting_claim_ends_with_nothing_when_its_time_is_over(subject: Subject) -> None:
+    began = time.monotonic()
+    assert subject.queue.claim(wait=SHORT_S) is None
+    assert SHORT_S / 2 < time.monotonic() - began < 4
+
+
+@promise
+def a_lease_says_which_queue_it_is_of_who_owns_it_and_until_when(subject: Subject) -> None:
+    subject.publish(1)
+    lease = subject.open().claim(owner="worker 7")
+    assert (lease.queue, lease.owner, lease.count) == (subject.name, "worker 7", 1)
+    assert LONG_S - 60 < (lease.deadline - datetime.now(UTC)).total_seconds() < LONG_S + 60
+    assert lease.message.lease_id == lease.id
+    assert lease.token not in repr(lease)
+
+
+@promise_of("extend", refused(lambda queue, _: queue.claim(lease=200)))
+def a_claim_may_ask_for_a_time_of_its_own(subject: Subject) -> None:
+    subject.publish(1, 2)
+    lease = subject.queue.claim(lease=timedelta(seconds=200))
+    assert 140 < (lease.deadline - datetime.now(UTC)).total_seconds() < 260
+    with pytest.raises(ConfigurationError):
+        subject.queue.claim(lease=-1)
+
+
+@promise
+def a_claim_of_nothing_or_of_the_past_is_refused(subject: Subject) -> None:
+    subject.publish(1)
+    for wrong in ({"max_messages": 0}, {"max_messages": 1.5}, {"wait": -1}, {"owner": "a\nb"}):
+        with pytest.raises(ConfigurationError):
+            subject.queue.claim(**wrong)
+    assert subject.queue.stats().ready == 1
+
+
+@promise
+def queues_of_different_names_share_nothing(subject: Subject) -> None:
+    other = subject.open(f"{subject.name}-other")
+    subject.publish(1)
+    assert other.claim() is None
+    other.publish(subject.payload(2))
+    assert subject.drain() == subject.payloads(1)
+    assert other.claim().message.payload == subject.payload(2)
+
+
+@promise_of("batch", refused(lambda queue, _: queue.claim(max_messages=2)))
+def a_lease_holds_as_many_messages_as_were_asked_for_and_are_there(subject: Subject) -> None:
+    subject.publish(1, 2, 3, 4, 5)
+    first, second = subject.queue.claim(max_messages=3), subject.queue.claim(max_messages=3)
+    assert [message.payload for message in first.messages] == subject.payloads(1, 2, 3)
+    assert [message.payload for message in second.messages] == subject.payloads(4, 5)
+    assert subject.counts()[:3] == (0, 0, 5)
+    assert (subject.queue.ack(first).settled, subject.queue.ack(second).settled) == (3, 2)
+    assert subject.counts() == (0, 0, 0, 0, 0)
+
+
+@promise_of("large_leases", refused(lambda queue, _: queue.claim(max_messages=LARGE)))
+def a_lease_may_hold_more_than_four_thousand_messages(subject: Subject) -> None:
+    ids = subject.publish(*range(LARGE + 1))
+    lease = subject.queue.claim(max_messages=LARGE)
+    assert lease.count == LARGE
+    assert [message.id for message in subject.queue.messages(lease)] == list(ids[:LARGE])
+    assert subject.queue.ack(lease).settled == LARGE
+    assert subject.counts() == (1, 0, 0, 0, 0)
+
+
+@promise_of("takeover", refused(lambda queue, _: queue.claim(lease_id="job")))
+def claiming_a_lease_id_again_takes_its_messages_over_and_fences_the_former_holder_off(subject: Subject) -> None:
+    subject.publish(1, 2)
+    former, successor = subject.queue, subject.open()
+    old = former.claim(lease_id="job", owner="try 1")
+    new = successor.claim(lease_id="job", owner="try 2")
+    assert (new.id, new.message.id, new.message.deliveries) == (old.id, old.message.id, 2)
+    for settle in (former.ack, former.nack, former.release, former.extend):
+        with pytest.raises(LeaseLost):
+            settle(old)
+    assert successor.ack(new).settled == 1
+    assert subject.counts() == (1, 0, 0, 0, 0)
+
+
+@promise_of("takeover", refused(lambda queue, _: queue.claim(lease_id="job")))
+def a_lease_id_that_was_acked_whole_is_not_handed_out_again(subject: Subject) -> None:
+    subject.publish(1, 2)
+    subject.queue.ack(subject.queue.claim(lease_id="job"))
+    with pytest.raises(RedisMessageQueueError, match="settled"):
+        subject.open().claim(lease_id="job")
+    assert subject.queue.stats().ready == 1

@@ -1,0 +1,94 @@
+"""What looking at a queue promises, and emptying it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmq_core import AsyncWorkQueue, ConfigurationError, WorkQueue
+from tests.redis.conformance.promises import promise, promise_of, refused
+from tests.redis.conformance.subject import Subject
+
+
+@promise
+def a_queue_says_what_it_is_and_what_it_can_do(subject: Subject) -> None:
+    queue = getattr(subject.queue, "inner", subject.queue)
+    assert isinstance(queue, WorkQueue if subject.stage.flavour == "sync" else AsyncWorkQueue)
+    assert (queue.name, queue.discipline) == (subject.name, subject.discipline)
+    assert queue.capabilities == type(queue).capabilities
+
+
+@promise
+def a_name_that_no_queue_can_have_is_refused(subject: Subject) -> None:
+    for name in ("", "a{b}", "a\nb", "x" * 513):
+        with pytest.raises(ConfigurationError):
+            subject.open(name)
+
+
+@promise
+def the_backlog_is_how_much_is_ready_and_how_old_and_claims_nothing(subject: Subject) -> None:
+    assert tuple(subject.queue.backlog()) == (0, None)
+    subject.publish(1, 2, 3)
+    ready, age = subject.queue.backlog()
+    assert ready == 3
+    assert 0 <= age < 60 if subject.keeps_times else age is None
+    lease = subject.queue.claim()
+    assert subject.queue.backlog().ready == 2
+    subject.queue.ack(lease)
+    assert subject.counts() == (2, 0, 0, 0, 0)
+
+
+@promise
+def stats_tell_what_is_ready_and_what_is_held(subject: Subject) -> None:
+    assert subject.queue.stats().oldest_age is None
+    subject.publish(1, 2, 3)
+    subject.queue.claim()
+    stats = subject.queue.stats()
+    assert stats[:5] == (2, 0, 1, 1, 0)
+    assert 0 <= stats.oldest_age < 60 if subject.keeps_times else stats.oldest_age is None
+    assert not stats.paused
+
+
+@promise
+def peeking_shows_what_is_claimed_next_and_leaves_it_there(subject: Subject) -> None:
+    assert subject.queue.peek() == []
+    ids = subject.publish(1, 2, 3)
+    assert [message.id for message in subject.queue.peek(2)] == list(ids[:2])
+    assert [message.payload for message in subject.queue.peek(9)] == subject.payloads(1, 2, 3)
+    assert subject.counts() == (3, 0, 0, 0, 0)
+    assert subject.drain() == subject.payloads(1, 2, 3)
+
+
+@promise
+def ready_messages_can_be_purged_and_held_ones_are_left_to_their_holder(subject: Subject) -> None:
+    subject.publish(1, 2, 3)
+    lease = subject.queue.claim()
+    assert subject.queue.purge("ready") == 2
+    assert subject.counts() == (0, 0, 1, 1, 0)
+    assert subject.queue.ack(lease).settled == 1
+    assert subject.queue.purge("ready") == 0
+
+
+@promise
+def purging_what_does_not_exist_is_refused(subject: Subject) -> None:
+    subject.publish(1)
+    with pytest.raises(ConfigurationError):
+        subject.queue.purge("everything")
+    assert subject.queue.stats().ready == 1
+
+
+@promise_of("delay", refused(lambda queue, _: queue.purge("delayed")))
+def delayed_messages_are_counted_apart_and_can_be_purged(subject: Subject) -> None:
+    subject.queue.publish_many(subject.payloads(1, 2), delay=60)
+    subject.publish(3)
+    assert subject.counts() == (1, 2, 0, 0, 0)
+    assert subject.queue.backlog().ready == 1
+    assert subject.queue.purge("delayed") == 2
+    assert subject.counts() == (1, 0, 0, 0, 0)
+
+
+@promise
+def the_messages_of_a_lease_can_be_iterated_over(subject: Subject) -> None:
+    subject.publish(1)
+    lease = subject.queue.claim()
+    assert [message.payload for message in subject.queue.messages(lease)] == subject.payloads(1)
+    assert [message.ref for message in lease.messages] == [lease.message.ref]

@@ -1,0 +1,99 @@
+"""What `process` and closing promise."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import time
+from typing import Any
+
+import pytest
+
+from rmq_core import LeaseLost
+from tests.redis.conformance.promises import promise, promise_of, refused
+from tests.redis.conformance.subject import Subject
+
+HELD_S = 0.25
+"""A lease that heartbeats can keep on a busy machine too."""
+
+
+class HandlerFailed(Exception):
+    pass
+
+
+@promise
+def a_block_that_ends_well_acks_what_it_claimed(subject: Subject) -> None:
+    subject.publish(1, 2)
+    with subject.queue.process() as lease:
+        assert lease.message.payload == subject.payload(1)
+        assert subject.counts() == (1, 0, 1, 1, 0)
+    assert subject.drain() == subject.payloads(2)
+
+
+@promise
+def a_block_that_raises_gives_back_what_it_claimed_and_the_exception_goes_on(subject: Subject) -> None:
+    subject.publish(1)
+    with pytest.raises(HandlerFailed, match=r"^no disk$"), subject.queue.process():
+        raise HandlerFailed("no disk")
+    assert subject.queue.claim(wait=10).message.payload == subject.payload(1)
+
+
+@promise
+def an_interrupted_block_leaves_what_it_claimed_to_expiry(subject: Subject) -> None:
+    subject.publish(1)
+    with pytest.raises(KeyboardInterrupt), subject.queue.process():
+        raise KeyboardInterrupt
+    assert subject.counts() == (0, 0, 1, 1, 0)
+
+
+@promise
+def a_block_without_work_gets_nothing(subject: Subject) -> None:
+    with subject.queue.process() as lease:
+        assert lease is None
+
+
+@promise
+def what_was_settled_in_a_block_stays_as_it_is(subject: Subject) -> None:
+    worker: Any = subject.open()
+    subject.publish(1)
+    with worker.process() as lease:
+        worker.release(lease)
+    assert subject.drain() == subject.payloads(1)
+
+
+@promise_of("partial_settle", refused(lambda queue, lease: queue.ack(lease, lease.messages)))
+def a_block_settles_what_was_left_unsettled_in_it(subject: Subject) -> None:
+    subject.publish(1, 2, 3)
+    with contextlib.suppress(HandlerFailed), subject.queue.process(max_messages=3) as lease:
+        subject.queue.ack(lease, lease.messages[:2])
+        raise HandlerFailed
+    assert subject.queue.claim(wait=10).message.payload == subject.payload(3)
+    assert subject.queue.claim() is None
+
+
+@promise_of("extend", refused(lambda queue, lease: queue.extend(lease, 100)))
+def a_block_keeps_what_it_claimed_for_longer_than_one_lease(subject: Subject) -> None:
+    subject.publish(1)
+    with subject.open().process(lease=HELD_S) as lease:
+        time.sleep(1.3 * HELD_S)
+        assert not lease.lost
+        assert subject.recovered(wait_s=0) is None
+    assert subject.counts() == (0, 0, 0, 0, 0)
+
+
+@promise
+def a_block_that_lost_what_it_claimed_says_so_at_its_end(subject: Subject) -> None:
+    subject.publish(1)
+    with pytest.raises(LeaseLost), subject.queue.process() as lease:
+        subject.open().release(pickle.loads(pickle.dumps(lease)))  # as another process that holds it would
+    assert subject.drain() == subject.payloads(1)
+
+
+@promise
+def closing_a_queue_object_leaves_the_queue_as_it_is(subject: Subject) -> None:
+    worker, lease = subject.held(1)
+    subject.publish(2)
+    worker.close()
+    worker.close()
+    assert subject.counts() == (1, 0, 1, 1, 0)
+    assert subject.queue.ack(lease).settled == 1

@@ -1,0 +1,81 @@
+"""What the tests of job queues share: queues on a world, workers on an event loop, and a look behind their backs."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import redis
+
+from rmq_core import JobsConfig, WorkerConfig
+from rmq_core.asyncio import AsyncJobQueue, Worker
+from rmq_core.jobs.keys import JobsKeys
+from tests.redis.worlds import World
+
+KEYS = JobsKeys("q")
+
+
+def jobs(world: World, config: JobsConfig | None = None, **options: Any) -> Any:
+    """The queue `q` of a world."""
+    return world.open("jobs", "q", config or (JobsConfig(**options) if options else None))
+
+
+def payloads(queue: Any) -> list[Any]:
+    """What the queue still hands out, acked on the way."""
+    found = []
+    while lease := queue.claim(max_messages=100):
+        found += [message.payload for message in lease.messages]
+        queue.ack(lease)
+    return found
+
+
+def native(client: redis.Redis) -> bool:
+    """Whether this server has IDMP, CLAIM and XACKDEL."""
+    info = client.info("server")
+    return "valkey_version" not in info and tuple(map(int, info["redis_version"].split(".")[:2])) >= (8, 6)
+
+
+async def answer(value: Any) -> Any:
+    """A value, awaited if it must be."""
+    return await value if inspect.isawaitable(value) else value
+
+
+class Log:
+    """What handlers saw, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    async def until(self, condition: Callable[[], Any], within_s: float = 10) -> None:
+        async with asyncio.timeout(within_s):
+            while not await answer(condition()):  # noqa: ASYNC110  what is waited for happens in Redis
+                await asyncio.sleep(0.005)
+
+    async def count(self, count: int) -> None:
+        await self.until(lambda: len(self.seen) >= count)
+
+
+@asynccontextmanager
+async def queue_at(url: str, **options: Any) -> AsyncIterator[AsyncJobQueue]:
+    """The queue `q` on the event loop of the test."""
+    async with AsyncJobQueue(url, "q", JobsConfig(**options)) as queue:
+        yield queue
+
+
+@asynccontextmanager
+async def working(queue: AsyncJobQueue, handler: Any, **options: Any) -> AsyncIterator[Worker]:
+    """A worker beside the test."""
+    async with Worker(queue, handler, WorkerConfig(**options)) as worker:
+        yield worker
+
+
+async def hung(queue: AsyncJobQueue, count: int = 1) -> None:
+    """Jobs were delivered to a worker that is never heard of again."""
+    from rmq_core.jobs.operations import working as operations
+    from rmq_core.jobs.operations.working import Done
+
+    found = await queue.run_exchange(operations.turn(queue.engine, "hung", Done.nothing(), count))
+    assert len(found) == count

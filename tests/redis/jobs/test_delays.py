@@ -1,0 +1,116 @@
+"""Delayed jobs: when they become ready, how they are cancelled, and who promotes them."""
+
+from __future__ import annotations
+
+import time
+
+from tests.redis.jobs.bench import KEYS, jobs, payloads
+from tests.redis.worlds import World
+
+
+def fall_due(world: World) -> None:
+    for name in world.client.zrange(KEYS.delayed, 0, -1):
+        world.client.zadd(KEYS.delayed, {name: 1})
+
+
+def test_a_delayed_job_is_ready_when_its_delay_is_over(world: World) -> None:
+    queue = jobs(world)
+    queue.add("later", 1, delay=60)
+    queue.add("now", 2)
+    assert (payloads(queue), queue.stats()[:2]) == ([2], (0, 1))
+    fall_due(world)
+    assert (payloads(queue), queue.stats()[:2]) == ([1], (0, 0))
+
+
+def test_the_delay_is_counted_by_the_servers_clock(world: World) -> None:
+    seconds, micros = world.client.time()
+    jobs(world).add("later", delay=60, job_id="a")
+    due = world.client.zscore(KEYS.delayed, "a")
+    assert 60_000 <= due - (seconds * 1000 + micros // 1000) < 61_000
+
+
+def test_jobs_that_are_due_come_in_the_order_of_their_times(world: World) -> None:
+    queue = jobs(world)
+    for delay in (0.03, 0.01, 0.02):
+        queue.add("j", delay, delay=delay)
+    time.sleep(0.05)
+    assert payloads(queue) == [0.01, 0.02, 0.03]
+
+
+def test_a_delayed_job_can_be_cancelled_once(world: World) -> None:
+    queue = jobs(world)
+    queue.add("j", delay=60, job_id="a")
+    assert [queue.cancel_delayed("a"), queue.cancel_delayed("a"), queue.cancel_delayed("b")] == [True, False, False]
+    assert world.client.exists(KEYS.delayed, KEYS.later) == 0
+
+
+def test_a_ready_job_is_not_cancelled(world: World) -> None:
+    queue = jobs(world)
+    queue.add("j", 1, job_id="a")
+    assert not queue.cancel_delayed("a")
+    assert payloads(queue) == [1]
+
+
+def test_a_cancelled_unique_job_can_be_added_again(world: World) -> None:
+    queue = jobs(world)
+    queue.add_unique("j", job_id="a", delay=60)
+    queue.cancel_delayed("a")
+    assert queue.add_unique("j", job_id="a").accepted
+
+
+def test_two_delayed_jobs_of_one_id_are_both_kept(world: World) -> None:
+    queue = jobs(world)
+    queue.add("j", 1, delay=60, job_id="a")
+    queue.add("j", 2, delay=60, job_id="a")
+    fall_due(world)
+    assert sorted(payloads(queue)) == [1, 2]
+
+
+def test_anybody_may_promote_at_any_time(world: World) -> None:
+    queue = jobs(world)
+    queue.add("j", 1, delay=60)
+    assert queue.promote().promoted == 0
+    fall_due(world)
+    assert (queue.promote().promoted, queue.promote().promoted) == (1, 0)
+    assert queue.stats()[:2] == (1, 0)
+
+
+def test_two_promoters_promote_a_job_once(world: World) -> None:
+    queue, other = jobs(world), jobs(world)
+    queue.add_bulk({"name": "j", "data": number, "delay": 60} for number in range(1500))
+    fall_due(world)
+    racing = [world.in_background(one.promote) for one in (queue, other, queue, other)]
+    assert sum(future.result().promoted for future in racing) == 1500
+    assert sorted(payloads(queue)) == list(range(1500))
+
+
+def test_the_next_due_time_is_told(world: World) -> None:
+    queue = jobs(world)
+    assert queue.promote().next_ms is None
+    queue.add("j", delay=60)
+    seen = queue.promote()
+    assert 59_000 < seen.next_ms - seen.now_ms <= 60_000
+
+
+def test_a_waiting_claim_sees_a_job_when_it_is_due(world: World) -> None:
+    queue = jobs(world)
+    queue.add("j", 1, delay=0.2)
+    began = time.monotonic()
+    assert queue.claim(wait=5).message.payload == 1
+    assert 0.15 < time.monotonic() - began < 1
+
+
+def test_a_waiting_claim_is_woken_by_a_new_job(world: World) -> None:
+    queue, other = jobs(world), jobs(world)
+    waiting = world.in_background(queue.claim, wait=5)
+    time.sleep(0.1)
+    began = time.monotonic()
+    other.add("j", 1)
+    assert waiting.result().message.payload == 1
+    assert time.monotonic() - began < 0.5
+
+
+def test_a_waiting_claim_gives_up_in_time(world: World) -> None:
+    began = time.monotonic()
+    assert jobs(world).claim(wait=0.2) is None
+    assert 0.15 < time.monotonic() - began < 1

@@ -1,0 +1,79 @@
+"""Events: what happened to which job, in a stream that anybody may follow."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import redis
+
+from rmq_core import Job, exponential
+from tests.redis.jobs.bench import KEYS, Log, queue_at, working
+
+
+@pytest.fixture
+def url(server_url: str, redis_client: redis.Redis) -> str:
+    """A server, emptied."""
+    del redis_client
+    return server_url
+
+
+async def test_the_life_of_a_job_can_be_followed(url: str) -> None:
+    log = Log()
+
+    async def handler(job: Job) -> None:
+        if job.attempt == 1:
+            raise ValueError("no")
+
+    async def follow() -> None:
+        async for event in watcher.events():
+            log.seen.append((event.event, event.job_id))
+
+    async with queue_at(url, backoff=exponential(0.01, 0.01, 0)) as queue, queue_at(url) as watcher:
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(0.05)
+        async with working(queue, handler):
+            await queue.add("j", job_id="a", delay=0.01)
+            await log.until(lambda: ("completed", "a") in log.seen)
+        following.cancel()
+    assert [event for event, _ in log.seen] == [
+        "delayed", "waiting", "active", "failed", "retry", "waiting", "active", "completed"
+    ]  # fmt: skip
+
+
+async def test_the_dead_are_told_of_with_their_reason(url: str) -> None:
+    async def handler(job: Job) -> None:
+        raise ValueError("no")
+
+    async with queue_at(url, max_attempts=1) as queue, working(queue, handler):
+        job = await queue.add("j")
+        await Log().until(queue.peek_dlq)
+        events = await queue.read_events("0-0")
+    assert [(event.event, event.job_id, event.detail) for event in events] == [
+        ("active", job.id, ""), ("failed", job.id, "ValueError: no"), ("dead", job.id, "ValueError: no")
+    ]  # fmt: skip
+
+
+async def test_events_are_bounded_and_can_be_left_out(url: str, redis_client: redis.Redis) -> None:
+    log = Log()
+
+    async def handler(job: Job) -> None:
+        log.seen.append(job)
+
+    async with queue_at(url, max_events=0) as queue, working(queue, handler):
+        await queue.add_bulk({"name": "j", "delay": 0.001} for _ in range(50))
+        await log.count(50)
+        assert redis_client.exists(KEYS.events) == 0
+    async with queue_at(url, max_events=100) as queue:
+        for _ in range(400):
+            await queue.add("j", delay=60)
+        assert redis_client.xlen(KEYS.events) <= 200
+
+
+async def test_a_follower_goes_on_from_where_it_was(url: str) -> None:
+    async with queue_at(url) as queue:
+        for name in "abc":
+            await queue.add("j", job_id=name, delay=60)
+        first, *_ = await queue.read_events("0-0")
+        assert [event.job_id for event in await queue.read_events(first.position)] == ["b", "c"]
+        assert await queue.read_events(await queue.events_position(), block_ms=10) == []

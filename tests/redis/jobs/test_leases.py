@@ -1,0 +1,254 @@
+"""Claiming jobs under a lease, as orchestrators do: fencing, takeover, expiry, parts, large leases."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from rmq_core import (
+    AsyncWorkQueue,
+    ConfigurationError,
+    LeaseAlreadySettled,
+    LeaseLost,
+    LeaseOwnedByOther,
+    Outcome,
+    WorkQueue,
+)
+from tests.redis.jobs.bench import KEYS, jobs, payloads
+from tests.redis.worlds import World
+
+
+def expire(world: World, lease_id: str) -> None:
+    world.client.zadd(KEYS.leases, {lease_id: 1})
+
+
+def test_it_is_a_work_queue(world: World) -> None:
+    queue = jobs(world)
+    assert isinstance(getattr(queue, "inner", queue), WorkQueue if world.flavour == "sync" else AsyncWorkQueue)
+    assert (queue.name, queue.discipline, queue.capabilities.large_leases) == ("q", "jobs", True)
+
+
+def test_a_claim_takes_jobs_off_the_stream_and_holds_them(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many(["a", "b", "c"])
+    lease = queue.claim(max_messages=2, owner="me")
+    assert [(m.payload, m.deliveries) for m in lease.messages] == [("a", 1), ("b", 1)]
+    assert (world.client.xlen(KEYS.ready), queue.stats()[:4]) == (1, (1, 0, 2, 1))
+    (info,) = queue.leases()
+    assert (info.id, info.owner, info.count, info.settled) == (lease.id, "me", 2, 0)
+
+
+def test_an_acked_lease_leaves_nothing_behind(world: World) -> None:
+    queue = jobs(world)
+    queue.publish("a")
+    assert queue.ack(queue.claim()).settled == 1
+    left = {key.rsplit(b":", 1)[1] for key in world.client.keys(KEYS.prefix + b"*") if b":slot:" not in key}
+    assert left <= {b"ready", b"fence"}
+
+
+def test_a_former_holder_settles_nothing(world: World) -> None:
+    queue = jobs(world)
+    queue.publish("a")
+    old = queue.claim(lease_id="job")
+    new = queue.claim(lease_id="job")
+    for call in (queue.ack, queue.nack, queue.release, queue.extend):
+        with pytest.raises(LeaseLost):
+            call(old)
+    assert queue.ack(old, [old.messages[0]]).outcomes == (Outcome.LOST,)
+    assert new.messages[0].deliveries == 2
+    assert queue.ack(new).settled == 1
+
+
+def test_a_lease_id_that_was_acked_whole_is_known_again(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many(["a", "b"])
+    queue.ack(queue.claim(max_messages=2, lease_id="job"))
+    with pytest.raises(LeaseAlreadySettled) as settled:
+        queue.claim(lease_id="job")
+    assert settled.value.acked == 2
+
+
+def test_a_lease_and_its_end_can_be_looked_up_by_its_id(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many(["a", "b"])
+    lease = queue.claim(max_messages=2, lease_id="job", owner="me")
+    queue.ack(lease, [lease.messages[0]])
+    info = queue.lease_info("job")
+    assert (info.owner, info.count, info.settled, queue.settled("job")) == ("me", 2, 1, None)
+    queue.ack(lease)
+    assert queue.lease_info("job") is None
+    assert queue.settled("job")[:3] == ("job", 2, "me")
+
+
+def test_a_lease_is_adopted_by_its_id(world: World) -> None:
+    queue = jobs(world)
+    queue.publish("a")
+    held = queue.claim(lease_id="job", owner="try 1")
+    with pytest.raises(LeaseOwnedByOther):
+        queue.adopt("job", if_owner="try 2")
+    adopted = queue.adopt("job", if_owner="try 1")
+    assert (adopted.owner, adopted.takeovers) == ("try 1", 0)
+    with pytest.raises(LeaseLost):
+        queue.ack(held)
+    assert [m.payload for m in queue.messages(adopted)] == ["a"]
+    with pytest.raises(LeaseLost):
+        queue.adopt("other")
+
+
+def test_a_takeover_past_the_last_attempt_dead_letters(world: World) -> None:
+    queue = jobs(world, max_attempts=2)
+    queue.publish("a")
+    queue.claim(lease_id="job")
+    queue.claim(lease_id="job")
+    assert queue.claim(lease_id="job") is None
+    assert [(m.payload, m.history[-1].kind) for m in queue.dead_letters()] == [("a", "expired")]
+
+
+def test_an_expired_lease_is_taken_back_by_the_next_claim(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many(["a", "b"])
+    lost = queue.claim(max_messages=2)
+    expire(world, lost.id)
+    again = queue.claim(max_messages=2, wait=1)
+    assert [(m.payload, m.deliveries, m.history[-1].kind) for m in again.messages] == [
+        ("a", 2, "expired"), ("b", 2, "expired")
+    ]  # fmt: skip
+    with pytest.raises(LeaseLost):
+        queue.ack(lost)
+
+
+def test_an_expired_lease_counts_as_backlog(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many(["a", "b"])
+    expire(world, queue.claim(max_messages=2).id)
+    assert queue.backlog().ready == 2
+
+
+def test_a_lease_that_is_extended_does_not_expire(world: World) -> None:
+    queue = jobs(world)
+    queue.publish("a")
+    lease = queue.claim(lease=0.2)
+    queue.extend(lease, 60)
+    time.sleep(0.25)
+    assert queue.claim() is None
+    assert queue.extend(lease, 1) > lease.deadline  # never to an earlier time
+    queue.ack(lease)
+
+
+def test_parts_of_a_lease_are_settled_apart(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many(["a", "b", "c", "d"])
+    lease = queue.claim(max_messages=4)
+    a, b, c, _ = lease.messages
+    assert queue.ack(lease, [a]).outcomes == (Outcome.SETTLED,)
+    assert queue.nack(lease, [b, a], reason="no").outcomes == (Outcome.SETTLED, Outcome.SETTLED_BEFORE)
+    assert queue.release(lease, [c]).settled == 1
+    assert [m.payload for m in queue.messages(lease)] == ["d"]
+    assert queue.ack(lease).settled == 1
+    assert payloads(queue) == ["b", "c"]
+
+
+def test_the_last_part_ends_the_lease(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many(["a", "b"])
+    lease = queue.claim(max_messages=2, lease_id="job")
+    for message in lease.messages:
+        queue.ack(lease, [message])
+    assert (lease.fate.settled, queue.stats().leases) == (True, 0)
+    with pytest.raises(LeaseAlreadySettled):
+        queue.claim(lease_id="job")
+
+
+def test_a_nack_counts_an_attempt_and_the_last_one_dead_letters(world: World) -> None:
+    queue = jobs(world, max_attempts=2)
+    queue.publish("a")
+    assert queue.nack(queue.claim(), reason="first").dead == 0
+    assert queue.nack(queue.claim(), reason="second").dead == 1
+    (dead,) = queue.dead_letters()
+    assert [failure.reason for failure in dead.history] == ["first", "second"]
+
+
+def test_a_nack_obeys_the_attempts_of_the_job_itself(world: World) -> None:
+    queue = jobs(world, max_attempts=9)
+    queue.add("j", '"rmq-attempts":"5"', attempts=1)
+    queue.add("k", '"rmq-attempts":"1"')
+    assert queue.nack(queue.claim(max_messages=2)).dead == 1
+    assert [job.name for job in queue.peek_dlq()] == ["j"]
+
+
+def test_a_nack_may_name_a_delay(world: World) -> None:
+    queue = jobs(world)
+    queue.publish("a")
+    queue.nack(queue.claim(), delay=60)
+    assert queue.stats()[:2] == (0, 1)
+
+
+def test_a_release_counts_no_attempt(world: World) -> None:
+    queue = jobs(world)
+    queue.publish("a")
+    queue.release(queue.claim())
+    assert queue.claim().message.deliveries == 1
+
+
+def test_a_large_lease_is_read_in_slices_and_settled_whole(world: World) -> None:
+    queue, count = jobs(world), 9000
+    queue.publish_many([str(number) for number in range(count)])
+    lease = queue.claim(max_messages=count, lease_id="big")
+    assert (lease.count, lease.complete) == (count, False)
+    assert [m.payload for m in queue.messages(lease)] == [str(number) for number in range(count)]
+    assert queue.release(lease).settled == count
+    assert queue.stats()[:4] == (count, 0, 0, 0)
+
+
+def test_large_payloads_come_in_chunks_and_all_of_them_come(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many(["x" * 1_000_000 for _ in range(20)])
+    lease = queue.claim(max_messages=20)
+    assert lease.count == 20
+    assert sum(len(m.raw) for m in queue.messages(lease)) == 20_000_000
+    assert queue.nack(lease).settled == 20
+
+
+def test_a_block_acks_at_its_end_and_nacks_what_raises(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many(["a", "b"])
+    with queue.process() as lease:
+        assert lease.message.payload == "a"
+    with pytest.raises(ValueError, match="no"), queue.process():
+        raise ValueError("no")
+    assert [(m.payload, m.history[-1].reason) for m in queue.peek()] == [("b", "ValueError: no")]
+
+
+def test_two_claimers_never_get_the_same_job(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many([str(number) for number in range(200)])
+    claims = [world.in_background(jobs(world).claim, max_messages=50) for _ in range(4)]
+    found = [m.payload for claim in claims for m in claim.result().messages]
+    assert sorted(found, key=int) == [str(number) for number in range(200)]
+
+
+def test_peeking_claims_nothing(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many(["a", "b", "c"])
+    assert [m.payload for m in queue.peek(2)] == ["a", "b"]
+    assert queue.backlog().ready == 3
+
+
+def test_what_waits_can_be_purged(world: World) -> None:
+    queue = jobs(world, max_attempts=1)
+    queue.publish_many([str(number) for number in range(5000)])
+    queue.publish("later", delay=60)
+    queue.nack(queue.claim())
+    held = queue.claim()
+    assert [queue.purge(which) for which in ("ready", "delayed", "dead")] == [4998, 1, 1]
+    assert queue.stats()[:5] == (0, 0, 1, 1, 0)
+    assert queue.ack(held).settled == 1
+    with pytest.raises(ConfigurationError, match="which"):
+        queue.purge("all")
+
+
+@pytest.mark.parametrize("lease_id", ["~x", "", "a{b"])
+def test_a_lease_id_that_cannot_be_is_refused(world: World, lease_id: str) -> None:
+    with pytest.raises(ConfigurationError, match="lease_id"):
+        jobs(world).claim(lease_id=lease_id)

@@ -1,0 +1,97 @@
+"""Results: kept for a while, waited for without polling, told apart from nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import Job, JobFailed, JobResult, UnrecoverableError
+from tests.redis.jobs.bench import KEYS, Log, queue_at, working
+
+
+@pytest.fixture
+def url(server_url: str, redis_client: redis.Redis) -> str:
+    """A server, emptied."""
+    del redis_client
+    return server_url
+
+
+async def echo(job: Job) -> Any:
+    await asyncio.sleep(0.05)
+    return job.data
+
+
+@pytest.mark.parametrize("value", [None, 0, "text", {"a": [1]}])
+async def test_a_waiter_gets_what_the_handler_returned_none_included(url: str, value: Any) -> None:
+    async with queue_at(url) as queue, working(queue, echo, store_results=True):
+        job = await queue.add("j", value)
+        assert await queue.get_result(job) is None
+        assert await queue.wait_for_result(job, 5) == value
+        assert await queue.get_result(job.id) == JobResult(value)
+
+
+async def test_any_number_of_waiters_get_the_result(url: str) -> None:
+    async with queue_at(url) as queue, working(queue, echo, store_results=True):
+        job = await queue.add("j", 5)
+        assert await asyncio.gather(*(queue.wait_for_result(job, 5) for _ in range(5))) == [5] * 5
+        assert await queue.wait_for_result(job, 5) == 5
+
+
+async def test_waiting_does_not_poll(url: str, redis_client: redis.Redis) -> None:
+    async with queue_at(url) as queue:
+        job = await queue.add("j")
+        waiting = asyncio.create_task(queue.wait_for_result(job, 10))
+        await asyncio.sleep(0.1)
+        redis_client.config_resetstat()
+        await asyncio.sleep(0.5)
+        assert redis_client.info("commandstats").get("cmdstat_xread", {}).get("calls", 0) <= 1
+        async with working(queue, echo, store_results=True):
+            await waiting
+
+
+async def test_a_waiter_learns_that_its_job_is_a_dead_letter(url: str) -> None:
+    async def handler(job: Job) -> None:
+        raise UnrecoverableError("never")
+
+    async with queue_at(url) as queue, working(queue, handler, store_results=True):
+        job = await queue.add("j")
+        with pytest.raises(JobFailed, match="never") as failed:
+            await queue.wait_for_result(job, 5)
+        assert failed.value.job_id == job.id
+        assert (await queue.get_result(job)) == JobResult(None, "UnrecoverableError: never")
+
+
+async def test_a_waiter_gives_up_in_time_and_is_told_what_to_look_for(url: str) -> None:
+    async with queue_at(url) as queue:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match="store_results"):
+            await queue.wait_for_result("nobody", 0.2)
+        assert 0.15 < time.monotonic() - began < 1
+
+
+async def test_results_are_kept_for_their_time_only(url: str, redis_client: redis.Redis) -> None:
+    async with queue_at(url, result_ttl=100) as queue, working(queue, echo, store_results=True):
+        job = await queue.add("j", 1)
+        await queue.wait_for_result(job, 5)
+        assert 90_000 < redis_client.pttl(KEYS.result(job.id)) <= 100_000
+
+
+async def test_nothing_is_kept_unless_asked_for(url: str, redis_client: redis.Redis) -> None:
+    async with queue_at(url) as queue, working(queue, echo):
+        job = await queue.add("j", 1)
+        await Log().until(lambda: not redis_client.xlen(KEYS.ready))
+        assert await queue.get_results([job, "other"]) == [None, None]
+
+
+async def test_a_return_value_that_cannot_be_kept_fails_its_job(url: str) -> None:
+    async def handler(job: Job) -> Any:
+        return object()
+
+    async with queue_at(url, max_attempts=1) as queue, working(queue, handler, store_results=True):
+        job = await queue.add("j")
+        with pytest.raises(JobFailed, match="PayloadError"):
+            await queue.wait_for_result(job, 5)

@@ -1,0 +1,75 @@
+"""What a queue needs of its server is asked once, and said loudly when it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from rmq_core import JobQueue, ScriptFailed, Unsupported, WrongKeyType
+from rmq_core.asyncio import Worker
+from tests.redis.jobs.bench import KEYS, jobs, native, queue_at
+from tests.redis.worlds import World
+from tests.servers import Server, start_server
+
+
+@pytest.fixture
+def old_server() -> Iterator[Server]:
+    """A server that lacks what came with Redis 6.2."""
+    server = start_server("7.0", "--rename-command", "XAUTOCLAIM", "")
+    yield server
+    server.stop()
+
+
+async def test_a_server_that_is_too_old_is_refused_by_name_and_no_worker_does_nothing(old_server: Server) -> None:
+    async with queue_at(old_server.url) as queue:
+        with pytest.raises(Unsupported, match=r"XAUTOCLAIM: it needs Redis 6\.2"):
+            await queue.add("j")
+        with pytest.raises(Unsupported, match="XAUTOCLAIM"):
+            await Worker(queue, print).run()
+
+
+def test_the_server_is_asked_once(world: World) -> None:
+    queue = jobs(world)
+    queue.add("j")
+    world.client.config_resetstat()
+    queue.add("j")
+    stats = world.client.info("commandstats")
+    assert "cmdstat_xgroup|create" not in stats
+    assert "cmdstat_xgroup" not in stats
+
+
+def test_what_the_server_can_is_used(world: World) -> None:
+    queue = jobs(world)
+    queue.add("j")
+    world.client.config_resetstat()
+    queue.add("j")
+    queue.ack(queue.claim())
+    stats = set(world.client.info("commandstats"))
+    assert ("cmdstat_xackdel" in stats) == native(world.client)
+    assert ("cmdstat_xack" in stats) != native(world.client)
+
+
+def test_a_key_of_another_type_is_said_and_left_alone(world: World) -> None:
+    world.client.set(KEYS.ready, "something else")
+    with pytest.raises(WrongKeyType):
+        jobs(world).add("j")
+    assert world.client.get(KEYS.ready) == b"something else"
+
+
+def test_a_command_that_the_user_may_not_run_is_said(world: World) -> None:
+    world.client.acl_setuser("limited", enabled=True, nopass=True, keys=["*"], categories=["+@all"],
+                             commands=["-xgroup"])  # fmt: skip
+    try:
+        with JobQueue(world.url.replace("redis://", "redis://limited:x@"), "q") as queue, pytest.raises(ScriptFailed):
+            queue.add("j")
+    finally:
+        world.client.acl_deluser("limited")
+
+
+async def test_a_worker_says_what_makes_working_impossible(server_url: str, redis_client: redis.Redis) -> None:
+    redis_client.set(KEYS.ready, "something else")
+    async with queue_at(server_url) as queue:
+        with pytest.raises(WrongKeyType):
+            await Worker(queue, print).run()

@@ -1,0 +1,64 @@
+"""Looks behind a queue, and time that passes at once. What a user could see otherwise is asked for otherwise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rmq_core import LeasedQueue, Message
+from tests.redis.message_queue.worlds import World
+
+PATIENCE_S = 20
+
+
+def _engine(world: World, name: str) -> LeasedQueue:
+    return LeasedQueue(world.look, name)
+
+
+def waiting(world: World, name: str = "q") -> list[Any]:
+    """The payloads that wait, the next one first."""
+    return _payloads(_engine(world, name).peek(1000))
+
+
+def in_hand(world: World, name: str = "q") -> int:
+    """How many messages somebody has claimed."""
+    return _engine(world, name).stats().leased
+
+
+def dead(world: World, name: str = "q") -> list[Any]:
+    """The payloads of dead letters, the newest first."""
+    return _payloads(_engine(world, name).dead_letters(1000))
+
+
+def logged(world: World, kind: str, name: str = "q") -> list[str]:
+    """The payloads of the `completed` or `failed` log, the newest first."""
+    queue = world.queue(name, client=world.client(decode_responses=True))
+    return list(queue.peek(5000, source=kind))
+
+
+def expire(world: World, name: str = "q") -> None:
+    """Let the time of every claim be over, of the first claimed first."""
+    leases = sorted(_engine(world, name).leases(limit=1000), key=lambda info: info.fence)
+    for past_ms, info in enumerate(leases, start=1):
+        world.look.zadd(f"rmq:{{{name}}}:leases", {info.id: past_ms}, xx=True)
+
+
+def spoil(world: World) -> None:
+    """Let the server refuse whatever a settlement needs."""
+    for key in world.look.keys("*"):
+        world.look.delete(key)
+        world.look.set(key, "of another type")
+
+
+def eventually(condition: Callable[[], Any]) -> Any:
+    """What `condition` returns once it is true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "this never happened"
+        time.sleep(0.005)
+    return found
+
+
+def _payloads(messages: list[Message]) -> list[Any]:
+    return [message.payload for message in messages]

@@ -1,0 +1,205 @@
+"""Leases that are renewed while a handler works, and handlers that learn when theirs was not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from rmq_core import GatewayContractError
+from tests.redis.message_queue.behind import eventually, expire, in_hand
+from tests.redis.message_queue.gateways import foreign
+from tests.redis.message_queue.handlers import abandon, handle
+from tests.redis.message_queue.places import Fake
+from tests.redis.message_queue.recorder import Recorder
+from tests.redis.message_queue.worlds import AsyncWorld, SyncWorld, World
+
+OFTEN: dict[str, Any] = {"heartbeat_interval_seconds": 0.02}
+
+
+def test_a_long_handler_keeps_its_message(one_world: World) -> None:
+    queue = one_world.queue(visibility_timeout_seconds=1, heartbeat_interval_seconds=0.2)
+    queue.publish("x")
+    with queue.process_message() as message:
+        until = time.monotonic() + 2.2
+        while time.monotonic() < until:
+            with one_world.glance(message_visibility_timeout_seconds=1).process_message() as nothing:
+                assert nothing is None
+            time.sleep(0.1)
+    assert message == "x"
+    assert in_hand(one_world) == 0
+
+
+def test_without_heartbeat_a_long_handler_loses_its_message(one_world: World) -> None:
+    queue = one_world.queue(visibility_timeout_seconds=1)
+    queue.publish("x")
+    other = one_world.glance(message_visibility_timeout_seconds=1)
+    seen: list[Any] = []
+    with pytest.warns(RuntimeWarning, match="lease"):
+        handle(queue, lambda: time.sleep(1.1), lambda: seen.append(handle(other)))
+    assert seen == ["x"]
+
+
+def test_every_renewal_is_told(world: World) -> None:
+    recorder = Recorder(world)
+    queue = world.queue(on_event=recorder.callback, **OFTEN)
+    queue.publish("x")
+    with queue.process_message():
+        eventually(lambda: recorder.steps.count("lease_renew/success") >= 2)
+    claim = recorder.only("claim")
+    for event in (event for event in recorder.events if event.operation == "lease_renew"):
+        assert (event.message_id, event.lease_token_hash) == (claim.message_id, claim.lease_token_hash)
+    assert recorder.steps[-1] == "ack/success"
+
+
+def test_renewals_end_with_the_block(world: World) -> None:
+    recorder = Recorder(world)
+    queue = world.queue(on_event=recorder.callback, **OFTEN)
+    queue.publish("x")
+    with queue.process_message():
+        eventually(lambda: "lease_renew/success" in recorder.steps)
+    count = len(recorder.events)
+    time.sleep(0.1)
+    assert len(recorder.events) == count
+
+
+def test_nothing_renews_between_messages(one_world: World) -> None:
+    before = threading.active_count()
+    one_world.queue(**OFTEN)
+    assert threading.active_count() == before
+
+
+def test_a_lease_that_was_taken_over_ends_the_heartbeat_and_is_called_out(world: World) -> None:
+    recorder, called = Recorder(world), threading.Event()
+    queue = world.queue(on_event=recorder.callback, on_heartbeat_failure=world.callback(called.set), **OFTEN)
+    queue.publish("x")
+    with pytest.warns(RuntimeWarning, match="lease"):
+        handle(queue, lambda: steal(world, world.glance()), lambda: called.wait(20), lambda: time.sleep(0.1))
+    assert called.is_set()
+    failed = recorder.only("lease_renew_failed")
+    assert failed.message_id == recorder.only("claim").message_id
+    assert recorder.steps[-2:] == ["ack/skipped", "stale_lease_ack/skipped"]
+
+
+def steal(world: World, thief: Any) -> None:
+    """Let the claim expire and be taken by somebody else, against heartbeats that go on renewing it."""
+
+    def stolen() -> bool:
+        expire(world)
+        return bool(abandon(thief) == "x")
+
+    eventually(stolen)
+
+
+def test_a_renewal_that_fails_warns_and_ends_the_heartbeat(no_world: World) -> None:
+    def fail(*_: Any, **__: Any) -> bool:
+        raise OSError("renew")
+
+    recorder, called = Recorder(no_world), threading.Event()
+    gateway, _ = foreign(no_world, renew_message_lease=fail)
+    queue = no_world.queue(
+        gateway=gateway, on_event=recorder.callback, on_heartbeat_failure=no_world.callback(called.set), **OFTEN
+    )
+    queue.publish("x")
+    with pytest.warns(RuntimeWarning, match="renew"), queue.process_message():
+        assert called.wait(20)
+    event = recorder.only("lease_renew_failed")
+    assert (event.outcome, event.exception_type) == ("failure", "OSError")
+    assert recorder.steps[-1] == "ack/success"
+
+
+def test_a_renewal_that_does_not_return_a_bool_breaks_the_contract(no_world: World) -> None:
+    recorder, called = Recorder(no_world), threading.Event()
+    gateway, _ = foreign(no_world, renew_message_lease=lambda *_, **__: None)
+    queue = no_world.queue(
+        gateway=gateway, on_event=recorder.callback, on_heartbeat_failure=no_world.callback(called.set), **OFTEN
+    )
+    queue.publish("x")
+    with pytest.warns(RuntimeWarning, match="renew"), queue.process_message():
+        assert called.wait(20)
+    assert isinstance(recorder.only("lease_renew_failed").error, GatewayContractError)
+
+
+def test_a_failure_callback_that_raises_warns_and_harms_nothing(no_world: World) -> None:
+    called = threading.Event()
+
+    def fail() -> None:
+        called.set()
+        raise LookupError("callback")
+
+    gateway, shelf = foreign(no_world, renew_message_lease=lambda *_, **__: False)
+    queue = no_world.queue(gateway=gateway, on_heartbeat_failure=no_world.callback(fail), **OFTEN)
+    queue.publish("x")
+    with pytest.warns(RuntimeWarning, match="on_heartbeat_failure"):
+        handle(queue, lambda: called.wait(20), lambda: time.sleep(0.05))
+    assert called.is_set()
+    assert shelf.lists["q::processing"] == []
+
+
+def test_a_gateway_is_told_when_its_renewal_is_no_longer_wanted(no_world: World) -> None:
+    observed = threading.Event()
+
+    def renew(*_: Any, is_interrupted: Any = None, **__: Any) -> bool:
+        if is_interrupted is not None and not is_interrupted.is_interrupted():
+            observed.set()
+        return True
+
+    gateway, _ = foreign(no_world, renew_message_lease=renew)
+    queue = no_world.queue(gateway=gateway, **OFTEN)
+    queue.publish("x")
+    with queue.process_message():
+        assert observed.wait(20)
+
+
+def test_a_renewal_that_hangs_delays_the_end_of_the_block_only_a_little() -> None:
+    hanging, released = threading.Event(), threading.Event()
+
+    def hang(*_: Any, **__: Any) -> bool:
+        hanging.set()
+        return released.wait(20)
+
+    with SyncWorld(Fake()) as world:
+        recorder = Recorder(world)
+        gateway, _ = foreign(world, renew_message_lease=hang)
+        queue = world.queue(gateway=gateway, on_event=recorder.callback, **OFTEN)
+        queue.publish("x")
+        began = time.monotonic()
+        with pytest.warns(RuntimeWarning, match=r"[Hh]eartbeat"):
+            handle(queue, lambda: hanging.wait(20))
+        assert time.monotonic() - began < 5
+        released.set()
+    assert recorder.only("heartbeat_stop_timeout").outcome == "failure"
+
+
+def test_a_renewal_task_that_hangs_is_cancelled_at_the_end_of_the_block() -> None:
+    hanging = threading.Event()
+
+    async def hang(*_: Any, **__: Any) -> bool:
+        hanging.set()
+        await asyncio.sleep(60)
+        return True
+
+    with AsyncWorld(Fake()) as world:
+        gateway, _ = foreign(world)
+        gateway.renew_message_lease = hang
+        queue = world.queue(gateway=gateway, **OFTEN)
+        queue.publish("x")
+        with queue.process_message():
+            assert hanging.wait(20)
+            began = time.monotonic()
+        assert time.monotonic() - began < 5
+
+
+def test_a_failing_handler_stops_its_heartbeat_too(world: World) -> None:
+    recorder = Recorder(world)
+    queue = world.queue(on_event=recorder.callback, **OFTEN)
+    queue.publish("x")
+    with pytest.raises(ZeroDivisionError):
+        handle(queue, lambda: eventually(lambda: "lease_renew/success" in recorder.steps), error=ZeroDivisionError())
+    assert recorder.steps[-2:] == ["failed/failure", "nack/success"]
+    count = len(recorder.events)
+    time.sleep(0.1)
+    assert len(recorder.events) == count

@@ -1,0 +1,236 @@
+"""Signals and other wishes to stop: who owns a signal, what a second one does, and how soon a waiting consumer ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rmq_core import BaseGracefulInterruptHandler, GracefulInterruptHandler
+from tests.redis.message_queue.behind import in_hand, waiting
+from tests.redis.message_queue.handlers import handle
+from tests.redis.message_queue.worlds import World
+
+QUIET: dict[str, Any] = {"verbose": False, "signals": (signal.SIGUSR1,)}
+
+
+@pytest.fixture
+def handler() -> Iterator[GracefulInterruptHandler]:
+    """Owns SIGUSR1 and, once, gives it back."""
+    made = GracefulInterruptHandler(**QUIET)
+    yield made
+    made.reset()
+
+
+def test_a_signal_is_noticed_and_ends_nothing(handler: GracefulInterruptHandler) -> None:
+    assert not handler.is_interrupted()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert handler.is_interrupted()
+
+
+def test_a_signal_has_one_owner(handler: GracefulInterruptHandler) -> None:
+    with pytest.raises(ValueError, match="SIGUSR1"):
+        GracefulInterruptHandler(**QUIET)
+
+
+def test_a_handler_that_is_already_there_is_not_replaced() -> None:
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with pytest.raises(ValueError, match="SIGUSR1"):
+            GracefulInterruptHandler(**QUIET)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_resetting_gives_the_signals_back_and_may_be_repeated() -> None:
+    handler = GracefulInterruptHandler(**QUIET)
+    handler.reset()
+    handler.reset()
+    assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+    GracefulInterruptHandler(**QUIET).reset()
+
+
+@pytest.mark.usefixtures("usual_signals")
+def test_the_signals_of_the_terminal_and_of_the_system_are_the_default() -> None:
+    handler = GracefulInterruptHandler(verbose=False)
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            assert signal.getsignal(number) not in (signal.SIG_DFL, signal.default_int_handler)
+    finally:
+        handler.reset()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("usual_signals")
+def test_a_second_interrupt_from_the_keyboard_is_a_keyboard_interrupt() -> None:
+    handler = GracefulInterruptHandler(verbose=False, signals=[signal.SIGINT])
+    try:
+        signal.raise_signal(signal.SIGINT)
+        assert handler.is_interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        handler.reset()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"verbose": 1}, {"signals": "SIGINT"}, {"signals": signal.SIGINT}, {"signals": [15]}],
+    ids=["verbose", "text", "single", "number"],
+)
+def test_a_handler_refuses_arguments_of_a_wrong_type(options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=next(iter(options))):
+        GracefulInterruptHandler(**options)
+
+
+@pytest.mark.parametrize("signals", [(), (signal.SIGKILL,)], ids=["none", "SIGKILL"])
+def test_a_handler_refuses_signals_that_nobody_can_own(signals: tuple[signal.Signals, ...]) -> None:
+    with pytest.raises(ValueError, match=r"[Ss]ignal"):
+        GracefulInterruptHandler(signals=signals)
+
+
+def test_a_handler_belongs_to_the_main_thread() -> None:
+    caught: list[Exception] = []
+
+    def build() -> None:
+        try:
+            GracefulInterruptHandler(**QUIET)
+        except ValueError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    thread.join()
+    assert "main thread" in str(caught[0])
+
+
+def test_a_verbose_handler_says_which_signal_came(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = GracefulInterruptHandler(signals=[signal.SIGUSR1])
+    try:
+        signal.raise_signal(signal.SIGUSR1)
+    finally:
+        handler.reset()
+    assert "signal" in capsys.readouterr().err.lower()
+
+
+def script(text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_second_signal_ends_the_process_as_if_nobody_had_listened() -> None:
+    ended = script("""
+        import os, signal
+        from rmq_core import GracefulInterruptHandler
+        handler = GracefulInterruptHandler(verbose=False)
+        os.kill(os.getpid(), signal.SIGTERM)
+        print(handler.is_interrupted(), flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("survived", flush=True)
+    """)
+    assert (ended.returncode, ended.stdout) == (-signal.SIGTERM, "True\n")
+
+
+def test_a_forked_child_makes_its_own_handler_after_resetting_the_inherited_one() -> None:
+    ended = script("""
+        import os, signal
+        from rmq_core import GracefulInterruptHandler
+        inherited = GracefulInterruptHandler(verbose=False)
+        child = os.fork()
+        if child == 0:
+            try:
+                GracefulInterruptHandler(verbose=False)
+            except ValueError:
+                inherited.reset()
+                own = GracefulInterruptHandler(verbose=False)
+                os.kill(os.getpid(), signal.SIGTERM)
+                os._exit(7 if own.is_interrupted() and not inherited.is_interrupted() else 1)
+            os._exit(2)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), inherited.is_interrupted())
+    """)
+    assert ended.stdout == "7 False\n", ended.stderr
+
+
+class Switch(BaseGracefulInterruptHandler):
+    """A handler of the user's own."""
+
+    def __init__(self) -> None:
+        self.on = threading.Event()
+
+    def is_interrupted(self) -> bool:
+        return self.on.is_set()
+
+
+def test_an_interrupted_queue_takes_nothing_more(world: World) -> None:
+    switch = Switch()
+    queue = world.queue(interrupt=switch)
+    queue.publish("x")
+    switch.on.set()
+    assert handle(queue) is None
+    assert (waiting(world), in_hand(world)) == (["x"], 0)
+
+
+def test_an_interrupt_ends_a_wait_soon(world: World) -> None:
+    switch = Switch()
+    queue = world.queue(interrupt=switch)
+    consumer = world.in_background(handle, queue)
+    time.sleep(0.2)
+    began = time.monotonic()
+    switch.on.set()
+    assert consumer.result(20) is None
+    assert time.monotonic() - began < 1
+
+
+def test_an_interrupt_lets_the_message_in_hand_be_finished(world: World) -> None:
+    switch = Switch()
+    queue = world.queue(interrupt=switch, enable_completed_queue=True)
+    queue.publish("x")
+    with queue.process_message() as message:
+        switch.on.set()
+        assert message == "x"
+    assert in_hand(world) == 0
+
+
+def test_an_interrupted_queue_still_publishes(world: World) -> None:
+    switch = Switch()
+    switch.on.set()
+    assert world.queue(interrupt=switch).publish("x") is True
+
+
+def test_a_gateway_takes_the_handler_for_its_queue(world: World) -> None:
+    switch = Switch()
+    gateway = world.gateway(interrupt=switch)
+    queue = world.queue(gateway=gateway)
+    queue.publish("x")
+    switch.on.set()
+    assert handle(queue) is None
+    assert waiting(world) == ["x"]
+
+
+def test_a_signal_ends_a_consumer_after_its_message(redis_url: str) -> None:
+    ended = script(f"""
+        import os, signal
+        from redis import Redis
+        from rmq_core import GracefulInterruptHandler, RedisMessageQueue
+        interrupt = GracefulInterruptHandler(verbose=False)
+        client = Redis.from_url({redis_url!r}, decode_responses=True)
+        queue = RedisMessageQueue("q", client=client, interrupt=interrupt)
+        for text in "abc":
+            queue.publish(text)
+        while not interrupt.is_interrupted():
+            with queue.process_message() as message:
+                if message == "b":
+                    os.kill(os.getpid(), signal.SIGTERM)
+                print(message)
+        client.close()
+    """)
+    assert (ended.returncode, ended.stdout) == (0, "a\nb\n"), ended.stderr

@@ -1,0 +1,164 @@
+"""What an operator asks of a queue: how much there is, what it looks like, again please, and away with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmq_core import ConfigurationError, GatewayContractError
+from tests.redis.message_queue.behind import expire
+from tests.redis.message_queue.gateways import foreign
+from tests.redis.message_queue.handlers import abandon, fail, handle
+from tests.redis.message_queue.worlds import World
+
+LOGS: dict[str, Any] = {"enable_completed_queue": True, "enable_failed_queue": True}
+PLACES = ("pending", "processing", "completed", "failed", "dead_letter")
+
+
+def with_everything(world: World) -> Any:
+    """A queue with something in each of its places."""
+    queue = world.queue(**LOGS, max_delivery_count=1)
+    for text in ("dead", "held", "good", "bad", "waits 1", "waits 2"):
+        queue.publish(text)
+    abandon(queue)
+    expire(world)
+    abandon(queue)
+    assert handle(queue) == "good"
+    fail(queue)
+    return queue
+
+
+def counts(queue: Any) -> list[int | None]:
+    stats = queue.stats()
+    return [getattr(stats, place) for place in PLACES]
+
+
+def test_stats_count_what_is_where(world: World) -> None:
+    queue = with_everything(world)
+    assert counts(queue) == [2, 1, 1, 1, 1]
+
+
+def test_stats_have_nothing_to_say_of_what_is_switched_off(world: World) -> None:
+    assert counts(world.queue()) == [0, 0, None, None, 0]
+    assert counts(world.queue(max_delivery_count=None)) == [0, 0, None, None, None]
+
+
+def test_peeking_shows_payloads_and_takes_nothing(world: World) -> None:
+    queue = with_everything(world)
+    before = counts(queue)
+    assert sorted(queue.peek(10)) == ["waits 1", "waits 2"]
+    assert len(queue.peek()) == 1
+    assert {place: queue.peek(10, source=place) for place in PLACES[1:]} == {
+        "processing": ["held"], "completed": ["good"], "failed": ["bad"], "dead_letter": ["dead"],
+    }  # fmt: skip
+    assert counts(queue) == before
+
+
+def test_peeking_at_an_empty_queue_shows_nothing(world: World) -> None:
+    assert world.queue().peek(5) == []
+
+
+def test_peeking_gives_bytes_when_the_client_does_not_decode(world: World) -> None:
+    queue = world.queue(client=world.client(decode_responses=False))
+    queue.publish("größe")
+    assert queue.peek() == ["größe".encode()]
+
+
+@pytest.mark.parametrize(("count", "error"), [(True, TypeError), ("1", TypeError), (0, ConfigurationError)])
+def test_peeking_refuses_a_wrong_count(no_world: World, count: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match="count"):
+        no_world.queue().peek(count)
+
+
+def test_peeking_and_purging_refuse_a_place_that_there_is_not(no_world: World) -> None:
+    queue = no_world.queue()
+    with pytest.raises(ConfigurationError, match="source"):
+        queue.peek(source="elsewhere")
+    for target in ("elsewhere", "processing"):
+        with pytest.raises(ConfigurationError, match=r"processing|target"):
+            queue.purge(target=target)
+
+
+@pytest.mark.parametrize("target", ["pending", "completed", "failed", "dead_letter"])
+def test_purging_empties_one_place_and_says_how_much_there_was(world: World, target: str) -> None:
+    queue = with_everything(world)
+    before = counts(queue)
+    expected = [0 if place == target else count for place, count in zip(PLACES, before, strict=True)]
+    assert queue.purge(target=target) == before[PLACES.index(target)]
+    assert counts(queue) == expected
+    assert queue.purge(target=target) == 0
+
+
+def test_purging_leaves_the_marks_of_duplicates(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    queue.purge(target="pending")
+    assert queue.publish("x") is False
+
+
+def poisoned(world: World, count: int) -> Any:
+    queue = world.glance(max_delivery_count=1, dead_letter_queue="q::dlq")
+    for n in range(count):
+        queue.publish(f"m{n}")
+        abandon(queue)
+    expire(world)
+    assert handle(queue) is None
+    return queue
+
+
+def test_redriven_dead_letters_are_delivered_afresh_the_oldest_first(world: World) -> None:
+    queue = poisoned(world, 3)
+    assert queue.redrive_dead_letters(2) == 2
+    assert queue.stats().dead_letter == 1
+    assert [handle(queue), handle(queue), handle(queue)] == ["m0", "m1", None]
+    assert queue.redrive_dead_letters() == 1
+    assert handle(queue) == "m2"
+    assert queue.redrive_dead_letters() == 0
+
+
+def test_a_redriven_message_that_is_abandoned_again_dies_again(world: World) -> None:
+    queue = poisoned(world, 1)
+    queue.redrive_dead_letters()
+    abandon(queue)
+    expire(world)
+    assert handle(queue) is None
+    assert queue.peek(5, source="dead_letter") == ["m0"]
+
+
+@pytest.mark.parametrize(("count", "error"), [(True, TypeError), ("1", TypeError), (0, ConfigurationError)])
+def test_redriving_refuses_a_wrong_count(no_world: World, count: object, error: type[Exception]) -> None:
+    with pytest.raises(error, match="max_messages"):
+        no_world.queue().redrive_dead_letters(count)
+
+
+def test_a_queue_without_dead_letters_says_so(no_world: World) -> None:
+    queue = no_world.queue(max_delivery_count=None)
+    for ask in (queue.redrive_dead_letters, lambda: queue.peek(source="dead_letter")):
+        with pytest.raises(ConfigurationError, match="dead"):
+            ask()
+    with pytest.raises(ConfigurationError, match="dead"):
+        queue.purge(target="dead_letter")
+
+
+def test_a_foreign_gateway_cannot_be_asked(no_world: World) -> None:
+    gateway, _ = foreign(no_world)
+    queue = no_world.queue(gateway=gateway)
+    for ask in (queue.stats, queue.peek):
+        with pytest.raises(GatewayContractError):
+            ask()
+
+
+def test_the_key_of_dead_letters_is_where_they_are(world: World) -> None:
+    queue = world.queue()
+    assert queue.key.dead_letter == "q::dlq"
+    other = world.queue("p", gateway=world.gateway(max_delivery_count=1, dead_letter_queue="p::dead_letter"))
+    assert other.key.dead_letter == "p::dead_letter"
+
+
+def test_the_keys_of_a_queue_are_made_of_its_name_and_separator(no_world: World) -> None:
+    key = no_world.queue("jobs", key_separator="/").key
+    assert (key.pending, key.processing, key.completed, key.failed) == (
+        "jobs/pending", "jobs/processing", "jobs/completed", "jobs/failed",
+    )  # fmt: skip
+    assert key.deduplication("1") == "jobs/deduplication/1"

@@ -1,0 +1,186 @@
+"""`process_message`: one message in a `with`, and every way out of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from rmq_core import CleanupFailedError, RedisMessageQueueError
+from tests.redis.message_queue.behind import eventually, expire, in_hand, spoil, waiting
+from tests.redis.message_queue.handlers import handle
+from tests.redis.message_queue.worlds import World
+
+UNDELIVERABLE = {"visibility_timeout_seconds": None, "max_delivery_count": None}
+
+
+def test_a_message_is_in_hand_inside_the_block_and_gone_after_it(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    with queue.process_message() as message:
+        assert message == "x"
+        assert (waiting(world), in_hand(world)) == ([], 1)
+    assert (waiting(world), in_hand(world)) == ([], 0)
+
+
+def test_an_empty_queue_gives_none(world: World) -> None:
+    with world.glance().process_message() as message:
+        assert message is None
+
+
+@pytest.mark.parametrize("settings", [{}, UNDELIVERABLE], ids=["at least once", "at most once"])
+def test_an_exception_in_the_block_is_raised_again_and_ends_the_message(world: World, settings: Any) -> None:
+    queue = world.queue(**settings)
+    queue.publish("x")
+    with pytest.raises(ZeroDivisionError), queue.process_message():
+        raise ZeroDivisionError
+    assert (waiting(world), in_hand(world)) == ([], 0)
+
+
+@pytest.mark.parametrize("exit_", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_an_end_of_the_process_leaves_the_message_to_be_redelivered(world: World, exit_: type[BaseException]) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    with pytest.raises(exit_), queue.process_message():
+        raise exit_
+    assert in_hand(world) == 1
+    expire(world)
+    with world.queue().process_message() as message:
+        assert message == "x"
+
+
+def test_a_return_from_within_the_block_acknowledges(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+
+    def handle() -> Any:
+        with queue.process_message() as message:
+            return message
+
+    assert handle() == "x"
+    assert in_hand(world) == 0
+
+
+def test_text_arrives_when_the_client_decodes_and_bytes_when_it_does_not(world: World) -> None:
+    for decode, expected in ((True, "größe"), (False, "größe".encode())):
+        queue = world.queue(client=world.client(decode_responses=decode), deduplication=False)
+        queue.publish("größe")
+        with queue.process_message() as message:
+            assert message == expected
+        assert in_hand(world) == 0
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_both_protocols_of_redis_work(world: World, protocol: int) -> None:
+    queue = world.queue(client=world.client(protocol=protocol), enable_completed_queue=True)
+    assert [queue.publish("x"), queue.publish("x")] == [True, False]
+    with queue.process_message() as message:
+        assert message == "x"
+    assert in_hand(world) == 0
+
+
+def test_a_message_that_was_reclaimed_meanwhile_is_not_acknowledged_and_warns(world: World) -> None:
+    slow, other = world.queue(), world.queue()
+    slow.publish("x")
+    claimed = other.process_message()
+    with pytest.warns(RuntimeWarning, match="lease"):
+        handle(slow, lambda: expire(world), claimed.__enter__)
+    assert in_hand(world) == 1
+    claimed.__exit__(None, None, None)
+    assert in_hand(world) == 0
+
+
+def test_a_handler_that_fails_after_its_message_was_reclaimed_warns_and_raises(world: World) -> None:
+    slow, other = world.queue(enable_failed_queue=True), world.queue(enable_failed_queue=True)
+    slow.publish("x")
+    claimed = other.process_message()
+    with pytest.warns(RuntimeWarning, match="lease"), pytest.raises(ZeroDivisionError):
+        handle(slow, lambda: expire(world), claimed.__enter__, error=ZeroDivisionError())
+    assert in_hand(world) == 1
+    claimed.__exit__(None, None, None)
+
+
+def test_a_deadline_that_passed_unnoticed_does_not_make_an_acknowledgement_stale(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    with queue.process_message():
+        expire(world)
+    assert (waiting(world), in_hand(world)) == ([], 0)
+
+
+def test_a_handler_may_publish_and_process_further_messages(world: World) -> None:
+    queue = world.queue()
+    queue.publish("outer")
+    with queue.process_message() as outer:
+        queue.publish("inner")
+        with queue.process_message() as inner:
+            assert (outer, inner) == ("outer", "inner")
+    assert in_hand(world) == 0
+
+
+def test_a_waiting_consumer_gets_what_is_published_at_once(world: World) -> None:
+    consumer, publisher = world.queue(), world.queue()
+
+    def consume() -> tuple[Any, float]:
+        with consumer.process_message() as message:
+            return message, time.monotonic()
+
+    future = world.in_background(consume)
+    time.sleep(0.3)
+    published = time.monotonic()
+    publisher.publish("x")
+    message, arrived = future.result()
+    assert message == "x"
+    assert arrived - published < 1
+
+
+def test_each_message_goes_to_one_of_several_consumers(one_world: World) -> None:
+    publisher = one_world.queue()
+    for n in range(30):
+        publisher.publish(f"m{n}")
+
+    def consume() -> list[str]:
+        queue, found = one_world.glance(), []
+        while message := handle(queue):
+            found.append(message)
+        return found
+
+    futures = [one_world.in_background(consume) for _ in range(4)]
+    assert sorted(message for future in futures for message in future.result()) == sorted(f"m{n}" for n in range(30))
+
+
+def test_the_queue_is_no_context_manager_and_says_its_name(no_world: World) -> None:
+    queue = getattr(no_world.queue("jobs"), "inner", None) or no_world.queue("jobs")
+    assert not hasattr(queue, "__enter__")
+    assert not hasattr(queue, "__aenter__")
+    assert repr(queue) == "<RedisMessageQueue name='jobs' drained=False>"
+
+
+def test_a_cleanup_that_fails_after_success_is_raised_with_its_cause(one_world: World) -> None:
+    queue = one_world.queue(enable_completed_queue=True)
+    queue.publish("x")
+    with pytest.raises(CleanupFailedError) as caught:
+        handle(queue, lambda: spoil(one_world))
+    assert isinstance(caught.value, RedisMessageQueueError)
+    assert isinstance(caught.value.__cause__, Exception)
+
+
+def test_a_cleanup_that_fails_after_an_exception_does_not_hide_it(one_world: World) -> None:
+    queue = one_world.queue(enable_failed_queue=True)
+    queue.publish("x")
+    with pytest.warns(RuntimeWarning), pytest.raises(ZeroDivisionError):
+        handle(queue, lambda: spoil(one_world), error=ZeroDivisionError())
+
+
+def test_nothing_is_left_of_a_processed_message_but_its_mark(world: World) -> None:
+    queue = world.queue(deduplication=False)
+    queue.publish("first")
+    with queue.process_message():
+        pass
+    before = {key for key in world.look.keys("*") if b"slot" not in key}
+    for n in range(5):
+        queue.publish(f"m{n}")
+        with queue.process_message():
+            pass
+    eventually(lambda: {key for key in world.look.keys("*") if b"slot" not in key} <= before)

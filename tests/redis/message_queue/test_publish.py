@@ -1,0 +1,183 @@
+"""Publishing: what is taken, what counts as the same message, and what is refused before anything is stored."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rmq_core import RedisMessageQueueError
+from tests.redis.message_queue.behind import waiting
+from tests.redis.message_queue.handlers import handle
+from tests.redis.message_queue.worlds import AsyncWorld, World
+
+
+def test_the_same_text_is_taken_once(world: World) -> None:
+    queue = world.queue()
+    assert [queue.publish("order:1"), queue.publish("order:1"), queue.publish("order:2")] == [True, False, True]
+    assert waiting(world) == ["order:1", "order:2"]
+
+
+def test_the_same_text_is_taken_once_from_any_number_of_publishers(world: World) -> None:
+    queues = [world.queue() for _ in range(4)]
+    taken = [world.in_background(queues[n % 4].publish, "same") for n in range(12)]
+    assert sorted(future.result() for future in taken) == [False] * 11 + [True]
+    assert waiting(world) == ["same"]
+
+
+def test_a_dict_is_the_same_whatever_the_order_of_its_keys(world: World) -> None:
+    queue = world.queue()
+    assert queue.publish({"user": "alice", "n": 1})
+    assert not queue.publish({"n": 1, "user": "alice"})
+    assert queue.publish({"n": 2, "user": "alice"})
+
+
+def test_a_dict_arrives_as_json_with_sorted_keys(world: World) -> None:
+    queue = world.queue()
+    queue.publish({"b": [1, None, True], "a": {"y": 1.5, "x": "é"}})
+    assert handle(queue) == '{"a": {"x": "\\u00e9", "y": 1.5}, "b": [1, null, true]}'
+
+
+def test_a_processed_message_is_still_a_duplicate(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    assert handle(queue) == "x"
+    assert not queue.publish("x")
+
+
+def test_two_queues_do_not_share_what_they_have_seen(world: World) -> None:
+    assert [world.queue(name).publish("x") for name in "ab"] == [True, True]
+
+
+def test_the_same_message_is_taken_again_after_the_window(world: World) -> None:
+    queue = world.glance(message_deduplication_log_ttl_seconds=1)
+    assert queue.publish("x")
+    assert not queue.publish("x")
+    expiries = [world.look.pttl(key) for key in world.look.keys("*") if 0 < world.look.pttl(key) <= 1000]
+    assert expiries, "the mark of a message does not expire after a second"
+
+
+def test_the_window_is_an_hour_unless_a_gateway_says_otherwise(world: World) -> None:
+    world.queue().publish("x")
+    expiries = [world.look.ttl(key) for key in world.look.keys("*")]
+    assert any(3590 <= seconds <= 3600 for seconds in expiries)
+
+
+def test_a_key_function_decides_what_is_the_same(world: World) -> None:
+    queue = world.queue(get_deduplication_key=lambda message: message["order_id"])
+    assert queue.publish({"order_id": "7", "state": "new"})
+    assert not queue.publish({"order_id": "7", "state": "paid"})
+    assert waiting(world) == [json.dumps({"order_id": "7", "state": "new"})]
+
+
+def test_an_async_key_function_is_awaited() -> None:
+    from tests.redis.message_queue.places import Fake
+
+    async def key(message: str) -> str:
+        return message[0]
+
+    with AsyncWorld(Fake()) as world:
+        queue = world.queue(get_deduplication_key=key)
+        assert [queue.publish(text) for text in ("ab", "ac", "bc")] == [True, False, True]
+
+
+def test_a_sync_queue_refuses_a_key_that_must_be_awaited(one_world: World) -> None:
+    class Later:
+        def __await__(self) -> Any:
+            yield
+
+    queue = one_world.queue(get_deduplication_key=lambda _: Later())
+    if one_world.flavour == "sync":
+        with pytest.raises(TypeError, match="get_deduplication_key"):
+            queue.publish("x")
+        assert waiting(one_world) == []
+
+
+@pytest.mark.parametrize("key", [1, None, b"bytes"])
+def test_a_key_that_is_not_text_is_refused(one_world: World, key: object) -> None:
+    queue = one_world.queue(get_deduplication_key=lambda _: key)
+    with pytest.raises(TypeError, match="get_deduplication_key"):
+        queue.publish("x")
+    assert waiting(one_world) == []
+
+
+def test_without_key_function_the_message_itself_is_the_key(world: World) -> None:
+    queue = world.queue(get_deduplication_key=None)
+    assert [queue.publish(each) for each in ("x", "x", {"a": 1}, '{"a": 1}')] == [True, False, True, False]
+
+
+def test_an_empty_key_does_not_make_different_messages_the_same(world: World) -> None:
+    queue = world.queue(get_deduplication_key=lambda _: "")
+    with pytest.raises((ValueError, RedisMessageQueueError)):
+        queue.publish("x")
+    assert waiting(world) == []
+
+
+def test_an_empty_text_is_a_message(world: World) -> None:
+    queue = world.queue(deduplication=False)
+    assert queue.publish("")
+    assert handle(queue) == ""
+
+
+def test_without_deduplication_everything_is_taken(world: World) -> None:
+    queue = world.queue(deduplication=False)
+    assert [queue.publish("x") for _ in range(3)] == [True] * 3
+    assert waiting(world) == ["x"] * 3
+
+
+@pytest.mark.parametrize("wrong", [1, None, b"bytes", ["list"], ("tuple",), {"a"}], ids=repr)
+def test_only_text_and_dicts_are_messages(one_world: World, wrong: object) -> None:
+    with pytest.raises(TypeError):
+        one_world.queue().publish(wrong)
+    assert waiting(one_world) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{1: "x"}, {None: "x"}, {"a": "x", 2: "y"}, {"nested": {1: "x"}}, {"list": [{"deep": {True: "x"}}]}],
+    ids=repr,
+)
+def test_a_dict_whose_keys_json_would_change_is_refused_at_any_depth(one_world: World, wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        one_world.queue().publish(wrong)
+    assert waiting(one_world) == []
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_numbers_that_json_does_not_have_are_refused(one_world: World, number: float) -> None:
+    with pytest.raises(ValueError):
+        one_world.queue().publish({"n": number})
+    assert waiting(one_world) == []
+
+
+@pytest.mark.parametrize("deduplication", [True, False])
+def test_text_that_cannot_be_encoded_is_refused_before_anything_is_stored(
+    one_world: World, deduplication: object
+) -> None:
+    queue = one_world.queue(deduplication=deduplication)
+    with pytest.raises(ValueError):
+        queue.publish("\udc80")
+    assert waiting(one_world) == []
+    assert queue.publish("valid")
+
+
+@pytest.mark.parametrize("text", ["Zürich", "日本語", "🜚", "line\nbreak", "\x1eRMQ1:{}", "a\0b", '"quoted\\"'])
+def test_any_text_arrives_as_it_was_published(world: World, text: str) -> None:
+    queue = world.queue()
+    queue.publish(text)
+    assert handle(queue) == text
+
+
+def test_a_large_message_arrives_whole(world: World) -> None:
+    queue = world.queue()
+    text = "0123456789" * 80_000
+    queue.publish(text)
+    assert handle(queue) == text
+
+
+def test_messages_are_claimed_in_the_order_in_which_they_were_published(world: World) -> None:
+    queue = world.queue()
+    for n in range(20):
+        queue.publish(f"m{n}")
+    assert [handle(queue) for _ in range(20)] == [f"m{n}" for n in range(20)]

@@ -1,0 +1,30 @@
+"""The programs in `scenarios` run as they stand: one for each thing that users of redis-message-queue 7 do by its book.
+
+A scenario is a whole program with its own assertions. It runs in a process of its own, for some of them fork and own
+signals, with warnings as errors.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).with_name("scenarios")
+SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.py"))
+EXAMPLE_URL = "redis://localhost:6379/0"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_scenario_runs(scenario: str, redis_url: str, tmp_path: Path) -> None:
+    text = (FOLDER / f"{scenario}.py").read_text("utf-8")
+    assert EXAMPLE_URL in text
+    program = tmp_path / f"{scenario}_scenario.py"
+    program.write_text(text.replace(EXAMPLE_URL, redis_url), "utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", program], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == ""

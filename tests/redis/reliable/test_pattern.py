@@ -1,0 +1,217 @@
+"""The pattern itself: atomic transfer to the worker's list, ack by removing; see docs/reference/reliable.md."""
+
+from __future__ import annotations
+
+import pytest
+
+import rmq_core
+from rmq_core import LeaseLost, Outcome
+from tests.redis.leases import snapshot
+from tests.redis.reliable.bench import KEYS, drain, payloads, processing, worker
+from tests.redis.worlds import World
+
+
+def test_messages_are_claimed_in_the_order_in_which_they_were_published(world: World) -> None:
+    queue = worker(world)
+    queue.publish("a")
+    queue.publish_many(["b", "c"])
+    assert drain(queue) == ["a", "b", "c"]
+
+
+def test_a_claim_moves_the_oldest_message_whole_to_the_left_of_its_workers_list(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["a", "b", "c"])
+    waiting = world.client.lrange(KEYS.queue, 0, -1)
+    queue.claim()
+    queue.claim()
+    assert world.client.lrange(KEYS.queue, 0, -1) == waiting[:1]
+    assert processing(world) == waiting[1:]
+
+
+def test_a_claimed_message_stays_in_redis_until_it_is_acked(world: World) -> None:
+    queue = worker(world)
+    queue.publish("a")
+    lease = queue.claim()
+    assert len(processing(world)) == 1
+    assert queue.ack(lease).settled == 1
+    assert (processing(world), world.client.exists(KEYS.claims("w"), KEYS.queue)) == ([], 0)
+
+
+def test_each_worker_has_a_list_of_its_own(world: World) -> None:
+    one, other = worker(world, "one"), worker(world, "other")
+    one.publish_many(["a", "b"])
+    held = one.claim(), other.claim()
+    assert payloads(lease.message for lease in held) == ["a", "b"]
+    assert (len(processing(world, "one")), len(processing(world, "other"))) == (1, 1)
+    one.ack(held[0])
+    assert len(processing(world, "other")) == 1
+
+
+def test_the_owner_of_a_claim_is_the_worker_whose_list_keeps_it(world: World) -> None:
+    queue = worker(world)
+    queue.publish("a")
+    lease = queue.claim(owner="somebody else")
+    assert (lease.owner, len(processing(world, "somebody else"))) == ("somebody else", 1)
+    queue.ack(lease)
+    assert processing(world, "somebody else") == []
+
+
+def test_a_worker_without_a_name_gets_one_of_its_own(world: World) -> None:
+    one, other = world.open("reliable"), world.open("reliable")
+    assert one.worker != other.worker
+    one.publish("a")
+    assert one.claim().owner == one.worker
+
+
+def test_the_pattern_can_be_followed_and_carried_on_with_plain_commands(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["first payload", "second payload"])
+    moved = world.client.lmove(KEYS.queue, KEYS.processing("by hand"), "RIGHT", "LEFT")
+    assert moved.endswith(b"first payload")
+    lease = queue.claim()
+    claim = world.client.hget(KEYS.claims("w"), lease.message.id)
+    assert claim.split()[0].decode() == lease.token
+    assert world.client.lrem(KEYS.processing("by hand"), 1, moved) == 1
+    assert world.client.lrem(KEYS.processing("w"), 1, lease.envelopes[0]) == 1
+    assert queue.ack(lease).settled == 0
+    assert queue.claim() is None
+
+
+def test_equal_payloads_are_acked_apart(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["same", "same"])
+    first, second = queue.claim(), queue.claim()
+    queue.ack(second)
+    assert processing(world) == [first.envelopes[0]]
+    queue.ack(first)
+    assert processing(world) == []
+
+
+def test_a_second_ack_changes_nothing_and_says_so(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["a", "a"])
+    lease, _ = queue.claim(), queue.claim()
+    queue.ack(lease)
+    before = snapshot(world.client)
+    with pytest.raises(LeaseLost):
+        queue.ack(lease)
+    assert queue.ack(lease, [lease.message]).outcomes == (Outcome.LOST,)
+    assert snapshot(world.client) == before
+
+
+@pytest.mark.parametrize("payload", [b"\x00\xff|\r\n ", "żółw\n", {"a": [1, None]}, ["x"], "", b""])
+def test_payloads_come_back_as_they_were(world: World, payload: object) -> None:
+    queue = worker(world)
+    queue.publish(payload, headers={"h": "v"})
+    message = queue.claim().message
+    assert (message.payload, message.headers, message.deliveries) == (payload, {"h": "v"}, 1)
+
+
+def test_several_messages_can_be_claimed_at_once_and_settled_one_by_one(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["a", "b", "c", "d"])
+    lease = queue.claim(max_messages=3)
+    a, b, _ = lease.messages
+    assert payloads(lease.messages) == ["a", "b", "c"]
+    assert queue.ack(lease, [b, b.ref]).outcomes == (Outcome.SETTLED, Outcome.SETTLED)
+    assert payloads(queue.messages(lease)) == ["a", "c"]
+    assert queue.ack(lease, [b, a]).outcomes == (Outcome.SETTLED_BEFORE, Outcome.SETTLED)
+    assert queue.ack(lease).settled == 1
+    assert lease.fate.settled
+    assert drain(queue) == ["d"]
+
+
+def test_a_lease_settled_one_by_one_is_settled(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["a", "b"])
+    lease = queue.claim(max_messages=2)
+    queue.ack(lease, lease.messages)
+    assert lease.fate.settled
+    with pytest.raises(LeaseLost):
+        queue.ack(lease)
+
+
+def test_a_claim_takes_at_most_a_thousand_messages(world: World) -> None:
+    queue = worker(world)
+    assert queue.publish_many(str(number) for number in range(1005)).accepted == 1005
+    lease = queue.claim(max_messages=4000)
+    assert (lease.count, payloads(lease.messages)[:2]) == (1000, ["0", "1"])
+    assert queue.ack(lease).settled == 1000
+    assert queue.stats().ready == 5
+
+
+def test_released_messages_are_first_again_and_count_no_delivery(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["a", "b", "c"])
+    queue.release(queue.claim(max_messages=2))
+    assert payloads(queue.peek(3)) == ["a", "b", "c"]
+    assert queue.claim().message.deliveries == 1
+
+
+def test_nacked_messages_are_first_again_and_tell_why(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["a", "b", "c"])
+    assert queue.nack(queue.claim(max_messages=2), reason="no\tgood\n").settled == 2
+    assert payloads(queue.peek(3)) == ["a", "b", "c"]
+    message = queue.claim().message
+    assert (message.deliveries, message.history[0][0], message.history[0][2:]) == (2, "nack", ("w", "no good"))
+
+
+def test_the_last_nack_makes_a_dead_letter_that_can_be_redriven(world: World) -> None:
+    queue = worker(world, max_deliveries=2)
+    queue.publish_many(["a", "b"])
+    queue.nack(queue.claim())
+    assert queue.nack(queue.claim())[:2] == (1, 1)
+    (letter,) = queue.dead_letters(5)
+    assert (letter.payload, letter.deliveries, len(letter.history)) == ("a", 2, 2)
+    assert (queue.redrive(7), queue.redrive()) == (1, 0)
+    assert payloads(queue.peek(2)) == ["b", "a"]
+    assert queue.claim(max_messages=2).messages[1].deliveries == 1
+
+
+def test_dead_letters_are_capped(world: World) -> None:
+    queue = worker(world, max_deliveries=1, max_dead=2)
+    queue.publish_many(["a", "b", "c"])
+    queue.nack(queue.claim(max_messages=3))
+    assert sorted(payloads(queue.dead_letters(9))) == ["a", "b"]
+
+
+def test_a_suspect_is_claimed_alone_before_its_last_delivery(world: World) -> None:
+    queue = worker(world, max_deliveries=2)
+    queue.publish_many(["poison", "b", "c"])
+    queue.nack(queue.claim())
+    assert queue.claim(max_messages=3).count == 1
+
+
+def test_what_is_no_envelope_is_told_as_such_and_dies_of_its_first_failure(world: World) -> None:
+    queue = worker(world)
+    world.client.lpush(KEYS.queue, b"pushed by hand")
+    lease = queue.claim()
+    with pytest.raises(rmq_core.MalformedMessage):
+        _ = lease.message
+    queue.extend(lease)
+    assert queue.nack(lease).dead == 1
+    assert world.client.lrange(KEYS.dead, 0, -1) == [b"pushed by hand"]
+    assert queue.redrive() == 1
+    assert queue.ack(queue.claim()).settled == 1
+
+
+def test_a_key_of_another_type_is_refused_before_anything_changes(world: World) -> None:
+    queue = worker(world)
+    queue.publish("a")
+    lease = queue.claim()
+    world.client.set(KEYS.dead, "x")
+    before = snapshot(world.client)
+    with pytest.raises(rmq_core.WrongKeyType):
+        queue.nack(lease)
+    assert snapshot(world.client) == before
+
+
+def test_tools_can_find_the_queue_and_its_discipline(world: World) -> None:
+    worker(world).publish("a")
+    assert rmq_core.disciplines(world.client) == {"q": "reliable"}
+
+
+def test_a_leased_queue_of_the_same_name_is_another_queue(world: World) -> None:
+    worker(world).publish("a")
+    assert world.queue("q").claim() is None

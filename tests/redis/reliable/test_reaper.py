@@ -1,0 +1,301 @@
+"""The reaper: brings back what is held for too long, whoever holds it, in order, once."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from rmq_core import LeaseLost, Outcome, Reaped
+from tests.redis.leases import PATIENCE_S, eventually
+from tests.redis.reliable.bench import (
+    AN_HOUR_MS,
+    KEYS,
+    age,
+    age_strays,
+    drain,
+    payloads,
+    processing,
+    reaper,
+    running,
+    worker,
+)
+from tests.redis.worlds import World
+
+NOTHING = Reaped(0, 0, 0)
+
+
+def test_a_message_of_a_dead_worker_comes_back_after_the_timeout_and_not_before(world: World) -> None:
+    queue = worker(world, timeout=600)
+    queue.publish("a")
+    queue.claim()
+    age(world, ms=590_000)
+    assert reaper(world, queue).run_once() == NOTHING
+    age(world, ms=10_000)
+    assert reaper(world, queue).run_once() == Reaped(1, 0, 0)
+    message = queue.claim().message
+    assert (message.payload, message.deliveries, message.history[0].kind) == ("a", 2, "expired")
+
+
+def test_the_reapers_own_timeout_decides_where_the_claim_asked_for_none(world: World) -> None:
+    queue = worker(world, timeout=600)
+    queue.publish("a")
+    queue.claim()
+    time.sleep(0.02)
+    assert reaper(world, queue, timeout=60).run_once() == NOTHING
+    assert reaper(world, queue, timeout=0.01).run_once().returned == 1
+
+
+def test_a_claim_that_asked_for_a_time_keeps_it(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["short", "long"])
+    queue.claim(lease=0.01)
+    queue.claim(lease=60)
+    time.sleep(0.02)
+    assert reaper(world, queue, timeout=0.01).run_once().returned == 1
+    assert queue.claim().message.payload == "short"
+
+
+def test_what_blmove_left_without_a_time_is_stamped_at_first_sight_and_comes_back_after_the_timeout(
+    world: World,
+) -> None:
+    queue = worker(world)
+    queue.publish("a")
+    world.client.zadd(KEYS.workers, {"dead": 1})
+    world.client.lmove(KEYS.queue, KEYS.processing("dead"), "RIGHT", "LEFT")
+    reaping = reaper(world, queue)
+    assert reaping.run_once() == Reaped(0, 0, 1)
+    assert reaping.run_once() == NOTHING
+    age_strays(world)
+    assert reaping.run_once() == Reaped(1, 0, 0)
+    assert (queue.claim().message.payload, world.client.exists(KEYS.strays)) == ("a", 0)
+
+
+def test_a_stray_that_the_reaper_saw_first_still_goes_to_its_worker(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["a", "b"])
+    queue.claim()
+    world.client.lmove(KEYS.queue, KEYS.processing("w"), "RIGHT", "LEFT")
+    assert reaper(world, queue).run_once().first_seen == 1
+    assert queue.claim().message.payload == "b"
+    assert world.client.exists(KEYS.strays) == 0
+
+
+def test_a_live_worker_that_asks_for_more_time_is_left_alone(world: World) -> None:
+    queue = worker(world)
+    queue.publish("a")
+    lease = queue.claim()
+    age(world)
+    until = queue.extend(lease)
+    assert until.timestamp() - time.time() > 500
+    assert reaper(world, queue).run_once() == NOTHING
+    assert queue.ack(lease).settled == 1
+
+
+def test_an_extension_never_shortens(world: World) -> None:
+    queue = worker(world, timeout=600)
+    queue.publish("a")
+    lease = queue.claim()
+    assert queue.extend(lease, by=1) == lease.deadline
+    assert queue.extend(lease, by=900) > lease.deadline
+
+
+def test_heartbeats_keep_the_reaper_away_while_a_block_runs(world: World) -> None:
+    queue = worker(world, timeout=0.6)
+    queue.publish("a")
+    with running(world, reaper(world, queue, interval=0.02)), queue.process() as lease:
+        time.sleep(1)
+        assert not lease.lost
+    assert (drain(queue), processing(world)) == ([], [])
+
+
+def test_a_heartbeat_tells_its_handler_that_the_lease_is_lost(world: World) -> None:
+    queue = worker(world, timeout=0.3)
+    queue.publish("a")
+    with queue.hold(queue.claim()) as lease:
+        eventually(lambda: (age(world), reaper(world, queue).run_once())[1].returned)  # a heartbeat may come between
+        eventually(lambda: lease.lost)
+    with pytest.raises(LeaseLost):
+        queue.ack(lease)
+
+
+def test_several_messages_come_back_in_their_order(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["a", "b", "c", "d"])
+    for _ in "abc":
+        queue.claim()
+    age(world)
+    assert reaper(world, queue).run_once().returned == 3
+    assert payloads(queue.peek(9)) == ["a", "b", "c", "d"]
+
+
+def test_more_messages_than_one_script_takes_come_back_in_their_order(world: World) -> None:
+    queue = worker(world)
+    sent = [str(number) for number in range(2300)]
+    queue.publish_many(sent)
+    while queue.claim(max_messages=1000):
+        pass
+    age(world)
+    assert reaper(world, queue).run_once().returned == 2300
+    assert payloads(queue.peek(3000)) == sent
+
+
+def test_only_what_is_late_comes_back(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["a", "b", "c"])
+    queue.claim()
+    age(world)
+    queue.claim()
+    assert reaper(world, queue).run_once().returned == 1
+    assert payloads(queue.peek(9)) == ["a", "c"]
+
+
+def test_two_reapers_bring_back_one_copy(world: World) -> None:
+    queue, other = worker(world), worker(world, "other")
+    queue.publish_many([str(number) for number in range(200)])
+    queue.claim(max_messages=200)
+    age(world)
+    rounds = [world.in_background(reaper(world, one).run_once) for one in (queue, other, queue, other)]
+    assert sum(one.result(PATIENCE_S).returned for one in rounds) == 200
+    assert queue.stats()[:3] == (200, 0, 0)
+
+
+def test_an_ack_that_races_a_reaper_wins_or_loses_and_never_both(world: World) -> None:
+    queue, acked = worker(world), 0
+    queue.publish_many([str(number) for number in range(60)])
+    leases = [queue.claim() for _ in range(60)]
+    age(world)
+    reaping = [world.in_background(reaper(world, queue).run_once) for _ in range(2)]
+    for lease in reversed(leases):
+        try:
+            acked += queue.ack(lease).settled
+        except LeaseLost:
+            assert lease.lost
+    returned = sum(one.result(PATIENCE_S).returned for one in reaping)
+    returned += reaper(world, queue).run_once().returned
+    assert (acked + returned, queue.stats().ready, processing(world)) == (60, returned, [])
+
+
+def test_a_late_ack_touches_nothing_of_the_next_holder(world: World) -> None:
+    queue, next_one = worker(world, "slow"), worker(world, "next")
+    queue.publish("a")
+    late = queue.claim()
+    age(world, "slow")
+    reaper(world, queue).run_once()
+    held = next_one.claim()
+    for settle in (queue.ack, queue.nack, queue.release, queue.extend):
+        with pytest.raises(LeaseLost):
+            settle(late)
+    assert next_one.ack(held).settled == 1
+
+
+def test_a_late_ack_touches_nothing_of_the_same_workers_next_claim(world: World) -> None:
+    queue = worker(world)
+    queue.publish("a")
+    released = queue.claim()
+    queue.release(released)
+    held = queue.claim()
+    assert held.envelopes == released.envelopes
+    assert queue.ack(released, [released.message]).outcomes == (Outcome.LOST,)
+    assert queue.ack(held).settled == 1
+
+
+def test_a_batch_of_which_one_message_was_reaped_is_lost_whole(world: World) -> None:
+    queue = worker(world)
+    queue.publish_many(["a", "b"])
+    lease = queue.claim(max_messages=2)
+    world.client.hdel(KEYS.claims("w"), lease.messages[0].id)
+    for settle in (queue.ack, queue.nack, queue.release, queue.extend):
+        with pytest.raises(LeaseLost):
+            settle(lease)
+    assert len(processing(world)) == 2
+
+
+def test_lists_of_workers_it_never_heard_of_are_found_without_looking_through_the_keyspace(world: World) -> None:
+    for name in ("gone", "gone too"):
+        one = worker(world, name)
+        one.publish(name)
+        one.claim()
+        age(world, name)
+    world.client.config_resetstat()
+    assert reaper(world, worker(world, "late comer")).run_once().returned == 2
+    used = set(world.client.info("commandstats"))
+    assert used.isdisjoint({"cmdstat_keys", "cmdstat_scan"})
+
+
+def test_a_worker_that_restarts_under_its_name_goes_on_and_its_old_messages_come_back(world: World) -> None:
+    before = worker(world)
+    before.publish_many(["a", "b"])
+    before.claim()
+    after = worker(world)
+    lease = after.claim()
+    assert lease.message.payload == "b"
+    age(world)
+    after.extend(lease)
+    assert reaper(world, after).run_once().returned == 1
+    assert (after.ack(lease).settled, after.claim().message.payload) == (1, "a")
+
+
+def test_a_message_that_fails_too_often_becomes_a_dead_letter(world: World) -> None:
+    queue, reaped = worker(world), []
+    queue.publish("poison")
+    for _ in range(3):
+        assert queue.claim()
+        age(world)
+        reaped.append(reaper(world, queue, max_deliveries=3).run_once())
+    assert reaped == [Reaped(1, 0, 0), Reaped(1, 0, 0), Reaped(0, 1, 0)]
+    (letter,) = queue.dead_letters()
+    assert (letter.payload, letter.deliveries, [failure.owner for failure in letter.history]) == (
+        "poison",
+        3,
+        ["w"] * 3,
+    )
+
+
+def test_what_is_no_envelope_is_set_aside_instead_of_going_round_for_ever(world: World) -> None:
+    queue = worker(world)
+    world.client.lpush(KEYS.queue, b"pushed by hand")
+    queue.claim()
+    age(world)
+    assert reaper(world, queue).run_once() == Reaped(0, 1, 0)
+    assert world.client.lrange(KEYS.dead, 0, -1) == [b"pushed by hand"]
+
+
+def test_a_reaper_goes_round_until_it_is_stopped(world: World) -> None:
+    queue = worker(world, timeout=0.05)
+    queue.publish("a")
+    queue.claim()
+    with running(world, reaper(world, queue, interval=0.01)):
+        eventually(lambda: queue.stats().ready)
+    queue.claim()
+    age(world)
+    assert queue.stats().ready == 0
+
+
+def test_a_reaper_that_cannot_reach_the_server_tries_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    nowhere = world.open("reliable", settings="redis://127.0.0.1:1", config=worker(world, retry_budget=0.01).config)
+    with running(world, reaper(world, nowhere, interval=0.01)):
+        eventually(lambda: caplog.text.count("a round of the reaper of queue 'q' failed") >= 2)
+
+
+def test_a_worker_is_forgotten_only_when_it_was_not_seen_for_a_day_and_holds_nothing(world: World) -> None:
+    queue = worker(world)
+    queue.publish("a")
+    lease = queue.claim()
+    now_ms = world.client.zscore(KEYS.workers, "w")
+    for back_ms, known in ((23 * AN_HOUR_MS, 1), (25 * AN_HOUR_MS, 1)):
+        world.client.zadd(KEYS.workers, {"w": now_ms - back_ms})
+        reaper(world, queue).run_once()
+        assert world.client.zcard(KEYS.workers) == known
+    queue.ack(lease)
+    reaper(world, queue).run_once()
+    assert world.client.zcard(KEYS.workers) == 0
+
+
+def test_claims_of_messages_removed_by_hand_are_forgotten(world: World) -> None:
+    queue = worker(world)
+    queue.publish("a")
+    lease = queue.claim()
+    world.client.lrem(KEYS.processing("w"), 1, lease.envelopes[0])
+    reaper(world, queue).run_once()
+    assert world.client.exists(KEYS.claims("w")) == 0

@@ -1,0 +1,81 @@
+"""A pop that waits blocks in Redis; it neither spins nor sleeps."""
+
+from __future__ import annotations
+
+import time
+
+from tests.redis.leases import PATIENCE_S, blocked, eventually
+from tests.redis.rotation.bench import KEYS, now_s, put, rotation
+from tests.redis.worlds import World
+
+
+def scripts_run(world: World) -> int:
+    found = world.client.info("commandstats")
+    return sum(found.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("eval", "evalsha"))
+
+
+def test_waiting_ends_without_work_when_its_time_is_over(world: World) -> None:
+    queue, began = rotation(world), time.monotonic()
+    assert queue.safe_pop(wait=0.05) is None
+    assert 0.05 <= time.monotonic() - began < 2
+    assert world.client.exists(KEYS.waiters) == 0
+
+
+def test_what_is_there_is_popped_without_blocking(world: World) -> None:
+    queue = rotation(world)
+    queue.push("a")
+    assert queue.safe_pop(wait=PATIENCE_S) == "a"
+
+
+def test_a_push_wakes_a_waiting_pop(world: World) -> None:
+    waiting = world.in_background(rotation(world).safe_pop, wait=PATIENCE_S)
+    blocked(world, 1)
+    rotation(world).push("a")
+    assert waiting.result(PATIENCE_S) == "a"
+
+
+def test_many_pushed_at_once_wake_all_who_wait(world: World) -> None:
+    waiting = [world.in_background(rotation(world).safe_pop, wait=PATIENCE_S) for _ in range(3)]
+    blocked(world, 3)
+    rotation(world).publish_many(["a", "b", "c"])
+    assert sorted(one.result(PATIENCE_S) for one in waiting) == ["a", "b", "c"]
+
+
+def test_a_given_back_id_wakes_a_waiting_pop(world: World) -> None:
+    queue = rotation(world)
+    queue.push("a")
+    lease = queue.claim()
+    waiting = world.in_background(rotation(world).safe_pop, wait=PATIENCE_S)
+    blocked(world, 1)
+    queue.release(lease)
+    assert waiting.result(PATIENCE_S) == "a"
+
+
+def test_an_id_that_becomes_late_ends_the_wait(world: World) -> None:
+    queue = rotation(world, timeout=30)
+    put(world, f"a|{now_s(world) - 30}", f"b|{now_s(world)}")
+    assert queue.safe_pop(wait=PATIENCE_S) == "a"
+
+
+def test_a_wait_with_ids_in_progress_does_not_spin(world: World) -> None:
+    queue = rotation(world)
+    put(world, *[f"{number}|{now_s(world)}" for number in range(50)])
+    world.client.config_resetstat()
+    assert queue.safe_pop(wait=0.5) is None
+    assert scripts_run(world) <= 4
+
+
+def test_a_claim_waits_as_a_pop_does(world: World) -> None:
+    waiting = world.in_background(rotation(world).claim, wait=PATIENCE_S, max_messages=5)
+    blocked(world, 1)
+    rotation(world).publish_many(["a", "b"])
+    assert waiting.result(PATIENCE_S).count == 2
+
+
+def test_a_plain_lpush_is_found_at_the_next_look(world: World) -> None:
+    waiting = world.in_background(rotation(world).safe_pop, wait=PATIENCE_S)
+    blocked(world, 1)
+    world.client.lpush("q", "a")
+    world.client.lpush(KEYS.wake, "1")  # the look that comes after 5 s at the latest, now
+    assert waiting.result(PATIENCE_S) == "a"
+    eventually(lambda: world.client.exists(KEYS.waiters) == 0)

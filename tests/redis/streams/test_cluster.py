@@ -1,0 +1,49 @@
+"""The native operations on a cluster; those of WorkQueue are in the conformance suite."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import rmq_core
+import rmq_core.asyncio
+from rmq_core import QueueConfig
+from tests.servers import Cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with contextlib.closing(Cluster("7.0")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("key", ["plain", "tagged:{t}", "rmq:{q}:stream"])
+def test_a_consumer_reads_claims_and_acknowledges_on_a_cluster(cluster: Cluster, key: str) -> None:
+    first, second = (QueueConfig(key, "g", name, block_ms=50) for name in "ab")
+    with rmq_core.StreamQueue(cluster.url, first) as queue, rmq_core.QueueConsumer(cluster.url, second) as consumer:
+        queue.enqueue({"n": 1})
+        (message,) = queue.read()
+        assert consumer.next() is None
+        time.sleep(0.03)
+        assert consumer.claim_stale(20) == [message]
+        consumer.ack(message)
+        assert queue.backlog_stats()[:3] == (1, 0, 0)
+
+
+def test_an_asyncio_consumer_reads_claims_and_acknowledges_on_a_cluster(cluster: Cluster) -> None:
+    async def work() -> None:
+        first, second = (QueueConfig("asynchronous", "g", name, block_ms=50) for name in "ab")
+        queue = rmq_core.asyncio.AsyncStreamQueue(cluster.url, first)
+        async with queue, rmq_core.asyncio.AsyncQueueConsumer(cluster.url, second) as consumer:
+            await queue.enqueue({"n": 1})
+            (message,) = await queue.read()
+            await asyncio.sleep(0.03)
+            assert await consumer.claim_stale(20) == [message]
+            await consumer.ack(message)
+            assert (await queue.backlog_stats())[:3] == (1, 0, 0)
+
+    asyncio.run(work())

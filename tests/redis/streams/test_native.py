@@ -1,0 +1,173 @@
+"""What a StreamQueue does below the consumer: entries, groups, reads of several, clients of every kind."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+import redis
+
+import rmq_core
+import rmq_core.asyncio
+from rmq_core import ConfigurationError, PayloadError, QueueError, QueueMessage
+from tests.redis.streams.stage import GROUP, STREAM, Stage
+from tests.redis.worlds import AsyncWorld
+
+
+def add(stage: Stage, **fields: bytes) -> str:
+    return stage.client.xadd(STREAM, fields).decode()
+
+
+def test_an_entry_has_one_field_with_the_json_of_a_dict(stage: Stage) -> None:
+    entry_id = stage.queue().enqueue({"b": "ü", "a": [1, None]})
+    assert isinstance(entry_id, str)
+    assert stage.client.xrange(STREAM) == [(entry_id.encode(), {b"data": '{"a":[1,null],"b":"ü"}'.encode()})]
+
+
+def test_a_message_names_its_stream_group_and_entry(stage: Stage) -> None:
+    queue = stage.queue()
+    entry_id = queue.enqueue({"a": 1})
+    assert queue.read() == [QueueMessage(STREAM, GROUP, entry_id, {"a": 1})]
+
+
+@pytest.mark.parametrize("payload", ["text", b"bytes", [1], {"a": float("nan")}, {1: 2}, None])
+def test_what_is_no_json_object_is_refused_before_anything_is_sent(stage: Stage, payload: Any) -> None:
+    with pytest.raises(PayloadError):
+        stage.queue().enqueue(payload)
+    assert stage.client.keys() == []
+
+
+def test_a_group_begins_with_what_was_in_the_stream_before_it(stage: Stage) -> None:
+    add(stage, data=b'{"n":1}')
+    assert [message.payload for message in stage.queue().read()] == [{"n": 1}]
+
+
+def test_a_group_that_exists_is_joined_as_it_is(stage: Stage) -> None:
+    stage.client.xgroup_create(STREAM, GROUP, "$", mkstream=True)
+    add(stage, data=b'{"n":1}')
+    assert len(stage.queue().read()) == 1
+
+
+def test_a_group_that_goes_is_not_made_again(stage: Stage) -> None:
+    queue = stage.queue()
+    queue.read()
+    stage.client.xgroup_destroy(STREAM, GROUP)
+    with pytest.raises(QueueError, match="NOGROUP"):
+        queue.read()
+    with pytest.raises(QueueError, match="NOGROUP"):
+        queue.claim_stale()
+
+
+def test_a_key_of_another_type_is_a_queue_error(stage: Stage) -> None:
+    stage.client.set(STREAM, "taken")
+    with pytest.raises(QueueError, match="WRONGTYPE"):
+        stage.queue().read()
+
+
+def test_two_consumers_of_a_group_share_and_two_groups_each_get_all(stage: Stage) -> None:
+    first, second = stage.queue(), stage.queue()
+    other = stage.world.make("StreamQueue", rmq_core.QueueConfig(STREAM, "other", "c", block_ms=50))
+    for number in range(2):
+        first.enqueue({"n": number})
+    assert [queue.read()[0].payload["n"] for queue in (first, second, other, other)] == [0, 1, 0, 1]
+
+
+def test_a_malformed_entry_is_a_queue_error_that_names_it(stage: Stage) -> None:
+    """Of a `next` as of any read: told at once, pending for whoever looks into it, and out of the way of the rest."""
+    consumer = stage.consumer()
+    bad = [add(stage, data=b"{"), add(stage, wrong=b"{}"), add(stage, data=b"[1]"), add(stage, data=b"\xff")]
+    good = add(stage, data=b"{}")
+    for entry_id in bad:
+        with pytest.raises(QueueError, match=f"entry {entry_id} of stream 'orders' is malformed") as raised:
+            consumer.next()
+        assert raised.value.message_id == entry_id
+    assert consumer.next().id == good
+    assert stage.pending() == [*bad, good]
+
+
+def test_a_malformed_entry_takes_no_good_neighbour_with_it(stage: Stage) -> None:
+    queue = stage.queue(max_read_count=10)
+    add(stage, data=b'{"n":1}')
+    bad = add(stage, data=b"{")
+    add(stage, data=b'{"n":2}')
+    assert [message.payload["n"] for message in queue.read()] == [1, 2]
+    with pytest.raises(QueueError, match=bad):
+        queue.read()
+    assert queue.read() == []
+
+
+def test_a_malformed_entry_takes_no_good_neighbour_with_it_when_stale_ones_are_claimed(stage: Stage) -> None:
+    dead, queue = stage.queue(max_read_count=10), stage.queue()
+    add(stage, data=b'{"n":1}')
+    bad = add(stage, data=b"{")
+    dead.read()
+    time.sleep(0.03)
+    assert [message.payload["n"] for message in queue.claim_stale(20)] == [1]
+    with pytest.raises(QueueError, match=bad):
+        queue.claim_stale(20)
+
+
+def test_fields_beside_the_payload_do_no_harm(stage: Stage) -> None:
+    add(stage, trace=b"x", data=b'{"n":1}')
+    assert stage.queue().read()[0].payload == {"n": 1}
+
+
+@pytest.mark.parametrize("settings", [{"decode_responses": True}, {"protocol": 3}, {"protocol": 2}], ids=str)
+def test_every_kind_of_client_reads_claims_and_acknowledges(stage: Stage, settings: dict[str, Any]) -> None:
+    queue, other = (client_queue(stage, settings) for _ in range(2))
+    entry_id = queue.enqueue({"n": "ü"})
+    message = queue.read()[0]
+    assert (message.id, message.payload) == (entry_id, {"n": "ü"})
+    time.sleep(0.03)
+    assert other.claim_stale(20) == [message]
+    assert other.claim_stale(1000) == []
+    assert queue.read() == []
+    assert (other.ack(message).settled, queue.ack(message).settled) == (1, 0)
+    assert queue.backlog_stats()[:3] == (1, 0, 0)
+
+
+def test_a_fake_client_reads_claims_and_acknowledges(stage: Stage) -> None:
+    fakeredis = pytest.importorskip("fakeredis", reason="an extra of the tests")
+    server = fakeredis.FakeServer()
+    kind = fakeredis.FakeAsyncRedis if stage.world.flavour == "async" else fakeredis.FakeRedis
+
+    def made() -> Any:
+        return stage.world.make("StreamQueue", stage.config(), settings=kind(server=server))
+
+    queue, other = made(), made()
+    queue.enqueue({"n": 1})
+    message = queue.read()[0]
+    assert message.payload == {"n": 1}
+    time.sleep(0.03)
+    assert other.claim_stale(20) == [message]
+    assert other.ack(message).settled == 1
+    assert queue.read() == []
+
+
+def test_a_consumer_holds_one_message_and_says_so_when_told_otherwise(stage: Stage) -> None:
+    with pytest.raises(ConfigurationError, match="max_read_count must be 1 for a QueueConsumer, not 2"):
+        stage.consumer(max_read_count=2)
+
+
+def test_payloads_come_back_as_they_were_sent(stage: Stage) -> None:
+    queue = stage.queue()
+    payload = {"": "", "deep": {"a": [{"b": [1.5, True, None, "\u2028"]}]}, "long": "x" * 100_000}
+    queue.enqueue(payload)
+    assert queue.read()[0].payload == payload
+    assert json.loads(stage.client.xrange(STREAM)[0][1][b"data"]) == payload
+
+
+def test_what_a_read_brought_stays_pending_when_the_queue_object_is_closed(stage: Stage) -> None:
+    queue = stage.queue()
+    entry_id = queue.enqueue({"n": 1})
+    queue.read()
+    queue.close()
+    assert stage.pending() == [entry_id]
+
+
+def client_queue(stage: Stage, settings: dict[str, Any]) -> Any:
+    kind: Any = redis.asyncio.Redis if isinstance(stage.world, AsyncWorld) else redis.Redis
+    client = kind.from_url(stage.world.url, **settings)
+    return stage.world.make("StreamQueue", stage.config(), settings=client)

@@ -1,0 +1,260 @@
+"""A stream as a WorkQueue, where it differs from other disciplines; what all promise is in the conformance suite."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis.crc import key_slot
+
+from rmq_core import LeaseLost, Outcome, QueueConfig, Unsupported
+from tests.redis.worlds import World
+
+KEY, GROUP = "rmq:{q}:stream", "rmq"
+
+
+def open_queue(world: World, **settings: Any) -> Any:
+    return world.open("streams", "q", QueueConfig.named("q", **settings))
+
+
+def numbers(lease: Any) -> list[int]:
+    return [message.payload["n"] for message in lease.messages]
+
+
+def test_native_consumers_and_leases_share_one_group(world: World) -> None:
+    queue = open_queue(world, block_ms=50)
+    queue.publish_many({"n": number} for number in range(3))
+    assert queue.read()[0].payload == {"n": 0}
+    assert numbers(queue.claim(max_messages=5)) == [1, 2]
+    assert queue.read() == []
+
+
+def test_a_lease_is_a_consumer_of_the_group_that_goes_with_it(world: World) -> None:
+    queue = open_queue(world)
+    queue.publish({"n": 1})
+    lease = queue.claim(owner="job 7")
+    names = [consumer["name"].decode() for consumer in world.client.xinfo_consumers(KEY, GROUP)]
+    assert names == [lease.token]
+    assert lease.token.startswith(f"{lease.id}.")
+    assert lease.id.startswith("~job 7/")
+    queue.ack(lease)
+    assert world.client.xinfo_consumers(KEY, GROUP) == []
+
+
+def test_waiting_in_vain_leaves_no_consumer_behind(world: World) -> None:
+    queue = open_queue(world)
+    assert queue.claim(wait=0.1) is None
+    assert world.client.xinfo_consumers(KEY, GROUP) == []
+
+
+def test_the_consumer_of_a_lease_that_expired_goes_when_its_messages_are_claimed(world: World) -> None:
+    queue = open_queue(world, claim_idle_ms=30)
+    queue.publish({"n": 1})
+    first = queue.claim()
+    time.sleep(0.05)
+    second = queue.claim()
+    assert (second.message.deliveries, first.message.deliveries) == (2, 1)
+    names = [consumer["name"].decode() for consumer in world.client.xinfo_consumers(KEY, GROUP)]
+    assert names == [second.token]
+    with pytest.raises(LeaseLost):
+        queue.ack(first)
+
+
+def test_new_messages_are_claimed_before_stale_ones(world: World) -> None:
+    queue = open_queue(world)
+    queue.publish({"n": 1})
+    queue.nack(queue.claim())
+    queue.publish({"n": 2})
+    assert numbers(queue.claim(max_messages=5)) == [2]
+    assert numbers(queue.claim(max_messages=5)) == [1]
+
+
+def test_a_lease_lasts_as_long_as_the_group_says_or_shorter(world: World) -> None:
+    queue = open_queue(world, claim_idle_ms=2000)
+    queue.publish({"n": 1})
+    queue.claim(lease=0.05)
+    time.sleep(0.08)
+    assert queue.claim(lease=0.05).message.deliveries == 2
+    with pytest.raises(Unsupported, match="'streams' has no lease of more than claim_idle_ms=2000"):
+        queue.claim(lease=3)
+
+
+def test_an_extension_never_shortens(world: World) -> None:
+    queue = open_queue(world, claim_idle_ms=60_000)
+    queue.publish({"n": 1})
+    lease = queue.claim()
+    before = lease.deadline
+    assert (queue.extend(lease, 1) - before).total_seconds() > -1
+    assert queue.claim() is None
+    with pytest.raises(Unsupported, match="by of more than claim_idle_ms=60000"):
+        queue.extend(lease, 61)
+
+
+def test_a_lease_of_which_somebody_took_a_part_is_lost_and_nothing_changes(world: World) -> None:
+    queue = open_queue(world, claim_idle_ms=30, block_ms=50)
+    queue.publish_many({"n": number} for number in range(3))
+    lease = queue.claim(max_messages=3)
+    time.sleep(0.05)
+    taken = queue.claim_stale(count=1)
+    with pytest.raises(LeaseLost):
+        queue.extend(lease)
+    with pytest.raises(LeaseLost):
+        queue.ack(lease)
+    assert world.client.xpending(KEY, GROUP)["pending"] == 3
+    assert queue.ack(lease, lease.messages).outcomes == (Outcome.LOST, Outcome.SETTLED, Outcome.SETTLED)
+    assert queue.ack(taken[0]).settled == 1
+
+
+def test_what_was_settled_one_by_one_is_not_settled_again(world: World) -> None:
+    queue = open_queue(world)
+    queue.publish_many({"n": number} for number in range(3))
+    lease = queue.claim(max_messages=3)
+    assert queue.ack(lease, [lease.messages[1]]).outcomes == (Outcome.SETTLED,)
+    assert queue.nack(lease, [lease.messages[1], lease.messages[0]]).outcomes == (
+        Outcome.SETTLED_BEFORE, Outcome.SETTLED,
+    )  # fmt: skip
+    assert [message.index for message in queue.messages(lease)] == [2]
+    assert queue.extend(lease) is not None
+    assert queue.release(lease).settled == 1
+    assert numbers(queue.claim(max_messages=5)) == [0, 2]
+
+
+def test_a_nacked_message_counts_its_delivery_and_a_released_one_does_not(world: World) -> None:
+    queue = open_queue(world)
+    queue.publish({"n": 1})
+    deliveries = []
+    for give_back in (queue.nack, queue.release, queue.nack):
+        lease = queue.claim()
+        deliveries.append(lease.message.deliveries)
+        give_back(lease)
+    assert deliveries == [1, 2, 2]
+    assert queue.claim().message.deliveries == 3
+
+
+def test_a_waiting_claim_takes_what_turns_stale_meanwhile(world: World) -> None:
+    queue = open_queue(world, claim_idle_ms=200)
+    queue.publish({"n": 1})
+    queue.claim()
+    began = time.monotonic()
+    assert queue.claim(wait=5).message.deliveries == 2
+    assert time.monotonic() - began < 2
+
+
+def test_a_waiting_claim_takes_what_is_given_back_within_a_second_or_so(world: World) -> None:
+    queue, other = open_queue(world), open_queue(world)
+    queue.publish({"n": 1})
+    lease = queue.claim()
+    waiting = world.in_background(other.claim, wait=10)
+    time.sleep(0.1)
+    queue.release(lease)
+    assert waiting.result(3).message.deliveries == 1
+
+
+def test_an_entry_deleted_while_it_was_pending_is_forgotten(world: World) -> None:
+    queue = open_queue(world)
+    gone, kept = queue.publish({"n": 1}).id, queue.publish({"n": 2}).id
+    queue.nack(queue.claim(max_messages=2))
+    world.client.xdel(KEY, gone)
+    lease = queue.claim(max_messages=2)
+    assert [message.id for message in lease.messages] == [kept]
+    queue.ack(lease)
+    assert queue.claim() is None
+    assert queue.stats()[:4] == (0, 0, 0, 0)
+
+
+def test_a_malformed_entry_harms_only_whoever_looks_at_it(world: World) -> None:
+    queue = open_queue(world)
+    queue.publish({"n": 1})
+    world.client.xadd(KEY, {"wrong": "field"})
+    lease = queue.claim(max_messages=5)
+    assert lease.messages[0].payload == {"n": 1}
+    with pytest.raises(Exception, match="not what its kind"):
+        _ = lease.messages[1].payload
+    assert queue.ack(lease).settled == 2
+
+
+def test_trimming_deletes_what_was_acknowledged_and_nothing_else(world: World) -> None:
+    queue = open_queue(world)
+    queue.publish_many({"n": number} for number in range(1206))
+    assert queue.trim() == 0
+    held = queue.claim(max_messages=1205)
+    assert queue.trim() == 0
+    queue.ack(held)
+    assert queue.trim() == 1205
+    assert world.client.xlen(KEY) == queue.backlog().ready == 1
+
+
+def test_trimming_stops_at_what_a_slower_group_still_needs(world: World) -> None:
+    fast, slow = (world.make("StreamQueue", "q", QueueConfig.named("q", group)) for group in ("fast", "slow"))
+    fast.publish_many({"n": number} for number in range(6))
+    fast.ack(fast.claim(max_messages=6))
+    held = slow.claim(max_messages=4)
+    assert fast.trim() == 0
+    slow.ack(held, held.messages[:2])
+    assert fast.trim() == 2
+    slow.ack(held)
+    assert fast.trim() == 2
+    assert numbers(slow.claim(max_messages=5)) == [4, 5]
+
+
+def test_purging_makes_the_group_pass_over_what_is_ready_and_leaves_it_to_other_groups(world: World) -> None:
+    queue = open_queue(world)
+    other = world.make("StreamQueue", "q", QueueConfig.named("q", "second"))
+    queue.publish_many({"n": number} for number in range(2400))
+    queue.nack(queue.claim(max_messages=10))
+    held = queue.claim(max_messages=1)
+    assert queue.purge("ready") == 2399
+    assert queue.claim() is None
+    assert queue.ack(held).settled == 1
+    assert other.backlog().ready == 2400
+    queue.publish({"n": 1})
+    assert queue.backlog().ready == 1
+
+
+def test_looking_makes_neither_stream_nor_group(world: World) -> None:
+    queue = open_queue(world)
+    assert queue.backlog() == (0, None)
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+    assert queue.peek(3) == []
+    assert world.client.keys() == []
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda queue: queue.publish({}, dedup_key="k"), "dedup"),
+        (lambda queue: queue.publish({}, delay=1), "delay"),
+        (lambda queue: queue.publish({}, headers={"a": "b"}), "headers"),
+        (lambda queue: queue.publish_many([{}], dedup_key=str), "dedup"),
+        (lambda queue: queue.claim(lease_id="mine"), "leases under an id of one's own choice"),
+        (lambda queue: queue.claim(max_messages=4001), "leases of more than 4,000 messages"),
+        (lambda queue: queue.nack(None, delay=1), "delay"),
+        (lambda queue: queue.dead_letters(), "dead_letters"),
+        (lambda queue: queue.redrive(), "dead_letters"),
+        (lambda queue: queue.purge("dead"), "dead_letters"),
+    ],
+)
+def test_what_a_stream_has_no_place_for_is_refused_before_anything_is_sent(
+    world: World, call: Callable[[Any], Any], what: str
+) -> None:
+    with pytest.raises(Unsupported, match=f"'streams' has no {what}"):
+        call(open_queue(world))
+    assert world.client.keys() == []
+
+
+def test_a_queue_on_a_stream_of_its_name_is_known_to_tools_and_another_is_not(world: World) -> None:
+    open_queue(world).publish({"n": 1})
+    world.make("StreamQueue", QueueConfig("elsewhere", "g", "c")).publish({"n": 1})
+    assert world.client.smembers("rmq:queues:streams") == world.client.smembers("rmq:queues") == {b"q"}
+
+
+@pytest.mark.parametrize("key", ["plain", "tagged:{t}:s", "rmq:{q}:stream"])
+def test_every_key_lies_in_the_slot_of_the_stream(world: World, key: str) -> None:
+    queue = world.make("StreamQueue", QueueConfig(key, "g", "c"))
+    queue.publish({"n": 1})
+    queue.ack(queue.claim())
+    keys = [name for name in world.client.keys("*") if not name.startswith(b"rmq:queues")]
+    assert len(keys) > 1
+    assert {key_slot(name) for name in keys} == {key_slot(key.encode())}

@@ -1,0 +1,98 @@
+"""Every promise of the queue protocol: over all disciplines, sync and async, on every server and cluster.
+
+A discipline that does not declare the capability behind a promise must refuse, which is then what is asserted. The
+promises are in `tests/redis/conformance`; `make conformance` keeps what came out in docs/reference/conformance.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from rmq_core import Capabilities
+from rmq_core.protocol import DISCIPLINES
+from tests.conftest import place_names
+from tests.redis.conformance import (  # noqa: F401  their promises are registered by importing them
+    claiming,
+    failing,
+    looking,
+    publishing,
+    settling,
+    working,
+)
+from tests.redis.conformance.kits import KITS
+from tests.redis.conformance.promises import EVERY, PROMISES, Promise, rows
+from tests.redis.conformance.report import KEPT_AT, RECORD, Trial, render, rows_of
+from tests.redis.conformance.stages import STAGES, Place, Stage, find_place
+from tests.redis.conformance.subject import Subject, capabilities_of, declares
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every server and cluster of this run."""
+    if "place" in metafunc.fixturenames:
+        metafunc.parametrize("place", place_names(metafunc.config), indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with find_place(request.param) as found:
+        yield found
+
+
+@pytest.fixture(scope="session", params=list(STAGES))
+def stage(request: pytest.FixtureRequest, place: Place) -> Iterator[Stage]:
+    made = STAGES[request.param](place)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=list(DISCIPLINES))
+def subject(request: pytest.FixtureRequest, stage: Stage) -> Iterator[Subject]:
+    made = Subject(stage, request.param)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.sentence.replace(" ", "-"))
+def test_a_promise_is_kept_or_refused(
+    promise: Promise, subject: Subject, record_property: Callable[[str, object], None]
+) -> None:
+    place = subject.stage.place
+    trial = Trial(subject.discipline, promise.capability, promise.sentence, place.name, place.version, "failed")
+    record_property(RECORD, tuple(trial))
+    record_property(RECORD, tuple(trial._replace(verdict=promise.check(subject))))
+
+
+def test_there_is_a_promise_behind_every_capability() -> None:
+    assert {promise.capability for promise in PROMISES} == set(rows())
+    assert {*rows()} - {EVERY} > {name for name, value in Capabilities()._asdict().items() if value is False}
+
+
+def test_every_discipline_is_tried() -> None:
+    assert set(KITS) >= set(DISCIPLINES)
+
+
+def test_the_report_tells_what_was_kept_what_was_refused_and_what_failed() -> None:
+    seen = [
+        ("leased", EVERY, "a", "kept"),
+        ("leased", EVERY, "a", "kept"),
+        ("leased", "delay", "b", "kept"),
+        ("leased", "delay", "c", "failed"),
+        ("rotation", "delay", "b", "refused"),
+    ]
+    trials = [Trial(*trial[:3], "7.0-cluster", "Redis 7.0.15", trial[3]) for trial in seen]
+    text = "\n".join(render(trials))
+    assert "| Redis 7.0.15, cluster |" in text
+    leased, rotation = rows_of(text, "leased"), rows_of(text, "rotation")
+    assert (leased[EVERY], leased["delay"], leased["dedup"]) == (["✓ 2"], ["✗ 1 of 2"], [""])
+    assert rotation["delay"] == ["refused 1"]
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_the_kept_report_agrees_with_what_a_discipline_declares(discipline: str) -> None:
+    found = rows_of(KEPT_AT.read_text("utf-8"), discipline)
+    assert list(found) == rows(), "run `make conformance`"
+    for row, cells in found.items():
+        sign = "✓" if row == EVERY or declares(capabilities_of(discipline), row) else "refused"
+        assert {cell.split()[0] for cell in cells} == {sign}, f"{row}: run `make conformance`"

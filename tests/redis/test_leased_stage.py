@@ -1,0 +1,229 @@
+"""Staged publishing: invisible until it is published, then ready whatever becomes of its author."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rmq_core import (
+    ConfigurationError,
+    LeasedConfig,
+    NewMessage,
+    Operation,
+    Overflow,
+    PayloadError,
+    QueueEvent,
+    QueueFull,
+    Stage,
+    StageLost,
+)
+from rmq_core.leased.operations.staging import publish_staged
+from tests.redis.leases import blocked, drain, engine_of, fall_due, key, lose_answer, payloads, run
+from tests.redis.worlds import World
+
+
+def keys(world: World, pattern: str) -> list[bytes]:
+    return list(world.client.scan_iter(f"rmq:{{q}}:{pattern}"))
+
+
+def overdue(world: World) -> None:
+    """Let the time be over for which others leave an author alone."""
+    for member in world.client.zrange(key("leases"), 0, -1):
+        world.client.zadd(key("leases"), {member: 1})
+
+
+def decide(world: World, queue: Any, *stages: Stage) -> None:
+    """Publish, and die before anything is moved."""
+    engine_of(queue).registered = True
+    run(world, queue, next(publish_staged(engine_of(queue), stages)))
+
+
+def test_staged_messages_are_seen_by_nobody_until_they_are_published(world: World) -> None:
+    queue = world.queue()
+    stages = [queue.stage(["a", "b"]), queue.stage(["c"])]
+    assert queue.claim() is None
+    assert queue.stats().ready == 0
+    assert queue.publish_staged(stages) is True
+    assert drain(queue) == ["a", "b", "c"]
+    assert keys(world, "stage*") == []
+    assert queue.stats().leases == 0
+
+
+def test_stages_are_published_in_order_behind_what_is_ready(world: World) -> None:
+    queue = world.queue()
+    first, second = queue.stage(["a"]), queue.stage(["b"])
+    queue.publish("earlier")
+    queue.publish_staged([second, first])
+    assert drain(queue) == ["earlier", "b", "a"]
+
+
+def test_many_staged_messages_keep_their_order(world: World) -> None:
+    queue, count = world.queue(), 9_500
+    stages = [queue.stage(map(str, range(at, count, 2))) for at in (0, 1)]
+    assert [stage.count for stage in stages] == [4_750, 4_750]
+    queue.publish_staged(stages)
+    found = drain(queue)
+    assert found == [str(number) for at in (0, 1) for number in range(at, count, 2)]
+
+
+def test_what_a_new_message_says_of_itself_goes_before_the_arguments(world: World) -> None:
+    queue = world.queue()
+    messages = [NewMessage("a", id="id-a", headers={"own": "1"}), NewMessage({"b": 1}), b"c"]
+    queue.publish_many(messages, headers={"shared": "1"})
+    queue.publish_staged([queue.stage(messages, headers={"shared": "1"})])
+    found = queue.claim(max_messages=10).messages
+    assert [message.payload for message in found] == ["a", {"b": 1}, b"c"] * 2
+    assert [message.headers for message in found] == [{"own": "1"}, {"shared": "1"}, {"shared": "1"}] * 2
+    assert [found[0].id, found[3].id] == ["id-a", "id-a"]
+
+
+def test_each_message_may_have_a_delay_of_its_own(world: World) -> None:
+    queue = world.queue()
+    messages = ["now", NewMessage("later", delay=timedelta(hours=1)), NewMessage("soon", delay=60), "now too"]
+    queue.publish_many(messages)
+    queue.publish_staged([queue.stage(messages)])
+    assert drain(queue) == ["now", "now too"] * 2
+    fall_due(world)
+    assert sorted(drain(queue)) == ["later", "later", "soon", "soon"]
+
+
+def test_messages_are_deduplicated_when_they_are_published_and_not_before(world: World) -> None:
+    queue = world.queue()
+    dropped = queue.stage([NewMessage("never", dedup_key="1")])
+    stages = [queue.stage([NewMessage(f"{at}{n}", dedup_key=str(n)) for n in range(3)]) for at in "ab"]
+    mixed = queue.stage(["free", NewMessage("c0", dedup_key="0"), NewMessage("c9", dedup_key="9"), "free"])
+    queue.drop_staged([dropped])
+    queue.publish_staged([*stages, mixed])
+    assert drain(queue) == ["a0", "a1", "a2", "free", "c9", "free"]
+    assert not queue.publish("x", dedup_key="2").accepted
+
+
+def test_a_queue_that_deduplicates_by_payload_does_so_for_staged_messages(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(dedup=True))
+    queue.publish("a")
+    queue.publish_staged([queue.stage(["a", "b", "b"])])
+    assert drain(queue) == ["a", "b"]
+
+
+def test_a_sink_publishes_each_of_its_batches_once(world: World) -> None:
+    queue = world.queue()
+    assert queue.publish_staged([queue.stage(["a"])], sink="s", batch=0)
+    assert not queue.publish_staged([queue.stage(["a"])], sink="s", batch=0)
+    assert queue.publish_staged([], sink="s", batch=1)
+    assert not queue.publish_staged([queue.stage(["b"])], sink="s", batch=1)
+    assert queue.publish_staged([queue.stage(["c"])], sink="other", batch=1)
+    assert drain(queue) == ["a", "c"]
+    assert keys(world, "stage*") == []
+
+
+def test_asking_again_drops_nothing_of_what_was_decided(world: World) -> None:
+    queue = world.queue()
+    stage = queue.stage(["a", "b"])
+    decide(world, queue, stage)
+    assert queue.publish_staged([stage]) is False
+    overdue(world)
+    assert drain(queue) == ["a", "b"]
+
+
+def test_a_stage_that_is_gone_is_said_and_nothing_is_published(world: World) -> None:
+    queue = world.queue()
+    kept, gone = queue.stage(["a"]), queue.stage(["b"])
+    queue.drop_staged([gone])
+    with pytest.raises(StageLost, match=gone.id):
+        queue.publish_staged([kept, gone], sink="s")
+    assert queue.claim() is None
+    assert queue.publish_staged([kept], sink="s")
+
+
+def test_what_is_staged_expires(world: World) -> None:
+    queue = world.queue()
+    queue.stage(["a"], keep=1000)
+    (stage,) = keys(world, "stage:*")
+    assert 990_000 < world.client.pttl(stage) <= 1_000_000
+
+
+def test_staging_for_a_queue_without_room_is_refused_whole(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_ready=2))
+    queue.publish("x")
+    stage = queue.stage(["a", "b"])
+    with pytest.raises(QueueFull, match="max_ready=2"):
+        queue.publish_staged([stage])
+    assert drain(queue) == ["x"]
+    assert queue.publish_staged([stage])
+
+
+def test_publishing_waits_for_room_when_it_may(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_ready=2, overflow=Overflow.BLOCK(60)))
+    queue.publish("x")
+    publishing = world.in_background(queue.publish_staged, [queue.stage(["a", "b"])])
+    assert world.queue().claim(wait=20).message.payload == "x"
+    assert publishing.result(60) is True
+
+
+def test_dropping_the_oldest_cannot_be_combined_with_staging(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_ready=2, overflow=Overflow.DROP_OLDEST))
+    with pytest.raises(ConfigurationError, match="DROP_OLDEST"):
+        queue.stage(["a"])
+
+
+@pytest.mark.parametrize("finder", ["claim", "waiting claim", "backlog"])
+def test_whoever_comes_finishes_what_an_author_left_half_done(world: World, finder: str) -> None:
+    queue = world.queue()
+    decide(world, queue, queue.stage(["a", "b"]), queue.stage([NewMessage("c", dedup_key="c")]))
+    assert queue.claim() is None  # the author is left alone for a while
+    overdue(world)
+    if finder == "backlog":
+        assert queue.backlog().ready == 3
+    found = payloads(queue.claim(max_messages=5, wait=20 if finder == "waiting claim" else 0).messages)
+    assert found == ["a", "b", "c"]
+    assert keys(world, "stage*") == []
+
+
+def test_two_that_finish_the_same_publication_move_each_message_once(world: World) -> None:
+    queue, other = world.queue(), world.queue()
+    messages = [NewMessage(str(number), dedup_key=str(number)) for number in range(3_000)]
+    decide(world, queue, queue.stage(map(str, range(3_000, 30_000))), queue.stage(messages))
+    overdue(world)
+    both = [world.in_background(each.backlog) for each in (queue, other)]
+    assert max(each.result(60).ready for each in both) == 30_000
+    assert sorted(map(int, drain(queue))) == list(range(30_000))
+
+
+def test_an_author_whose_answer_got_lost_publishes_once(world: World) -> None:
+    queue = world.queue()
+    stage = queue.stage(["a", "b"])
+    lose_answer(queue, ConnectionError("the answer got lost"))
+    queue.publish_staged([stage], sink="s")
+    assert drain(queue) == ["a", "b"]
+
+
+def test_a_chunk_whose_answer_got_lost_is_staged_once(world: World) -> None:
+    queue = world.queue()
+    lose_answer(queue, ConnectionError("the answer got lost"))
+    assert queue.publish_staged([queue.stage(map(str, range(5_000)))])
+    assert drain(queue) == [str(number) for number in range(5_000)]
+
+
+def test_a_publication_is_told_of_like_any_other(world: World) -> None:
+    seen: list[QueueEvent] = []
+    queue = world.queue(on_event=seen.append)
+    queue.publish_staged([queue.stage([NewMessage("a", dedup_key="1"), NewMessage("b", dedup_key="1")])])
+    told = [(event.operation, event.count) for event in seen]
+    assert told == [(Operation.PUBLISH, 1), (Operation.DUPLICATE, 1)]
+
+
+@pytest.mark.parametrize("message_id", ["", "two words", "tab\tbed", "x" * 513, 7])
+def test_an_id_that_could_not_stand_in_an_envelope_is_refused(world: World, message_id: Any) -> None:
+    with pytest.raises(PayloadError, match="id "):
+        world.queue().stage([NewMessage("a", id=message_id)])
+
+
+def test_waiting_claims_are_woken_by_a_publication(world: World) -> None:
+    queue = world.queue()
+    stage = queue.stage(["a"])
+    waiting = world.in_background(queue.claim, wait=60)
+    blocked(world, 1)
+    world.queue().publish_staged([stage])
+    assert waiting.result(60).message.payload == "a"
