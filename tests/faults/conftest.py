@@ -1,4 +1,4 @@
-"""What the fault tests share: a server to themselves, a wire that can be cut, and the count of faults at the end."""
+"""What the fault tests share: a server to themselves and a wire that can be cut."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 import redis
 
 from tests.conftest import server_names
-from tests.faults import tally
 from tests.faults.proxy import Proxy
 from tests.redis.worlds import AsyncWorld, SyncWorld, World
 from tests.servers import NAMES, Server, start_server
@@ -31,14 +30,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = [name for name in server_names(metafunc.config) if name in NAMES] or list(NAMES)
         chosen = names if full or "7.0" not in names else ["7.0"]
         metafunc.parametrize("own_server", chosen, indirect=True, scope="module")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many faults of which kind were injected."""
-    if tally.faults:
-        terminalreporter.section("faults injected")
-        for line in tally.table():
-            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.faults import tally
 from tests.servers.process import DIES_WITH_US
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 class Member:
@@ -26,20 +26,20 @@ class Member:
         command = [*DIES_WITH_US, sys.executable, "-m", f"tests.faults.{role}", *args]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
 
     def hear(self) -> str:
-        """The next line it prints."""
+        """The next line it prints; unbuffered, for nobody could wait for a line that an earlier read took along."""
         heard = _pipe(self.process.stdout)
         with selectors.DefaultSelector() as waiting:
             waiting.register(heard, selectors.EVENT_READ)
             assert waiting.select(PATIENCE_S), "the process says nothing"
-        return heard.readline().strip()
+        return heard.readline().decode().strip()
 
     def tell(self, line: str) -> None:
         """A line for its standard input."""
-        _pipe(self.process.stdin).write(line + "\n")
+        _pipe(self.process.stdin).write(f"{line}\n".encode())
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -77,6 +77,6 @@ class Member:
             _pipe(pipe).close()
 
 
-def _pipe(pipe: IO[str] | None) -> IO[str]:
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     assert pipe is not None
     return pipe

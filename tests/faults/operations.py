@@ -10,8 +10,9 @@ import redis
 
 from rmq_core import Durability, Lease, LeasedConfig, Message, MessageRef, Overflow
 
-LARGE = 8500  # three chunks of the scripts
-HALF = 4100  # two
+LARGE = 8500  # three chunks of claim
+BACK = 2500  # three chunks of nack and reclaim
+HALF = 4100  # two of release
 MANY = 5500  # six chunks of publish_many, in two writes
 Act = Callable[[Any, Any], Any]
 
@@ -188,14 +189,14 @@ OPERATIONS = (
     Operation("nack for later", lambda queue, lease: queue.nack(lease, delay=1000), claimed(3)),
     Operation("nack to the dead letters", lambda queue, lease: queue.nack(lease), claimed(3), ONCE),
     Operation("nack some", lambda queue, lease: queue.nack(lease, refs(lease, 2, 0)), claimed(3)),
-    Operation("nack chunks", lambda queue, lease: queue.nack(lease), claimed(LARGE)),
-    Operation("nack chunks for later", lambda queue, lease: queue.nack(lease, delay=99), claimed(HALF)),
-    Operation("nack chunks to the dead", lambda queue, lease: queue.nack(lease), claimed(HALF), ONCE),
+    Operation("nack chunks", lambda queue, lease: queue.nack(lease), claimed(BACK)),
+    Operation("nack chunks for later", lambda queue, lease: queue.nack(lease, delay=99), claimed(BACK)),
+    Operation("nack chunks to the dead", lambda queue, lease: queue.nack(lease), claimed(BACK), ONCE),
     Operation("release", lambda queue, lease: queue.release(lease), claimed(3)),
     Operation("release some", lambda queue, lease: queue.release(lease, refs(lease, 1)), claimed(3)),
     Operation("release chunks", lambda queue, lease: queue.release(lease), claimed(HALF)),
     Operation("reclaim by looking", lambda queue, _: queue.backlog().ready, expired(3)),
-    Operation("reclaim chunks", lambda queue, _: queue.backlog().ready, expired(LARGE)),
+    Operation("reclaim chunks", lambda queue, _: queue.backlog().ready, expired(BACK)),
     Operation("reclaim by claiming", lambda queue, _: _claim_twice(queue), expired(3)),
     Operation("redrive", lambda queue, _: queue.redrive(2), dead(3), ONCE),
     Operation("redrive chunks", lambda queue, _: queue.redrive(), dead(2500), ONCE),

@@ -10,9 +10,9 @@ T = TypeVar("T")
 PATIENCE_S = 120
 
 
-def eventually(condition: Callable[[], T]) -> T:
+def eventually(condition: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
     """What `condition` returns once it is true; fails when that never happens."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not (found := condition()):
         assert time.monotonic() < deadline, "this never happened"
         time.sleep(0.005)

@@ -42,6 +42,8 @@ class Proxy:
         self._fault: Fault | None = None
         self._countdown = 0
         self._lock = threading.Lock()
+        self._gathered = threading.Event()
+        self._gathered.set()
         self._open: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
@@ -75,12 +77,13 @@ class Proxy:
         for connection in list(self._open):
             _shut(connection)
 
-    def deliver_late(self) -> list[Any]:
-        """Let the withheld requests arrive at last; their replies."""
+    def deliver_late(self, which: Callable[[list[bytes]], bool] = bool) -> list[Any]:
+        """Let the withheld requests arrive at last, or `which` of them; their replies."""
+        assert self._gathered.wait(PATIENCE_S), "the client never closed the connection it gave up"
         with socket.create_connection(("127.0.0.1", self.target)) as server:
             reader = hiredis.Reader()
             late, self.late = self.late, []
-            return [_exchange(server, command, reader) for command in late]
+            return [_exchange(server, command, reader) for command in late if which(command)]
 
     def close(self) -> None:
         """Stop listening and break every connection."""
@@ -117,8 +120,10 @@ class Proxy:
             if fault in {Fault.REQUEST_LATE, Fault.REQUEST_LOST} and self.meanwhile:
                 self.meanwhile()
             if fault == Fault.REQUEST_LATE:
+                self._gathered.clear()
                 client.shutdown(socket.SHUT_WR)  # the client gives up; what it had written is still on its way
                 self.late += [command, *commands]
+                self._gathered.set()
                 return
             if fault == Fault.REQUEST_LOST:
                 return

@@ -1,0 +1,182 @@
+"""One state under one fault: a queue, a run of the state's DAG, and the count of what the fault cost."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import psutil
+
+from rmq_core import LeasedConfig, LeasedQueue
+from tests.faults.airflow.deployment import Deployment, drivers_of
+from tests.faults.airflow.ledger import Ledger, fence_of
+from tests.faults.airflow.rest import TaskState
+from tests.faults.airflow.wire import Wire
+from tests.servers import Server
+from tests.servers.process import until
+
+TOTAL = 20
+LEASE_S = 20
+STUCK_S = LEASE_S + 60
+PATIENCE_S = 600
+NOTICED_S = 40  # by then Airflow has noticed that the process of a task is gone
+STATES = {
+    "deferred": "sensor deferred",
+    "consume": "consume running",
+    "spark": "Spark running",
+    "handover": "hand-over pending",
+}
+VICTIMS = {"deferred": "wait", "consume": "take", "spark": "submit", "handover": "between"}
+"""The task of each DAG that is in that state."""
+
+
+class World(NamedTuple):
+    """What faults befall. Tasks reach Redis over the wire, the tests directly."""
+
+    airflow: Deployment
+    redis: Server
+    wire: Wire
+
+
+class Count(NamedTuple):
+    """What a fault did to the messages of a queue; `ended` is how the run did, `tries` those of the task it hit."""
+
+    lost: int
+    twice: int
+    doubled: int
+    stale: int
+    stuck: int
+    survivors: int
+    ended: str
+    tries: int
+
+
+class Scene:
+    """`begin`, and when it has `reached` its state let the fault come; `go_on`, then `count`."""
+
+    def __init__(self, world: World, fault: str, state: str, *, timed: bool) -> None:
+        self.world, self.state = world, state
+        self.name = f"{fault}.{state}"
+        self.run = (f"{state}_timed" if timed else state, fault)
+        self.victim = VICTIMS[state]
+        self.ledger = Ledger(self.name, world.airflow.ledgers)
+        self.queue = LeasedQueue(world.redis.url, self.name, LeasedConfig(lease=LEASE_S))
+        self.pid: int | None = None
+        self._ids: list[str] = []
+
+    def begin(self) -> None:
+        """Publish and start the run; the deferred sensor waits for one message more."""
+        self._publish(range(TOTAL - 1 if self.state == "deferred" else TOTAL))
+        self.world.airflow.rest.trigger(*self.run, {"queue": self.name})
+
+    def reach(self) -> None:
+        """Return when it is in its state."""
+        until(self._waits if self.state == "deferred" else self.ledger.stands, PATIENCE_S, pace_s=0.5)
+        self.pid = self.task().pid
+
+    def go_on(self) -> None:
+        """The fault is over: nothing is held up any more."""
+        self.ledger.open_gate()
+        if self.state == "deferred":
+            self._publish([TOTAL - 1])
+
+    def task(self) -> TaskState:
+        """The task that is in the state."""
+        return self.world.airflow.rest.tasks(*self.run)[self.victim]
+
+    def process(self) -> psutil.Process:
+        """Its process."""
+        return psutil.Process(self.pid)
+
+    def victim_is_gone(self) -> bool:
+        """Whether the process that was there when the fault came has ended."""
+        return self.pid is None or not psutil.pid_exists(self.pid)
+
+    def victim_is_tried_again(self) -> bool:
+        """Whether Airflow has given up the try that was there when the fault came."""
+        task = self.task()
+        return task.try_number > 1 or task.state in ("up_for_retry", "failed")
+
+    def await_drivers(self) -> list[psutil.Process]:
+        """Wait until the queue's drivers have ended; those that have not after half a minute."""
+        with contextlib.suppress(AssertionError):
+            until(lambda: not self._drivers(), 30, pace_s=0.5)
+        return self._drivers()
+
+    def take_expired(self) -> int:
+        """Be somebody else who works on what an expired lease gave back; how many messages."""
+        lease = self.queue.claim(max_messages=TOTAL)
+        if lease is None:
+            return 0
+        fence = fence_of(lease.token)
+        for message in lease.messages:
+            self.ledger.have_effect(fence, message.id, str(message.payload))
+        self.queue.ack(lease)
+        self.ledger.write("acked", fence, [message.id for message in lease.messages])
+        return lease.count
+
+    def count(self, ended_at: float) -> Count:
+        """Count when all has come to rest, or should have: `ended_at` is when the fault was over, monotonic."""
+        with contextlib.suppress(AssertionError):
+            until(lambda: self._ended() and not self._held(), ended_at + STUCK_S - time.monotonic(), pace_s=1)
+        stuck = self._stuck()
+        with contextlib.suppress(AssertionError):
+            until(self._ended, PATIENCE_S, pace_s=1)
+        stuck += not self._ended()
+        missing = set(self._ids) - set(self.ledger.effects()) - set(self._idle())
+        return Count(
+            lost=max(0, len(missing) - stuck),
+            twice=self.ledger.twice(),
+            doubled=self.ledger.doubled(),
+            stale=self.ledger.stale(),
+            stuck=stuck,
+            survivors=len(self.await_drivers()),
+            ended=self.world.airflow.rest.run_state(*self.run),
+            tries=self.task().try_number,
+        )
+
+    def close(self) -> None:
+        self.queue.close()
+
+    def _publish(self, numbers: range | list[int]) -> None:
+        self._ids += [str(one) for one in self.queue.publish_many([str(number) for number in numbers]).ids]
+
+    def _drivers(self) -> list[psutil.Process]:
+        return drivers_of(self.world.airflow.ledgers, self.name)
+
+    def _waits(self) -> bool:
+        """The trigger runs once its bell is there."""
+        bell = self.queue.client.zscore(f"rmq:{{{self.name}}}:waiters", "*")
+        return bell is not None and self.task().state == "deferred"
+
+    def _ended(self) -> bool:
+        return self.world.airflow.rest.run_state(*self.run) in ("success", "failed")
+
+    def _held(self) -> int:
+        """How many messages are under a lease that is alive."""
+        now = datetime.now(UTC)
+        leases = [info for info in self.queue.leases() if info.deadline is None or info.deadline > now]
+        return sum(info.count - info.settled for info in leases)
+
+    def _stuck(self) -> int:
+        """Messages that nobody works on and nobody else can have, and tasks that Airflow only believes to run."""
+        if self._ended():
+            return self._held()
+        dead = self._dead()
+        if dead:
+            time.sleep(NOTICED_S)
+        return len(dead & self._dead())
+
+    def _dead(self) -> set[TaskState]:
+        tasks = self.world.airflow.rest.tasks(*self.run).values()
+        return {task for task in tasks if task.state == "running" and task.pid and not psutil.pid_exists(task.pid)}
+
+    def _idle(self) -> list[str]:
+        """The ids of messages that anybody may have, now or later, and of dead letters."""
+        lease = self.queue.claim()  # takes back what expired
+        if lease:
+            self.queue.release(lease)
+        pages = [self.queue.browse(which, 0, TOTAL).messages for which in ("ready", "delayed", "dead")]
+        return [message.id for page in pages for message in page]

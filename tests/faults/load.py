@@ -1,0 +1,110 @@
+"""Work on a queue of any discipline, in the background: a producer and a consumer that write down what they did."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rmq_core import Lease, LeaseLost, NotDurable
+from tests.faults.patience import eventually
+from tests.redis.conformance.subject import Subject
+
+PACE_S = 0.002
+BATCH = 5
+
+
+def end(loads: Sequence[Load]) -> None:
+    """Let producers stop, and consumers work until nothing is left."""
+    for load in loads:
+        load.over.set()
+    for load in loads:
+        for worker in load.workers:
+            worker.result(120)
+
+
+class Load:
+    """Numbers that were `published`, those of which it is `unsure` whether they are safe, and those `delivered`.
+
+    `acked` were delivered and settled, those whose ack met LeaseLost were not.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.published: list[int] = []
+        self.unsure: list[int] = []
+        self.delivered: Counter[int] = Counter()
+        self.acked: Counter[int] = Counter()
+        self.over, self._sent_all = threading.Event(), threading.Event()
+        self._resting, self._rested = threading.Event(), threading.Event()
+        self.workers = [subject.in_background(self._produce), subject.in_background(self._consume)]
+
+    def rest(self) -> None:
+        """Let the consumer finish what it holds and take no more."""
+        self._rested.clear()
+        self._resting.set()
+        eventually(self._rested.is_set)
+
+    def go_on(self) -> None:
+        """Let the consumer take messages again."""
+        self._resting.clear()
+
+    def grows(self, published: int = 0, acked: int = 0) -> None:
+        """Return when so many more have been published and acked; an error in the background ends the wait."""
+        sent, acked = self._sent() + published, self.acked.total() + acked
+        eventually(lambda: self._failed() or (self._sent() >= sent and self.acked.total() >= acked))
+        for worker in self.workers:
+            if worker.done():
+                worker.result()
+
+    def _sent(self) -> int:
+        return len(self.published) + len(self.unsure)
+
+    def _failed(self) -> bool:
+        return any(worker.done() for worker in self.workers)
+
+    def _produce(self) -> None:
+        try:
+            self._send(self.subject.open())
+        finally:
+            self._sent_all.set()
+
+    def _send(self, queue: Any) -> None:
+        number = 0
+        while not self.over.is_set():
+            numbers = range(number, number + (1 if number % 3 else BATCH))
+            number = numbers.stop
+            try:
+                queue.publish_many([self.subject.payload(one) for one in numbers])
+            except NotDurable:
+                self.unsure += numbers
+            else:
+                self.published += numbers
+            time.sleep(PACE_S)
+
+    def _consume(self) -> None:
+        queue = self.subject.open()
+        while True:
+            if self._resting.is_set():
+                self._rested.set()
+                time.sleep(PACE_S)
+                continue
+            last = self._sent_all.is_set()
+            lease = queue.claim(max_messages=20, wait=0.2)
+            if lease is None and last:
+                return
+            if lease is not None:
+                self._work(queue, lease)
+
+    def _work(self, queue: Any, lease: Lease) -> None:
+        numbers = [self.subject.number(message.payload) for message in lease.messages]
+        self.delivered.update(numbers)
+        try:
+            queue.ack(lease)
+        except LeaseLost:
+            return
+        except NotDurable:
+            pass  # acked, but what is promoted may not know: then the message is delivered again
+        self.acked.update(numbers)

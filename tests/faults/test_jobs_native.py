@@ -1,0 +1,24 @@
+"""The faults of `test_jobs` on a server with IDMP, XREADGROUP CLAIM and XACKDEL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.test_jobs import (  # noqa: F401  collected here, too
+    test_a_call_has_its_effect_once_whatever_is_lost,
+    test_a_full_server_refuses_new_jobs_and_drains_to_empty,
+    test_a_worker_whose_replies_are_lost_loses_no_job,
+    test_killed_workers_lose_no_job,
+)
+from tests.servers import Server, start_server
+
+
+@pytest.fixture(scope="module")
+def own_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """Redis 8.6, whichever server the other fault tests run on."""
+    del request
+    server = start_server("8.6")
+    yield server
+    server.stop()

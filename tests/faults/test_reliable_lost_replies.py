@@ -1,0 +1,161 @@
+"""Whatever is lost on the wire, a call of a reliable queue has its effect once and tells the truth about it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import Lease, RedisMessageQueueError, ReliableConfig, codec
+from rmq_core.reliable.keys import ReliableKeys
+from tests.faults.patience import eventually
+from tests.faults.proxy import Fault, Proxy
+from tests.redis.worlds import World
+
+CONFIG = ReliableConfig(worker="w", max_deliveries=2)
+Act = Callable[[Any, Any], Any]
+_names = itertools.count()
+
+
+def claimed(queue: Any) -> Any:
+    queue.publish_many(["a", "b", "c", "d"])
+    queue.nack(queue.claim())
+    return queue.claim(max_messages=1), queue.claim(max_messages=2)
+
+
+def dead(queue: Any) -> Any:
+    queue.publish_many(["a", "b", "c"])
+    for _ in range(2):
+        lease = queue.claim(max_messages=1)
+        queue.nack(lease)
+
+
+OPERATIONS: dict[str, tuple[Callable[[Any], Any], Act]] = {
+    "publish": (lambda queue: None, lambda queue, _: queue.publish("x").accepted),
+    "publish_many": (
+        lambda queue: None,
+        lambda queue, _: queue.publish_many([str(n) for n in range(2500)])[:3],
+    ),
+    "claim": (lambda queue: queue.publish_many(["a", "b"]), lambda queue, _: queue.claim()),
+    "claim many": (lambda queue: queue.publish_many(["a", "b", "c"]), lambda queue, _: queue.claim(max_messages=2)),
+    "ack": (claimed, lambda queue, held: queue.ack(held[1])),
+    "ack some": (claimed, lambda queue, held: queue.ack(held[1], [held[1].messages[1]])),
+    "nack": (claimed, lambda queue, held: queue.nack(held[1], reason="no")),
+    "nack for the last time": (claimed, lambda queue, held: queue.nack(held[0], reason="no")),
+    "release": (claimed, lambda queue, held: queue.release(held[1])),
+    "extend": (claimed, lambda queue, held: queue.extend(held[1]) is not None),
+    "reap": (claimed, lambda queue, _: queue.reap(timeout=0.001)),
+    "redrive": (dead, lambda queue, _: queue.redrive()),
+    "purge": (dead, lambda queue, _: queue.purge("dead")),
+}
+
+
+def told(result: Any) -> Any:
+    """What a call told its caller, without what differs from run to run."""
+    if isinstance(result, Lease):
+        return result.owner, [(message.payload, message.deliveries) for message in result.messages]
+    return type(result) if isinstance(result, Exception) else result
+
+
+def picture(client: redis.Redis, name: str) -> dict[str, Any]:
+    """Everything a queue holds that matters."""
+    keys = ReliableKeys(name)
+    lists = {"queue": keys.queue, "dead": keys.dead, "processing": keys.processing("w")}
+    found: dict[str, Any] = {what: [_shape(one) for one in client.lrange(key, 0, -1)] for what, key in lists.items()}
+    found["claims"] = client.hlen(keys.claims("w"))
+    return found | {"strays": client.hlen(keys.strays), "workers": client.zrange(keys.workers, 0, -1)}
+
+
+def _shape(envelope: bytes) -> tuple[bytes, int, int]:
+    parts = codec.split(envelope)
+    return parts.payload, parts.deliveries, parts.history.count(b"\n")
+
+
+class Stage:
+    """One run of an operation on a queue of its own."""
+
+    def __init__(self, world: World, wire: Proxy, name: str) -> None:
+        self.world, self.wire, self.queue_name = world, wire, f"q{next(_names)}"
+        self.prepare, self.act = OPERATIONS[name]
+        self.calm = world.open("reliable", self.queue_name, CONFIG)
+        self.queue = world.open("reliable", self.queue_name, CONFIG, settings=wire.url)
+
+    def run(self, fault: Fault | None = None, at: int = 0) -> tuple[Any, dict[str, Any]]:
+        given = self.prepare(self.calm)
+        time.sleep(0.003)  # what was claimed is past a timeout of 1 ms
+        self.wire.cut(fault, at)
+        try:
+            result = self.act(self.queue, given)
+        except RedisMessageQueueError as error:
+            result = error
+        assert bool(self.wire.hit) == (fault is not None)
+        return told(result), self.look()
+
+    def look(self) -> dict[str, Any]:
+        return picture(self.world.client, self.queue_name)
+
+    def close(self) -> None:
+        self.queue.close()
+        self.calm.close()
+
+
+def undisturbed(world: World, wire: Proxy, name: str) -> tuple[Any, dict[str, Any], int]:
+    for _ in range(2):  # the first time, the server does not know the scripts yet
+        stage = Stage(world, wire, name)
+        said, found = stage.run()
+        stage.close()
+    assert wire.commands
+    return said, found, len(wire.commands)
+
+
+@pytest.mark.parametrize("name", list(OPERATIONS))
+@pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.name.lower())
+def test_a_call_survives_the_loss_of_each_message_on_the_wire(
+    world: World, wire: Proxy, name: str, fault: Fault
+) -> None:
+    said, found, commands = undisturbed(world, wire, name)
+    for at in range(commands):
+        stage = Stage(world, wire, name)
+        assert stage.run(fault, at) == (said, found), f"at command {at} of {commands}"
+        if fault == Fault.REQUEST_LATE:
+            assert wire.deliver_late()
+            assert stage.look() == found, f"a late command {at} of {commands} changed something"
+        stage.close()
+
+
+@pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST], ids=["reply", "request"])
+@pytest.mark.parametrize("at", range(5), ids=["name", "discipline", "claim", "block", "claim behind it"])
+def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
+    world: World, wire: Proxy, *, fault: Fault, at: int
+) -> None:
+    calm = world.open("reliable", config=CONFIG)
+    calm.stats()
+    wire.cut(fault, at)
+    waiting = world.in_background(world.open("reliable", config=CONFIG, settings=wire.url).claim, wait=60)
+    eventually(lambda: b"BLMOVE" in wire.commands)
+    calm.publish("x")
+    lease = waiting.result(60)
+    assert wire.hit
+    assert [message.payload for message in lease.messages] == ["x"]
+    assert calm.stats()[:5] == (0, 0, 1, 1, 0)
+    assert calm.ack(lease).settled == 1
+
+
+def test_what_a_late_blmove_moves_goes_to_the_next_claim_of_its_worker(world: World, wire: Proxy) -> None:
+    calm, queue = (world.open("reliable", config=CONFIG, settings=url) for url in (world.url, wire.url))
+    wire.cut(Fault.REQUEST_LATE, 3)
+    waiting = world.in_background(queue.claim, wait=60)
+    eventually(lambda: wire.commands.count(b"BLMOVE") == 2)
+    calm.publish("x")
+    assert calm.ack(waiting.result(60)).settled == 1
+    calm.publish("y")
+    moved, refused = wire.deliver_late()
+    assert moved.endswith(b"y")
+    assert refused[0] == b"superseded"
+    lease = queue.claim()
+    assert lease.message.payload == "y"
+    assert queue.ack(lease).settled == 1

@@ -1,0 +1,83 @@
+"""A reliable queue whose server is killed, or full: nothing is lost, and what workers hold drains."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import QueueFull, ReliableConfig
+from tests.faults import tally
+from tests.redis.reliable.bench import KEYS, age, payloads
+from tests.redis.worlds import World
+from tests.servers import Server, start_server
+
+
+def test_what_workers_hold_survives_the_death_of_redis(world: World, own_server: Server) -> None:
+    server = start_server(own_server.name, "--appendonly", "yes", "--appendfsync", "always")
+    try:
+        queue = world.open("reliable", config=ReliableConfig(worker="w"), settings=server.url)
+        queue.publish_many(["a", "b", "c"])
+        held, dead = queue.claim(), queue.claim()
+        server.kill9()
+        tally.count("server killed")
+        server.restart()
+        assert queue.ack(held).settled == 1
+        with server.client() as client:
+            client.hset(KEYS.claims("w"), dead.message.id, f"{dead.token} 1 0")
+        assert queue.reap().returned == 1
+        assert payloads(queue.peek(5)) == ["b", "c"]
+    finally:
+        queue.close()
+        server.stop()
+
+
+@pytest.fixture
+def full(client: redis.Redis) -> Iterator[redis.Redis]:
+    """A server that gets its room back at the end."""
+    client.config_set("maxmemory-policy", "noeviction")
+    yield client
+    client.config_set("maxmemory", 0)
+
+
+def fill(client: redis.Redis) -> None:
+    client.config_set("maxmemory", 1)
+    tally.count("server out of memory")
+    with pytest.raises(redis.OutOfMemoryError):
+        client.set("anything", "x")
+
+
+def test_a_full_server_refuses_what_needs_room_and_drains(world: World, full: redis.Redis) -> None:
+    queue: Any = world.open("reliable", config=ReliableConfig(worker="w", max_deliveries=2))
+    queue.publish_many(str(number) for number in range(20))
+    for _ in range(2):
+        queue.nack(queue.claim())
+    queue.claim(max_messages=5)
+    age(world)
+    fill(full)
+    for refused in (lambda: queue.publish("x"), queue.redrive):
+        with pytest.raises(QueueFull):
+            refused()
+    assert queue.reap().returned == 5
+    one, other = queue.claim(), queue.claim()
+    assert queue.extend(one)
+    assert (queue.nack(one).settled, queue.release(other).settled) == (1, 1)
+    while lease := queue.claim(max_messages=7):
+        queue.ack(lease)
+    assert queue.stats()[:4] == (0, 0, 0, 0)
+
+
+def test_waiting_on_a_full_server_neither_spins_nor_misses_what_is_there(world: World, full: redis.Redis) -> None:
+    queue: Any = world.open("reliable", config=ReliableConfig(worker="w"))
+    queue.publish("a")
+    lease = queue.claim()
+    fill(full)
+    full.config_resetstat()
+    waiting = world.in_background(queue.claim, wait=60)
+    time.sleep(0.6)
+    assert full.info("commandstats")["cmdstat_evalsha"]["calls"] <= 5
+    queue.release(lease)
+    assert waiting.result(10).message.payload == "a"

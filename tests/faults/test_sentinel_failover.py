@@ -1,0 +1,136 @@
+"""A primary watched by sentinels is killed under load, and the run continues on what they promote.
+
+Redis acknowledges before it replicates, so what the primary took while no replica heard it is gone with it: exactly
+that, and it is reported. A publish that waits for the replicas (`Durability`) says at once that they do not have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any, NamedTuple
+
+import pytest
+
+from rmq_core import Durability, LeasedConfig, LeaseLost
+from rmq_core.protocol import DISCIPLINES
+from tests.faults import tally
+from tests.faults.load import BATCH, Load, end
+from tests.redis.conformance.kits import Kit
+from tests.redis.conformance.stages import STAGES, Place, Stage
+from tests.redis.conformance.subject import Subject
+from tests.servers import Trio
+
+DURABLE = Kit(lambda _, lease_s: LeasedConfig(lease=lease_s, durability=Durability(replicas=2, timeout=0.02)))
+
+
+class Told(NamedTuple):
+    """How many messages a load had published when replicas were to be locked out, when they were, and at the kill."""
+
+    load: Load
+    before: int
+    locked: int
+    killed: int
+
+    def between(self, first: int, last: int | None = None) -> set[int]:
+        return set(self.load.published[first:last])
+
+
+class Failover:
+    """One failover, in the middle of work on a queue of each discipline and on one that waits for its replicas.
+
+    told: what each load was told to be published, and when. before, after: for each discipline a worker and a lease
+    it claimed before, and one it claimed when no replica heard it any more.
+    """
+
+    def __init__(self, trio: Trio, stage: Stage, ends: ExitStack) -> None:
+        def subject(discipline: str, kit: Kit | None = None) -> Subject:
+            return ends.enter_context(closing(Subject(stage, discipline, kit)))
+
+        self.before = [subject(discipline).held(1) for discipline in DISCIPLINES]
+        self.idle = [subject(discipline) for discipline in DISCIPLINES]
+        for one in self.idle:
+            one.publish(1)
+        self.loads = [Load(subject(discipline)) for discipline in DISCIPLINES]
+        self.durable = Load(subject("leased", DURABLE))
+        every = [*self.loads, self.durable]
+        for load in every:
+            load.grows(published=30, acked=30)
+            load.rest()
+        self.told, self.after = self._kill(trio, every)
+        for load in every:
+            load.go_on()
+            load.grows(published=30, acked=30)
+        end(every)
+
+    def _kill(self, trio: Trio, loads: list[Load]) -> tuple[list[Told], list[tuple[Subject, Any]]]:
+        before = [len(load.published) for load in loads]
+        trio.lock_out()
+        locked = [len(load.published) for load in loads]
+        claimed = [(subject, subject.queue.claim()) for subject in self.idle]
+        for load in loads:
+            load.grows(published=20)
+        trio.primary.kill9()
+        killed = [len(load.published) for load in loads]
+        tally.count("primary killed that no replica had heard for a while")
+        trio.promoted()
+        return [Told(load, *marks) for load, *marks in zip(loads, before, locked, killed, strict=True)], claimed
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Once for each flavour; five times in full length."""
+    times = 5 if metafunc.config.getoption("faults") == "full" else 1
+    kinds = [(flavour, turn) for flavour in STAGES for turn in range(times)]
+    names = [f"{flavour}-{turn}" if times > 1 else flavour for flavour, turn in kinds]
+    metafunc.parametrize("failover", kinds, indirect=True, scope="module", ids=names)
+
+
+@pytest.fixture(scope="module")
+def failover(request: pytest.FixtureRequest) -> Iterator[Failover]:
+    """What happened in one failover from Redis 7.0 to Redis 7.0."""
+    with closing(Trio("7.0")) as trio, ExitStack() as ends:
+        stage = ends.enter_context(closing(STAGES[request.param[0]](Place("sentinel", trio.url, ""))))
+        yield Failover(trio, stage, ends)
+
+
+def test_what_no_replica_had_heard_of_is_lost_and_nothing_else(failover: Failover) -> None:
+    for told in failover.told[:-1]:
+        load, discipline = told.load, told.load.subject.discipline
+        lost = set(load.published) - set(load.delivered)
+        unheard = told.between(told.locked, told.killed)
+        tally.count(f"{discipline}: message lost that only the killed primary had", len(lost))
+        assert unheard, "this failover took nothing back"
+        assert unheard <= lost, discipline
+        assert not lost & told.between(0, told.before), discipline
+        assert len(lost & told.between(told.killed)) <= BATCH, discipline  # the last answer that was under way
+
+
+def test_the_run_continues_without_doing_anything_twice(failover: Failover) -> None:
+    for load in failover.loads:
+        assert load.delivered == load.acked, load.subject.discipline
+        assert max(load.delivered.values()) == 1, load.subject.discipline
+        assert load.subject.counts() == (0, 0, 0, 0, 0), load.subject.discipline
+
+
+def test_a_lease_that_replicas_had_heard_of_is_acked_after_the_failover(failover: Failover) -> None:
+    for worker, lease in failover.before:
+        assert worker.ack(lease).settled == 1, worker.discipline
+
+
+def test_a_lease_that_only_the_killed_primary_knew_is_lost_and_its_message_is_not(failover: Failover) -> None:
+    for subject, lease in failover.after:
+        if subject.able("fenced"):
+            with pytest.raises(LeaseLost):
+                subject.queue.ack(lease)
+        again = subject.queue.claim()
+        assert again.message.payload == subject.payload(1), subject.discipline
+        assert subject.queue.ack(again).settled == 1
+
+
+def test_of_what_was_published_durably_nothing_is_lost(failover: Failover) -> None:
+    load = failover.durable
+    lost = (set(load.published) | set(load.unsure)) - set(load.delivered)
+    tally.count("leased, durably: message lost of which NotDurable had said that it may be", len(lost))
+    assert not failover.told[-1].between(failover.told[-1].locked, failover.told[-1].killed)
+    assert set(load.published) <= set(load.delivered)
+    assert 0 < len(lost) <= len(load.unsure)

@@ -1,0 +1,187 @@
+"""A stream whose processes are killed at random, and whose Redis is: each message is in the sink once, none is lost.
+
+In full length there are ten seeds with 20 kills and 2,000 messages each; `-k seed3` runs one of them again.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import redis
+
+from rmq_core import LeasedQueue, RedisSettings
+from tests.faults import tally
+from tests.faults.patience import eventually
+from tests.servers import Server, start_server
+from tests.spark.readers import publish, run
+
+DRIVER = Path(__file__).parent / "stream_driver.py"
+SIDE = "python_streaming_source_runner"
+WORKER = "pyspark.daemon"
+START_S = 300  # a Spark that starts on a busy machine
+
+
+class Driver:
+    """The driver's processes, and what they have written so far."""
+
+    def __init__(self, url: str, folder: Path, most: int) -> None:
+        self.command = [sys.executable, str(DRIVER), url, str(folder), str(most)]
+        self.folder, self.database = folder, folder / "sink.sqlite"
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with (self.folder / "driver.log").open("ab") as log:
+            return subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
+
+    def kill(self) -> None:
+        """SIGKILL to all of it at once, and a new one."""
+        self.end()
+        tally.count("Spark driver killed")
+        self.process = self._start()
+
+    def kill_part(self, name: str) -> bool:
+        """SIGKILL to one process of that name; False when there is none just now."""
+        found = [process for process in self._family() if name in " ".join(_command(process))]
+        if not found:
+            return False
+        with_work = found[-1]  # of the daemon and its workers, a worker
+        with_work.kill()
+        tally.count(f"{name} killed")
+        return True
+
+    def end(self) -> None:
+        """SIGKILL to the whole session; Spark's workers have process groups of their own."""
+        subprocess.run(["pkill", "-KILL", "-s", str(self.process.pid)], check=False)
+        self.process.wait()
+
+    def count(self, what: str) -> int:
+        """How many rows a table has."""
+        if not self.database.exists():
+            return 0
+        with closing(sqlite3.connect(self.database, timeout=60)) as sink:
+            try:
+                return int(sink.execute(f"SELECT count(*) FROM {what}").fetchone()[0])
+            except sqlite3.OperationalError:  # not made yet
+                return 0
+
+    def rows(self) -> list[tuple[str, int, int]]:
+        """Id, number, and how often it was written."""
+        with closing(sqlite3.connect(self.database, timeout=60)) as sink:
+            return sink.execute("SELECT id, n, times FROM sink").fetchall()
+
+    def _family(self) -> list[psutil.Process]:
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@contextmanager
+def driver(url: str, folder: Path, most: int) -> Iterator[Driver]:
+    started = Driver(url, folder, most)
+    try:
+        yield started
+    except BaseException:
+        print((folder / "driver.log").read_text()[-5000:])
+        raise
+    finally:
+        started.end()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Ten seeds in full length, one in the short form."""
+    if "seed" in metafunc.fixturenames:
+        seeds = range(10) if metafunc.config.getoption("faults") == "full" else range(1)
+        metafunc.parametrize("seed", seeds, ids=[f"seed{seed}" for seed in seeds])
+
+
+def test_a_stream_killed_at_random_has_each_message_in_its_sink_once(
+    own_server: Server, client: redis.Redis, tmp_path: Path, seed: int, *, full_faults: bool
+) -> None:
+    chance = random.Random(seed)
+    kills = [*["driver"] * 4, *[SIDE] * 9, *[WORKER] * 7] if full_faults else ["driver", *[SIDE] * 3, *[WORKER] * 2]
+    chance.shuffle(kills)
+    total = 100 * len(kills)
+    with LeasedQueue(client, "q") as queue, driver(own_server.url, tmp_path, 30) as streaming:
+        for number, kill in enumerate(kills):
+            publish(queue, 100, first=100 * number)
+            before = streaming.count("sink")
+            eventually(lambda before=before: streaming.count("sink") > before, START_S)
+            time.sleep(chance.uniform(0, 0.3))
+            if kill == "driver":
+                streaming.kill()
+            else:
+                eventually(lambda kill=kill: streaming.kill_part(kill), START_S)
+        eventually(lambda: streaming.count("sink") == total and not sum(queue.stats()[:5]), START_S)
+        rows = streaming.rows()
+        tally.count("message written to the sink more than once, under its key", sum(row[2] > 1 for row in rows))
+        assert sorted(row[1] for row in rows) == list(range(total))
+        assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_restart_of_redis_between_any_two_hooks_loses_nothing(own_server: Server) -> None:
+    server = start_server(own_server.name, "--appendonly", "yes", "--appendfsync", "always")
+
+    def restart() -> None:
+        server.kill9()
+        server.restart()
+        tally.count("Redis killed under a stream")
+
+    try:
+        with LeasedQueue(RedisSettings.from_url(server.url), "work") as queue:
+            publish(queue, 30)
+            with run(server.url, maxMessagesPerBatch=10) as stream:
+                restart()
+                end = stream.next()
+                restart()
+                assert sorted(stream.read(end)) == list(range(10))
+                restart()
+                stream.at = end
+                assert sorted(stream.batch()) == list(range(10, 20))
+                start = stream.at
+            restart()
+            with run(server.url, start) as again:
+                assert sorted(again.batch()) == list(range(20, 30))
+                again.next()
+            assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+    finally:
+        server.stop()
+
+
+def test_a_thief_of_an_expired_batch_and_the_stream_share_its_messages(own_server: Server, client: Any) -> None:
+    url = own_server.url
+    with LeasedQueue(client, "work") as queue, LeasedQueue(client, "work") as thief:
+        publish(queue, 50)
+        with run(url, leaseDuration="50 ms") as first:
+            start, end = first.at, first.next()
+            assert sorted(first.read(end)) == list(range(50))
+        stolen = eventually(lambda: thief.claim(max_messages=70))
+        tally.count("lease of a batch expired, its messages stolen")
+        with run(url, start) as second:
+            got = second.read(end)
+            assert got == [], "what others have is not read"
+            second.at = end
+            for _ in range(60):
+                got += second.batch()
+            second.next()
+        taken = [message.payload["n"] for message in thief.messages(stolen)]  # type: ignore[call-overload, index]
+        thief.ack(stolen)
+        assert sorted(got + taken) == list(range(50))
+        assert queue.stats()[:5] == (0, 0, 0, 0, 0)

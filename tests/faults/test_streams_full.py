@@ -1,0 +1,55 @@
+"""A server at `maxmemory` refuses new entries and lets consumers drain what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import QueueConfig, QueueError, QueueFull
+from tests.redis.worlds import World
+
+
+@pytest.fixture
+def full(client: redis.Redis) -> Iterator[redis.Redis]:
+    """Filled up by calling it `full.config_set("maxmemory", 1)`; empty again afterwards."""
+    client.config_set("maxmemory-policy", "noeviction")
+    yield client
+    client.config_set("maxmemory", 0)
+
+
+def opened(world: World) -> Any:
+    return world.open("streams", "q", QueueConfig.named("q", block_ms=50))
+
+
+def test_what_needs_room_is_refused_whole(world: World, full: redis.Redis) -> None:
+    opened(world).publish({"n": 0})
+    full.config_set("maxmemory", 1)
+    queue = opened(world)
+    with pytest.raises(QueueFull):
+        queue.publish_many([{"n": 1}, {"n": 2}])
+    with pytest.raises(QueueError) as raised:
+        queue.enqueue({"n": 1})
+    assert isinstance(raised.value.__cause__, QueueFull)
+    assert full.xlen("rmq:{q}:stream") == 1
+
+
+def test_new_consumers_drain_a_full_server(world: World, full: redis.Redis) -> None:
+    opened(world).publish_many({"n": number} for number in range(10))
+    full.config_set("maxmemory", 1)
+    queue = opened(world)
+    lease = queue.claim(max_messages=3)
+    queue.extend(lease)
+    queue.nack(lease)
+    message = queue.read()[0]
+    assert queue.ack(message).settled == 1
+    lease = queue.claim(max_messages=99)
+    queue.release(lease, lease.messages[:1])
+    queue.ack(lease)
+    lease = queue.claim(max_messages=99)
+    assert queue.ack(lease).settled == 4
+    assert queue.claim(wait=0.05) is None
+    assert queue.stats()[:4] == (0, 0, 0, 0)
+    assert queue.trim() == 10
