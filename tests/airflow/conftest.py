@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +16,21 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
+from tests.airflow.floor import ABSENT_FILES, ABSENT_TESTS
 from tests.airflow.home import prepare
+from tests.servers import Server, start_server
 
 HOME = prepare()
 CANARY = "canary-3f1b6f0a"
 QUEUE = "work"
+collect_ignore = ABSENT_FILES
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what this Airflow does not have."""
+    for item in items:
+        if item.name in ABSENT_TESTS:
+            item.add_marker(pytest.mark.skip(reason=ABSENT_TESTS[item.name]))
 
 
 @pytest.fixture(scope="session")
@@ -73,6 +84,16 @@ def spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
 
 
+@pytest.fixture
+def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A Redis that a test may stop and kill, under the connection `own`."""
+    server = start_server("7.0", "--appendonly", "yes", "--appendfsync", "always")
+    fields = {"conn_type": "redis_queue", "host": "127.0.0.1", "port": server.port}
+    monkeypatch.setenv("AIRFLOW_CONN_OWN", json.dumps(fields))
+    yield server
+    server.stop()
+
+
 MakeContext = Callable[..., Any]
 
 
@@ -80,9 +101,12 @@ MakeContext = Callable[..., Any]
 def task_context() -> MakeContext:
     """Makes the context of a task's try: `task_context(operator, try_number=2)`."""
 
+    from airflow.sdk.execution_time.context import OutletEventAccessors
+
     def make(task: Any, *, try_number: int = 1, max_tries: int = 2, run_id: str = "run") -> Any:
         names = {"dag_id": "dag", "run_id": run_id, "task_id": task.task_id, "map_index": -1}
         ti = SimpleNamespace(**names, try_number=try_number, max_tries=max_tries, task=task, stats_tags={})
-        return {"ti": ti, "task": task}
+        ti.start_date = datetime.now(UTC)
+        return {"ti": ti, "task": task, "outlet_events": OutletEventAccessors()}
 
     return make

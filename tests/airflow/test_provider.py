@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+from typing import Any
 
 import pytest
 from airflow.providers_manager import ProvidersManager
@@ -19,6 +21,31 @@ def manager() -> ProvidersManager:
 
 def test_airflow_lists_the_provider(manager: ProvidersManager) -> None:
     assert manager.providers["rmq"].data["name"] == "RMQ"
+
+
+LISTED = {
+    "list": {"rmq"},
+    "hooks": {"redis_queue", "Redis Queue"},
+    "triggers": {f"rmq_airflow.triggers.{name}" for name in ("depth", "doorbell", "queue", "shared_stream")},
+    "queues": {"rmq_airflow.queues.redis_queue.RedisQueueMessageQueueProvider"},
+}
+
+
+@pytest.mark.parametrize("command", LISTED)
+def test_the_command_line_of_airflow_shows_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = listed("providers", command, capsys=capsys)
+    assert LISTED[command] <= {text for row in found for text in row.values()}
+
+
+def listed(*words: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """What `airflow WORDS` prints."""
+    from airflow.cli.cli_parser import get_parser
+
+    arguments = get_parser().parse_args([*words, "--output", "json"])
+    capsys.readouterr()
+    arguments.func(arguments)
+    printed = capsys.readouterr().out
+    return list(json.loads(printed[printed.index("[{") :]))
 
 
 def test_a_task_finds_the_hook_of_the_connection_type() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -104,6 +105,32 @@ def test_templates_in_payloads_are_rendered_and_what_is_rendered_is_not_shown(
     assert str(operator.messages) == "<1 payloads>"
     operator.execute(context)
     assert queue.peek(1)[0].payload == {"run": "run"}
+
+
+@pytest.mark.parametrize(
+    "nested", [["{{ ti.run_id }}"], {"a": {"b": "{% if true %}run{% endif %}"}}, ["plain", ["{{ ti.run_id }}"]]]
+)
+def test_a_template_is_found_however_deep_it_is(
+    nested: Any, connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    operator = RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=[{"plain": 1}, nested])
+    context = task_context(operator)
+    operator.render_template_fields(context)
+    operator.execute(context)
+    plain, rendered = queue.peek(2)
+    assert plain.payload == {"plain": 1}
+    assert "run" in str(rendered.payload)
+    assert b"{{" not in rendered.raw
+    assert b"{%" not in rendered.raw
+
+
+def test_a_long_list_without_templates_is_not_rendered_item_by_item(task_context: MakeContext) -> None:
+    messages = [{"n": n, "day": "2026-01-01"} for n in range(100_000)]
+    operator = RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=messages)
+    began = time.monotonic()
+    operator.render_template_fields(task_context(operator))
+    assert time.monotonic() - began < 3, "rendering each takes more than 10 s"
+    assert len(list(operator.messages)) == 100_000  # type: ignore[arg-type]
 
 
 def test_rendering_does_not_call_the_function(task_context: MakeContext) -> None:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from airflow.triggers.base import TriggerEvent
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_core import LeasedQueue
 from tests.airflow.conftest import CANARY, QUEUE
-from tests.servers import Server, start_server
+from tests.servers import Server
 
 ROOT = Path(__file__).parents[2]
 
@@ -110,15 +110,6 @@ async def test_a_refused_password_is_an_error_event_that_does_not_show_it(
     event = await fire(RedisQueueTrigger(QUEUE, redis_queue_conn_id="wrong"))
     assert event["status"] == "error"
     assert "wrong-9d1" not in event["message"]
-
-
-@pytest.fixture
-def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    server = start_server("7.0", "--appendonly", "yes", "--appendfsync", "always")
-    fields = {"conn_type": "redis_queue", "host": "127.0.0.1", "port": server.port}
-    monkeypatch.setenv("AIRFLOW_CONN_OWN", json.dumps(fields))
-    yield server
-    server.stop()
 
 
 async def test_it_waits_through_a_restart_of_redis(own_server: Server) -> None:

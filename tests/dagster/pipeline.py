@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from rmq_core import LeasedConfig
-from rmq_dagster import LeasedInvocation, RedisQueueResource, RedisQueueSparkPipes
+from rmq_dagster import LeasedInvocation, PipesRedisQueueSparkClient, RedisQueueResource
 
 CONFIG = LeasedConfig(lease=30, max_deliveries=5, retry_budget=2)
 DRIVER = Path(__file__).parent / "driver.py"
@@ -30,7 +30,7 @@ class Work(dg.ConfigurableResource[Any]):
         tries = tries_so_far(Path(self.seen))
         behaviour = self.behaviours[min(tries, len(self.behaviours) - 1)]
         on_settled: Any = self.on_settled
-        pipes = RedisQueueSparkPipes(
+        pipes = PipesRedisQueueSparkClient(
             redis_queue, self.queue, CONFIG, max_messages=self.max_messages, on_settled=on_settled, stop_grace_s=2
         )
         command = [self.interpreter, str(DRIVER), behaviour, self.seen]
@@ -58,6 +58,11 @@ def worked_by_partition(
 
 def tries_so_far(seen: Path) -> int:
     return len(notes(seen))
+
+
+def todays() -> list[str]:
+    """What a publisher of the tests has to publish."""
+    return ["today's first", "today's second"]
 
 
 def notes(seen: Path) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import redis
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
 
 from rmq_core import ConfigurationError, Handover, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
 from rmq_spark import MESSAGE_SCHEMA, BatchPolicy, adopted_batch, claimed_batch
@@ -251,6 +253,19 @@ def test_a_handed_over_lease_is_adopted_and_acked(
     assert (record.acked, record.owner) == (10, "try-1")
 
 
+def test_a_handed_over_lease_is_held_for_as_long_as_the_submitter_says(
+    spark: SparkSession, queue: LeasedQueue, handover: Any
+) -> None:
+    publish(queue, 1)
+    queue.claim(lease_id="run", owner="try-1")
+    given = replace(Handover.from_environment(handover("run")), lease_ms=3_600_000)
+    with adopted_batch(spark, given, policy=KEEP):
+        info = queue.lease_info("run")
+    assert info is not None
+    assert info.deadline is not None
+    assert info.deadline.timestamp() - time.time() > 3000
+
+
 def test_a_failed_job_keeps_the_handed_over_lease(spark: SparkSession, queue: LeasedQueue, handover: Any) -> None:
     publish(queue, 10)
     queue.claim(max_messages=10, lease_id="run", owner="try-1")
@@ -269,3 +284,98 @@ def test_a_lease_of_another_owner_is_not_adopted(spark: SparkSession, queue: Lea
     with pytest.raises(LeaseLost), adopted_batch(spark, given, policy=KEEP):
         pytest.fail("it was adopted")
     assert queue.stats().leased == 1
+
+
+def test_failed_rows_are_nacked_with_their_reason_and_the_others_acked(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 10)
+    number = F.get_json_object(F.col("payload").cast("string"), "$.n").cast("int")
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        judged = batch.df.withColumn("n", number)
+        assert batch.nack(judged.where("n = 3"), reason="three") == 1
+        assert batch.nack(judged.where("n > 6"), reason=F.concat(F.lit("n="), "n"), delay=600) == 3
+        assert queue.stats().leased == 10, "verdicts wait for the end of the block"
+        assert numbers(batch.df) == list(range(10))
+    assert [message.history[0].reason for message in queue.peek(9)] == ["three"]
+    delayed = queue.browse("delayed").messages
+    assert sorted(message.history[0].reason for message in delayed) == ["n=7", "n=8", "n=9"]
+    assert queue.stats()._replace(oldest_age=None)[:5] == (1, 3, 0, 0, 0)
+
+
+def test_a_batch_of_which_all_failed_acks_nothing(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 3)
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        assert batch.nack(batch.df) == 3
+    assert queue.stats().ready == 3
+    assert queue.settled("run") is None
+
+
+def test_a_row_that_fails_again_and_again_becomes_a_dead_letter(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 2)
+    once = LeasedConfig(max_deliveries=1)
+    with claimed_batch(spark, redis_url, QUEUE, config=once) as batch:
+        batch.nack(batch.df.limit(1), reason="not a number")
+    assert [message.history[0].reason for message in queue.dead_letters()] == ["not a number"]
+    assert queue.stats()._replace(oldest_age=None)[:5] == (0, 0, 0, 0, 1)
+
+
+def test_a_failing_block_nacks_failed_rows_with_their_own_reason(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 3)
+
+    def work() -> None:
+        with claimed_batch(spark, redis_url, QUEUE) as batch:
+            batch.nack(batch.df.limit(1), reason="poison")
+            print(1 // 0)
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    reasons = sorted(message.history[0].reason for message in queue.peek(3))
+    assert reasons == ["ZeroDivisionError: integer division or modulo by zero"] * 2 + ["poison"]
+
+
+def test_a_kept_lease_forgets_the_verdicts_of_the_failed_try(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 3)
+
+    def work() -> None:
+        with claimed_batch(spark, redis_url, QUEUE, lease_id="run", policy=KEEP) as batch:
+            batch.nack(batch.df)
+            print(1 // 0)
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert queue.stats().leased == 3
+
+
+def test_rows_of_another_batch_are_refused(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 1)
+    strangers = spark.createDataFrame([("no such id",)], "message_id string")
+    with claimed_batch(spark, redis_url, QUEUE) as batch:
+        with pytest.raises(ConfigurationError, match="1 of its 1 message ids are not of this batch, such as 'no such"):
+            batch.nack(strangers)
+        with pytest.raises(ConfigurationError, match="failed has no column message_id, only payload"):
+            batch.nack(batch.df.select("payload"))
+    assert queue.stats().leases == 0
+
+
+def test_a_block_that_swallows_the_loss_still_acks_nothing(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 5)
+
+    def work() -> None:
+        with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+            assert batch.watch is not None
+            batch.watch.lose()  # as the guard does while Redis is out of sight; it is back for the ack
+
+    with pytest.raises(LeaseLost):
+        work()
+    info = queue.lease_info("run")
+    assert info is not None
+    assert (info.count, info.settled) == (5, 0)

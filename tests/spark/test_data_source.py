@@ -10,7 +10,7 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from rmq_core import Lease, LeasedQueue, RedisSettings
+from rmq_core import JobQueue, Lease, LeasedQueue, RedisSettings
 from rmq_spark import MESSAGE_SCHEMA, claimed_batch, register
 from tests.spark.conftest import QUEUE
 
@@ -42,6 +42,15 @@ def test_the_format_can_be_registered(spark: SparkSession, redis_url: str, lease
     assert spark.read.format("rmq").options(**options(redis_url, lease)).load().count() == 10
 
 
+def test_a_lease_of_jobs_is_read_as_one_of_messages(spark: SparkSession, redis_url: str) -> None:
+    with JobQueue(redis_url, QUEUE) as jobs:
+        jobs.publish_many([{"n": number} for number in range(10)])
+        lease = jobs.claim(max_messages=8)
+        assert lease is not None
+        frame = spark.read.format("rmq").options(**options(redis_url, lease, discipline="jobs")).load()
+        assert sorted(bytes(row.payload) for row in frame.collect()) == [b'{"n":%d}' % n for n in range(8)]
+
+
 def test_reading_changes_nothing(spark: SparkSession, redis_url: str, queue: LeasedQueue, lease: Lease) -> None:
     before = queue.lease_info(lease.id)
     frame = spark.read.format("rmq").options(**options(redis_url, lease)).load()
@@ -56,7 +65,10 @@ def test_reading_changes_nothing(spark: SparkSession, redis_url: str, queue: Lea
         ({"lease": "no such lease"}, "'no such lease' is lost"),
         ({"queue": ""}, "needs the option 'queue'"),
         ({"token": ""}, "needs the option 'token'"),
-        ({"numPartitions": "0"}, "numPartitions must be a positive integer, not '0'"),
+        ({"numPartitions": "0"}, "option numPartitions must be a whole number >= 1, not '0'"),
+        ({"leese": "x"}, "did you mean 'lease'"),
+        ({"mode": "peek"}, "option mode must be one of claim, browse, not 'peek'"),
+        ({"discipline": "rotation"}, "leased or jobs can"),
     ],
 )
 def test_what_cannot_be_read_is_said(

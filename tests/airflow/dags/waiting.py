@@ -10,6 +10,7 @@ MODES = {
     "poke": {"poke_interval": 0.2},
     "reschedule": {"mode": "reschedule", "poke_interval": 1},
     "deferrable": {"deferrable": True},
+    "from_the_start": {"deferrable": True, "start_from_trigger": True},
 }
 
 

@@ -52,6 +52,20 @@ def adopt_and_work(marker: Path) -> None:
         work(marker)
 
 
+def wait_for_go(marker: Path) -> None:
+    touch(marker)
+    while not marker.with_suffix(".go").exists():
+        time.sleep(0.05)
+
+
+def adopt_wait_ack(marker: Path) -> None:
+    with open_queue() as queue:
+        lease = adopt(queue)
+        with queue.hold(lease):
+            wait_for_go(marker)
+        queue.ack(lease)
+
+
 def die_once(marker: Path) -> None:
     if marker.exists():
         adopt_and_ack(marker)

@@ -1,0 +1,1 @@
+"""The page "Queues" in a real browser, inside a real Airflow."""

@@ -1,0 +1,8 @@
+"""Make sure that the browser is there before the tests ask for it: `python -m tests.airflow.browser`."""
+
+from __future__ import annotations
+
+from tests.airflow.browser.chromium import find
+
+if __name__ == "__main__":
+    print(*find(), sep="\n")

@@ -1,0 +1,181 @@
+"""Who may see and do what; the roles are those of Airflow's SimpleAuthManager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.airflow.conftest import CANARY, QUEUE
+from tests.airflow.plugin.conftest import CONNECTION, FROM_PAGE, Asking
+
+API = f"/api/connections/{CONNECTION}"
+LOOKS = [f"{API}/queues", f"{API}/queue?name={QUEUE}"]
+PAYLOADS = [f"{API}/messages?name={QUEUE}&target={target}" for target in ("ready", "delayed", "dead")]
+CHANGES: list[tuple[str, dict[str, Any]]] = [
+    (f"{API}/redrive", {"queue": QUEUE}),
+    (f"{API}/purge", {"queue": QUEUE, "target": "ready", "confirm": QUEUE}),
+]
+
+
+@pytest.fixture(autouse=True)
+def some_work(queues: str, queue: Any) -> None:
+    queue.publish_many(["secret payload", "another"])
+
+
+async def every_answer(client: httpx.AsyncClient) -> dict[str, int]:
+    """The status of everything there is behind a connection."""
+    answers = {path: (await client.get(path)).status_code for path in LOOKS + PAYLOADS}
+    return answers | {path: (await client.post(path, json=wish)).status_code for path, wish in CHANGES}
+
+
+async def test_who_is_not_logged_in_gets_nothing_from_any_route(asking: Asking) -> None:
+    from rmq_airflow.plugin.app import app
+
+    client = asking(None, **FROM_PAGE)
+    paths = {route.path: route.methods for route in app.routes}  # type: ignore[attr-defined]
+    assert len(paths) >= 8
+    for path, methods in paths.items():
+        for method in methods:
+            answer = await client.request(method, path.format(name="main.js", connection_id=CONNECTION), json={})
+            assert (answer.status_code, method) in {(401, method), (405, "HEAD")}, path
+
+
+@pytest.mark.parametrize("role", ["VIEWER", "USER"])
+async def test_viewers_and_users_see_the_page_and_no_connection(asking: Asking, role: str, queue: Any) -> None:
+    client = asking(role, **FROM_PAGE)
+    assert (await client.get("/")).status_code == 200
+    assert (await client.get("/api/connections")).json()["connections"] == []
+    assert (await client.get("/api/connections")).json()["hidden"]
+    assert set((await every_answer(client)).values()) == {403}
+    assert queue.stats().ready == 2
+
+
+@pytest.mark.parametrize("role", ["OP", "ADMIN"])
+async def test_ops_and_admins_may_do_everything(asking: Asking, role: str, queue: Any) -> None:
+    client = asking(role, **FROM_PAGE)
+    listed = (await client.get("/api/connections")).json()
+    assert listed["connections"] == [{"id": CONNECTION, "source": "database", "may_edit": True}]
+    assert set((await every_answer(client)).values()) == {200}
+    assert queue.stats().ready == 0
+
+
+async def test_who_may_only_read_a_connection_sees_numbers_and_neither_payloads_nor_buttons(
+    op: httpx.AsyncClient, auth_manager: Any, monkeypatch: pytest.MonkeyPatch, queue: Any
+) -> None:
+    asked = []
+
+    def only_read(*, method: str, details: Any, user: Any) -> bool:
+        asked.append((details.conn_id, user.get_name()))
+        return method == "GET"
+
+    monkeypatch.setattr(auth_manager, "is_authorized_connection", only_read)
+    assert not (await op.get("/api/connections")).json()["connections"][0]["may_edit"]
+    answers = await every_answer(op)
+    assert {answers[path] for path in LOOKS} == {200}
+    assert {status for path, status in answers.items() if path not in LOOKS} == {403}
+    assert queue.stats().ready == 2
+    assert set(asked) == {(CONNECTION, "OP")}
+
+
+async def test_a_right_that_is_taken_away_ends_with_the_next_request(
+    op: httpx.AsyncClient, auth_manager: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await op.get(LOOKS[0])).status_code == 200
+    monkeypatch.setattr(auth_manager, "is_authorized_connection", lambda **_: False)
+    assert (await op.get(LOOKS[0])).status_code == 403
+
+
+async def test_without_the_right_to_see_plugins_there_is_no_page(
+    op: httpx.AsyncClient, auth_manager: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth_manager, "is_authorized_view", lambda **_: False)
+    assert [(await op.get(path)).status_code for path in ("/", "/static/main.js", "/api/connections")] == [403] * 3
+    assert set((await every_answer(op)).values()) == {403}
+
+
+async def test_an_auth_manager_that_fails_lets_nobody_in(
+    op: httpx.AsyncClient, auth_manager: Any, monkeypatch: pytest.MonkeyPatch, queue: Any
+) -> None:
+    def fail(**_: Any) -> bool:
+        raise RuntimeError("no database")
+
+    monkeypatch.setattr(auth_manager, "is_authorized_connection", fail)
+    assert set((await every_answer(op)).values()) == {500}
+    assert queue.stats().ready == 2
+
+
+async def test_a_page_that_cannot_be_imported_serves_nothing(
+    op: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import rmq_airflow.plugin
+
+    def broken() -> Any:
+        raise ImportError("Airflow moved its security module")
+
+    monkeypatch.setattr(rmq_airflow.plugin, "_page", broken)
+    assert (await op.get("/")).status_code == 500
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {**FROM_PAGE, "Sec-Fetch-Site": "cross-site"},
+        {**FROM_PAGE, "Sec-Fetch-Site": "same-site"},
+        {**FROM_PAGE, "Sec-Fetch-Site": "none"},
+        {**FROM_PAGE, "Origin": "http://evil.test"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "http://airflow.test"},
+    ],
+)
+async def test_a_foreign_page_changes_nothing_with_the_cookie_of_an_op(
+    asking: Asking, headers: dict[str, str], queue: Any
+) -> None:
+    client = asking("OP", **headers)
+    for path, wish in CHANGES:
+        answer = await client.post(path, json=wish)
+        assert answer.status_code == 403
+        assert "Airflow's own pages" in answer.json()["detail"]
+    assert queue.stats().ready == 2
+
+
+@pytest.mark.parametrize("headers", [{"Sec-Fetch-Site": "same-origin"}, {"Origin": "http://airflow.test"}])
+async def test_our_own_page_may_change_what_its_user_may(asking: Asking, headers: dict[str, str], queue: Any) -> None:
+    client = asking("OP", **FROM_PAGE, **headers)
+    assert [(await client.post(path, json=wish)).status_code for path, wish in CHANGES] == [200, 200]
+    assert queue.stats().ready == 0
+
+
+async def test_a_form_cannot_be_a_change(asking: Asking, queue: Any) -> None:
+    client = asking("OP", **FROM_PAGE)
+    for path, wish in CHANGES:
+        assert (await client.post(path, data=wish)).status_code == 422
+        assert (await client.get(path)).status_code == 405
+    assert queue.stats().ready == 2
+
+
+async def test_changes_are_in_airflows_audit_log(op: httpx.AsyncClient) -> None:
+    from airflow.models.log import Log
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    assert (await op.post(CHANGES[1][0], json=CHANGES[1][1])).status_code == 200
+    with create_session() as session:
+        entry = session.scalars(select(Log).where(Log.event == "rmq_purge").order_by(Log.id.desc())).first()
+        assert entry is not None
+        assert entry.owner == "OP"
+        assert QUEUE in str(entry.extra)
+        assert CONNECTION in str(entry.extra)
+
+
+async def test_no_answer_holds_a_credential_or_a_token(op: httpx.AsyncClient, queue: Any) -> None:
+    lease = queue.claim(lease_id="dag/run/task/-1", owner="airflow:dag/run/task/-1/1")
+    answers = [(await op.get(path)).text for path in ["/api/connections", *LOOKS, *PAYLOADS]]
+    assert "dag/run/task" in answers[2]
+    assert not [text for text in answers if CANARY in text or str(lease.token) in text]
+
+
+async def test_payloads_are_kept_in_no_cache(op: httpx.AsyncClient) -> None:
+    for path in LOOKS + PAYLOADS:
+        assert (await op.get(path)).headers["cache-control"] == "no-store"

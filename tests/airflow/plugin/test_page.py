@@ -1,0 +1,290 @@
+"""What the page shows and does, as its user sees it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from rmq_core import LeasedConfig, LeasedQueue, open_queue
+from tests.airflow.conftest import QUEUE
+from tests.airflow.plugin.conftest import CONNECTION
+from tests.servers import start_server
+
+API = f"/api/connections/{CONNECTION}"
+
+
+async def look(client: httpx.AsyncClient, part: str, **query: Any) -> Any:
+    answer = await client.get(f"{API}/{part}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def change(client: httpx.AsyncClient, part: str, **wish: Any) -> Any:
+    answer = await client.post(f"{API}/{part}", json={"queue": QUEUE, **wish})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.fixture
+def doomed(queues: str, secured_url: str) -> Any:
+    """The queue, delivering once: a nack makes a dead letter."""
+    with LeasedQueue(secured_url, QUEUE, LeasedConfig(max_deliveries=1)) as queue:
+        yield queue
+
+
+def bury(queue: Any, *names: str) -> None:
+    for name in names:
+        queue.publish({"name": name}, headers={"from": "test"})
+        queue.nack(queue.claim(owner="airflow:etl/run/load/-1/2"), reason=f"bad {name}")
+
+
+async def test_the_overview_counts_what_every_queue_holds(op: httpx.AsyncClient, doomed: Any, secured_url: str) -> None:
+    bury(doomed, "a")
+    doomed.publish_many([*"bcd"])
+    doomed.publish("later", delay=60)
+    doomed.claim(max_messages=2)
+    with LeasedQueue(secured_url, "other") as other:
+        other.publish("x")
+        other.pause()
+    found = await look(op, "queues")
+    assert found["server"].startswith("redis://127.0.0.1:")
+    assert (found["total"], found["registered"]) == (2, 2)
+    other_row, row = found["queues"]
+    assert (other_row["name"], other_row["ready"], other_row["paused"]) == ("other", 1, True)
+    numbers = {name: row[name] for name in ("ready", "delayed", "leased", "leases", "dead", "paused")}
+    assert numbers == {"ready": 1, "delayed": 1, "leased": 2, "leases": 1, "dead": 1, "paused": False}
+    assert 0 <= row["oldest_age"] < 60
+
+
+async def test_queues_are_found_by_a_part_of_their_name_and_read_page_by_page(
+    op: httpx.AsyncClient, queues: str, secured_url: str
+) -> None:
+    for number in range(60):
+        with LeasedQueue(secured_url, f"Q{number:02}") as queue:
+            queue.publish("x")
+    first, second = await look(op, "queues"), await look(op, "queues", offset=50)
+    assert [row["name"] for row in first["queues"] + second["queues"]] == [f"Q{number:02}" for number in range(60)]
+    found = await look(op, "queues", search="q5")
+    assert (found["total"], found["registered"]) == (10, 60)
+
+
+async def test_a_damaged_queue_is_named_and_hides_no_other(
+    op: httpx.AsyncClient, queue: Any, queues: str, secured_url: str
+) -> None:
+    queue.publish("fine")
+    with LeasedQueue(secured_url, "damaged") as damaged:
+        damaged.publish("x")
+        damaged.client.delete("rmq:{damaged}:ready")
+        damaged.client.set("rmq:{damaged}:ready", "foreign")
+    broken, fine = (await look(op, "queues"))["queues"]
+    assert "another type" in broken["error"]
+    assert fine["ready"] == 1
+
+
+async def test_leases_tell_which_try_holds_them(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
+    queue.publish_many([*"abcd"])
+    held = queue.claim(lease_id="etl/run/load/5", owner="airflow:etl/run/load/5/2", max_messages=3, lease=30)
+    queue.ack(held, held.messages[:1])
+    queue.claim(owner="worker", lease=60)
+    shown = await look(op, "queue", name=QUEUE)
+    assert shown["able"] == {"leases": True, "list": ["ready", "delayed", "dead"], "choose": True}
+    first, second = shown["listed"]
+    assert first["holder"]["path"] == "/dags/etl/runs/run/tasks/load/mapped/5?try_number=2"
+    assert (first["count"], first["settled"]) == (3, 1)
+    assert first["deadline"] - time.time() * 1000 == pytest.approx(30_000, abs=5_000)
+    assert (second["owner"], second["holder"]) == ("worker", None)
+
+
+async def test_leases_are_read_page_by_page(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
+    queue.publish_many([str(number) for number in range(7)])
+    for number in range(7):
+        queue.claim(lease_id=f"l{number}", lease=60 + number)
+    found = await look(op, "queue", name=QUEUE, offset=3, count=2)
+    assert [lease["id"] for lease in found["listed"]] == ["l3", "l4"]
+    assert found["leases"] == 7
+
+
+async def test_looking_at_messages_claims_none(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
+    queue.publish_many([{"n": number} for number in range(3)], headers={"airflow-dag-id": "etl"})
+    found = await look(op, "messages", name=QUEUE, target="ready", count=2)
+    assert found["total"] == 3
+    assert [json.loads(message["payload"])["n"] for message in found["messages"]] == [0, 1]
+    assert found["messages"][0]["headers"] == {"airflow-dag-id": "etl"}
+    assert queue.stats().ready == 3
+    assert queue.claim().message.deliveries == 1
+
+
+async def test_delayed_messages_come_with_their_due_times(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
+    queue.publish("later", delay=60)
+    (message,) = (await look(op, "messages", name=QUEUE, target="delayed"))["messages"]
+    assert message["due"] - message["enqueued_at"] == pytest.approx(60_000, abs=1)
+
+
+async def test_dead_letters_come_with_reason_and_history(op: httpx.AsyncClient, doomed: Any) -> None:
+    bury(doomed, "a", "b")
+    newest, oldest = (await look(op, "messages", name=QUEUE, target="dead"))["messages"]
+    assert (newest["history"][0]["reason"], oldest["history"][0]["reason"]) == ("bad b", "bad a")
+    assert newest["history"][0]["holder"]["task_id"] == "load"
+    assert newest["headers"] == {"from": "test"}
+
+
+async def test_chosen_dead_letters_are_redriven_and_the_others_stay(op: httpx.AsyncClient, doomed: Any) -> None:
+    bury(doomed, *"abc")
+    letters = {letter.payload["name"]: letter.id for letter in doomed.dead_letters()}
+    assert await change(op, "redrive", message_ids=[letters["b"]]) == {"redriven": 1}
+    assert doomed.claim().message.payload == {"name": "b"}
+    assert [letter.payload["name"] for letter in doomed.dead_letters()] == ["c", "a"]
+
+
+async def test_all_dead_letters_are_redriven_at_once(op: httpx.AsyncClient, doomed: Any) -> None:
+    bury(doomed, *"abc")
+    assert await change(op, "redrive") == {"redriven": 3}
+    assert doomed.stats()[:5] == (3, 0, 0, 0, 0)
+
+
+async def test_redriving_nothing_in_particular_is_refused_and_not_taken_for_all(
+    op: httpx.AsyncClient, doomed: Any
+) -> None:
+    bury(doomed, "a")
+    answer = await op.post(f"{API}/redrive", json={"queue": QUEUE, "message_ids": []})
+    assert answer.status_code == 422
+    assert doomed.stats().dead == 1
+
+
+@pytest.mark.parametrize("confirm", ["", "Work", "work ", "other"])
+async def test_nothing_is_purged_unless_the_name_was_typed(
+    op: httpx.AsyncClient, queue: Any, queues: str, confirm: str
+) -> None:
+    queue.publish("x")
+    answer = await op.post(f"{API}/purge", json={"queue": QUEUE, "target": "ready", "confirm": confirm})
+    assert answer.status_code == 400
+    assert "type the name" in answer.json()["detail"]
+    assert queue.stats().ready == 1
+
+
+async def test_a_purge_deletes_what_it_names_and_nothing_else(op: httpx.AsyncClient, doomed: Any) -> None:
+    bury(doomed, "a", "b")
+    doomed.publish("ready")
+    doomed.publish("later", delay=60)
+    assert await change(op, "purge", target="dead", confirm=QUEUE) == {"purged": 2}
+    assert doomed.stats()[:5] == (1, 1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("target", ["completed", "leases", "", "dead "])
+async def test_only_what_the_page_shows_can_be_purged(op: httpx.AsyncClient, queues: str, target: str) -> None:
+    wish = {"queue": QUEUE, "target": target, "confirm": QUEUE}
+    assert (await op.post(f"{API}/purge", json=wish)).status_code == 422
+
+
+async def test_an_unknown_queue_is_not_found(op: httpx.AsyncClient, queues: str) -> None:
+    answer = await op.get(f"{API}/queue", params={"name": "nowhere"})
+    assert answer.status_code == 404
+    assert "'nowhere'" in answer.json()["detail"]
+
+
+async def test_the_page_reaches_only_connections_of_queues(
+    op: httpx.AsyncClient, stored: Callable[..., str], queues: str
+) -> None:
+    stored("website", conn_type="http", host="example.test")
+    listed = (await op.get("/api/connections")).json()["connections"]
+    assert [connection["id"] for connection in listed] == [CONNECTION]
+    for conn_id in ("website", "nowhere"):
+        answer = await op.get(f"/api/connections/{conn_id}/queues")
+        assert answer.status_code == 404
+        assert "[rmq] connections" in answer.json()["detail"]
+
+
+async def test_a_connection_that_cannot_be_listed_is_named_in_the_configuration(
+    op: httpx.AsyncClient, connection: str, queue: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.publish("x")
+    monkeypatch.setenv("AIRFLOW__RMQ__CONNECTIONS", f"missing, {connection}")
+    listed = (await op.get("/api/connections")).json()["connections"]
+    assert [(each["id"], each["source"]) for each in listed] == [
+        ("missing", "[rmq] connections"),
+        (connection, "[rmq] connections"),
+    ]
+    assert (await op.get(f"/api/connections/{connection}/queues")).json()["queues"][0]["ready"] == 1
+    missing = await op.get("/api/connections/missing/queues")
+    assert (missing.status_code, "missing" in missing.json()["detail"]) == (404, True)
+
+
+async def test_a_connection_that_makes_no_sense_says_what_is_wrong(
+    op: httpx.AsyncClient, stored: Callable[..., str]
+) -> None:
+    stored("odd", conn_type="redis_queue", extra='{"url": "http://host"}')
+    answer = await op.get("/api/connections/odd/queues")
+    assert answer.status_code == 400
+    assert "scheme" in answer.json()["detail"]
+
+
+async def test_a_million_messages_are_as_quick_to_look_at_as_ten(
+    op: httpx.AsyncClient, queue: Any, queues: str
+) -> None:
+    queue.publish_many([f"m{number}" for number in range(100)])
+    copy = (
+        "local e = redis.call('LRANGE', KEYS[1], 0, 99) for i = 1, 9999 do redis.call('LPUSH', KEYS[1], unpack(e)) end"
+    )
+    queue.client.eval(copy, 1, "rmq:{work}:ready")
+    assert (await look(op, "queues"))["queues"][0]["ready"] == 1_000_000
+    for offset in (0, 500_000, 999_990):
+        began = time.monotonic()
+        found = await look(op, "messages", name=QUEUE, target="ready", offset=offset)
+        assert time.monotonic() - began < 2
+        assert (found["total"], len(found["messages"])) == (1_000_000, min(25, 1_000_000 - offset))
+
+
+async def test_a_server_that_is_gone_is_said_to_be(op: httpx.AsyncClient, stored: Callable[..., str]) -> None:
+    stored("gone", conn_type="redis_queue", host="127.0.0.1", port=1)
+    answer = await op.get("/api/connections/gone/queues")
+    assert answer.status_code == 503
+    assert answer.json()["kind"] == "QueueUnavailable"
+    assert "did not answer" in answer.json()["detail"]
+
+
+async def test_a_server_that_hangs_is_given_up_soon(op: httpx.AsyncClient, stored: Callable[..., str]) -> None:
+    server = start_server("7.0")
+    try:
+        stored("hanging", conn_type="redis_queue", host="127.0.0.1", port=server.port)
+        assert (await op.get("/api/connections/hanging/queues")).status_code == 200
+        server.pause()
+        for path in ("queues", f"queue?name={QUEUE}"):
+            began = time.monotonic()
+            answer = await op.get(f"/api/connections/hanging/{path}")
+            assert answer.status_code == 503
+            assert time.monotonic() - began < 6.5
+        server.resume()
+        assert (await op.get("/api/connections/hanging/queues")).status_code == 200
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("discipline", "payload", "leases"),
+    [("reliable", "x", 0), ("rotation", "x", 0), ("streams", {"n": 1}, 0), ("jobs", {"n": 1}, 1)],
+)
+async def test_queues_of_every_discipline_are_shown_as_far_as_they_can_tell(
+    op: httpx.AsyncClient, queues: str, secured_url: str, discipline: str, payload: Any, leases: int
+) -> None:
+    queue = open_queue(secured_url, QUEUE, discipline)
+    try:
+        queue.publish(payload)
+        (row,) = (await look(op, "queues"))["queues"]
+        assert (row["discipline"], row["ready"]) == (discipline, 1)
+        (message,) = (await look(op, "messages", name=QUEUE, target="ready"))["messages"]
+        assert str(payload).strip("{}")[-1] in message["payload"]
+        assert queue.claim(owner="worker") is not None
+        shown = await look(op, "queue", name=QUEUE)
+        assert (shown["ready"], shown["leased"]) == (0, 1)
+        assert shown["able"] == {"leases": leases > 0, "list": ["ready", "dead"], "choose": False}
+        assert [lease["owner"] for lease in shown["listed"]] == ["worker"] * leases
+        refused = await op.post(f"{API}/redrive", json={"queue": QUEUE, "message_ids": ["m"]})
+        assert refused.status_code == 400
+        assert "leased can" in refused.json()["detail"]
+    finally:
+        queue.close()

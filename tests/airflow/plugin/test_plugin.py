@@ -1,0 +1,124 @@
+"""What Airflow makes of the plugin, and what the plugin costs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import httpx
+import pytest
+
+import rmq_airflow.plugin
+from rmq_airflow.get_provider_info import get_provider_info
+from tests.airflow.plugin.conftest import Asking
+
+ROOT = Path(__file__).parents[3]
+STATIC = Path(rmq_airflow.plugin.__file__).with_name("static")
+ASSETS = sorted(STATIC.iterdir())
+NAMES = [path.name for path in ASSETS]
+
+
+def test_airflow_loads_the_plugin_without_an_error() -> None:
+    from airflow import plugins_manager
+
+    (info,) = (info for info in plugins_manager.get_plugin_info() if info["name"] == "rmq")
+    assert [view["name"] for view in info["external_views"]] == ["Queues"]
+    assert [app["url_prefix"] for app in info["fastapi_apps"]] == ["/rmq"]
+    assert plugins_manager.get_import_errors() == {}
+
+
+def test_the_plugin_is_registered_once_whatever_airflow_discovers() -> None:
+    (point,) = entry_points(group="airflow.plugins", name="rmq")
+    assert point.load() is rmq_airflow.plugin.RmqPlugin
+    code = "from airflow import plugins_manager as p; p.get_plugin_info(); print('errors:', p.get_import_errors())"
+    eager = os.environ | {"AIRFLOW__CORE__LAZY_DISCOVER_PROVIDERS": "False"}
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=eager)
+    assert "errors: {}" in result.stdout
+
+
+def test_the_configuration_option_has_the_default_that_the_page_assumes() -> None:
+    from airflow.providers.common.compat.sdk import conf
+
+    options = get_provider_info()["config"]["rmq"]["options"]
+    assert options["connections"]["default"] == conf.get("rmq", "connections", fallback="") == ""
+
+
+def test_processes_that_serve_no_page_load_none_of_it() -> None:
+    code = """
+import airflow.providers.common.compat.sdk as sdk, airflow.plugins_manager, sys
+sdk.AirflowPlugin, sdk.conf
+before = set(sys.modules)
+import rmq_airflow.plugin
+print(*sorted(set(sys.modules) - before))
+"""
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    ours = {name for name in loaded.split() if name.split(".")[0] not in sys.stdlib_module_names}
+    assert "rmq_airflow.plugin" in ours <= {"rmq_airflow", "rmq_airflow.plugin"}
+
+
+def test_behind_a_path_the_view_is_found_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://host/team/airflow/")
+    assert rmq_airflow.plugin.base_path() == "/team/airflow"
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://localhost:8080")
+    assert rmq_airflow.plugin.base_path() == ""
+
+
+@pytest.mark.parametrize("asset", ASSETS, ids=lambda path: path.name)
+def test_the_page_loads_nothing_from_elsewhere(asset: Path) -> None:
+    text = asset.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+    assert not re.findall(r"(?:https?:)?//[\w-]+\.\w+", text)
+
+
+@pytest.mark.parametrize("script", [path for path in ASSETS if path.suffix == ".js"], ids=lambda path: path.name)
+def test_scripts_put_text_into_the_page_as_text(script: Path) -> None:
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", script.read_text()
+    )
+
+
+def test_what_scripts_import_is_there() -> None:
+    for script in STATIC.glob("*.js"):
+        for name in re.findall(r'from "\./([\w.]+)"', script.read_text("utf-8")):
+            assert (STATIC / name).exists(), f"{script.name} imports {name}"
+
+
+def test_the_wheel_takes_the_whole_package() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert "rmq_airflow" in wheel["packages"]
+    assert not {"exclude", "include", "only-include"} & set(wheel)
+
+
+@pytest.mark.parametrize(("name", "content"), [(path.name, path.read_bytes()) for path in ASSETS], ids=NAMES)
+async def test_every_asset_is_served_with_its_type(asking: Asking, name: str, content: bytes) -> None:
+    answer = await asking("VIEWER").get(f"/static/{name}")
+    assert (answer.status_code, answer.content) == (200, content)
+    types = {"js": "javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
+    assert types[name.rpartition(".")[2]] in answer.headers["content-type"]
+
+
+@pytest.mark.parametrize("name", ["nothing.js", "../app.py", "..%2Fapp.py", "%2e%2e/app.py", ""])
+async def test_nothing_but_assets_is_served(asking: Asking, name: str) -> None:
+    assert (await asking("ADMIN").get(f"/static/{name}")).status_code == 404
+
+
+async def test_the_page_may_be_framed_by_airflow_alone_and_runs_no_foreign_script(asking: Asking) -> None:
+    policy = (await asking("VIEWER").get("/")).headers["content-security-policy"]
+    assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'self'"} <= set(policy.split("; "))
+
+
+async def test_there_is_no_schema_or_documentation_to_browse(op: httpx.AsyncClient) -> None:
+    for path in ("/docs", "/redoc", "/openapi.json"):
+        assert (await op.get(path)).status_code == 404
+
+
+def test_the_task_that_an_empty_page_proposes_can_be_written_so() -> None:
+    from rmq_airflow.operators.publish import RedisQueuePublishOperator
+
+    (proposed,) = re.findall(r"'(RedisQueuePublishOperator\(.+?\))'", (STATIC / "overview.js").read_text("utf-8"))
+    task = eval(proposed, {"RedisQueuePublishOperator": RedisQueuePublishOperator})
+    assert task.task_id == "publish"

@@ -1,0 +1,380 @@
+"""Draining a queue in a task: every way the work of a message, a batch or the task can end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from rmq_airflow.drain import TooManyFailures
+from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.operators.consume import RedisQueueConsumeOperator
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeaseOwnedByOther, Message, exponential
+from tests.airflow.conftest import QUEUE, MakeContext
+
+OWNER = "airflow:dag/run/consume/-1/{}"
+LEASE = "dag/run/consume/-1"
+
+
+def operator(**options: Any) -> RedisQueueConsumeOperator:
+    return RedisQueueConsumeOperator(task_id="consume", redis_queue=QUEUE, **options)
+
+
+def consume(context: MakeContext, try_number: int = 1, **options: Any) -> Any:
+    made = operator(**options)
+    return made.execute(context(made, try_number=try_number))
+
+
+def fail_on(*bad: str) -> Callable[[Message], None]:
+    def work(message: Message) -> None:
+        if message.payload in bad:
+            raise ValueError(f"cannot work on {message.payload}")
+
+    return work
+
+
+def test_every_message_is_worked_on_once_in_order_until_the_queue_is_empty(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish_many(map(str, range(25)))
+    seen: list[Any] = []
+    report = consume(task_context, on_message=lambda message: seen.append(message.payload), batch_size=10)
+    assert seen == [str(n) for n in range(25)]
+    assert report == {"queue": QUEUE, "ended": "empty", "claimed": 25, "acked": 25, "failed": 0, "dead": 0}
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_an_empty_queue_is_a_success(connection: str, queue: Any, task_context: MakeContext) -> None:
+    assert consume(task_context, on_message=print)["claimed"] == 0
+
+
+def test_a_failed_message_goes_back_later_and_the_others_are_acked(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish_many(["a", "bad", "c"])
+    report = consume(task_context, on_message=fail_on("bad"))
+    assert (report["acked"], report["failed"], report["dead"]) == (2, 1, 0)
+    stats = queue.stats()
+    assert (stats.ready, stats.delayed, stats.leased) == (0, 1, 0)
+
+
+def test_a_failed_message_keeps_the_reason_in_its_history(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish_many(["bad"])
+    consume(task_context, on_message=fail_on("bad"), failed_delay=0, max_messages=1)
+    (message,) = queue.peek(1)
+    assert message.history[0].reason == "ValueError: cannot work on bad"
+    assert message.history[0].owner == OWNER.format(1)
+
+
+def test_the_backoff_of_the_queue_is_not_overruled(connection: str, queue: Any, task_context: MakeContext) -> None:
+    queue.publish("bad")
+    config = LeasedConfig(backoff=exponential(base=0.05, cap=0.05), max_deliveries=1)
+    report = consume(task_context, on_message=fail_on("bad"), queue_config=config)
+    assert (report["failed"], report["dead"]) == (1, 1)
+    queue.publish("bad")
+    config = LeasedConfig(backoff=exponential(base=0.05, cap=0.05))
+    consume(task_context, on_message=fail_on("bad"), queue_config=config, max_messages=1)
+    time.sleep(0.15)
+    assert queue.backlog().ready == 1, "after the queue's delay, not after a minute"
+
+
+def test_a_batch_is_acked_as_one(connection: str, queue: Any, task_context: MakeContext) -> None:
+    queue.publish_many(map(str, range(25)))
+    sizes: list[int] = []
+    report = consume(task_context, on_batch=lambda batch: sizes.append(len(batch)), batch_size=10)
+    assert sizes == [10, 10, 5]
+    assert report["acked"] == 25
+
+
+def test_a_function_of_a_batch_speaks_about_single_messages_and_the_rest_is_acked(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    def work(batch: Any) -> None:
+        batch.nack(batch[0], reason="too early", delay=60)
+        batch.release(batch[1])
+        batch.ack(batch[2])
+
+    queue.publish_many("abcd")
+    report = consume(task_context, on_batch=work, max_messages=4)
+    assert (report["acked"], report["failed"]) == (2, 1)
+    assert queue.stats().delayed == 1
+    (released,) = queue.peek(4)
+    assert (released.payload, released.deliveries) == ("b", 0)
+
+
+def test_a_failed_batch_goes_back_but_for_what_was_acked_in_it(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    def work(batch: Any) -> None:
+        batch.ack(batch[0])
+        raise RuntimeError("the disk is full")
+
+    queue.publish_many("abc")
+    report = consume(task_context, on_batch=work)
+    assert (report["acked"], report["failed"]) == (1, 2)
+    assert queue.stats()[:4] == (0, 2, 0, 0)
+
+
+def test_the_function_gets_the_entries_of_the_context_it_names(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    seen: list[str] = []
+    consume(task_context, on_message=lambda message, ti: seen.append(f"{ti.run_id}: {message.payload}"))
+    assert seen == ["run: a"]
+
+
+def test_a_bound_leaves_the_rest_ready(connection: str, queue: Any, task_context: MakeContext) -> None:
+    queue.publish_many(map(str, range(10)))
+    report = consume(task_context, on_message=print, max_messages=7, batch_size=5)
+    assert (report["ended"], report["claimed"]) == ("max_messages", 7)
+    assert queue.stats()[:3] == (3, 0, 0)
+
+
+def test_no_more_is_claimed_when_time_is_up(connection: str, queue: Any, task_context: MakeContext) -> None:
+    queue.publish_many(map(str, range(10)))
+    report = consume(task_context, on_message=lambda message: time.sleep(0.06), max_time=0.1, batch_size=2)
+    assert report["ended"] == "max_time"
+    assert report["acked"] == report["claimed"] == 2
+    assert queue.stats().ready == 8
+
+
+def test_too_many_failures_fail_the_task_and_what_was_not_tried_goes_back_uncounted(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish_many(["a", "bad", "bad", "d", "e"])
+    with pytest.raises(TooManyFailures, match="max_failures=1"):
+        consume(task_context, on_message=fail_on("bad"), max_failures=1)
+    assert [(message.payload, message.deliveries) for message in queue.peek(5)] == [("d", 0), ("e", 0)]
+    assert queue.stats()[:4] == (2, 2, 0, 0)
+
+
+def test_failures_add_up_over_batches(connection: str, queue: Any, task_context: MakeContext) -> None:
+    queue.publish_many(["bad", "b", "bad", "d"])
+    with pytest.raises(TooManyFailures):
+        consume(task_context, on_message=fail_on("bad"), max_failures=1, batch_size=2)
+    assert queue.stats()[:4] == (1, 2, 0, 0)
+
+
+@pytest.mark.parametrize("error", [AirflowFailException("wrong"), AirflowTaskTimeout("late")])
+def test_an_exception_that_ends_the_task_nacks_what_was_in_hand_and_releases_the_rest(
+    error: BaseException, connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    def work(message: Message) -> None:
+        if message.payload == "b":
+            raise error
+
+    queue.publish_many("abc")
+    with pytest.raises(type(error)):
+        consume(task_context, on_message=work)
+    assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == [("b", 1), ("c", 0)]
+    assert queue.stats().leases == 0
+
+
+def test_the_retry_of_a_killed_try_gets_the_same_messages_first(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish_many("abc")
+    killed = queue.claim(max_messages=2, lease_id=LEASE, owner=OWNER.format(1))
+    queue.ack(killed, killed.messages[:1])
+    seen: list[Any] = []
+    report = consume(task_context, 2, on_message=lambda message: seen.append((message.payload, message.deliveries)))
+    assert seen == [("b", 2), ("c", 1)]
+    assert report["acked"] == 2
+    assert queue.stats()[:4] == (0, 0, 0, 0)
+
+
+def test_a_task_that_is_cleared_consumes_what_is_there_then(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    for _ in range(2):
+        queue.publish("a")
+        assert consume(task_context, on_batch=len)["acked"] == 1
+
+
+def test_a_copy_of_a_task_that_should_be_dead_does_not_take_from_its_retry(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    retry = queue.claim(lease_id=LEASE, owner=OWNER.format(2))
+    with pytest.raises(LeaseOwnedByOther, match="no earlier try"):
+        consume(task_context, 1, on_message=print)
+    assert queue.ack(retry).settled == 1
+
+
+def test_losing_the_lease_ends_the_task_without_acking_what_others_have(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    def work(message: Message) -> None:
+        queue.adopt(LEASE, owner="somebody else")
+
+    queue.publish_many("ab")
+    with pytest.raises(LeaseLost):
+        consume(task_context, on_message=work)
+    assert queue.lease_info(LEASE).owner == "somebody else"
+    assert queue.stats().leased == 2
+
+
+def test_a_lease_shorter_than_the_work_is_kept_by_heartbeats(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    report = consume(task_context, on_message=lambda message: time.sleep(1), queue_config=LeasedConfig(lease=0.3))
+    assert report["acked"] == 1
+    assert queue.stats()[:3] == (0, 0, 0)
+
+
+def test_on_kill_gives_the_messages_back_at_once_and_fences_off_what_goes_on(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    made = operator(on_message=lambda message: made.on_kill())
+    queue.publish_many("abc")
+    with pytest.raises(LeaseLost, match="killed"):
+        made.execute(task_context(made))
+    assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == [("a", 1), ("b", 0), ("c", 0)]
+    assert queue.stats().leases == 0
+
+
+def test_on_kill_before_anything_was_claimed_does_nothing() -> None:
+    operator(on_message=print).on_kill()
+
+
+SLEEPER = """
+import signal, sys, time
+from types import SimpleNamespace
+from rmq_airflow.operators.consume import RedisQueueConsumeOperator
+
+def work(message):
+    print("working", flush=True)
+    time.sleep(600)
+
+operator = RedisQueueConsumeOperator(task_id="consume", redis_queue="work", on_message=work)
+signal.signal(signal.SIGTERM, lambda *_: (operator.on_kill(), print("gave back", flush=True)))
+ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="consume", map_index=-1, try_number=1, max_tries=1)
+operator.execute({"ti": ti})
+"""
+
+
+@pytest.mark.slow
+def test_a_term_signal_in_the_middle_of_the_work_gives_the_messages_back(
+    connection: str, queue: Any, tmp_path: Path
+) -> None:
+    queue.publish_many("ab")
+    process = subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    assert process.stdout is not None
+    try:
+        assert "working\n" in iter(process.stdout.readline, "")
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "gave back\n"
+        assert queue.stats()[:4] == (2, 0, 0, 0)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.slow
+def test_the_retry_of_a_try_that_was_killed_for_good_works_on_what_that_held(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish_many("ab")
+    process = subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    assert process.stdout is not None
+    assert "working\n" in iter(process.stdout.readline, "")
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert queue.stats()[:4] == (0, 0, 2, 1), "held until its lease ends, or its retry comes"
+    seen: list[Any] = []
+    consume(task_context, 2, on_message=lambda message: seen.append((message.payload, message.deliveries)))
+    assert seen == [("a", 2), ("b", 2)]
+    assert queue.stats()[:4] == (0, 0, 0, 0)
+
+
+def test_a_connection_that_breaks_in_the_middle_loses_and_repeats_nothing(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    seen: list[Any] = []
+
+    def work(message: Message) -> None:
+        seen.append(message.payload)
+        if message.payload in ("2", "5"):
+            queue.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    queue.publish_many(map(str, range(8)))
+    report = consume(task_context, on_message=work, batch_size=4)
+    assert seen == [str(n) for n in range(8)]
+    assert report["acked"] == 8
+    assert queue.stats()[:4] == (0, 0, 0, 0)
+
+
+def test_a_span_of_the_work_is_linked_to_the_publishers_and_tells_no_payload(
+    connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr("rmq_airflow.tracing.tracer", provider.get_tracer("test"))
+    queue.publish("bad", headers={"traceparent": f"00-{0xABC:032x}-{0xDEF:016x}-01"})
+    queue.publish("b", headers={"traceparent": "no trace"})
+    consume(task_context, on_message=fail_on("bad"))
+    first, second = exporter.get_finished_spans()
+    assert [link.context.trace_id for link in first.links] == [0xABC]
+    assert (first.name, first.status.description) == (f"process {QUEUE}", "ValueError")
+    assert list(second.links) == []
+    assert "bad" not in first.to_json()
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "on_message"),
+        ({"on_message": print, "on_batch": print}, "on_message"),
+        ({"on_message": "print"}, "functions"),
+        ({"on_message": print, "batch_size": 0}, "batch_size"),
+        ({"on_message": print, "max_messages": True}, "max_messages"),
+        ({"on_message": print, "max_failures": -1}, "max_failures"),
+        ({"on_message": print, "max_time": float("nan")}, "max_time"),
+        ({"on_message": print, "queue_config": {"lease": 5}}, "LeasedConfig"),
+        ({"on_message": print, "redis_queue": ""}, "redis_queue"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_the_dag_is_parsed(options: dict[str, Any], name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        RedisQueueConsumeOperator(task_id="consume", **{"redis_queue": QUEUE, **options})
+
+
+def test_a_coroutine_function_is_refused_because_nobody_would_await_it() -> None:
+    async def work(message: Message) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"asyncio\.run"):
+        operator(on_message=work)
+
+
+@pytest.mark.parametrize(
+    ("owner", "follows"),
+    [
+        (OWNER.format(1), True),
+        (OWNER.format(2), True),
+        (OWNER.format(3), False),
+        ("airflow:dag/run/other/-1/1", False),
+        ("dag/run/consume/-1/1", False),
+        ("somebody", False),
+        ("", False),
+    ],
+)
+def test_a_try_follows_itself_and_what_came_before(owner: str, follows: Any) -> None:
+    assert TaskIdentity("dag", "run", "consume", -1, 2).follows(owner) is follows

@@ -1,0 +1,196 @@
+"""The doorbell rings while there is work, and survives whatever is wrong until it is mended."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException, Asset
+from airflow.sdk import AssetWatcher
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from rmq_airflow import waiting
+from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
+from rmq_core import ConfigurationError, LeasedQueue
+from tests.airflow.conftest import CANARY, QUEUE
+from tests.servers import Server
+
+
+async def ring(events: AsyncIterator[TriggerEvent], within_s: float = 10) -> dict[str, Any]:
+    async with asyncio.timeout(within_s):
+        return dict((await anext(events)).payload)
+
+
+async def test_it_rings_again_while_there_is_work_and_falls_silent_when_there_is_none(
+    connection: str, queue: LeasedQueue
+) -> None:
+    queue.publish_many(["one", "two"])
+    events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1).run()
+    assert (await ring(events))["ready"] == 2
+    queue.purge("ready")
+    queue.publish("three")
+    assert (await ring(events))["ready"] == 1
+    queue.purge("ready")
+    with pytest.raises(TimeoutError):
+        await ring(events, within_s=2)
+
+
+async def test_work_that_arrives_while_it_waits_rings_at_once(connection: str, queue: LeasedQueue) -> None:
+    events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1).run()
+    ringing = asyncio.ensure_future(ring(events))
+    await asyncio.sleep(0.5)
+    await asyncio.to_thread(queue.publish, "one")
+    async with asyncio.timeout(1):
+        await ringing
+
+
+async def test_a_ring_names_no_message_and_claims_none(connection: str, queue: LeasedQueue) -> None:
+    queue.publish("a payload")
+    event = await ring(RedisQueueDoorbellTrigger(QUEUE).run())
+    assert set(event) == {"queue", "ready", "oldest_age"}
+    assert "a payload" not in json.dumps(event)
+    assert queue.stats().leases == 0
+
+
+async def test_it_rings_for_an_old_message(connection: str, queue: LeasedQueue) -> None:
+    queue.publish("one")
+    event = await ring(RedisQueueDoorbellTrigger(QUEUE, min_messages=50, max_age=timedelta(seconds=0.4)).run())
+    assert event["oldest_age"] >= 0.4
+
+
+def test_it_is_made_again_from_what_it_serialises_and_is_then_the_same_to_airflow(connection: str) -> None:
+    trigger = RedisQueueDoorbellTrigger(QUEUE, 3, timedelta(minutes=1), timedelta(seconds=5))
+    path, arguments = trigger.serialize()
+    again = RedisQueueDoorbellTrigger(**json.loads(json.dumps(arguments)))
+    assert again.serialize() == (path, arguments)
+    assert path == f"{RedisQueueDoorbellTrigger.__module__}.{RedisQueueDoorbellTrigger.__qualname__}"
+    assert BaseEventTrigger.hash(path, arguments) == BaseEventTrigger.hash(*again.serialize())
+    assert CANARY not in json.dumps(arguments)
+
+
+def test_an_asset_can_be_watched_with_it() -> None:
+    asset = Asset("work", watchers=[AssetWatcher(name="doorbell", trigger=RedisQueueDoorbellTrigger(QUEUE))])
+    assert asset.watchers[0].trigger.serialize()[1]["redis_queue"] == QUEUE
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"redis_queue": ""},
+        {"min_messages": 0},
+        {"max_age": 0},
+        {"ring_interval": 0.5},
+        {"ring_interval": float("nan")},
+        {"ring_interval": "10"},
+    ],
+)
+def test_what_could_never_ring_is_refused_by_its_parameter(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        RedisQueueDoorbellTrigger(**{"redis_queue": QUEUE, **wrong})
+
+
+async def test_it_rings_through_a_restart_of_redis(own_server: Server) -> None:
+    events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1, redis_queue_conn_id="own").run()
+    ringing = asyncio.ensure_future(ring(events, within_s=30))
+    await asyncio.sleep(0.5)
+    own_server.kill9()
+    await asyncio.to_thread(own_server.restart)
+    with LeasedQueue(own_server.url, QUEUE) as queue:
+        await asyncio.to_thread(queue.publish, "one")
+    assert (await ringing)["ready"] == 1
+
+
+@pytest.mark.parametrize("wrong", ["connection", "key"])
+async def test_what_is_wrong_is_told_and_waited_for_until_it_is_mended(
+    wrong: str, connection: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(waiting, "MISTAKE_S", (0.2, 0.3))
+    monkeypatch.delenv("AIRFLOW_CONN_LATER", raising=False)
+    if wrong == "key":
+        queue.client.set(f"rmq:{{{QUEUE}}}:ready", "foreign")
+    conn_id = "later" if wrong == "connection" else connection
+    ringing = asyncio.ensure_future(ring(RedisQueueDoorbellTrigger(QUEUE, redis_queue_conn_id=conn_id).run()))
+    await asyncio.sleep(1)
+    assert not ringing.done()
+    told = capsys.readouterr().out
+    assert "Cannot watch queue work" in told
+    assert CANARY not in told
+    queue.client.delete(f"rmq:{{{QUEUE}}}:ready")
+    monkeypatch.setenv("AIRFLOW_CONN_LATER", json.dumps(_fields(queue)))
+    await asyncio.to_thread(queue.publish, "one")
+    assert (await ringing)["ready"] == 1
+
+
+def _fields(queue: LeasedQueue) -> dict[str, Any]:
+    where = queue.client.connection_pool.connection_kwargs
+    place = {"host": where["host"], "port": where["port"], "extra": {"db": where.get("db", 0)}}
+    return {"conn_type": "redis_queue", "login": "airflow", "password": CANARY, **place}
+
+
+async def test_airflows_metrics_hear_of_every_ring(
+    connection: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: dict[str, Any] = {}
+    monkeypatch.setattr(waiting.Stats, "incr", lambda name, tags: heard.update({name: tags}))
+    monkeypatch.setattr(waiting.Stats, "gauge", lambda name, value, tags: heard.update({name: value}))
+    queue.publish("one")
+    await ring(RedisQueueDoorbellTrigger(QUEUE).run())
+    assert heard["rmq.trigger.fired"] == {"queue": QUEUE, "kind": "doorbell"}
+    assert heard["rmq.queue.ready"] == 1
+    assert heard["rmq.queue.oldest_age"] >= 0
+
+
+async def test_the_span_that_airflow_opened_for_the_trigger_hears_of_every_ring(
+    connection: str, queue: LeasedQueue
+) -> None:
+    from opentelemetry.sdk.trace import TracerProvider
+
+    queue.publish("one")
+    with TracerProvider().get_tracer("airflow").start_as_current_span("trigger.doorbell") as span:
+        await ring(RedisQueueDoorbellTrigger(QUEUE).run())
+    (told,) = span.events  # type: ignore[attr-defined]
+    assert (told.name, told.attributes["rmq.queue"], told.attributes["rmq.queue.ready"]) == (
+        "rmq.trigger.fired",
+        QUEUE,
+        1,
+    )
+
+
+def test_the_metrics_are_those_that_the_triggerer_sets_up() -> None:
+    from airflow.jobs import triggerer_job_runner
+
+    assert waiting.Stats.initialize is triggerer_job_runner.stats.initialize
+
+
+def test_the_message_queue_trigger_of_airflow_makes_it() -> None:
+    from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
+
+    made = MessageQueueTrigger(scheme="redis+queue", redis_queue=QUEUE, min_messages=2)
+    assert made.serialize() == RedisQueueDoorbellTrigger(QUEUE, 2).serialize()
+    assert isinstance(made, BaseEventTrigger)
+
+
+@pytest.mark.parametrize(
+    ("missing", "module", "way_out"),
+    [
+        ("airflow.triggers.shared_stream", "rmq_airflow.triggers.shared_stream", "RedisQueueDoorbellTrigger"),
+        (
+            "airflow.providers.common.messaging.providers.base_provider",
+            "rmq_airflow.queues.redis_queue",
+            r"pip install 'rmq\[airflow-messaging\]'",
+        ),
+    ],
+)
+def test_what_this_airflow_lacks_is_named_with_a_way_out(
+    missing: str, module: str, way_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(AirflowOptionalProviderFeatureException, match=way_out):
+        importlib.import_module(module)

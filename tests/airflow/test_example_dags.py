@@ -1,0 +1,89 @@
+"""The small examples, run as they are: what they print is what their docstrings promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_core import LeasedQueue
+from tests.airflow.home import EXAMPLES
+from tests.airflow.runs import load, states, xcom
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("connection", "airflow_database"),
+    # Airflow reads .airflowignore with a class that the library behind it has renamed.
+    pytest.mark.filterwarnings("ignore:GitWildMatchPattern"),
+]
+
+MONTHS, HOURS = 36, 26_115
+Run = Callable[[str], Any]
+
+
+@pytest.fixture
+def run_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs an example, whose results go to the test's own folder; every task succeeds."""
+
+    def run(name: str) -> Any:
+        dag = load(name, EXAMPLES, "examples")
+        monkeypatch.setattr("weather.RESULTS", tmp_path)
+        finished = dag.test()
+        assert set(states(finished).values()) == {"success"}
+        return finished
+
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return run
+
+
+def asset_events() -> list[tuple[str, Any]]:
+    """The queue and the extra of every event that `publish` left in the database."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        events = session.query(AssetModel.uri, AssetEvent.extra).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
+        of_the_example = events.filter(AssetEvent.source_dag_id == "publish_and_consume").all()
+    assert all(uri.startswith("rmq://") for uri, _ in of_the_example)
+    return [(uri[uri.rindex("/") :], extra) for uri, extra in of_the_example]
+
+
+def stats(url: str, queue: str) -> tuple[int, ...]:
+    with LeasedQueue(url, queue) as opened:
+        return opened.stats()[:5]
+
+
+def test_publish_and_consume_does_each_month_once_and_nothing_in_a_second_run(
+    run_example: Run, secured_url: str
+) -> None:
+    first, second = (xcom(run_example("publish_and_consume"), "report") for _ in range(2))
+    assert (first["acked"], first["failed"], first["months"], first["hours"]) == (MONTHS, 0, MONTHS, HOURS)
+    assert (second["claimed"], second["months"]) == (0, MONTHS)
+    assert asset_events() == [("/airport-months", {"accepted": MONTHS})], "the second run accepted nothing"
+    assert stats(secured_url, "airport-months") == (0, 0, 0, 0, 0)
+
+
+def test_hand_over_leaves_nothing_to_give_back(run_example: Run, secured_url: str) -> None:
+    finished = run_example("hand_over")
+    assert xcom(finished, "work") == MONTHS
+    assert xcom(finished, "give_back")["settled"] == 0
+    assert stats(secured_url, "airport-months-to-hand-over") == (0, 0, 0, 0, 0)
+
+
+def test_fan_out_shares_the_months_among_three_tasks(run_example: Run, secured_url: str) -> None:
+    finished = run_example("fan_out")
+    assert xcom(finished, "total") == {"months": MONTHS, "hours": HOURS}
+    assert len([ti for ti in finished.get_task_instances() if ti.task_id == "work"]) == 3
+    assert stats(secured_url, "airport-months-to-fan-out") == (0, 0, 0, 0, 0)
+
+
+def test_redrive_gives_the_dead_letters_another_chance(run_example: Run, secured_url: str) -> None:
+    finished = run_example("redrive")
+    consumed, seen, again = (xcom(finished, name) for name in ("consume", "watch", "again"))
+    assert (consumed["acked"], consumed["failed"], consumed["dead"]) == (MONTHS, 4, 2)
+    assert seen["dead"] == 2
+    assert xcom(finished, "redrive")["redriven"] == 2
+    assert (again["acked"], again["failed"]) == (2, 0)
+    assert stats(secured_url, "airport-months-with-mistakes") == (0, 0, 0, 0, 0)

@@ -1,0 +1,70 @@
+"""What the provider says it has is there, and says how to use it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseOperator, task
+
+from rmq_airflow.get_provider_info import get_provider_info
+
+DOCS = Path(__file__).parents[2] / "docs" / "how-to"
+INFO = get_provider_info()
+MODULES = [name for kind in ("hooks", "operators", "sensors", "triggers") for name in INFO[kind][0]["python-modules"]]
+OPERATORS = [*INFO["operators"][0]["python-modules"], *INFO["sensors"][0]["python-modules"]]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_it_names_can_be_imported(module: str) -> None:
+    assert importlib.import_module(module)
+
+
+def test_every_operator_and_sensor_in_the_folders_is_named() -> None:
+    found = {
+        f"rmq_airflow.{kind}.{path.stem}"
+        for kind in ("operators", "sensors")
+        for path in (Path(__file__).parents[2] / "rmq_airflow" / kind).glob("[!_]*.py")
+    }
+    assert found == set(OPERATORS)
+
+
+def test_the_task_decorator_is_there_under_its_name() -> None:
+    assert callable(task.redis_queue)
+
+
+def operators() -> list[Any]:
+    classes = [
+        cls for name in OPERATORS for _, cls in inspect.getmembers(importlib.import_module(name), inspect.isclass)
+    ]
+    return [cls for cls in classes if issubclass(cls, BaseOperator) and cls.__name__.startswith("RedisQueue")]
+
+
+@pytest.mark.parametrize("operator", operators(), ids=lambda operator: operator.__name__)
+def test_every_parameter_of_an_operator_is_described(operator: Any) -> None:
+    parameters = [name for name in inspect.signature(operator.__init__).parameters if name not in ("self", "kwargs")]
+    assert re.findall(r":param (\w+):", operator.__doc__) == parameters
+
+
+@pytest.mark.parametrize("operator", operators(), ids=lambda operator: operator.__name__)
+def test_every_operator_points_to_a_guide_that_has_its_anchor(operator: Any) -> None:
+    (anchor,) = re.findall(r":ref:`(howto/operator:\w+)`", operator.__doc__)
+    assert anchor == f"howto/operator:{operator.__name__}"
+    guides = "".join(path.read_text() for path in DOCS.glob("airflow-*.md"))
+    assert f'<a id="{anchor}"></a>' in guides
+
+
+@pytest.mark.parametrize("operator", operators(), ids=lambda operator: operator.__name__)
+def test_no_templated_field_is_changed_before_it_is_rendered(operator: Any) -> None:
+    given = {"redis_queue": "{{ ds }}", "redis_queue_conn_id": "{{ conn }}", "hand_over": {"queue": "{{ ds }}"}}
+    fitting = {name: value for name, value in given.items() if name in operator.template_fields}
+    needed = {"messages": ["{{ ds }}"], "on_message": print, "application": "job.py"}
+    fitting |= {name: value for name, value in needed.items() if name in inspect.signature(operator).parameters}
+    made = operator(task_id="t", **fitting)
+    assert {name: getattr(made, name) for name in fitting if name in operator.template_fields} == {
+        name: value for name, value in fitting.items() if name in operator.template_fields
+    }

@@ -1,0 +1,34 @@
+"""What the operator adds to publishing: nothing that Redis sees. The time it adds is a figure of the benchmarks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+
+from rmq_airflow.operators.publish import RedisQueuePublishOperator
+from rmq_core import LeasedQueue
+from tests.airflow.conftest import QUEUE, MakeContext
+
+ITEMS = [{"order": number, "day": "2026-01-01"} for number in range(20_000)]
+
+
+def script_calls(client: redis.Redis) -> int:
+    """How many scripts ran since the last look."""
+    calls: int = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    client.config_resetstat()
+    return calls
+
+
+def test_publishing_many_items_takes_as_many_calls_as_with_the_core_alone(
+    connection: str, secured_url: str, task_context: MakeContext
+) -> None:
+    with redis.Redis.from_url(secured_url) as client, LeasedQueue(client, QUEUE) as queue:
+        client.config_resetstat()
+        assert queue.publish_many(ITEMS).accepted == len(ITEMS)
+        core = script_calls(client)
+        made = RedisQueuePublishOperator(task_id="publish", redis_queue=QUEUE, messages=lambda: iter(ITEMS))
+        context: Any = task_context(made)
+        made.render_template_fields(context)
+        assert made.execute(context)["accepted"] == len(ITEMS)
+        assert script_calls(client) == core

@@ -1,0 +1,96 @@
+"""What a publish says besides its messages: the queue's asset event, and the trace it belongs to."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from airflow.sdk import Asset, AssetAlias
+from opentelemetry import trace
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+
+from rmq_airflow.operators.publish import RedisQueuePublishOperator
+from rmq_core import ConfigurationError, LeasedConfig, QueueFull
+from tests.airflow.conftest import QUEUE, MakeContext
+
+ALIAS = AssetAlias(name=f"rmq:redis_queue_default/{QUEUE}")
+
+
+def publish(context: Any, messages: Any, **options: Any) -> Any:
+    """The context after a publish, for what it says."""
+    operator = RedisQueuePublishOperator(task_id="publish", redis_queue=QUEUE, messages=messages, **options)
+    made = context(operator)
+    operator.execute(made)
+    return made
+
+
+def alias_events(context: Any, alias: AssetAlias) -> list[Any]:
+    return list(context["outlet_events"][alias].asset_alias_events)
+
+
+def test_the_queues_own_asset_rings_through_an_alias_that_is_known_when_the_dag_is_parsed(
+    connection: str, secured_url: str, task_context: MakeContext
+) -> None:
+    (event,) = alias_events(publish(task_context, ["a", "b"]), ALIAS)
+    place = urlsplit(secured_url)
+    assert event.dest_asset_key.uri == f"rmq://{place.hostname}:{place.port}/{place.path.strip('/') or 0}/{QUEUE}"
+    assert event.extra == {"accepted": 2}
+    assert RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=["a"]).outlets == [ALIAS]
+
+
+def test_nothing_rings_when_nothing_was_accepted(connection: str, task_context: MakeContext) -> None:
+    config = LeasedConfig(dedup=True)
+    publish(task_context, ["a"], queue_config=config)
+    assert alias_events(publish(task_context, ["a"], queue_config=config), ALIAS) == []
+    assert alias_events(publish(task_context, []), ALIAS) == []
+
+
+def test_an_alias_of_ones_own_is_resolved_too(connection: str, task_context: MakeContext) -> None:
+    mine = AssetAlias(name="mine")
+    assert len(alias_events(publish(task_context, ["a"], asset=mine), mine)) == 1
+
+
+def test_an_asset_of_ones_own_gets_the_number(connection: str, task_context: MakeContext) -> None:
+    mine = Asset("orders")
+    assert publish(task_context, ["a"], asset=mine)["outlet_events"][mine].extra == {"accepted": 1}
+
+
+def test_no_asset_and_a_templated_queue_have_no_outlet() -> None:
+    assert RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=["a"], asset=None).outlets == []
+    assert RedisQueuePublishOperator(task_id="t", redis_queue="{{ ds }}", messages=["a"]).outlets == []
+
+
+def test_messages_carry_the_trace_they_were_published_in(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    span = NonRecordingSpan(SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(1)))
+    with trace.use_span(span):
+        publish(task_context, ["a"])
+    publish(task_context, ["b"])
+    first, second = queue.peek(2)
+    assert first.headers["traceparent"] == f"00-{0xABC:032x}-{0xDEF:016x}-01"
+    assert "traceparent" not in second.headers
+
+
+def test_a_full_queue_fails_the_task_and_the_log_says_how_far_it_came(
+    connection: str, queue: Any, task_context: MakeContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = LeasedConfig(max_ready=2000)
+    with pytest.raises(QueueFull):
+        publish(task_context, lambda: map(str, range(5000)), queue_config=config)
+    assert queue.backlog().ready == 2000
+    assert "'accepted': 2000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"dedup_key": "id"}, "dedup_key"),
+        ({"queue_config": {"dedup": True}}, "LeasedConfig"),
+        ({"redis_queue": ""}, "redis_queue"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_the_dag_is_parsed(options: dict[str, Any], name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        RedisQueuePublishOperator(task_id="t", messages=["a"], **{"redis_queue": QUEUE, **options})

@@ -1,0 +1,127 @@
+"""Settling from outside: what was handed over and nobody adopted, and never what a living task holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from rmq_airflow.operators.settle import RedisQueueSettleOperator
+from rmq_airflow.sensors.queue import RedisQueueSensor
+from rmq_core import ConfigurationError, LeaseLost
+from tests.airflow.conftest import QUEUE, MakeContext
+
+WORKER = "airflow:dag/run/work/-1/{}"
+
+
+def hand_over(context: MakeContext, **options: Any) -> Any:
+    """What a sensor leaves in XCom."""
+    sensor = RedisQueueSensor(task_id="wait", redis_queue=QUEUE, hand_over=True, poke_interval=0.05, **options)
+    return sensor.execute(context(sensor))
+
+
+def settle(context: MakeContext, handed: Any, **options: Any) -> Any:
+    operator = RedisQueueSettleOperator(task_id="settle", hand_over=handed, **options)
+    return operator.execute(context(operator))
+
+
+@pytest.mark.parametrize(
+    ("action", "left"),
+    [("ack", []), ("nack", [("a", 1), ("b", 1)]), ("release", [("a", 0), ("b", 0)])],
+)
+def test_what_nobody_adopted_is_settled(
+    action: Any, left: Any, connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish_many("ab")
+    report = settle(task_context, hand_over(task_context), action=action)
+    assert (report["settled"], report["left_alone"]) == (2, None)
+    assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == left
+    assert queue.stats().leases == 0
+
+
+def test_the_reason_is_kept_in_the_history(connection: str, queue: Any, task_context: MakeContext) -> None:
+    queue.publish("a")
+    settle(task_context, hand_over(task_context), reason="the run failed")
+    assert queue.peek(1)[0].history[0].reason == "the run failed"
+
+
+def test_a_late_settle_does_nothing_to_a_living_retry(
+    connection: str, queue: Any, task_context: MakeContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue.publish_many("ab")
+    handed = hand_over(task_context)
+    queue.adopt(handed["lease_id"], owner=WORKER.format(1), if_owner=handed["owner"])
+    retry = queue.adopt(handed["lease_id"], owner=WORKER.format(2), if_owner=WORKER.format(1))
+    with queue.hold(retry):
+        for action in ("nack", "release", "ack"):
+            report = settle(task_context, handed, action=action)
+            assert report["settled"] == 0
+            assert WORKER.format(2) in report["left_alone"]
+        retry.check()
+        assert queue.ack(retry, list(queue.messages(retry))[:1]).settled == 1, "the retry goes on under its own token"
+        assert queue.ack(retry).settled == 1
+    assert "left_alone" in capsys.readouterr().out
+    assert queue.stats()[:4] == (0, 0, 0, 0)
+
+
+def test_a_settle_of_an_earlier_try_of_the_sensor_does_nothing_to_its_retry(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    first = hand_over(task_context)
+    sensor = RedisQueueSensor(task_id="wait", redis_queue=QUEUE, hand_over=True)
+    second = sensor.execute(task_context(sensor, try_number=2))
+    assert settle(task_context, first)["settled"] == 0
+    assert settle(task_context, second, action="ack")["settled"] == 1
+
+
+def test_a_lease_that_is_gone_is_left_alone(connection: str, queue: Any, task_context: MakeContext) -> None:
+    queue.publish("a")
+    handed = hand_over(task_context)
+    settle(task_context, handed, action="ack")
+    assert "settled" in settle(task_context, handed)["left_alone"]
+    queue.publish("b")
+    again = {**handed, "lease_id": "another"}
+    assert "lost" in settle(task_context, again)["left_alone"]
+    assert queue.backlog().ready == 1
+
+
+def test_a_sensor_that_handed_nothing_over_leaves_nothing_to_settle(connection: str, task_context: MakeContext) -> None:
+    assert settle(task_context, None) is None
+
+
+def test_who_had_the_lease_is_fenced_off_by_the_settle(connection: str, queue: Any, task_context: MakeContext) -> None:
+    queue.publish("a")
+    handed = hand_over(task_context)
+    stale = queue.adopt(handed["lease_id"], owner=handed["owner"], if_owner=handed["owner"])
+    settle(task_context, handed, action="release")
+    with pytest.raises(LeaseLost):
+        queue.ack(stale)
+
+
+def test_the_report_names_no_token_and_no_payload(connection: str, queue: Any, task_context: MakeContext) -> None:
+    queue.publish("secret-payload")
+    handed = hand_over(task_context)
+    assert set(handed) == {"queue", "ready", "oldest_age", "lease_id", "owner", "claimed"}
+    lease = queue.adopt(handed["lease_id"])
+    assert "secret-payload" not in str(handed)
+    assert lease.token not in str(handed)
+
+
+@pytest.mark.parametrize("wrong", ["a lease", {"queue": QUEUE}, ["lease"]])
+def test_what_is_no_hand_over_is_refused(wrong: Any, connection: str, task_context: MakeContext) -> None:
+    with pytest.raises(ConfigurationError, match="hand_over"):
+        settle(task_context, wrong)
+
+
+def test_an_unknown_action_is_refused_when_the_dag_is_parsed() -> None:
+    with pytest.raises(ConfigurationError, match="action"):
+        RedisQueueSettleOperator(task_id="settle", hand_over=None, action="purge")  # type: ignore[arg-type]
+
+
+def test_the_sensors_output_is_a_dependency() -> None:
+    with DAG("d", schedule=None):
+        sensor = RedisQueueSensor(task_id="wait", redis_queue=QUEUE, hand_over=True)
+        operator = RedisQueueSettleOperator(task_id="settle", hand_over=sensor.output)
+    assert operator.upstream_task_ids == {"wait"}

@@ -1,0 +1,416 @@
+"""The contract with the Spark provider's cluster mode: real provider, real Redis, real driver processes; only YARN's
+resource manager, the Kubernetes API and Spark's launcher are stand-ins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.hooks import spark_submit as provider_hook
+from airflow.providers.apache.spark.operators import spark_submit as provider_operator
+from airflow.providers.common.compat.sdk import AirflowException
+
+from rmq_airflow.cluster import SECRET_REFERENCE, write_properties
+from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, handover
+from tests.airflow.clusters import Jobs, Kubernetes, resource_manager
+from tests.airflow.conftest import CANARY, QUEUE, MakeContext
+from tests.airflow.test_spark_submit import DRIVER, LEASE_ID, OWNER, Background, gone, wait_for
+
+SECRET_CONF = {f"{SECRET_REFERENCE}.RMQ_PASSWORD": "redis-queue:password"}
+LOST_S = 60.0
+
+pytestmark = pytest.mark.usefixtures("connection")
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    monkeypatch.setenv("CLUSTER_FOLDER", str(folder))
+    monkeypatch.setenv("PATH", f"{Path(__file__).parent / 'bin_cluster'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    # The provider asks every ten and twenty seconds.
+    monkeypatch.setattr(provider_hook, "time", SimpleNamespace(sleep=lambda _: time.sleep(0.05)))
+    monkeypatch.setattr(handover, "_LONGEST_PACE_S", 0.2)
+    found = Jobs(folder)
+    yield found
+    found.kill_all()
+
+
+@pytest.fixture
+def yarn(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    with resource_manager(jobs) as address:
+        extra = {"yarn_resourcemanager_webapp_address": address}
+        connection = {"conn_type": "spark", "host": "yarn", "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+        yield {"yarn_track_via_rm_api": True}
+
+
+@pytest.fixture
+def pods(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Kubernetes:
+    client = Kubernetes(jobs)
+    for module in (provider_hook, provider_operator):
+        monkeypatch.setattr(module, "kube_client", client, raising=False)  # the provider may not be there
+    options = SimpleNamespace(V1DeleteOptions=SimpleNamespace)
+    monkeypatch.setitem(sys.modules, "kubernetes", SimpleNamespace(client=options))
+    extra = {"namespace": "work"}
+    connection = {"conn_type": "spark", "host": "k8s://https://cluster", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    return client
+
+
+@pytest.fixture
+def kubernetes(pods: Kubernetes, jobs: Jobs) -> dict[str, Any]:
+    secret = jobs.folder / "secrets" / "redis-queue"
+    secret.mkdir(parents=True)
+    (secret / "password").write_text(CANARY)
+    return {"track_driver_via_k8s_api": True, "conf": SECRET_CONF}
+
+
+@pytest.fixture(params=["yarn", "kubernetes"])
+def platform(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The operator's options for each platform."""
+    return dict(request.getfixturevalue(request.param))
+
+
+class Store(dict[str, Any]):
+    """What Airflow 3.3 keeps of a task instance from one try to the next."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = json.loads(json.dumps(value))
+
+    def delete(self, key: str) -> None:
+        self.pop(key, None)
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Path:
+    return tmp_path / "marker"
+
+
+@pytest.fixture
+def context(task_context: MakeContext, store: Store) -> Callable[..., Any]:
+    def make(task: Any, **options: Any) -> Any:
+        return {**task_context(task, **options), "task_state_store": store}
+
+    return make
+
+
+def operator(behaviour: str, marker: Path, options: dict[str, Any], **more: Any) -> RedisQueueSparkSubmitOperator:
+    return RedisQueueSparkSubmitOperator(
+        task_id="spark",
+        redis_queue=QUEUE,
+        application=str(DRIVER),
+        application_args=[behaviour, str(marker)],
+        deploy_mode="cluster",
+        **{"retries": 2, **options, **more},
+    )
+
+
+def lose_worker(task: RedisQueueSparkSubmitOperator, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    """From now on a try ends right after its driver was submitted, without a word to Redis or the platform."""
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(task, "poll_until_complete", die)
+    for silent in ("_leave", "_end_remote", "_conclude"):
+        monkeypatch.setattr(task, silent, lambda *_, **__: True)
+
+
+def test_a_driver_on_the_cluster_adopts_and_acks(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
+) -> None:
+    queue.publish_many(["a", "b"])
+    task = operator("adopt_and_ack", marker, platform)
+    report = task.execute(context(task))
+    assert report == {"queue": QUEUE, "lease_id": LEASE_ID, "outcome": "acked", "claimed": 2, "acked": 2}
+    assert json.loads(marker.read_text()) == ["a", "b"]
+    assert queue.settled(LEASE_ID).owner == OWNER.format(1)
+    assert len(jobs.names) == 1
+
+
+def test_for_a_job_that_never_adopts_the_operator_holds_and_acks(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any
+) -> None:
+    queue.publish("a")
+    task = operator("tell_secrets", marker, platform, queue_config=LeasedConfig(lease=2))
+    assert task.execute(context(task))["outcome"] == "acked"
+
+
+def test_a_failed_driver_keeps_the_lease_for_the_retry_which_submits_anew(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
+) -> None:
+    queue.publish("a")
+    task = operator("die_once", marker, platform)
+    with pytest.raises((RuntimeError, AirflowException)):
+        task.execute(context(task))
+    assert queue.lease_info(LEASE_ID).owner == OWNER.format(1)
+    assert jobs.killed == [], "a driver that has failed is left to those who read its logs"
+    assert task.execute(context(task, try_number=2))["acked"] == 1
+    assert queue.settled(LEASE_ID).owner == OWNER.format(2)
+    assert len(jobs.names) == 2
+
+
+def test_the_last_try_that_fails_gives_the_messages_back(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_fail", marker, platform)
+    with pytest.raises((RuntimeError, AirflowException)):
+        task.execute(context(task, try_number=3))
+    (message,) = queue.claim().messages
+    assert message.deliveries == 2
+
+
+def test_the_retry_of_a_lost_worker_watches_the_driver_that_adopted(
+    platform: dict[str, Any],
+    queue: Any,
+    marker: Path,
+    context: Any,
+    jobs: Jobs,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_wait_ack", marker, platform)
+    with monkeypatch.context() as lost:
+        lose_worker(task, lost, store)
+        with pytest.raises(KeyboardInterrupt):
+            task.execute(context(task))
+    wait_for(marker.exists, LOST_S)
+    retry = operator("adopt_wait_ack", marker, platform)
+    run = Reported(retry, context(retry, try_number=2))
+    wait_for(lambda: retry._hook is not None and retry._hook.job, LOST_S)
+    marker.with_suffix(".go").touch()
+    assert run.report() == {"queue": QUEUE, "lease_id": LEASE_ID, "outcome": "acked", "claimed": 1, "acked": 1}
+    assert queue.settled(LEASE_ID).owner == OWNER.format(1), "it was never taken from the driver"
+    assert len(jobs.names) == 1
+
+
+def test_the_retry_takes_back_what_a_driver_that_never_adopts_works_on(
+    platform: dict[str, Any],
+    queue: Any,
+    marker: Path,
+    context: Any,
+    jobs: Jobs,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue.publish("a")
+    task = operator("wait_for_go", marker, platform)
+    with monkeypatch.context() as lost:
+        lose_worker(task, lost, store)
+        with pytest.raises(KeyboardInterrupt):
+            task.execute(context(task))
+    wait_for(marker.exists, LOST_S)
+    run = Reported(task, context(task, try_number=2))
+    marker.with_suffix(".go").touch()
+    assert run.report()["acked"] == 1
+    assert len(jobs.names) == 1
+
+
+def test_a_driver_whose_lease_went_to_somebody_else_is_stopped_by_the_retry(
+    platform: dict[str, Any],
+    queue: Any,
+    marker: Path,
+    context: Any,
+    jobs: Jobs,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue.publish("a")
+    task = operator("work", marker, platform)
+    with monkeypatch.context() as lost:
+        lose_worker(task, lost, store)
+        with pytest.raises(KeyboardInterrupt):
+            task.execute(context(task))
+    wait_for(marker.exists, LOST_S)
+    thief = queue.adopt(LEASE_ID, owner="thief")
+    with pytest.raises(LeaseLost):
+        task.execute(context(task, try_number=2))
+    wait_for(lambda: gone(marker), LOST_S)
+    assert queue.ack(thief).settled == 1
+
+
+def test_a_platform_that_does_not_answer_leaves_the_driver_to_the_retry(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_wait_ack", marker, platform)
+    run = Background(task, context(task))
+    wait_for(marker.exists, LOST_S)
+    jobs.answering = False
+    assert run.ended_with() is not None
+    jobs.answering = True
+    assert jobs.killed == []
+    marker.with_suffix(".go").touch()
+    wait_for(lambda: queue.settled(LEASE_ID), LOST_S)
+    again = task.execute(context(task, try_number=2))
+    assert again["outcome"] == "already settled"
+    assert len(jobs.names) == 1
+
+
+def test_a_stolen_lease_stops_the_driver_and_acks_nothing(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
+) -> None:
+    queue.publish("a")
+    task = operator("work", marker, platform)
+    run = Background(task, context(task))
+    wait_for(marker.exists, LOST_S)
+    thief = queue.adopt(LEASE_ID, owner="thief")
+    assert isinstance(run.ended_with(), LeaseLost)
+    wait_for(lambda: gone(marker), LOST_S)
+    assert queue.ack(thief).settled == 1
+
+
+def test_on_kill_ends_the_driver_on_the_cluster_and_keeps_the_lease(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
+) -> None:
+    queue.publish("a")
+    task = operator("work", marker, platform)
+    run = Background(task, context(task))
+    wait_for(marker.exists, LOST_S)
+    wait_for(lambda: task._hook is not None and task._hook.job, LOST_S)
+    task.on_kill()
+    assert isinstance(run.ended_with(), (RuntimeError, AirflowException))
+    wait_for(lambda: gone(marker), LOST_S)
+    assert queue.settled(LEASE_ID) is None
+    assert queue.lease_info(LEASE_ID) is not None
+
+
+def test_a_pod_that_was_deleted_is_no_success(
+    kubernetes: dict[str, Any], pods: Kubernetes, queue: Any, marker: Path, context: Any, jobs: Jobs
+) -> None:
+    queue.publish("a")
+    task = operator("work", marker, kubernetes)
+    run = Background(task, context(task))
+    wait_for(marker.exists, LOST_S)
+    pods.delete_namespaced_pod(jobs.names[0])
+    assert "nobody knows how it ended" in str(run.ended_with())
+    assert queue.lease_info(LEASE_ID) is not None, "nothing was acked"
+
+
+def test_the_next_batch_has_a_driver_of_its_own_although_the_last_one_succeeded(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
+) -> None:
+    task = operator("adopt_and_ack", marker, platform, on_settled="next")
+    for number in (1, 2):
+        queue.publish(str(number))
+        assert task.execute(context(task, try_number=number))["acked"] == 1
+        assert json.loads(marker.read_text()) == [str(number)]
+    assert len(jobs.names) == 2
+
+
+def test_without_durable_a_retry_submits_anew_and_the_fence_stops_the_driver_before(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, store: Store
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker, platform, durable=False)
+    assert task.execute(context(task))["acked"] == 1
+    assert store == {}
+
+
+def test_on_yarn_credentials_travel_in_a_file_only_this_user_can_read_and_that_is_gone(
+    yarn: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, tmp_path: Path
+) -> None:
+    named = tmp_path / "mine.conf"
+    named.write_text("spark.mine=yes\n")
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker, yarn, properties_file=str(named))
+    task.execute(context(task))
+    path, mode, found = json.loads((jobs.folder / "properties").read_text())
+    assert mode.endswith("600")
+    assert found["spark.yarn.appMasterEnv.RMQ_PASSWORD"] == CANARY
+    assert found["spark.mine"] == "yes"
+    assert not Path(path).exists()
+    assert task.properties_file == str(named)
+
+
+def test_on_kubernetes_credentials_come_from_a_secret_and_are_nowhere_else(
+    kubernetes: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker, kubernetes)
+    task.execute(context(task))
+    command = (jobs.folder / "command").read_text()
+    assert CANARY not in command
+    assert "spark.kubernetes.driverEnv.RMQ_HANDOVER=" in command
+
+
+def test_on_kubernetes_a_password_without_a_secret_is_refused_before_anything_is_claimed(
+    kubernetes: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker, {**kubernetes, "conf": {}})
+    with pytest.raises(ConfigurationError, match=r"secretKeyRef\.RMQ_PASSWORD"):
+        task.execute(context(task))
+    assert queue.stats().ready == 1
+    assert jobs.names == []
+
+
+def test_no_password_is_in_a_command_line_the_state_store_or_a_rendered_field(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, store: Store
+) -> None:
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker, platform)
+    task.execute(context(task))
+    assert store, "there is something to look at"
+    assert CANARY not in (jobs.folder / "command").read_text()
+    assert CANARY not in json.dumps(store)
+    assert CANARY not in repr({name: getattr(task, name) for name in task.template_fields})
+    assert "RMQ_HANDOVER" not in repr(task.conf)
+
+
+@pytest.mark.parametrize("application", ["job.py", "job.jar"])
+def test_standalone_cluster_mode_is_refused_when_the_dag_is_parsed(application: str) -> None:
+    with pytest.raises(ConfigurationError, match="yarn_track_via_rm_api") as refused:
+        RedisQueueSparkSubmitOperator(task_id="t", redis_queue=QUEUE, application=application, deploy_mode="cluster")
+    assert ("runs no Python files" in str(refused.value)) == application.endswith(".py")
+
+
+@pytest.mark.parametrize("master", ["spark://master:7077", "yarn"])
+def test_a_cluster_mode_of_the_connection_that_cannot_be_watched_is_refused_before_anything_is_claimed(
+    master: str, queue: Any, marker: Path, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    queue.publish("a")
+    task = RedisQueueSparkSubmitOperator(task_id="spark", redis_queue=QUEUE, application=str(DRIVER))
+    with pytest.raises(ConfigurationError, match="deploy-mode"):
+        task.execute(context(task))
+    assert queue.stats().ready == 1
+
+
+def test_a_properties_file_keeps_what_java_would_read_otherwise(tmp_path: Path) -> None:
+    path = write_properties(tmp_path, {"a": " back\\slash", "b": "two\nlines"})
+    assert path.read_text() == "a=\\ back\\\\slash\nb=two\\nlines\n"
+
+
+class Reported(Background):
+    """`execute` in a thread, for what it returns."""
+
+    def _run(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
+        try:
+            self.value = task.execute(context)
+        except BaseException as error:  # noqa: BLE001  a time-out is one
+            self.error = error
+
+    def report(self) -> Any:
+        assert self.ended_with() is None
+        return self.value

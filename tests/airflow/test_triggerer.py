@@ -1,0 +1,135 @@
+"""Triggers in Airflow's own TriggerRunner, a process under its supervisor; only the metadata database is left out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+from airflow.triggers.base import TriggerEvent
+
+from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
+from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_airflow.triggers.shared_stream import RedisQueueSharedStreamTrigger
+from rmq_core import LeasedQueue
+from tests.airflow.conftest import QUEUE
+from tests.airflow.triggerer import Supervisor, running
+
+MANY, QUEUES, BURST = 200, 20, 10_000
+
+
+@pytest.fixture
+def watched(queue: LeasedQueue) -> Iterator[list[LeasedQueue]]:
+    names = [f"{QUEUE}-{n}" for n in range(QUEUES)]
+    opened = [LeasedQueue(queue.client, name) for name in names]
+    yield opened
+    for one in opened:
+        one.close()
+
+
+def eventually(condition: Callable[[], object], within_s: float = 30) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.05)
+
+
+def connections(queue: LeasedQueue) -> int:
+    return sum(client["user"] == "airflow" for client in queue.client.client_list())
+
+
+def test_many_triggers_take_two_connections_and_fire_within_four_seconds(
+    connection: str, queue: LeasedQueue, watched: list[LeasedQueue]
+) -> None:
+    triggers = [RedisQueueTrigger(watched[n % QUEUES].name, min_messages=2) for n in range(MANY)]
+    with running(triggers) as supervisor:
+        eventually(lambda: all(one.client.zscore(f"rmq:{{{one.name}}}:waiters", "*") for one in watched))
+        assert connections(queue) <= 2
+        for one in watched:
+            one.publish("one")
+        time.sleep(1.5)
+        assert not supervisor.fired
+        published = time.monotonic()
+        for one in watched:
+            one.publish("two")
+        eventually(lambda: len(supervisor.fired) == MANY)
+        assert max(supervisor.fired.values()) - published < 4
+        eventually(lambda: connections(queue) == 0)
+
+
+@attrs.define(kw_only=True)
+class ForgetfulAirflow(Supervisor):
+    """Loses two rings of three, and starts a run for each of the others; a run claims until it has its share."""
+
+    queue: Any
+    share: int
+    rings: int = attrs.field(default=0, init=False)
+    seen: list[str] = attrs.field(factory=list, init=False)
+
+    def on_trigger_event(self, trigger_id: int, event: TriggerEvent) -> None:
+        self.rings += 1
+        if self.rings % 3 == 0:
+            self._run()
+
+    def _run(self) -> None:
+        with self.queue.process(max_messages=self.share) as lease:
+            if lease is not None:
+                self.seen += [message.id for message in self.queue.messages(lease)]
+
+
+def test_a_burst_of_ten_thousand_strands_nothing_although_rings_are_lost(connection: str, queue: LeasedQueue) -> None:
+    doorbell = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1)
+    with running([doorbell], ForgetfulAirflow, queue=queue, share=4000) as airflow:
+        queue.publish_many(str(n) for n in range(BURST))
+        eventually(lambda: len(airflow.seen) == BURST, within_s=60)
+    assert len(set(airflow.seen)) == BURST
+    assert queue.stats()[:3] == (0, 0, 0)
+    assert airflow.rings >= 9, "three runs were needed, and each took three rings"
+
+
+@attrs.define(kw_only=True)
+class Storing(Supervisor):
+    """Keeps what it stores, and fails to store what it is told to."""
+
+    refused: set[str] = attrs.field(factory=set)
+    stored: list[dict[str, Any]] = attrs.field(factory=list, init=False)
+
+    def on_trigger_event(self, trigger_id: int, event: TriggerEvent) -> None:
+        self.stored.append({**event.payload, "trigger": trigger_id})
+
+
+def test_the_bridge_acks_what_every_watcher_has_stored_and_sets_aside_what_one_refuses(
+    connection: str, queue: LeasedQueue
+) -> None:
+    watchers = [RedisQueueSharedStreamTrigger(QUEUE, max_payload_bytes=100) for _ in range(2)]
+    with running(watchers, Storing) as airflow:
+        queue.publish({"n": 1}, headers={"traceparent": "00-1-2-01"})
+        queue.publish("x" * 101)
+        queue.publish(b"\xff")
+        eventually(lambda: queue.stats()[:5] == (0, 0, 0, 0, 1))
+    payloads = sorted(str(found.get("payload") or found["payload_base64"]) for found in airflow.stored)
+    assert payloads == ["/w==", "/w==", "{'n': 1}", "{'n': 1}"]
+    assert {found["trigger"] for found in airflow.stored} == {1, 2}
+    assert {found["headers"].get("traceparent") for found in airflow.stored} == {"00-1-2-01", None}
+    (dead,) = queue.dead_letters()
+    assert dead.raw == b"x" * 101
+
+
+@attrs.define(kw_only=True)
+class NeverStoring(Storing):
+    """A triggerer whose database is away: what it is given is never confirmed."""
+
+    def handle_events(self) -> None:
+        self.stored += [{"trigger": entry.trigger_id} for entry in self.events]
+        self.events.clear()
+
+
+def test_the_bridge_gives_back_uncounted_what_was_not_stored_when_it_ends(connection: str, queue: LeasedQueue) -> None:
+    with running([RedisQueueSharedStreamTrigger(QUEUE)], NeverStoring) as airflow:
+        queue.publish("one")
+        eventually(lambda: airflow.stored)
+        assert queue.stats()[:3] == (0, 0, 1)
+    eventually(lambda: queue.stats()[:3] == (1, 0, 0))
+    assert queue.peek()[0].deliveries == 0

@@ -1,0 +1,184 @@
+"""One wait hub for a server and an event loop, however many triggers wait."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rmq_airflow import wait_hubs, waiting
+from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_airflow.wait_hubs import shared_hub
+from rmq_core import ConfigurationError, LeasedQueue
+from tests.airflow.conftest import QUEUE
+from tests.servers import Server
+
+
+async def outcome(trigger: RedisQueueTrigger) -> dict[str, Any]:
+    (event,) = [event async for event in trigger.run()]
+    return dict(event.payload)
+
+
+async def eventually(condition: Callable[[], object], within_s: float = 10) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110  what is waited for happens in Redis
+            await asyncio.sleep(0.05)
+
+
+async def test_triggers_of_one_server_share_two_connections(connection: str, queue: LeasedQueue) -> None:
+    def connections() -> int:
+        return sum(client["user"] == "airflow" for client in queue.client.client_list())
+
+    names = [f"{QUEUE}-{n}" for n in range(20)]
+    waits = [asyncio.create_task(outcome(RedisQueueTrigger(name))) for name in names for _ in range(5)]
+    await eventually(connections)
+    await asyncio.sleep(1)
+    assert connections() <= 2
+    for name in names:
+        with LeasedQueue(queue.client, name) as other:
+            other.publish("one")
+    assert {found["report"]["ready"] for found in await asyncio.gather(*waits)} == {1}
+    await eventually(lambda: connections() == 0)
+
+
+async def test_triggers_that_start_together_look_their_connection_up_once(
+    connection: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up: list[str] = []
+    look_up = RedisQueueHook.async_location
+
+    async def counted(hook: RedisQueueHook, needed: str) -> Any:
+        looked_up.append(hook.redis_queue_conn_id)
+        return await look_up(hook, needed)
+
+    monkeypatch.setattr(RedisQueueHook, "async_location", counted)
+    queue.publish("one")
+    await asyncio.gather(*(outcome(RedisQueueTrigger(QUEUE)) for _ in range(50)))
+    assert looked_up == [connection]
+
+
+async def test_a_connection_that_was_mended_is_looked_up_anew(connection: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "redis_queue", "extra": {"url": "http://h"}}))
+    with pytest.raises(ConfigurationError, match="scheme"):
+        async with shared_hub("odd"):
+            pass
+    monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "redis_queue"}))
+    async with shared_hub("odd"):
+        pass
+
+
+async def test_a_hub_is_closed_when_its_last_user_has_gone_and_not_before(connection: str) -> None:
+    async with shared_hub(connection) as first:
+        async with shared_hub(connection) as second:
+            assert first is second
+        patient = asyncio.create_task(first.wait(QUEUE))
+        await asyncio.sleep(0.2)
+        assert not patient.done()
+    with pytest.raises(asyncio.CancelledError):
+        await patient
+    async with shared_hub(connection) as third:
+        assert third is not first
+
+
+async def test_another_server_has_another_hub(connection: str, own_server: Server) -> None:
+    async with shared_hub(connection) as one, shared_hub("own") as other:
+        assert one is not other
+
+
+async def test_each_event_loop_has_a_hub_of_its_own(connection: str) -> None:
+    async def hub_of_this_loop() -> Any:
+        async with shared_hub(connection) as hub:
+            return hub
+
+    async with shared_hub(connection) as mine:
+        assert await asyncio.to_thread(lambda: asyncio.run(hub_of_this_loop())) is not mine
+
+
+def test_an_event_loop_that_has_ended_leaves_nothing_behind(connection: str, queue: LeasedQueue) -> None:
+    queue.publish("one")
+    gc.collect()
+    before = len(wait_hubs._places)
+    asyncio.run(outcome(RedisQueueTrigger(QUEUE)))
+    gc.collect()
+    assert len(wait_hubs._places) == before
+
+
+async def test_a_redis_that_hangs_does_not_keep_a_trigger_from_ending(own_server: Server) -> None:
+    waits = [asyncio.create_task(outcome(RedisQueueTrigger(QUEUE, redis_queue_conn_id="own"))) for _ in range(3)]
+    await asyncio.sleep(0.5)
+    own_server.pause()
+    try:
+        await asyncio.sleep(0.2)
+        cancelled = time.monotonic()
+        for wait in waits:
+            wait.cancel("User action: the task was cleared.")
+        await asyncio.gather(*waits, return_exceptions=True)
+        assert time.monotonic() - cancelled < 0.5
+        assert all(wait.cancelled() for wait in waits)
+    finally:
+        own_server.resume()
+
+
+async def test_closing_goes_on_when_the_clean_up_is_cancelled_again(
+    connection: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = asyncio.Event()
+    close = wait_hubs.WaitHub.aclose
+
+    async def slowly(hub: Any) -> None:
+        await asyncio.sleep(0.2)
+        await close(hub)
+        closed.set()
+
+    monkeypatch.setattr(wait_hubs.WaitHub, "aclose", slowly)
+    wait = asyncio.create_task(outcome(RedisQueueTrigger(QUEUE)))
+    await asyncio.sleep(0.3)
+    wait.cancel()
+    await asyncio.sleep(0.05)
+    wait.cancel()
+    await asyncio.gather(wait, return_exceptions=True)
+    async with asyncio.timeout(2):
+        await closed.wait()
+
+
+async def test_triggers_come_back_at_different_times_and_say_once_that_redis_is_away(
+    own_server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    naps: list[float] = []
+    counted: list[str] = []
+    monkeypatch.setattr(waiting, "RECONNECT_S", (0.1, 0.5))
+    monkeypatch.setattr(waiting.Stats, "incr", lambda name, **_: counted.append(name))
+    fields = json.dumps({"conn_type": "redis_queue", "host": "127.0.0.1", "port": own_server.port})
+    monkeypatch.setenv("AIRFLOW_CONN_OWN", fields)
+    draw = waiting.random.uniform
+    monkeypatch.setattr(waiting.random, "uniform", lambda lo, hi: naps.append(draw(lo, hi)) or naps[-1])
+    monkeypatch.setattr(RedisQueueHook, "async_location", impatient(RedisQueueHook.async_location))
+    own_server.kill9()
+    waits = [asyncio.create_task(outcome(RedisQueueTrigger(QUEUE, redis_queue_conn_id="own"))) for _ in range(4)]
+    await eventually(lambda: len(naps) >= 12)
+    await asyncio.to_thread(own_server.restart)
+    with LeasedQueue(own_server.url, QUEUE) as queue:
+        queue.publish("one")
+    assert {found["status"] for found in await asyncio.gather(*waits)} == {"success"}
+    assert len(set(naps[:4])) == 4
+    assert all(0.1 <= nap <= 0.5 for nap in naps[:4])
+    assert counted.count("rmq.trigger.redis_unavailable") == len(naps)
+    assert capsys.readouterr().out.count("goes on when Redis is back") == 4
+
+
+def impatient(look_up: Any) -> Any:
+    """Locations of which a wait gives up at once, where it would be patient for half a minute."""
+
+    async def location(hook: RedisQueueHook, needed: str) -> Any:
+        from dataclasses import replace
+
+        settings, config = await look_up(hook, needed)
+        return settings, replace(config, retry_budget=0.05)
+
+    return location

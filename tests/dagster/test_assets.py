@@ -1,0 +1,183 @@
+# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
+from rmq_dagster import (
+    Limit,
+    QueueLimits,
+    RedisQueueResource,
+    build_redis_queue_sensor,
+    publish_op,
+    redis_queue_asset,
+    redis_queue_checks,
+)
+
+WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
+Check = Callable[..., dict[str, dg.AssetCheckEvaluation]]
+
+
+def values(metadata: Any) -> dict[str, Any]:
+    return {name: value.value for name, value in metadata.items()}
+
+
+def test_an_op_publishes_what_it_is_given_and_tells_how_many(
+    queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    @dg.op
+    def orders() -> list[Any]:
+        return [{"n": 1}, {"n": 2}, {"n": 1}]
+
+    @dg.job(resource_defs={"redis_queue": redis_queue})
+    def publish_orders() -> None:
+        publish_op(queue.name, name="publish", config=LeasedConfig(dedup=True))(orders())
+
+    result = publish_orders.execute_in_process(instance=instance)
+    assert result.output_for_node("publish") == 2
+    (output,) = [event for event in result.events_for_node("publish") if event.is_successful_output]
+    told = values(output.step_output_data.metadata)
+    assert told == {"rmq/queue": queue.name, "rmq/published": 2, "rmq/duplicates": 1, "rmq/dropped": 0}
+    assert [message.payload for message in queue.peek(9)] == [{"n": 1}, {"n": 2}]
+
+
+def test_an_op_is_named_after_its_queue() -> None:
+    assert publish_op("tenant:a/orders").name == "publish_to_tenant_a_orders"
+
+
+# Dagster deprecates what it uses itself to make observable assets external ones.
+@pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
+def test_observing_a_queue_notes_what_it_holds_and_claims_nothing(
+    queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    asset = redis_queue_asset(queue.name, config=LeasedConfig(max_deliveries=1), group_name="queues")
+    queue.publish_many(["a", "b", "c"])
+    queue.publish("d", delay=60)
+    queue.claim()
+    defs = dg.Definitions(
+        assets=[asset],
+        resources={"redis_queue": redis_queue},
+        jobs=[dg.define_asset_job("observe", [dg.AssetKey(queue.name)], executor_def=dg.in_process_executor)],
+    )
+    assert defs.resolve_job_def("observe").execute_in_process(instance=instance).success
+    (record,) = instance.fetch_observations(dg.AssetKey(queue.name), limit=5).records
+    told = values(record.asset_observation.metadata)  # type: ignore[union-attr]
+    assert told.pop("rmq/oldest_age_seconds") > 0
+    assert told == {
+        "rmq/queue": queue.name,
+        "rmq/depth": 4,
+        "rmq/ready": 2,
+        "rmq/delayed": 1,
+        "rmq/leased": 1,
+        "rmq/dead_letters": 0,
+    }
+    assert queue.stats()[:2] == (2, 1)
+
+
+def test_an_asset_is_named_after_its_queue_in_letters_that_dagster_accepts() -> None:
+    assert redis_queue_asset("tenant:a/orders").key == dg.AssetKey("tenant_a_orders")
+    assert redis_queue_asset("orders", key=["queues", "orders"]).key == dg.AssetKey(["queues", "orders"])
+
+
+@pytest.fixture
+def check(queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance) -> Check:
+    """Materialize an asset together with its checks; their verdicts by name."""
+
+    @dg.asset
+    def publisher() -> None: ...
+
+    def run(limits: QueueLimits | None = None, *, materialize: bool = True) -> dict[str, dg.AssetCheckEvaluation]:
+        checks = redis_queue_checks(queue.name, asset=publisher, limits=limits)
+        selection = None if materialize else dg.AssetSelection.checks(checks)
+        result = dg.materialize(
+            [publisher, checks], instance=instance, resources={"redis_queue": redis_queue}, selection=selection
+        )
+        found = result.get_asset_check_evaluations()
+        return {evaluation.check_name.removeprefix(f"{queue.name}_"): evaluation for evaluation in found}
+
+    return run
+
+
+def test_without_limits_a_dead_letter_is_an_error_and_nothing_else_is_checked(
+    check: Check, queue: LeasedQueue, redis_url: str
+) -> None:
+    assert {name: found.passed for name, found in check().items()} == {"dead_letters": True}
+    with LeasedQueue(redis_url, queue.name, LeasedConfig(max_deliveries=1)) as strict:
+        strict.publish("bad")
+        lease = strict.claim()
+        assert lease is not None
+        strict.nack(lease)
+    dead = check()["dead_letters"]
+    assert (dead.passed, dead.severity) == (False, ERROR)
+    assert values(dead.metadata) == {"rmq/value": 1.0, "rmq/error_above": 0}
+
+
+@pytest.mark.parametrize(("messages", "severity"), [(1, None), (2, WARN), (4, ERROR)])
+def test_depth_warns_first_and_is_an_error_further_on(
+    check: Check, queue: LeasedQueue, messages: int, severity: dg.AssetCheckSeverity | None
+) -> None:
+    queue.publish_many([f"m{number}" for number in range(messages)])
+    found = check(QueueLimits(depth=Limit(warn=1, error=3)))["depth"]
+    assert found.passed is (severity is None)
+    assert severity is None or found.severity is severity
+
+
+def test_every_limit_is_a_check_of_its_own(check: Check, queue: LeasedQueue) -> None:
+    queue.publish("a")
+    limits = QueueLimits(
+        depth=Limit(warn=5), oldest_age=Limit(error=0), dead_letters=Limit(error=0), freshness=Limit(error=60)
+    )
+    found = check(limits)
+    verdicts = {name: evaluation.passed for name, evaluation in found.items()}
+    assert verdicts == {"depth": True, "oldest_age": False, "dead_letters": True, "freshness": True}
+
+
+def test_an_asset_that_was_never_materialized_is_not_fresh_and_only_warns(check: Check) -> None:
+    limits = QueueLimits(dead_letters=None, freshness=Limit(error=60))
+    never = check(limits, materialize=False)["freshness"]
+    assert (never.passed, never.severity) == (False, WARN)
+    assert check(limits)["freshness"].passed
+    assert not check(QueueLimits(dead_letters=None, freshness=Limit(error=0)), materialize=False)["freshness"].passed
+
+
+@pytest.mark.parametrize("bounds", [{}, {"warn": -1}, {"warn": 2, "error": 1}, {"error": float("nan")}])
+def test_limits_that_cannot_be_meant_are_refused(bounds: dict[str, float]) -> None:
+    with pytest.raises(ConfigurationError, match="Limit needs"):
+        Limit(**bounds)
+
+
+def test_checks_without_a_limit_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="limits"):
+        redis_queue_checks("orders", asset="orders", limits=QueueLimits(dead_letters=None))
+
+
+def test_one_asset_publishes_and_another_consumes_what_the_sensor_saw(
+    queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    """Lineage goes from one to the other; what flows between them flows through Redis, and no IO manager sees it."""
+
+    @dg.asset
+    def arrivals(redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
+        report = redis_queue.publish(queue.name, ["a", "b", "c"])
+        return dg.MaterializeResult(metadata={"published": report.accepted})
+
+    @dg.asset(deps=[arrivals])
+    def loaded(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
+        with redis_queue.claimed(context, queue.name, max_messages=2) as batch:
+            return dg.MaterializeResult(metadata=batch.metadata)
+
+    resources = {"redis_queue": redis_queue}
+    assert dg.materialize([arrivals], instance=instance, resources=resources).success
+    sensor = build_redis_queue_sensor(queue.name, target=loaded, batch=2, name="bell")
+    with dg.build_sensor_context(instance=instance, resources=resources, sensor_name="bell") as context:
+        result: Any = sensor(context)
+    assert len(result.run_requests) == 2
+    claimed = []
+    for request in result.run_requests:
+        run = dg.materialize([loaded], instance=instance, resources=resources, tags=request.tags)
+        (event,) = run.get_asset_materialization_events()
+        claimed.append(event.materialization.metadata["rmq/claimed"].value)
+    assert claimed == [2, 1]
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+from pydantic import ValidationError
+
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, ReliableConfig
+from rmq_dagster import RedisQueueResource
+from tests.dagster.pipeline import CONFIG
+
+
+def test_every_field_tells_what_it_is_for() -> None:
+    fields = RedisQueueResource.model_fields
+    assert [name for name, field in fields.items() if not field.description] == []
+
+
+def test_passwords_are_secrets_to_dagster() -> None:
+    extras = {name: field.json_schema_extra for name, field in RedisQueueResource.model_fields.items()}
+    secret = {name for name, extra in extras.items() if isinstance(extra, dict) and extra.get("dagster__is_secret")}
+    assert secret == {"password", "sentinel_password"}
+
+
+def test_a_resource_without_a_url_is_refused_by_name() -> None:
+    with pytest.raises(ValidationError, match="url"):
+        RedisQueueResource()
+
+
+def test_an_empty_url_is_refused_at_the_first_use() -> None:
+    with pytest.raises(ConfigurationError, match="url"):
+        RedisQueueResource(url="").queue("work")
+
+
+def test_publishing_tells_duplicates_apart(redis_queue: RedisQueueResource, queue: LeasedQueue) -> None:
+    report = redis_queue.publish(queue.name, ["a", "b", "a"], dedup_key=str)
+    assert (report.accepted, report.duplicates) == (2, 1)
+    assert redis_queue.stats(queue.name).ready == 2
+
+
+@pytest.mark.parametrize("payload", ["text", b"bytes", {"a": 1}])
+def test_a_single_payload_is_not_taken_for_many(redis_queue: RedisQueueResource, payload: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"\[payload\]"):
+        redis_queue.publish("work", payload)  # type: ignore[arg-type]
+
+
+def test_the_configuration_of_another_discipline_is_refused(redis_queue: RedisQueueResource) -> None:
+    other: LeasedConfig = ReliableConfig()  # type: ignore[assignment]
+    with pytest.raises(ConfigurationError, match=r"ReliableConfig.*open_queue"):
+        redis_queue.queue("work", other)
+
+
+def test_queues_without_a_configuration_of_their_own_take_that_of_the_resource(redis_url: str) -> None:
+    resource = RedisQueueResource(url=redis_url, lease_seconds=7, max_deliveries=3)
+    assert resource.queue("one").config == LeasedConfig(lease=7, max_deliveries=3)
+    assert resource.queue("one", CONFIG).config is CONFIG
+    assert resource.queue("one") is resource.queue("one")
+    resource.close()
+
+
+def test_an_op_publishes_to_where_the_environment_says(
+    redis_url: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_RMQ_URL", redis_url)
+
+    @dg.op(required_resource_keys={"redis_queue"})
+    def publish(context) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001  Dagster would compare a string
+        context.resources.redis_queue.publish(queue.name, [{"n": 1}])
+
+    @dg.job(resource_defs={"redis_queue": RedisQueueResource(url=dg.EnvVar("TEST_RMQ_URL"))})
+    def work() -> None:
+        publish()
+
+    assert work.execute_in_process().success
+    assert queue.stats().ready == 1

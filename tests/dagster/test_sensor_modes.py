@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from rmq_core import LeasedQueue, QueueUnavailable
+from rmq_dagster import QueuePartitions, RedisQueueResource, build_redis_queue_sensor
+from rmq_dagster.tags import LEASE, QUEUE, SENSOR
+from tests.dagster.pipeline import CONFIG
+
+Tick = Callable[..., dg.SensorResult]
+
+
+@dg.op(required_resource_keys={"redis_queue"})
+def work(context) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001  Dagster would compare a string
+    name = context.run.tags[QUEUE]
+    with context.resources.redis_queue.claimed(context, name, config=CONFIG) as batch:
+        context.log.info("worked on %s", batch.payloads)
+        if "bad" in batch.payloads:
+            raise ValueError
+
+
+@pytest.fixture
+def drain(redis_queue: RedisQueueResource) -> dg.JobDefinition:
+    @dg.job(resource_defs={"redis_queue": redis_queue})
+    def drain() -> None:
+        work()
+
+    return drain
+
+
+@pytest.fixture
+def tick(drain: dg.JobDefinition, instance: dg.DagsterInstance, redis_queue: RedisQueueResource) -> Tick:
+    def evaluate(queue: Any, cursor: str | None = None, **options: Any) -> dg.SensorResult:
+        sensor = build_redis_queue_sensor(queue, target=drain, name="bell", config=CONFIG, **options)
+        with dg.build_sensor_context(
+            instance=instance, cursor=cursor, resources={"redis_queue": redis_queue}, sensor_name="bell"
+        ) as context:
+            result = sensor(context)
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    return evaluate
+
+
+@pytest.fixture
+def launched(drain: dg.JobDefinition, instance: dg.DagsterInstance) -> Callable[..., dg.ExecuteInProcessResult]:
+    """What the daemon makes of a request, or of a retry of it."""
+
+    def execute(request: dg.RunRequest) -> dg.ExecuteInProcessResult:
+        return drain.execute_in_process(
+            instance=instance, raise_on_error=False, tags={SENSOR: "bell", **(request.tags or {})}
+        )
+
+    return execute
+
+
+def requests(result: dg.SensorResult) -> list[dg.RunRequest]:
+    return list(result.run_requests or ())
+
+
+def test_too_little_work_waits_until_there_is_enough_and_says_so(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish_many(["a", "b"])
+    result = tick(queue.name, min_messages=3)
+    assert not requests(result)
+    assert "2 ready, fewer than min_messages=3" in str(result.skip_reason)
+    queue.publish("c")
+    assert len(requests(tick(queue.name, min_messages=3, batch=3))) == 1
+
+
+def test_too_little_work_that_has_waited_long_enough_rings(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish("a")
+    assert not requests(tick(queue.name, min_messages=3, max_age=60))
+    time.sleep(0.3)
+    assert len(requests(tick(queue.name, min_messages=3, max_age=0.2))) == 1
+
+
+def test_the_cursor_is_a_number_however_much_there_is_to_do(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish_many([f"m{number}" for number in range(3000)])
+    assert tick(queue.name, cursor="7", max_in_flight_runs=100).cursor == "107"
+
+
+def test_ten_runs_are_on_their_way_at_most_unless_told_otherwise(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish_many([f"m{number}" for number in range(50)])
+    assert len(requests(tick(queue.name))) == 10
+
+
+def test_a_tick_gives_up_within_ten_seconds_on_a_redis_that_does_not_answer(
+    instance: dg.DagsterInstance, drain: dg.JobDefinition
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        resource = RedisQueueResource(url=f"redis://127.0.0.1:{silent.getsockname()[1]}")
+        sensor = build_redis_queue_sensor("flights", target=drain)
+        started = time.monotonic()
+        with (
+            dg.build_sensor_context(instance=instance, resources={"redis_queue": resource}) as context,
+            pytest.raises(QueueUnavailable),
+        ):
+            sensor(context)
+        assert time.monotonic() - started < 10
+
+
+def test_the_tick_after_one_that_could_not_reach_redis_recovers(
+    queue: LeasedQueue, instance: dg.DagsterInstance, drain: dg.JobDefinition, redis_queue: RedisQueueResource
+) -> None:
+    queue.publish("a")
+    sensor = build_redis_queue_sensor(queue.name, target=drain, name="bell", config=CONFIG)
+
+    def evaluate(resource: RedisQueueResource) -> Any:
+        resources = {"redis_queue": resource}
+        with dg.build_sensor_context(instance=instance, resources=resources, sensor_name="bell") as context:
+            return sensor(context)
+
+    with pytest.raises(QueueUnavailable):
+        evaluate(RedisQueueResource(url="redis://127.0.0.1:1"))
+    assert len(requests(evaluate(redis_queue))) == 1
+
+
+def test_two_sensors_of_the_same_name_on_one_queue_are_refused_by_dagster(drain: dg.JobDefinition) -> None:
+    twins = [build_redis_queue_sensor("flights", target=drain, batch=batch) for batch in (1, 2)]
+    defs = dg.Definitions(sensors=twins)
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match="flights_doorbell"):
+        dg.Definitions.validate_loadable(defs)
+
+
+@pytest.fixture
+def tenants(queue: LeasedQueue) -> QueuePartitions:
+    return QueuePartitions(f"orders of {queue.name}", dg.DynamicPartitionsDefinition(name="tenants"))
+
+
+def test_each_queue_with_work_is_a_partition_that_is_added_once(
+    tick: Tick, tenants: QueuePartitions, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    redis_queue.publish(tenants.queue("north/1"), ["a", "b"], config=CONFIG)
+    redis_queue.publish(tenants.queue("a...b\n"), ["c"], config=CONFIG)
+    result = tick(tenants)
+    assert sorted((r.partition_key, r.tags[QUEUE]) for r in requests(result)) == [
+        ("a%2E%2E%2Eb%0A", tenants.queue("a...b\n")),
+        ("north%2F1", tenants.queue("north/1")),
+        ("north%2F1", tenants.queue("north/1")),
+    ]
+    (added,) = result.dynamic_partitions_requests or ()
+    assert sorted(added.partition_keys) == ["a%2E%2E%2Eb%0A", "north%2F1"]
+    instance.add_dynamic_partitions("tenants", added.partition_keys)
+    assert not tick(tenants, cursor="3").dynamic_partitions_requests
+
+
+def test_a_partition_without_work_is_left_alone(
+    tick: Tick, tenants: QueuePartitions, redis_queue: RedisQueueResource
+) -> None:
+    queue = redis_queue.queue(tenants.queue("north"), CONFIG)
+    queue.publish("a")
+    queue.purge("ready")
+    result = tick(tenants)
+    assert not requests(result)
+    assert not result.dynamic_partitions_requests
+
+
+def test_partitions_share_the_room_there_is(
+    tick: Tick, tenants: QueuePartitions, redis_queue: RedisQueueResource
+) -> None:
+    redis_queue.publish(tenants.queue("large"), [f"m{number}" for number in range(100)], config=CONFIG)
+    redis_queue.publish(tenants.queue("small"), ["a"], config=CONFIG)
+    asked = [request.partition_key for request in requests(tick(tenants, max_in_flight_runs=4))]
+    assert sorted(filter(None, asked)) == ["large", "large", "large", "small"]
+
+
+@pytest.fixture
+def deliveries(queue: LeasedQueue) -> Callable[[], list[int]]:
+    return lambda: [message.deliveries for message in queue.peek(9)]
+
+
+def test_a_claiming_sensor_claims_a_batch_for_each_run_and_the_run_works_on_it(
+    tick: Tick, queue: LeasedQueue, launched: Callable[..., dg.ExecuteInProcessResult]
+) -> None:
+    queue.publish_many(["a", "b", "c"])
+    first, second = requests(tick(queue.name, batch=2, claim_for=60))
+    assert [request.tags[LEASE] for request in (first, second)] == ["bell/1", "bell/2"]
+    assert queue.stats()[:4] == (0, 0, 3, 2)
+    assert launched(second).success
+    assert [lease.id for lease in queue.leases()] == ["bell/1"]
+    assert launched(first).success
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_what_a_tick_claimed_that_dagster_gave_up_is_claimed_again_by_the_next_one(
+    tick: Tick, queue: LeasedQueue, deliveries: Callable[[], list[int]]
+) -> None:
+    queue.publish_many(["a", "b"])
+    (first,) = requests(tick(queue.name, cursor="4", batch=2, claim_for=60))
+    assert queue.stats()[:4] == (0, 0, 2, 1)
+    (again,) = requests(tick(queue.name, cursor="4", batch=2, claim_for=60))
+    assert (first.run_key, first.tags) == (again.run_key, again.tags)
+    (lease,) = queue.leases()
+    assert (lease.id, lease.count) == ("bell/5", 2)
+    queue.release(queue.adopt(lease.id))
+    assert deliveries() == [0, 0]
+
+
+@pytest.fixture
+def requested(drain: dg.JobDefinition, instance: dg.DagsterInstance) -> Callable[..., dg.DagsterRun]:
+    """The run that the daemon makes of a request, in the state it has come to."""
+
+    def create(request: dg.RunRequest, status: dg.DagsterRunStatus) -> dg.DagsterRun:
+        return instance.create_run_for_job(drain, status=status, tags={SENSOR: "bell", **(request.tags or {})})
+
+    return create
+
+
+def test_what_a_tick_claimed_is_held_for_as_long_as_its_run_waits(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun], deliveries: Callable[[], list[int]]
+) -> None:
+    queue.publish("a")
+    asked = tick(queue.name, claim_for=60)
+    requested(requests(asked)[0], dg.DagsterRunStatus.NOT_STARTED)
+    (claimed,) = queue.leases()
+    tick(queue.name, cursor=asked.cursor, claim_for=3600)
+    (held,) = queue.leases()
+    assert claimed.deadline
+    assert held.deadline
+    assert (held.deadline - claimed.deadline).total_seconds() > 3000
+    queue.release(queue.adopt(held.id))
+    assert deliveries() == [0]
+
+
+def test_what_a_tick_claimed_is_left_to_a_run_that_has_started(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
+) -> None:
+    queue.publish("a")
+    asked = tick(queue.name, claim_for=60)
+    requested(requests(asked)[0], dg.DagsterRunStatus.STARTED)
+    before = queue.leases()
+    tick(queue.name, cursor=asked.cursor, claim_for=3600)
+    assert queue.leases() == before
+
+
+@pytest.mark.parametrize("ended", [dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE])
+def test_what_a_tick_claimed_for_a_run_that_ended_before_its_claim_is_given_back(
+    tick: Tick,
+    queue: LeasedQueue,
+    requested: Callable[..., dg.DagsterRun],
+    ended: dg.DagsterRunStatus,
+) -> None:
+    queue.publish("a")
+    asked = tick(queue.name, claim_for=60)
+    requested(requests(asked)[0], ended)
+    again = tick(queue.name, cursor=asked.cursor, claim_for=60)
+    assert [request.tags[LEASE] for request in requests(again)] == ["bell/2"]
+    (lease,) = queue.leases()
+    assert lease.id == "bell/2"
+
+
+def test_what_a_tick_claimed_is_left_alone_until_dagster_has_launched_its_run(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish("a")
+    asked = tick(queue.name, claim_for=60)
+    before = queue.leases()
+    assert not requests(tick(queue.name, cursor=asked.cursor, claim_for=60))
+    assert queue.leases() == before
+
+
+def test_a_claiming_tick_takes_nothing_from_a_run_that_has_begun(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish_many(["a", "b"])
+    queue.claim(lease_id="bell/5", owner="a run")
+    result = tick(queue.name, cursor="4", claim_for=60)
+    assert not requests(result)
+    assert result.cursor == "5"
+    (lease,) = queue.leases()
+    assert lease.owner == "a run"
+    assert [request.tags[LEASE] for request in requests(tick(queue.name, cursor="5", claim_for=60))] == ["bell/6"]
+
+
+def test_a_run_that_started_after_its_claim_expired_works_on_what_is_next(
+    tick: Tick, queue: LeasedQueue, launched: Callable[..., dg.ExecuteInProcessResult]
+) -> None:
+    queue.publish("a")
+    (request,) = requests(tick(queue.name, claim_for=0.05))
+    time.sleep(0.1)
+    assert queue.backlog().ready == 1
+    assert launched(request).success
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_failed_run_of_a_claiming_sensor_nacks_and_its_messages_are_claimed_for_another(
+    tick: Tick,
+    queue: LeasedQueue,
+    launched: Callable[..., dg.ExecuteInProcessResult],
+    deliveries: Callable[[], list[int]],
+) -> None:
+    queue.publish("bad")
+    result = tick(queue.name, claim_for=60)
+    assert not launched(requests(result)[0]).success
+    assert deliveries() == [2]  # the hand-over from the sensor to the run is one of them
+    (again,) = requests(tick(queue.name, cursor=result.cursor, claim_for=60))
+    assert again.run_key == f"{queue.name}:2"

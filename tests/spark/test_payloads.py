@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from rmq_core import ConfigurationError
+from rmq_spark import parsed, split_json
+
+SCHEMA = "id INT NOT NULL, name STRING, inner STRUCT<at: TIMESTAMP>"
+PAYLOADS = {
+    "good": b'{"id": 1, "name": "\xc3\xbc", "inner": {"at": "2026-01-01T00:00:00Z"}, "more": [1]}',
+    "sparse": b'{"id": 2}',
+    "no id": b'{"name": "x"}',
+    "wrong type": b'{"id": "seven"}',
+    "not json": b"{",
+    "a list": b"[1]",
+    "empty": b"",
+    "null": b"null",
+    "not utf-8": b'{"id": 3, "name": "\xff"}',
+}
+
+
+@pytest.fixture(scope="module")
+def messages(spark: SparkSession) -> DataFrame:
+    """One message of each kind, named by its id."""
+    return spark.createDataFrame(
+        [(name, bytearray(payload)) for name, payload in PAYLOADS.items()], "message_id STRING, payload BINARY"
+    )
+
+
+def test_what_fits_the_schema_becomes_columns_and_what_does_not_is_told_apart(messages: DataFrame) -> None:
+    good, corrupt = split_json(messages, SCHEMA)
+    assert good.columns == ["message_id", "payload", "value"]
+    values = {row.message_id: row.value for row in good.collect()}
+    assert set(values) == {"good", "sparse"}
+    assert (values["good"].id, values["good"].name, values["good"].__fields__) == (1, "ü", ["id", "name", "inner"])
+    assert (values["sparse"].id, values["sparse"].name, values["sparse"].inner) == (2, None, None)
+    assert corrupt.columns == ["message_id", "payload", "reason"]
+    reasons = {row.message_id: row.reason for row in corrupt.collect()}
+    assert set(reasons) == set(PAYLOADS) - set(values)
+    assert reasons["not utf-8"] == "payload is not UTF-8"
+    assert reasons["no id"] == "payload has no 'id', which is NOT NULL"
+    assert reasons["wrong type"] == reasons["not json"] == "payload is not JSON of the declared schema"
+
+
+def test_parsed_keeps_all_rows_and_a_field_may_have_any_name(messages: DataFrame) -> None:
+    rows = parsed(messages, "_corrupt STRING, id INT").collect()
+    assert len(rows) == len(PAYLOADS)
+    assert {row.message_id for row in rows if row.reason is None} == {"good", "sparse", "no id"}
+    assert all((row.value is None) == (row.reason is not None) for row in rows)
+
+
+@pytest.mark.parametrize("schema", ["", "INT"])
+def test_a_schema_without_fields_is_refused(messages: DataFrame, schema: str) -> None:
+    with pytest.raises(Exception, match=r"struct|PARSE|parse"):
+        parsed(messages, schema)
+
+
+def test_a_frame_without_payloads_is_refused(messages: DataFrame) -> None:
+    with pytest.raises(ConfigurationError, match="no column payload"):
+        parsed(messages.drop("payload"), SCHEMA)

@@ -1,0 +1,151 @@
+"""The documented recipes on local Spark, on a cluster and over Connect: the effects of each message are there once.
+
+Neither the cluster nor the Connect server has RMQ installed: `register(ship=True)` brings it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg2
+import pyarrow.parquet
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from rmq_core import LeasedQueue
+from tests.servers.postgres import Postgres, running_postgres
+from tests.spark import recipes
+from tests.spark.cluster import Daemons, connect_server, standalone_cluster
+from tests.spark.conftest import wait_for
+
+Order = tuple[int, float]
+WANTED = [(number, number / 4) for number in range(recipes.COUNT)]
+LARGE = [order for order in WANTED if order[1] >= 50]
+CREATE = "CREATE TABLE orders (message_id text PRIMARY KEY, number int, amount double precision)"
+PATIENCE_S = 900
+
+
+class Ran(NamedTuple):
+    """What the recipes said, and what they wrote: where, and the orders in a database and in queues."""
+
+    said: dict[str, Any]
+    folder: Path
+    held: dict[str, list[Order]]
+
+
+class Place(NamedTuple):
+    """Where recipes write to."""
+
+    url: str
+    folder: Path
+    postgres: Postgres
+
+    def ran(self, said: dict[str, Any]) -> Ran:
+        queues = {name: self._published(name) for name in said if name.startswith("forward")}
+        return Ran(said, self.folder, {"upsert": self._query("SELECT number, amount FROM orders"), **queues})
+
+    def run(self, daemons: Daemons, **variables: str) -> Ran:
+        """What the recipes say in a process of their own."""
+        command = [sys.executable, "-m", "tests.spark.recipes", self.url, str(self.folder), self.postgres.dsn]
+        done = subprocess.run(
+            command, env=daemons.driver(**variables), capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
+        assert done.returncode == 0, done.stderr[-5000:]
+        return self.ran(json.loads(done.stdout.splitlines()[-1]))
+
+    def _published(self, name: str) -> list[Order]:
+        with LeasedQueue(self.url, name) as queue:
+            orders = [json.loads(message.raw) for message in queue.peek(2 * recipes.COUNT)]
+            return [(order["number"], order["amount"]) for order in orders]
+
+    def _query(self, query: str) -> list[Any]:
+        with closing(psycopg2.connect(self.postgres.dsn)) as connection, connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetchall()
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def place(redis_url: str, postgres: Postgres, tmp_path: Path) -> Place:
+    with closing(psycopg2.connect(postgres.dsn)) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(f"DROP TABLE IF EXISTS orders; {CREATE}")
+    return Place(redis_url, tmp_path, postgres)
+
+
+@pytest.fixture(scope="module")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemons, str]]:
+    with connect_server(tmp_path_factory.mktemp("connect")) as running:
+        yield running
+
+
+def check(ran: Ran, rounds: int = 1) -> None:
+    """Every sink holds every order once, and the queue is empty."""
+    batch, stream = [recipes.COUNT, 0, 0], [0] * rounds
+    batches = dict.fromkeys(("overwrite", "merge", "upsert", "forward"), batch)
+    streams = dict.fromkeys(("files stream", "overwrite stream", "merge stream", "forward stream"), stream)
+    assert ran.said == batches | streams
+    wanted = {name: LARGE if name.startswith("forward") else WANTED for name in ran.said}
+    assert {name: orders == wanted[name] for name, orders in _held(ran).items()} == dict.fromkeys(ran.said, True)
+
+
+def _held(ran: Ran) -> dict[str, list[Order]]:
+    """The orders in each sink, in order."""
+    files = {name: pyarrow.parquet.read_table(ran.folder / name) for name in ran.said if _in_files(name)}
+    delta = {name: DeltaTable(ran.folder / name).to_pyarrow_table() for name in ran.said if "merge" in name}
+    tables = {name: _orders(table) for name, table in (files | delta).items()}
+    return tables | {name: sorted(orders) for name, orders in ran.held.items()}
+
+
+def _in_files(name: str) -> bool:
+    return name.startswith(("files", "overwrite"))
+
+
+def _orders(table: Any) -> list[Order]:
+    return sorted(zip(table["number"].to_pylist(), table["amount"].to_pylist(), strict=True))
+
+
+def test_recipes_have_their_effects_once_on_a_local_spark(spark: SparkSession, place: Place) -> None:
+    check(place.ran(recipes.run_all(spark, place.url, str(place.folder), place.postgres.dsn, rounds=2)), rounds=2)
+
+
+def test_recipes_have_their_effects_once_on_a_cluster_without_rmq(
+    place: Place, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as (daemons, conf):
+        check(place.run(daemons, RECIPES_CONF=json.dumps(conf)))
+
+
+def test_recipes_have_their_effects_once_over_connect_without_rmq(place: Place, connect: tuple[Daemons, str]) -> None:
+    daemons, remote = connect
+    check(place.run(daemons, RECIPES_CONF="{}", SPARK_REMOTE=remote))
+
+
+def test_a_takeover_interrupts_the_work_of_a_connect_client(
+    connect: tuple[Daemons, str], queue: LeasedQueue, redis_url: str, tmp_path: Path
+) -> None:
+    daemons, remote = connect
+    queue.publish_many(["x"] * 4)
+    script, marker = Path(recipes.__file__).with_name("connect_driver.py"), tmp_path / "working"
+    with subprocess.Popen(
+        [sys.executable, str(script), redis_url, str(marker)],
+        env=daemons.driver(SPARK_REMOTE=remote), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as driver:  # fmt: skip
+        wait_for(lambda: marker.exists() or driver.poll() is not None, PATIENCE_S)
+        queue.adopt("run", owner="somebody else")
+        said, errors = driver.communicate(timeout=PATIENCE_S)
+    assert said.split() == ["LeaseLost", "0"], errors[-3000:]
+    info = queue.lease_info("run")
+    assert info is not None
+    assert (info.owner, info.count, info.settled) == ("somebody else", 4, 0)

@@ -1,0 +1,199 @@
+"""A DataFrame becomes messages: what arrives, when, and how often."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+
+from rmq_core import LeasedConfig, LeasedQueue
+from rmq_spark import claimed_batch
+from tests.spark.conftest import QUEUE
+
+FAILING = 'raise_error("this row fails")'
+
+
+def save(frame: DataFrame, url: str, **options: Any) -> None:
+    frame.write.format("rmq").mode("append").option("url", url).option("queue", QUEUE).options(**options).save()
+
+
+def taken(queue: LeasedQueue) -> list[Any]:
+    """The payloads that can be claimed, acked."""
+    lease = queue.claim(max_messages=100_000)
+    if lease is None:
+        return []
+    found = [message.payload for message in queue.messages(lease)]
+    queue.ack(lease)
+    return found
+
+
+def numbers(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
+    return spark.range(count, numPartitions=partitions).select(col("id").cast("string").alias("payload"))
+
+
+@pytest.mark.parametrize("delivery", ["staged", "direct"])
+def test_rows_arrive_once_each(spark: SparkSession, redis_url: str, queue: LeasedQueue, delivery: str) -> None:
+    save(numbers(spark, 5_000), redis_url, delivery=delivery)
+    assert sorted(taken(queue), key=int) == [str(number) for number in range(5_000)]
+    assert not list(queue.client.scan_iter("rmq:{work}:stage*"))
+
+
+def test_staged_rows_arrive_in_the_order_of_the_partitions(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    save(numbers(spark, 30, partitions=3), redis_url)
+    assert taken(queue) == [str(number) for number in range(30)]
+
+
+def test_columns_become_what_a_message_has_of_its_own(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    schema = "message_id string, value binary, headers map<string,string>, delay_ms int, lease string"
+    rows = [("a", b"1", {"h": "1"}, 0, "x"), (None, b"2", None, None, None), ("c", b"3", {}, 3_600_000, None)]
+    save(spark.createDataFrame(rows, schema).coalesce(1), redis_url)
+    lease = queue.claim(max_messages=10)
+    assert lease is not None
+    first, second = lease.messages
+    assert (first.id, first.payload, first.headers) == ("a", b"1", {"h": "1"})
+    assert (second.payload, second.headers) == (b"2", {})
+    assert queue.stats().delayed == 1
+
+
+def test_json_arrives_as_what_it_says(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    frame = spark.sql("""select to_json(named_struct('n', 1, 'tags', array('x'))) as payload""")
+    save(frame, redis_url, json="true")
+    assert taken(queue) == [{"n": 1, "tags": ["x"]}]
+
+
+@pytest.mark.parametrize("delivery", ["staged", "direct"])
+def test_rows_with_the_same_key_are_published_once(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, delivery: str
+) -> None:
+    frame = spark.sql("select string(id) as payload, id % 3 as customer from range(0, 9, 1, 1)")
+    for _ in range(2):
+        save(frame, redis_url, delivery=delivery, dedupKey="customer")
+    assert taken(queue) == ["0", "1", "2"]
+
+
+def test_a_task_that_is_tried_again_publishes_its_rows_once(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    def fail_first(rows: Any) -> Any:
+        yield from rows
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails behind its last row")
+
+    frame = spark.createDataFrame(numbers(spark, 3_000).rdd.mapPartitions(fail_first), "payload string")
+    save(frame, redis_url)
+    assert sorted(taken(queue), key=int) == [str(number) for number in range(3_000)]
+
+
+def test_a_job_that_fails_publishes_nothing(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    frame = spark.range(2_000, numPartitions=2).selectExpr(f"if(id = 1999, {FAILING}, string(id)) as payload")
+    with pytest.raises(Exception, match="this row fails"):
+        save(frame, redis_url)
+    assert taken(queue) == []
+    assert queue.stats().leases == 0
+
+
+def test_what_was_published_under_a_sink_id_is_not_published_again(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    for run in ("monday", "monday", "tuesday"):
+        save(numbers(spark, 2), redis_url, sinkId=f"report/{run}")
+    assert taken(queue) == ["0", "1", "0", "1"]
+
+
+def test_a_queue_that_is_full_is_left_as_it_was(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    queue.publish("x")
+    with pytest.raises(Exception, match="max_ready=10"):
+        save(numbers(spark, 10), redis_url, maxReady=10)
+    assert taken(queue) == ["x"]
+    save(numbers(spark, 10), redis_url, maxReady=10)
+    assert len(taken(queue)) == 10
+
+
+@pytest.mark.parametrize(
+    ("select", "options", "message"),
+    [
+        ("select 'x' as payload", {"delivery": "later"}, "option delivery must be one of staged, direct, not 'later'"),
+        ("select 'x' as payload, 1 as price", {}, "column 'price' would not be published"),
+        ("select if(id = 1, null, 'x') as payload from range(3)", {}, "column payload is null in 1 rows"),
+    ],
+)
+def test_what_cannot_be_published_is_said(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, select: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(Exception, match=message):
+        save(spark.sql(select), redis_url, **options)
+    assert taken(queue) == []
+
+
+def test_a_queue_cannot_be_overwritten(spark: SparkSession, redis_url: str) -> None:
+    writer = numbers(spark, 1).write.format("rmq").option("url", redis_url).option("queue", QUEUE)
+    with pytest.raises(Exception, match="a queue is not overwritten: use mode"):
+        writer.mode("overwrite").save()
+
+
+@pytest.mark.parametrize(("operation", "ready", "dead"), [("nack", ["1", "3"], []), ("dead", [], ["1", "3"])])
+def test_failed_rows_are_written_back(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, operation: str, ready: list[str], dead: list[str]
+) -> None:
+    queue.publish_many(map(str, range(5)))
+    with claimed_batch(spark, redis_url, QUEUE, config=LeasedConfig(max_deliveries=9)) as batch:
+        failed = batch.df.where("int(string(payload)) % 2 = 1").selectExpr("*", "'odd' as reason")
+        save(failed, redis_url, operation=operation)
+        save(failed.limit(0), redis_url, operation=operation)
+    messages = queue.dead_letters() if dead else []
+    lease = queue.claim(max_messages=1000)  # of messages that failed before, it takes a tenth
+    messages += list(lease.messages) if lease else []
+    assert sorted(message.payload for message in messages) == ready + dead
+    assert {message.history[0].reason for message in messages} == {"odd"}
+
+
+def test_a_delivery_that_is_over_is_left_alone(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    queue.publish("x")
+    old = queue.claim(lease_id="job")
+    assert old is not None
+    rows = [(old.message.id, "job", old.message.deliveries), ("unknown", "job", 1), ("x", "no such lease", 1)]
+    thief = queue.claim(lease_id="job")
+    save(spark.createDataFrame(rows, "message_id string, lease string, deliveries int"), redis_url, operation="nack")
+    assert thief is not None
+    assert queue.ack(thief).settled == 1
+
+
+def stream_of(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder)).withColumnRenamed("value", "payload")
+
+
+def drop_files(folder: Path, *texts: str) -> None:
+    folder.mkdir(exist_ok=True)
+    for text in texts:
+        (folder / text).write_text(text)
+
+
+def run_stream(frame: DataFrame, checkpoint: Path, url: str, **options: Any) -> None:
+    """Write all there is, batch by batch."""
+    writer = frame.writeStream.format("rmq").option("url", url).option("queue", QUEUE).options(**options)
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def test_each_micro_batch_of_a_stream_is_published_once(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
+) -> None:
+    drop_files(tmp_path / "in", "a", "b")
+    frame, checkpoint = stream_of(spark, tmp_path / "in"), tmp_path / "checkpoint"
+    run_stream(frame, checkpoint, redis_url)
+    assert sorted(taken(queue)) == ["a", "b"]
+    # Spark forgets that it finished the last batch, as after a crash between our commit and its own record.
+    for entry in (checkpoint / "commits").glob("*1*"):
+        entry.unlink()
+    drop_files(tmp_path / "in", "c")
+    run_stream(frame, checkpoint, redis_url)
+    assert taken(queue) == ["c"]
+    run_stream(frame, tmp_path / "another checkpoint", redis_url)
+    assert sorted(taken(queue)) == ["a", "b", "c"]

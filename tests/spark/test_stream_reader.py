@@ -1,0 +1,388 @@
+"""The hooks of the stream source, called as Spark calls them, with every crash between two of them."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import time
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from rmq_core import ConfigurationError, ConsumerTaken, JobQueue, LeasedQueue, LeaseLost, Unsupported
+from rmq_spark.ledger import ReplayedBatch
+from rmq_spark.offsets import Offset
+from tests.spark.conftest import QUEUE, wait_for
+from tests.spark.readers import held, publish, run, wait_until_expired
+
+
+def test_a_batch_is_acked_when_spark_has_committed_it_and_not_before(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 10)
+    with run(redis_url, maxMessagesPerBatch=6) as first:
+        end = first.next()
+        assert first.next() == end, "asked again, the same batch is named"
+        assert sorted(first.read(end)) == list(range(6))
+        assert held(queue) == 6
+        first.at = end
+        assert sorted(first.batch()) == [6, 7, 8, 9]
+        assert held(queue) == 4
+        assert first.next() == first.at
+        assert queue.stats()[:4] == (0, 0, 0, 0)
+
+
+def test_commit_acks_too_and_doing_so_again_is_harmless(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 3)
+    with run(redis_url) as first:
+        end = first.next()
+        first.reader.commit(end)
+        assert held(queue) == 0
+        first.reader.commit(end)
+        first.at = end
+        assert first.next() == end
+
+
+def test_a_batch_can_be_read_as_often_as_spark_likes(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 100)
+    with run(redis_url, numPartitions=7) as first:
+        end = first.next()
+        assert sorted(first.read(end)) == sorted(first.read(end)) == list(range(100))
+        assert len(first.reader.partitions(first.at, end)) == 7
+        assert first.reader.partitions(end, end) == []
+
+
+def test_executors_get_the_reader_and_its_slices_as_bytes_that_print_no_token(
+    redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 10)
+    with run(redis_url, numPartitions=1) as first:
+        (part,) = first.reader.partitions(first.at, first.next())
+        executor, sent = pickle.loads(pickle.dumps((first.reader, part)))
+        assert sum(batch.num_rows for batch in executor.read(sent)) == 10
+        assert str(sent.lease.token) not in repr(sent) + str(sent)
+
+
+# Crashes: a run that ends leaves its leases; the next one begins where Spark's checkpoint says.
+
+
+def test_a_crash_between_claim_and_offset_log_loses_no_time_and_no_message(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 8)
+    with run(redis_url, maxMessagesPerBatch=4) as first:
+        first.batch()
+        start = first.at
+        first.next()
+    with run(redis_url, start, maxMessagesPerBatch=4) as second:
+        assert sorted(second.batch()) == [4, 5, 6, 7]
+        second.next()
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_crash_before_the_first_offset_was_logged_gives_its_messages_to_the_next_stream(
+    redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 4)
+    with run(redis_url) as first:
+        first.next()
+    with run(redis_url) as second:
+        end = second.next()
+        assert sorted(second.read(end)) == [0, 1, 2, 3]
+        second.at = end
+        second.next()
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_crash_in_a_batch_gives_the_restart_the_same_messages_with_a_delivery_counted(
+    redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 4)
+    with run(redis_url) as first:
+        start, end = first.at, first.next()
+        first.read(end)
+    publish(queue, 4, first=4)
+    with run(
+        redis_url, numPartitions=1
+    ) as second:  # the first batch: Spark asks for a beginning again and has the end in its log
+        assert sorted(second.read(end)) == [0, 1, 2, 3]
+        parts = second.reader.partitions(start, end)
+        deliveries = {
+            row["deliveries"] for part in parts for batch in second.reader.read(part) for row in batch.to_pylist()
+        }
+        assert deliveries == {2}
+        second.at = end
+        assert sorted(second.batch()) == [4, 5, 6, 7]
+
+
+def test_a_crash_between_spark_s_commit_and_the_ack_is_made_good_by_the_restart(
+    redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 4)
+    with run(redis_url) as first:
+        first.batch()
+        end = first.at
+    assert held(queue) == 4
+    with run(redis_url, end) as second:
+        assert second.next() == end
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_new_checkpoint_gets_what_the_old_one_left_open(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 6)
+    with run(redis_url, maxMessagesPerBatch=3) as first:
+        first.batch()
+        first.batch()
+    with run(redis_url) as second:
+        assert sorted(second.batch()) == [3, 4, 5]
+        second.next()
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_run_that_was_replaced_can_do_nothing_any_more(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 4)
+    with run(redis_url, consumerTimeout="60 s") as first:
+        end = first.next()
+        part = first.reader.partitions(first.at, end)[0]
+        with run(redis_url, consumerTimeout="60 s") as second:  # of the same stream: it takes over at once
+            assert sorted(second.read(end)) == [0, 1, 2, 3]
+            with pytest.raises(LeaseLost):
+                list(first.reader.read(part))
+            with pytest.raises(ConsumerTaken):
+                first.reader.commit(end)
+            assert held(queue) == 4
+
+
+def test_two_queries_cannot_share_a_consumer(
+    redis_url: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(queue, 4)
+    with run(redis_url, consumerTimeout="60 s") as first, run(redis_url) as second:
+        end = first.next()
+        first_ledger: Any = first.reader._ledger
+        # While the second waits, the first renews its name, as its thread would do within the minute.
+        monkeypatch.setattr("rmq_spark.membership.time.sleep", lambda _: first_ledger._member._stay())
+        with pytest.raises(ConsumerTaken, match="consumer 'c' runs elsewhere"):
+            second.next()
+        assert sorted(first.read(end)) == [0, 1, 2, 3]
+
+
+def test_consumers_of_other_names_share_the_work(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 4)
+    with run(redis_url, maxMessagesPerBatch=2) as first, run(redis_url, consumer="d") as second:
+        assert sorted(first.batch()) == [0, 1]
+        assert sorted(second.batch()) == [2, 3]
+
+
+# Leases that are gone.
+
+
+def test_a_replay_of_a_lease_that_expired_and_went_to_others_is_empty(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 4)
+    with run(redis_url, leaseDuration="50 ms") as first:
+        start, end = first.at, first.next()
+    wait_until_expired(queue)
+    thief = queue.claim(max_messages=1)
+    assert thief is not None
+    with run(redis_url, start, failOnLeaseLoss=True) as strict, pytest.raises(LeaseLost):
+        strict.read(end)
+    with run(redis_url, start) as second:
+        assert second.read(end) == []
+        second.at = end
+        queue.ack(thief)
+        assert len(second.batch()) >= 1  # suspects come one by one: their first delivery failed
+
+
+def test_a_replay_of_an_acked_batch_is_refused_and_never_empty(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 8)
+    with run(redis_url, maxMessagesPerBatch=4) as first:
+        start, end = first.at, first.next()
+        first.at = end
+        first.next()
+    with run(redis_url) as second, pytest.raises(ReplayedBatch, match="was finished and acked"):
+        second.reader.partitions(start, end)
+    with run(redis_url, failOnDataLoss=False) as lenient:
+        assert lenient.reader.partitions(start, end) == []
+
+
+def test_a_checkpoint_from_before_what_was_acked_is_refused_or_skipped(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 9)
+    with run(redis_url, maxMessagesPerBatch=3) as first:
+        start = first.at
+        first.batch()
+        first.batch()
+        assert first.next() != first.at
+    with run(redis_url, start) as second, pytest.raises(ReplayedBatch):
+        second.next()
+    with run(redis_url, start, failOnDataLoss=False) as lenient:
+        assert sorted(lenient.batch()) == [6, 7, 8]
+        lenient.next()
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_batch_is_known_to_be_acked_although_a_message_of_it_was_nacked(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 4)
+    with run(redis_url) as first:
+        start, end = first.at, first.next()
+        lease = first.reader.partitions(start, end)[0].lease  # type: ignore[attr-defined]
+        queue.nack(lease, [next(iter(queue.messages(lease)))], delay=60)
+        first.reader.commit(end)
+    assert queue.stats()[:3] == (0, 1, 0)
+    assert queue.settled(lease.id) is None
+    with run(redis_url) as second, pytest.raises(ReplayedBatch):
+        second.reader.partitions(start, end)
+
+
+def test_heartbeats_keep_lease_and_name_for_as_long_as_a_batch_takes(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 4)
+    with run(redis_url, leaseDuration="1 second", consumerTimeout="1 second") as first:
+        end = first.next()
+
+        def deadlines() -> tuple[Any, Any]:
+            info = queue.lease_info(Offset.read(end, QUEUE, "c").lease_id)
+            return info and info.deadline, queue.client.hget("rmq:{work}:consumer:c", "until")
+
+        for _ in range(3):
+            lease, name = deadlines()
+            wait_for(lambda: deadlines()[0] > lease and deadlines()[1] > name, 60)  # noqa: B023
+        assert sorted(first.read(end)) == [0, 1, 2, 3]
+
+
+def test_a_lost_name_is_told_at_the_next_hook(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 1)
+    with run(redis_url) as first:
+        first.batch()
+        queue.enroll("c", run="somebody", stream=first.at["stream"], alive=60)
+        member = first.reader._ledger._member  # type: ignore[union-attr]
+        wait_for(lambda: member._taken, 60)
+        with pytest.raises(ConsumerTaken):
+            first.next()
+
+
+# Limits.
+
+
+def test_available_now_ends_although_more_comes(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 5)
+    with run(redis_url, maxMessagesPerBatch=3) as first:
+        first.reader.prepareForTriggerAvailableNow()
+        publish(queue, 5, first=5)
+        assert [len(first.batch()) for _ in range(3)] == [3, 2, 0]
+    assert queue.stats().ready == 5
+
+
+def test_available_now_first_goes_on_with_what_a_crash_left(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 3)
+    with run(redis_url) as first:
+        first.batch()
+        start = first.at
+        publish(queue, 3, first=3)
+        first.next()
+    with run(redis_url, start) as second:
+        second.reader.prepareForTriggerAvailableNow()
+        assert sorted(second.batch()) == [3, 4, 5]
+        assert second.next() == second.at
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "options", "expected"),
+    [
+        (ReadMaxRows(4), {}, 4),
+        (ReadMaxRows(40), {"maxMessagesPerBatch": 7}, 7),
+        (ReadAllAvailable(), {"maxMessagesPerBatch": 7}, 20),
+        (ReadMaxBytes(1000), {}, 9),  # of 103 bytes each
+        (ReadMaxBytes(1), {}, 1),
+        (ReadMaxBytes(1000), {"maxMessagesPerBatch": 7}, 7),
+        (ReadMaxRows(40), {"maxBytesPerBatch": "1000b"}, 9),
+    ],
+)
+def test_a_batch_has_at_most_what_the_limits_say(
+    redis_url: str, queue: LeasedQueue, limit: Any, options: dict[str, Any], expected: int
+) -> None:
+    queue.publish_many(["x" * 100] * 20, headers={"a": "bc"})
+    with run(redis_url, **options) as first:
+        info = queue.lease_info(Offset.read(first.next(limit), QUEUE, "c").lease_id)
+        assert info is not None
+        assert info.count == expected
+
+
+def test_the_default_limit_is_bytes_where_those_are_given(redis_url: str) -> None:
+    with run(redis_url, maxMessagesPerBatch=7) as first, run(redis_url, maxBytesPerBatch="8m") as second:
+        assert first.reader.getDefaultReadLimit() == ReadMaxRows(7)
+        assert second.reader.getDefaultReadLimit() == ReadMaxBytes(8 << 20)
+
+
+def test_a_waiting_stream_asks_redis_at_most_four_times_a_second(redis_url: str, queue: LeasedQueue) -> None:
+    with run(redis_url, pollTimeout="1 second", consumerTimeout="60 seconds") as first:
+        first.next()
+        with queue.client.monitor() as monitor:
+            started = time.monotonic()
+            first.next()
+            first.next()
+            taken_s = time.monotonic() - started
+            queue.client.echo("the end")
+            told = itertools.takewhile(lambda heard: "the end" not in heard["command"], monitor.listen())
+            asked = [heard for heard in told if heard["client_type"] != "lua"]
+    assert 0 < len(asked) <= 4 * taken_s
+
+
+# Disciplines and bad input.
+
+
+def test_a_job_queue_is_a_source_too(redis_url: str) -> None:
+    with JobQueue(redis_url, QUEUE) as jobs:
+        jobs.publish_many([{"n": number} for number in range(10)])
+        with run(redis_url, discipline="jobs", maxMessagesPerBatch=6) as first:
+            assert sorted(first.batch()) == list(range(6))
+            start, end = first.at, first.next()
+        with run(redis_url, start, discipline="jobs") as second:
+            assert sorted(second.read(end)) == [6, 7, 8, 9]
+            second.at = end
+            assert second.next() == end
+        stats = jobs.stats()
+        assert (stats.ready, stats.leased, stats.dead) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("discipline", ["reliable", "streams", "rotation"])
+def test_other_disciplines_are_refused(redis_url: str, discipline: str) -> None:
+    with run(redis_url, discipline=discipline) as first, pytest.raises(Unsupported, match="leased or jobs can"):
+        first.next()
+
+
+def test_a_queue_nobody_knows_is_refused_with_the_nearest_name(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 1)
+    with run(redis_url, queue="wrok", newQueue=False) as first, pytest.raises(ConfigurationError, match="mean 'work'"):
+        first.next()
+    with run(redis_url, queue="zzz", newQueue=False) as first, pytest.raises(ConfigurationError, match="publish to it"):
+        first.next()
+
+
+def test_a_queue_of_another_discipline_is_refused(redis_url: str) -> None:
+    with JobQueue(redis_url, QUEUE) as jobs:
+        jobs.publish({"n": 1})
+    with run(redis_url, newQueue=False) as first, pytest.raises(ConfigurationError, match="set it to 'jobs'"):
+        first.next()
+
+
+def test_a_checkpoint_of_another_queue_or_consumer_is_refused(redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 1)
+    with run(redis_url) as first:
+        end = first.next()
+    for other in ({"queue": "other"}, {"consumer": "other"}):
+        with run(redis_url, end, **other) as second, pytest.raises(ConfigurationError, match="checkpointLocation"):
+            second.next()
+    with run(redis_url, {"v": 2}) as future, pytest.raises(ConfigurationError, match="cannot read"):
+        future.next()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"consumer": ""}, "needs the option 'consumer'"),
+        ({"leaseDuration": "soon"}, "option leaseDuration must be a time"),
+        ({"maxMessagePerBatch": 3}, "did you mean 'maxMessagesPerBatch'"),
+        ({"maxBytesPerBatch": "much"}, "option maxBytesPerBatch must be a size"),
+        ({"numPartitions": 0}, "option numPartitions must be a whole number >= 1"),
+    ],
+)
+def test_an_option_that_is_wrong_is_named(redis_url: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message), run(redis_url, **options):
+        pytest.fail("it was accepted")

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from rmq_core import LeasedQueue
+from rmq_spark import MESSAGE_SCHEMA
+from tests.spark.streams import PATIENCE_S, Batches, Stream, until
+
+CANARY = "canary-77ab1c"
+
+
+@pytest.fixture
+def stream(spark: SparkSession, redis_url: str, tmp_path: Path) -> Stream:
+    """A query on an empty queue."""
+    return Stream(spark, redis_url, tmp_path)
+
+
+def publish(queue: Any, *numbers: int) -> None:
+    queue.publish_many([{"n": number} for number in numbers])
+
+
+def test_available_now_takes_what_was_ready_in_batches_and_acks_it(
+    spark: SparkSession, redis_url: str, tmp_path: Path, queue: LeasedQueue
+) -> None:
+    publish(queue, *range(45))
+    batches = Batches()
+    Stream(spark, redis_url, tmp_path, maxMessagesPerBatch=20).drain(batches)
+    assert batches.sizes == [20, 20, 5]
+    assert batches.numbers == list(range(45))
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_query_goes_on_as_messages_come_and_acks_each_batch_before_the_next(
+    stream: Stream, queue: LeasedQueue
+) -> None:
+    batches = Batches()
+    with stream.running(batches) as query:
+        for number in range(3):
+            publish(queue, number)
+            until(lambda: len(batches.rows) > number, query)  # noqa: B023
+            until(lambda: queue.stats().leased == 0, query)
+    assert batches.numbers == [0, 1, 2]
+    assert batches.rows[0].__fields__ == MESSAGE_SCHEMA.names
+
+
+def test_a_batch_that_fails_is_read_again_by_the_restart(stream: Stream, queue: LeasedQueue) -> None:
+    publish(queue, *range(10))
+    seen: list[int] = []
+
+    def fail(frame: DataFrame, number: int) -> None:
+        seen.extend(numbers_of(frame))
+        raise ZeroDivisionError
+
+    with pytest.raises(StreamingQueryException):
+        stream.drain(fail)
+    assert queue.stats().leased == 10
+    publish(queue, *range(10, 15))
+    batches = Batches()
+    stream.drain(batches)
+    assert batches.seen == [(0, sorted(seen)), (1, [10, 11, 12, 13, 14])]
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_deleted_entry_of_the_commit_log_is_refused_instead_of_an_empty_batch(
+    stream: Stream, queue: LeasedQueue
+) -> None:
+    publish(queue, *range(10))
+    stream.drain(Batches())
+    stream.forget("commits", 0)
+    replayed = Batches()
+    with pytest.raises(StreamingQueryException, match="was finished and acked"):
+        stream.drain(replayed)
+    assert replayed.seen == []
+    publish(queue, *range(10, 15))
+    stream.options["failOnDataLoss"] = False
+    stream.drain(replayed)
+    assert replayed.seen == [(0, []), (1, [10, 11, 12, 13, 14])]
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_password_and_token_show_up_nowhere(
+    spark: SparkSession, redis_url: str, event_log: Path, queue: LeasedQueue, tmp_path: Path
+) -> None:
+    publish(queue, *range(10))
+    with redis.Redis.from_url(redis_url) as client:
+        client.execute_command("ACL", "SETUSER", "streamer", "reset", "on", f">{CANARY}", "~*", "&*", "+@all")
+    stream = Stream(spark, redis_url, tmp_path, username="streamer", password=CANARY)
+    shown, tokens = io.StringIO(), []
+
+    def handle(frame: DataFrame, number: int) -> None:
+        with redirect_stdout(shown):
+            frame.explain("extended")
+            print(frame.collect())
+        tokens.extend(token_of(queue, row.lease) for row in frame.limit(1).collect())
+
+    query = stream.start(handle, availableNow=True)
+    assert query.awaitTermination(PATIENCE_S)
+    texts = [shown.getvalue(), str(query.lastProgress), str(query.status)]
+    texts += [path.read_text() for path in stream.checkpoint.rglob("*") if path.is_file() and path.suffix != ".crc"]
+    texts += [path.read_text() for path in event_log.rglob("events_*")]
+    assert len(tokens) == 1
+    for text in texts:
+        assert CANARY not in text
+        assert tokens[0] not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"consumer": ""}, "needs the option 'consumer'"),
+        ({"maxMessagePerBatch": "3"}, "did you mean 'maxMessagesPerBatch'"),
+    ],
+)
+def test_a_query_that_cannot_run_says_why(
+    spark: SparkSession, redis_url: str, tmp_path: Path, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(StreamingQueryException, match=message):
+        Stream(spark, redis_url, tmp_path, **options).drain(Batches())
+
+
+def numbers_of(frame: DataFrame) -> list[int]:
+    return [json.loads(bytes(row.payload))["n"] for row in frame.select("payload").collect()]
+
+
+def token_of(queue: LeasedQueue, lease_id: str) -> str:
+    """The token that only Redis and the holder know."""
+    head = queue.client.lindex(f"rmq:{{{queue.name}}}:lease:{lease_id}", 0)
+    return str(head.decode().split(" ")[0])
