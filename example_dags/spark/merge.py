@@ -1,0 +1,42 @@
+"""MERGE keyed by message id into a Delta table: effects exactly once, even when others work on messages we lost.
+
+It needs the `deltalake` package and no jar. The rows of a batch pass through the memory of the driver, as Arrow: some
+100 bytes a row of these orders, so that a million are fine and a hundred million are not.
+"""
+
+from __future__ import annotations
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+import rmq_spark
+from example_dags.spark.orders import orders
+
+
+def merge(messages: DataFrame, table: str) -> None:
+    """Insert the orders of these messages; an order that is there already is written anew."""
+    rows = orders(messages).toArrow()
+    DeltaTable.create(table, rows.schema, mode="ignore")
+    same = "old.message_id = new.message_id"
+    merging = DeltaTable(table).merge(rows, same, source_alias="new", target_alias="old")
+    merging.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def run(spark: SparkSession, url: str, table: str, run_id: str) -> int:
+    """The work of one run of an orchestrator; how many messages that was."""
+    with rmq_spark.claimed_batch(spark, url, "orders", lease_id=run_id) as batch:
+        if batch.count:
+            merge(batch.df, table)
+    return batch.count
+
+
+def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> StreamingQuery:
+    """Work on what is ready, batch by batch; `maxMessagesPerBatch` keeps each within the driver's memory."""
+
+    def write(messages: DataFrame, _: int) -> None:
+        merge(messages, table)
+
+    source = spark.readStream.format("rmq").options(url=url, queue="orders", consumer="merge")
+    query = source.option("maxMessagesPerBatch", 100_000).load().writeStream.foreachBatch(write)
+    return query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()

@@ -1,0 +1,15 @@
+"""What the recipes beside this file read: orders, one JSON object a message."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+
+def orders(messages: DataFrame) -> DataFrame:
+    """One row for each message: its id, which every sink is keyed by, and what the order says."""
+    text = "cast(payload as string)"
+    return messages.selectExpr(
+        "message_id",
+        f"cast(get_json_object({text}, '$.number') as int) as number",
+        f"cast(get_json_object({text}, '$.amount') as double) as amount",
+    )
