@@ -1,1 +1,1 @@
-"""Measures RMQ in ratios: each against a bare redis-py loop, interleaved with it in one run. See RESULTS.md."""
+"""Measures RMQ in ratios: against a bare redis-py loop (RESULTS.md) and against peers (PEERS.md), interleaved."""

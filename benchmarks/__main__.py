@@ -1,11 +1,14 @@
-"""`python -m benchmarks`: measure everything and write RESULTS.md; `--quick` and `--only` print instead."""
+"""`python -m benchmarks`: measure everything and write the documents; `--quick` and `--only` print instead.
+
+RESULTS.md compares RMQ with a bare redis-py loop, PEERS.md with the libraries that do the same work.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,17 +20,45 @@ from benchmarks import (
     cores,
     idling,
     inflight,
+    jobs,
     loops,
     memory,
+    message_queue,
     processes,
     report,
+    spark_read,
+    spark_write,
     waking,
 )
-from benchmarks.figures import Findings
+from benchmarks.figures import Findings, Target
 from benchmarks.targets import REASONS, TARGETS
 from tests.servers.matrix import version
 
-RESULTS = Path(__file__).with_name("RESULTS.md")
+HERE = Path(__file__).parent
+ALONE = """\
+# Benchmark results
+
+`make bench` measures everything in one run, on servers it starts itself (no persistence, TCP on the loopback). Payloads
+are text of 190 bytes. A ratio is RMQ's rate over the rate of a bare redis-py loop: short slices of RMQ run between
+slices of the bare loop, each is compared with the bare slices on both sides of it, and the figure is the median of all
+rounds, with their quartiles in brackets. The server has a core of its own. The bare loop calls `EVALSHA` of `return 1`;
+for batches of 1000 it is a pipeline of 1000 `LPUSH`; for waiters it is a `BLMOVE`, and time runs from the publisher's
+send to the message in the hand of another process. The async façade is compared with `redis.asyncio`. Memory is the
+growth of `used_memory`. The docstrings of the modules beside this file say more. Rates and times are context: they
+belong to this machine."""
+BESIDE = """\
+# RMQ beside other libraries
+
+`make bench` measures everything in one run, on servers it starts itself (no persistence, TCP on the loopback). Each
+library runs in a process and an environment of its own, all on the same Python and against the same server. A ratio
+is RMQ's rate over that of the library: short slices of both by turns, and the figure is the median of all rounds,
+with their quartiles in brackets. `processor` is the same ratio in processor time of client and server. With redis-
+message-queue the operating system places server and clients, as it does on everybody's machine, and the rates are
+measured once more with the server on a core of its own; RMQ runs there on the redis-py that 7.0.0 accepts, which is
+a little quicker than the redis-py 8 that the newest release asks for. With job queues the server always has a core
+of its own. The docstrings of `message_queue.py` and `jobs.py` say more. Rates and times are context: they belong to
+this machine."""
+PEERS = ("message_queue", "jobs")
 MEMORY_SERVERS = ("7.0", "8.6")
 
 
@@ -44,16 +75,23 @@ class Effort:
     levels: tuple[int, ...]
     crowd_rounds: int
     chunked: int
-    passes: int
+    sides: int
+    rings: int
+    job_rounds: int
+    spark_rounds: int
+    spark_messages: int
+    spark_streamed: int
 
 
 FULL = Effort(
-    loops=100, batches=60, wakes=2000, idle_s=10, kept=20_000, flight_rounds=25, levels=(1, 10**3, 10**5, 10**6),
-    crowd_rounds=5, chunked=10**6, passes=1,
+    loops=100, batches=60, wakes=1500, idle_s=10, kept=50_000, flight_rounds=15, levels=(1, 10**3, 10**5, 10**6),
+    crowd_rounds=3, chunked=10**6, sides=40, rings=150, job_rounds=9,
+    spark_rounds=9, spark_messages=200_000, spark_streamed=10**7,
 )  # fmt: skip
 QUICK = Effort(
     loops=15, batches=8, wakes=200, idle_s=6, kept=10_000, flight_rounds=4, levels=(1, 10**3, 10**4),
-    crowd_rounds=1, chunked=10**5, passes=1,
+    crowd_rounds=1, chunked=10**5, sides=5, rings=20, job_rounds=1,
+    spark_rounds=2, spark_messages=20_000, spark_streamed=10**5,
 )  # fmt: skip
 
 
@@ -73,13 +111,22 @@ def measurements(server: str, effort: Effort) -> dict[str, Callable[[], Findings
         "memory": lambda: _memory(effort.kept),
         "inflight": lambda: inflight.measure(server, effort.flight_rounds, effort.levels),
         "processes": on_one(processes.measure, effort.crowd_rounds),
-        "chunks": on_one(chunks.measure, effort.chunked, effort.passes),
+        "chunks": on_one(chunks.measure, effort.chunked),
+        "message_queue": on_one(message_queue.measure, effort.sides, effort.rings),
+        "spark": lambda: _spark(effort),
+        "jobs": lambda: _on(jobs.SERVER, jobs.measure, effort.job_rounds),
     }
 
 
 def _on(server: str, measure: Callable[..., Findings], *args: object) -> Findings:
     with cores.server(server) as running:
         return measure(running.port, *args)
+
+
+def _spark(effort: Effort) -> Findings:
+    found = spark_read.measure(effort.spark_rounds, effort.spark_messages, effort.spark_streamed)
+    found.add(spark_write.measure(effort.spark_rounds, effort.spark_messages))
+    return found
 
 
 def _memory(count: int) -> Findings:
@@ -91,18 +138,44 @@ def _memory(count: int) -> Findings:
 
 def main() -> None:
     options = _options()
-    machine = report.Machine([version(name) for name in dict.fromkeys((options.server, *MEMORY_SERVERS))])
     todo = measurements(options.server, QUICK if options.quick else FULL)
+    chosen = options.only or list(todo)
+    write = not options.quick and not options.only
+    alone = [name for name in chosen if name not in PEERS]
+    if alone:
+        text = _document(
+            ALONE, alone, todo, TARGETS | spark_read.TARGETS | spark_write.TARGETS, REASONS, options.server
+        )
+        _publish(text, HERE / "RESULTS.md" if write else None)
+    beside = [name for name in chosen if name in PEERS]
+    if beside:
+        targets, reasons = message_queue.TARGETS | jobs.TARGETS, message_queue.REASONS | jobs.REASONS
+        text = _document(BESIDE, beside, todo, targets, reasons, options.server)
+        _publish(text, HERE / "PEERS.md" if write else None)
+
+
+def _document(
+    opening: str,
+    names: Sequence[str],
+    todo: Mapping[str, Callable[[], Findings]],
+    targets: Mapping[str, Target],
+    reasons: Mapping[str, str],
+    server: str,
+) -> str:
+    machine = report.Machine([version(name) for name in dict.fromkeys((server, *MEMORY_SERVERS))])
     findings = Findings()
-    for name in options.only or todo:
+    for name in names:
         began = time.monotonic()
         print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
         findings.add(todo[name]())
         print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
-    text = report.render(findings, TARGETS, REASONS, machine)
+    return report.render(findings, targets, reasons, machine, opening)
+
+
+def _publish(text: str, path: Path | None) -> None:
     print(text)
-    if not options.quick and not options.only:
-        RESULTS.write_text(text)
+    if path is not None:
+        path.write_text(text)
 
 
 def _options() -> argparse.Namespace:

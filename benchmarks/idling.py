@@ -40,13 +40,18 @@ def _count(port: int, wait: Callable[[int, float], None], seconds: float) -> Cou
     waiter = threading.Thread(target=wait, args=(port, seconds + 1.5))
     waiter.start()
     time.sleep(1)
+    counted = commands_while(port, seconds)
+    waiter.join()
+    return counted
+
+
+def commands_while(port: int, seconds: float) -> Counter[str]:
+    """Commands of the next `seconds`, by who ran them: clients, or scripts."""
     with redis.Redis(port=port) as client, client.monitor() as monitor:
         client.echo(_MARK)
         time.sleep(seconds)
         client.echo(_MARK)
-        counted = _between_marks(monitor)
-    waiter.join()
-    return counted
+        return _between_marks(monitor)
 
 
 def _between_marks(monitor: redis.client.Monitor) -> Counter[str]:

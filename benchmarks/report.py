@@ -1,4 +1,4 @@
-"""RESULTS.md: a table of figures against targets, with what they were measured on. It says what was missed."""
+"""A document: a table of figures against targets, with what they were measured on. It says what was missed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,6 @@ from pathlib import Path
 from benchmarks.figures import Figure, Findings, Table, Target
 
 _FORMATS = {"": ".2f", "B": ".0f", "ms": ".1f", "/s": ".2f"}
-_METHOD = """\
-`make bench` measures everything in one run, on servers it starts itself (no persistence, TCP on the loopback). Payloads
-are text of 190 bytes. A ratio is RMQ's rate over the rate of a bare redis-py loop: short slices of RMQ run between
-slices of the bare loop, each is compared with the bare slices on both sides of it, and the figure is the median of all
-rounds, with their quartiles in brackets. The server has a core of its own. The bare loop calls `EVALSHA` of `return 1`;
-for batches of 1000 it is a pipeline of 1000 `LPUSH`; for waiters it is a `BLMOVE`, and time runs from the publisher's
-send to the message in the hand of another process. The async façade is compared with `redis.asyncio`. Memory is the
-growth of `used_memory`. The docstrings of the modules beside this file say more. Rates and times are context: they
-belong to this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +34,16 @@ class Machine:
         yield f"- Run: {date}, {taken_s:.0f} s, {load} (the benchmark itself keeps both cores busy)"
 
 
-def render(findings: Findings, targets: Mapping[str, Target], reasons: Mapping[str, str], machine: Machine) -> str:
-    """The whole document."""
+def render(
+    findings: Findings,
+    targets: Mapping[str, Target],
+    reasons: Mapping[str, str],
+    machine: Machine,
+    opening: str = "# Benchmark results",
+) -> str:
+    """The whole document; `opening` is its title, and how it was measured."""
     parts = [
-        "# Benchmark results",
-        _METHOD,
+        opening,
         "\n".join(machine.lines()),
         _summary(findings.figures, targets),
         table(("figure", "reached", "target", "ok", "rests on"), list(_rows(findings.figures, targets))),

@@ -1,0 +1,110 @@
+"""What a thousand waiting triggers cost a triggerer: Airflow's own TriggerRunner under its own supervisor.
+
+`python -m benchmarks.airflow_triggers` prints connections, and CPU above that of the same runner with as many triggers
+that wait for an event which never comes. Each is measured idle, and while a thousand messages a second are published
+to the queues that they watch, far from the number that they wait for. The metadata database takes no part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import psutil
+import redis
+
+from rmq_core import LeasedQueue
+from tests.airflow.home import prepare
+from tests.servers import start_server
+
+prepare()
+from rmq_airflow.triggers.queue import RedisQueueTrigger  # noqa: E402  Airflow reads its home when it is imported
+from tests.airflow.triggerer import IdleTrigger, running  # noqa: E402
+
+if TYPE_CHECKING:
+    from airflow.triggers.base import BaseTrigger
+
+TRIGGERS, QUEUES, SETTLE_S = 1000, 100, 20.0
+CLIENT = "triggerer"
+
+
+class Measured(NamedTuple):
+    """A runner with its triggers, over some seconds."""
+
+    cpu: float
+    connections: int
+    wakes: float
+    """Looks a second and queue."""
+
+
+def measure(triggers: list[BaseTrigger], port: int, seconds: float, load: Callable[[float], None]) -> Measured:
+    """CPU of the runner process, connections and looks, while `load` runs."""
+    with running(triggers) as supervisor, redis.Redis(port=port) as client:
+        time.sleep(SETTLE_S)
+        process = psutil.Process(supervisor.pid)
+        looks, used, began = _looks(client), _cpu_s(process), time.monotonic()
+        load(seconds)
+        took = time.monotonic() - began
+        mine = [found for found in client.client_list() if found["name"] == CLIENT]
+        return Measured((_cpu_s(process) - used) / took, len(mine), (_looks(client) - looks) / took / QUEUES)
+
+
+def publishing(port: int, rate: int) -> Callable[[float], None]:
+    """Publish so many messages a second, one by one, round the queues."""
+
+    def load(seconds: float) -> None:
+        with redis.Redis(port=port) as client:
+            queues = [LeasedQueue(client, f"watched-{n}") for n in range(QUEUES)]
+            began = time.monotonic()
+            for n in range(int(rate * seconds)):
+                queues[n % QUEUES].publish(str(n))
+                ahead = began + n / rate - time.monotonic()
+                if ahead > 0:
+                    time.sleep(ahead)
+
+    return load
+
+
+def waiting(min_messages: int) -> list[BaseTrigger]:
+    return [RedisQueueTrigger(f"watched-{n % QUEUES}", min_messages) for n in range(TRIGGERS)]
+
+
+def idle() -> list[BaseTrigger]:
+    return [IdleTrigger(n) for n in range(TRIGGERS)]
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _looks(client: redis.Redis) -> int:
+    """Looks so far, by the only command that a look alone sends once."""
+    stats = client.info("commandstats")
+    return int(stats.get("cmdstat_zremrangebyscore", {"calls": 0})["calls"])
+
+
+def main(seconds: float = 30) -> None:
+    server = start_server("7.0")
+    location = {"conn_type": "redis_queue", "host": "127.0.0.1", "port": server.port}
+    location["extra"] = {"url": f"{server.url}?client_name={CLIENT}"}
+    os.environ["AIRFLOW_CONN_REDIS_QUEUE_DEFAULT"] = json.dumps(location)
+    try:
+        nothing = measure(idle(), server.port, seconds, time.sleep)
+        print(f"asyncio.Event().wait():  {nothing.cpu:6.1%} of a core")
+        for name, load in (("idle", time.sleep), ("1,000 publishes/s", publishing(server.port, 1000))):
+            found = measure(waiting(10_000), server.port, seconds, load)
+            more = found.cpu - nothing.cpu
+            print(f"{name:24} {found.cpu:6.1%} of a core, {more:+.1%}; {found.connections} connections, ", end="")
+            print(f"{found.wakes:.2f} looks/s and queue")
+            with redis.Redis(port=server.port) as client:
+                client.flushall()
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

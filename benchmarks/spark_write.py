@@ -1,0 +1,150 @@
+"""Spark publishing to a queue: 200,000 rows of 190 bytes from two task threads.
+
+The baseline is one Python process that packs the same bodies and runs the publish script through redis-py's own
+connection, 1,000 messages a call and 4 calls in flight; all ratios are to that. By hand is what people write:
+`foreachPartition` with redis-py, its pipeline and its `evalsha`, rows one by one. Rows are cached in Spark before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import hiredis
+import redis
+
+from benchmarks import cores
+from benchmarks.figures import Figure, Findings, Spread
+from benchmarks.payloads import payloads
+from benchmarks.rounds import Contender, race
+from benchmarks.targets import at_least
+from rmq_core import LeasedQueue
+from rmq_core.lua import load
+
+SERVERS = ("7.0", "8.6")
+CALL, IN_FLIGHT = 1000, 4
+QUEUE = "bench"
+KEYS = tuple(f"rmq:{{{QUEUE}}}:{name}" for name in ("ready", "delayed", "waiters", "wake", "timer"))
+TARGETS = {
+    "Spark: Arrow write, direct, 7.0": at_least(0.90),
+    "Spark: Arrow write, direct, 8.6": at_least(0.95),
+    **{f"Spark: Arrow write, staged, {server}": at_least(0.78) for server in SERVERS},
+    **{f"Spark: direct write over foreachPartition by hand, {server}": at_least(1.8) for server in SERVERS},
+    **{f"Spark: staged write over foreachPartition by hand, {server}": at_least(1.6) for server in SERVERS},
+}
+
+
+def measure(rounds: int, count: int) -> Findings:
+    """Everything about writing, on each of SERVERS."""
+    found = Findings()
+    with _session() as spark:
+        with cores.everywhere():
+            texts = payloads(count)
+            frame = spark.createDataFrame([(text,) for text in texts], "payload string").coalesce(2).persist()
+            frame.count()
+        for name in SERVERS:
+            with cores.server(name) as server:
+                found.add(_writes(frame, texts, server.url, name, rounds))
+    return found
+
+
+@contextmanager
+def _session() -> Iterator[Any]:
+    """A local Spark of two threads, which may use every core."""
+    import rmq_spark  # noqa: PLC0415  only this benchmark needs Spark
+
+    logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
+    before = dict(os.environ)
+    settings = {"spark.master": "local[2]", "spark.ui.enabled": False, "spark.default.parallelism": 2}
+    with cores.everywhere():
+        spark = rmq_spark.session("benchmark", **settings)
+    spark.sparkContext.setLogLevel("FATAL")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _writes(frame: Any, texts: list[str], url: str, server: str, rounds: int) -> Findings:
+    count = len(texts)
+    with redis.Redis.from_url(url) as client, LeasedQueue(client, QUEUE) as queue:
+
+        def check() -> None:
+            assert queue.purge("ready") == count
+
+        baseline = Contender("redis-py", lambda: _scripts(client, texts), count, after=check)
+        steps: dict[str, Callable[[], None]] = {
+            "direct": lambda: _save(frame, url, "direct"),
+            "staged": lambda: _save(frame, url, "staged"),
+            "by hand": lambda: frame.foreachPartition(_by_hand(url)),
+        }
+        laps = race(baseline, [Contender(name, run, count, after=check) for name, run in steps.items()], rounds)
+    bare = f"redis-py {laps['redis-py'].rate:,.0f}/s"
+    found = Findings()
+    for delivery in ("direct", "staged"):
+        ours, hand = laps[delivery], laps["by hand"]
+        over = Spread.of([a / b for a, b in zip(ours.ratios, hand.ratios, strict=True)])
+        found.figures += [
+            Figure(f"Spark: Arrow write, {delivery}, {server}", ours.ratio, context=f"{ours.rate:,.0f}/s, {bare}"),
+            Figure(
+                f"Spark: {delivery} write over foreachPartition by hand, {server}",
+                over,
+                context=f"that writes {hand.rate:,.0f}/s",
+            ),
+        ]
+    return found
+
+
+def _save(frame: Any, url: str, delivery: str) -> None:
+    options = {"url": url, "queue": QUEUE, "delivery": delivery}
+    frame.write.format("rmq").mode("append").options(**options).save()
+
+
+def _scripts(client: redis.Redis, texts: list[str]) -> None:
+    """The baseline: the publish script and nothing around it."""
+    script, numbers, prefix = load("leased/publish"), itertools.count(), uuid.uuid4().hex[:16]
+    client.script_load(script.source.decode())
+    keys, calls = (f"rmq:{{{QUEUE}}}:slot:{prefix}/0", *KEYS), itertools.count(1)
+    connection: Any = client.connection_pool.get_connection()
+    for lo in range(0, len(texts), CALL * IN_FLIGHT):
+        packed = []
+        for at in range(lo, min(lo + CALL * IN_FLIGHT, len(texts)), CALL):
+            bodies = [f"{prefix}-{next(numbers):x} s0 {text}" for text in texts[at : at + CALL]]
+            packed.append(hiredis.pack_command(_evalsha(script.sha.decode(), keys, next(calls), bodies)))
+        connection.send_packed_command((b"".join(packed),), check_health=False)
+        for _ in packed:
+            assert connection.read_response().startswith(b"accepted")
+    client.connection_pool.release(connection)
+
+
+def _by_hand(url: str) -> Callable[[Iterable[Any]], None]:
+    """What publishes the rows of a partition without a connector; it carries its script along to the executors."""
+    source = load("leased/publish").source.decode()
+    names, call, in_flight, slots = KEYS, CALL, IN_FLIGHT, f"rmq:{{{QUEUE}}}:slot"
+
+    def publish(rows: Iterable[Any]) -> None:
+        prefix, numbers, seqs, left = uuid.uuid4().hex[:16], itertools.count(), itertools.count(1), iter(rows)
+        with redis.Redis.from_url(url) as client:
+            sha, waiting = client.script_load(source), 0
+            pipeline = client.pipeline(transaction=False)
+            while bodies := [f"{prefix}-{next(numbers):x} s0 {row.payload}" for row in itertools.islice(left, call)]:
+                head = (next(seqs), 60_000, "bell", 0, 0, "0", 0, 0, len(bodies))
+                pipeline.evalsha(sha, 6, f"{slots}:{prefix}/0", *names, *head, *bodies)
+                waiting += 1
+                if waiting == in_flight:
+                    pipeline.execute()
+                    waiting = 0
+            pipeline.execute()
+
+    return publish
+
+
+def _evalsha(sha: str, keys: tuple[str, ...], seq: int, bodies: list[str]) -> tuple[Any, ...]:
+    return ("EVALSHA", sha, len(keys), *keys, seq, 60_000, "bell", 0, 0, "0", 0, 0, len(bodies), *bodies)
