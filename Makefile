@@ -11,10 +11,10 @@ STAMP := $(VENV)/.stamp-$(shell cat pyproject.toml constraints.txt | cksum | cut
 PACKAGES := rmq_core rmq_airflow rmq_dagster rmq_spark pyspark_rmq
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test lint format bench faults docs clean
+.PHONY: help demo test lint format bench airflow floor conformance faults docs clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
 
 # A changed pyproject.toml or constraints.txt changes the stamp's name, and the environment is brought up to date.
 $(STAMP): | $(BIN)/uv
@@ -31,7 +31,7 @@ demo: $(STAMP) ## the main job on real flights, through Airflow and through Dags
 test: $(STAMP) ## lint, then every test, faults in their short form
 	$(MAKE) --no-print-directory lint
 	python -m tests.servers
-	pytest
+	pytest -n 2
 
 lint: $(STAMP) ## ruff, mypy --strict and the import contracts
 	ruff check .
@@ -43,13 +43,29 @@ format: $(STAMP) ## let ruff rewrite what it can
 	ruff check --fix .
 	ruff format .
 
-bench: $(STAMP) ## measure every ratio and write benchmarks/RESULTS.md
+bench: $(STAMP) ## measure every ratio and write benchmarks/RESULTS.md and PEERS.md
 	python -m tests.servers 7.0 8.6
 	python -m benchmarks
 
-faults: $(STAMP) ## kills, cut wires and restarts, in full length
+airflow: $(STAMP) ## measure what the Airflow provider adds and write benchmarks/AIRFLOW.md
+	python -m tests.servers 7.0
+	python -m benchmarks.airflow
+
+faults: $(STAMP) ## kills, cut wires and restarts, in full length; write docs/reference/*-faults.md
 	python -m tests.servers
-	pytest tests/faults --faults=full
+	pytest tests/faults --faults=full --faults-report=docs/reference
+
+floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an environment of its own
+	python -m tests.servers 7.0
+	uv venv --quiet --clear --python $(BIN)/python build/floor
+	uv pip install --quiet --python build/floor/bin/python --constraints tests/airflow/floor.txt \
+		--requirements tests/airflow/floor.txt --editable .
+	build/floor/bin/python -m pytest tests/airflow --ignore tests/airflow/browser --servers=7.0
+
+conformance: $(STAMP) ## try every promise on every server and cluster, and write docs/reference/conformance.md
+	python -m tests.servers
+	python -m pytest -p tests.redis.conformance.report --conformance-report=docs/reference/conformance.md \
+		tests/redis/test_conformance.py -k promise_is_kept
 
 docs: $(STAMP) ## run the code of the README and the docs
 	pytest tests/architecture -k documentation
