@@ -53,7 +53,7 @@ airflow: $(STAMP) ## measure what the Airflow provider adds and write benchmarks
 
 faults: $(STAMP) ## kills, cut wires and restarts, in full length; write docs/reference/*-faults.md
 	python -m tests.servers
-	pytest tests/faults --faults=full --faults-report=docs/reference
+	pytest -n 2 tests/faults --faults=full --faults-report=docs/reference
 
 floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an environment of its own
 	python -m tests.servers 7.0
