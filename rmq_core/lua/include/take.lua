@@ -9,7 +9,7 @@ local function take(ready, lease, n, keep)
     redis.call('RPUSH', lease, unpack(got))
     for i = 1, #got do
       bytes = bytes + #got[i]
-      if keep then kept[#kept + 1] = got[i] end
+      if keep then kept[taken + i] = got[i] end
     end
     taken = taken + #got
     batch = math.min(4 * batch, 4000, math.ceil((8388608 - bytes) * taken / bytes))
