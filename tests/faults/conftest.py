@@ -24,9 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every server of ours in full length; one of them in the short form."""
+    """Every server of ours in full length; one of them in the short form, and for Spark, whose kills take minutes."""
     if "own_server" in metafunc.fixturenames:
-        full = metafunc.config.getoption("faults") == "full"
+        full = metafunc.config.getoption("faults") == "full" and "test_spark" not in metafunc.module.__name__
         names = [name for name in server_names(metafunc.config) if name in NAMES] or list(NAMES)
         chosen = names if full or "7.0" not in names else ["7.0"]
         metafunc.parametrize("own_server", chosen, indirect=True, scope="module")
