@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
 
 import rmq_spark
@@ -38,7 +38,7 @@ def main() -> None:
         with rmq_spark.adopted_batch(spark) as batch:
             report = {"items": batch.count, "already_settled": batch.already_settled}
             if batch.count:
-                report |= work(spark, batch, options)
+                report |= work(batch, options)
         report |= {"seconds": round(time.monotonic() - started, 1)}
         print(json.dumps(report), flush=True)
         if options.report:
@@ -48,19 +48,26 @@ def main() -> None:
         spark.stop()
 
 
-def work(spark: SparkSession, batch: rmq_spark.ClaimedBatch, options: argparse.Namespace) -> dict[str, Any]:
+def work(batch: rmq_spark.ClaimedBatch, options: argparse.Namespace) -> dict[str, Any]:
     """Write both tables; returns how many rows went into `departures`. Raises ValueError for an unknown airport-day."""
-    items = airport_days(batch.df)
-    rows = departures(spark, items, options).repartition("origin", "day").persist()
+    report = write(batch.df, options)
+    batch.check()
+    return report
+
+
+def write(messages: DataFrame, options: argparse.Namespace) -> dict[str, Any]:
+    """The same for messages that somebody else holds, such as those of a micro-batch."""
+    items = airport_days(messages)
+    rows = departures(items, options).repartition("origin", "day").persist()
     counted = Observation()
     total, united = F.count(F.lit(1)).alias("rows"), F.count_if(F.col("carrier") == "UA").alias("united_rows")
     overwrite(rows.observe(counted, total, united), options.results / "departures")
     crash_once()
     overwrite(statistics(rows), options.results / "delays")
     unknown = items.join(rows, ["origin", "day"], "left_anti").count()
+    rows.unpersist()
     if unknown:
-        raise ValueError(f"{unknown} of {batch.count} messages name no airport-day with departures")
-    batch.check()
+        raise ValueError(f"{unknown} of {messages.count()} messages name no airport-day with departures")
     return dict(counted.get)
 
 
@@ -70,9 +77,9 @@ def airport_days(messages: DataFrame) -> DataFrame:
     return messages.select(item.alias("item")).select("item.*").distinct()
 
 
-def departures(spark: SparkSession, items: DataFrame, options: argparse.Namespace) -> DataFrame:
+def departures(items: DataFrame, options: argparse.Namespace) -> DataFrame:
     """Every departure of these airport-days, with the weather of its hour; flights the weather is unknown for stay."""
-    read = spark.read.options(header=True, enforceSchema=False, nullValue="NA")
+    read = items.sparkSession.read.options(header=True, enforceSchema=False, nullValue="NA")
     flights = read.csv(str(options.flights), schema=FLIGHTS).withColumn("day", F.make_date("year", "month", "day"))
     weather = read.csv(str(options.weather), schema=WEATHER).select("origin", "time_hour", weather_class())
     wanted = flights.drop("year", "month", "hour", "minute").join(F.broadcast(items), ["origin", "day"], "left_semi")

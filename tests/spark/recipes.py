@@ -81,11 +81,11 @@ def _stream(url: str, start: Callable[[], Any], rounds: int) -> list[int]:
 
 def _drained(queue: LeasedQueue, part: range, start: Callable[[], Any]) -> int:
     _publish(queue, part)
-    assert any(_ended(start) for _ in range(TRIES))
+    assert any(ended(start) for _ in range(TRIES))
     return _left(queue)
 
 
-def _ended(start: Callable[[], Any]) -> bool:
+def ended(start: Callable[[], Any]) -> bool:
     """Whether a query came to its end. Spark gives the source's process ten seconds; a busy machine needs longer."""
     try:
         return bool(start().awaitTermination(PATIENCE_S))

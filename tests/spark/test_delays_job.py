@@ -1,23 +1,26 @@
-"""The demo's Spark job on a few real airport-days, as a submitter runs it."""
+"""The demo's Spark job on a few real airport-days, as a submitter runs it and as a stream."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+import shutil
 import subprocess
 from argparse import Namespace
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from example_dags import flights
+from example_dags import flights, flights_stream
 from example_dags.jobs import delays
 from rmq_core import LeasedQueue
 from rmq_spark import claimed_batch
+from tests.spark import recipes
 from tests.spark.conftest import QUEUE, SUBMIT
 
 JOB = Path(delays.__file__)
@@ -51,10 +54,15 @@ def departures(all_flights: Path) -> Counter[tuple[str, str, str]]:
         )
 
 
+def some_items() -> list[flights.AirportDay]:
+    """The work of three days at three airports."""
+    return [item for item in flights.work_items() if item["day"] in DAYS]
+
+
 @pytest.fixture
 def items(queue: LeasedQueue) -> list[flights.AirportDay]:
-    """The work of three days at three airports, in the hands of a submitter."""
-    items = [item for item in flights.work_items() if item["day"] in DAYS]
+    """The same, in the hands of a submitter."""
+    items = some_items()
     queue.publish_many(list(map(dict, items)))
     queue.claim(max_messages=99, lease_id="run", owner="try-1")
     return items
@@ -126,8 +134,33 @@ def test_an_item_that_names_no_airport_day_is_not_acked(
 
     def work() -> None:
         with claimed_batch(spark, redis_url, QUEUE) as batch:
-            delays.work(spark, batch, options)
+            delays.work(batch, options)
 
     with pytest.raises(ValueError, match="1 of 2 messages name no airport-day"):
         work()
     assert queue.stats().ready == 2
+
+
+def test_a_stream_writes_the_same_in_several_batches_and_acks_it(
+    spark: SparkSession,
+    redis_url: str,
+    flights_csv: Path,
+    departures: Counter[tuple[str, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = Counter({key: count for key, count in departures.items() if key[1] in DAYS})
+    united = sum(count for (_, _, carrier), count in expected.items() if carrier == "UA")
+    monkeypatch.setattr(flights_stream, "work_items", some_items)
+    monkeypatch.setattr(flights_stream, "BATCH", 5)
+    shutil.copy(flights_csv, tmp_path / "flights.csv")
+    work = flights_stream.DelaysOfBatch(tmp_path)
+    with LeasedQueue(redis_url, flights_stream.QUEUE, flights_stream.CONFIG) as queue:
+        assert flights_stream.publish(queue) == {"published": 9, "deduplicated": 9}
+        start = partial(flights_stream.stream, spark, redis_url, tmp_path, work)
+        assert any(recipes.ended(start) for _ in range(recipes.TRIES))
+        assert flights_stream.report(queue, tmp_path, work) == {
+            "batches": 2, "acked": 9, "ready": 0, "leased": 0, "dead": 0,
+            "airport_days": 9, "rows": expected.total(), "united_rows": united,
+        }  # fmt: skip
+    assert flights.delays(tmp_path)["flights"].sum() == expected.total()
