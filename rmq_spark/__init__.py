@@ -10,6 +10,7 @@ from rmq_spark.payloads import parsed, split_json
 from rmq_spark.reader import MESSAGE_SCHEMA
 from rmq_spark.registration import register
 from rmq_spark.session import session
+from rmq_spark.shards import shard_names
 from rmq_spark.watch import exit_with_parent
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "parsed",
     "register",
     "session",
+    "shard_names",
     "spark_environment",
     "split_json",
 ]

@@ -7,9 +7,8 @@ a second delivery overwrites the first.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -25,16 +24,16 @@ from rmq_core import (
     LeasedConfig,
     LeasedQueue,
     LeaseLost,
-    RedisMessageQueueError,
     RedisSettings,
 )
 from rmq_spark.data_source import frame_of
+from rmq_spark.ending import OnFailure, settled
+from rmq_spark.holding import Held, beating, slices_of
 from rmq_spark.jobs import parallelism, tagged_jobs
-from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader, plan
+from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader
+from rmq_spark.shards import claim_shards, open_shards
 from rmq_spark.verdicts import Verdicts
 from rmq_spark.watch import LossWatch, exit_with_parent
-
-log = logging.getLogger(__name__)
 
 MANY = 10_000  # for fewer, Spark's overhead weighs more than the work
 MOST_PARTITIONS = 32  # more readers than this only queue up in front of Redis
@@ -51,7 +50,7 @@ class BatchPolicy:
     `partitions`: into how many the DataFrame is cut at most; by default two for each core, up to 32.
     """
 
-    on_failure: Literal["nack", "keep"] = "nack"
+    on_failure: OnFailure = "nack"
     on_settled: Literal["skip", "raise"] = "skip"
     exit_driver: bool = False
     partitions: int | None = None
@@ -65,20 +64,26 @@ ADOPTED = BatchPolicy(on_failure="keep", exit_driver=True)  # the submitter know
 class ClaimedBatch:
     """The messages as `df` (columns: `MESSAGE_SCHEMA`) and their number. Without work, `lease` is None and `df` empty.
 
-    `already_settled`: there is nothing to do because an earlier run did it and acked.
+    `leases`: what holds the messages, one for each shard with work. `already_settled`: there is nothing to do because
+    an earlier run did it and acked.
     """
 
     df: DataFrame
     count: int = 0
-    lease: Lease | None = None
+    leases: tuple[Lease, ...] = ()
     already_settled: bool = False
     watch: LossWatch | None = None
     verdicts: Verdicts | None = None
 
+    @property
+    def lease(self) -> Lease | None:
+        """The only lease; of a batch of shards, the first."""
+        return self.leases[0] if self.leases else None
+
     def check(self) -> None:
         """Raise LeaseLost when others have the messages; call it before a step that cannot be undone."""
-        if self.lease and self.watch and self.watch.gone():
-            raise LeaseLost(self.lease.id)
+        if self.watch:
+            self.watch.check()
 
     def nack(
         self, failed: DataFrame, *, reason: str | Column | None = None, delay: timedelta | float | None = None
@@ -109,11 +114,12 @@ def claimed_batch(
     redis: RedisSettings | str,
     queue: str,
     *,
+    shards: int | None = None,
     config: LeasedConfig | None = None,
     policy: BatchPolicy = CLAIMED,
     **claim: Unpack[Claim],
 ) -> Iterator[ClaimedBatch]:
-    """Claim messages of a queue and ack them when the block succeeds.
+    """Claim messages of a queue, or of its `shards` (see `rmq_spark.shards`), and ack them when the block succeeds.
 
     Takes the arguments of `LeasedQueue.claim`, but claims up to 10,000 messages unless `max_messages` says otherwise.
     A `lease_id` that names the work (a run, a task) makes a restart get the same messages again. `redis` is a URL or
@@ -122,11 +128,15 @@ def claimed_batch(
     """
     settings = _settings(redis)
     arguments: Claim = {"max_messages": MANY, **claim}
-    with (
-        LeasedQueue(settings, queue, config) as leased,
-        _batch(spark, settings, leased, partial(leased.claim, **arguments), policy, claim.get("lease")) as batch,
-    ):
-        yield batch
+    with ExitStack() as opened:
+        if shards is None:
+            leased = opened.enter_context(LeasedQueue(settings, queue, config))
+            take = partial(_alone, leased, partial(leased.claim, **arguments))
+        else:
+            parts = opened.enter_context(open_shards(settings, queue, shards, config))
+            take = partial(claim_shards, parts, keep=policy.on_failure == "keep", **arguments)
+        with _batch(spark, settings, take, policy, claim.get("lease")) as batch:
+            yield batch
 
 
 @contextmanager
@@ -143,82 +153,66 @@ def adopted_batch(
         exit_with_parent()
     with LeasedQueue(found.settings, found.queue, found.config) as leased:
         adopt = partial(leased.adopt, found.lease_id, if_owner=found.owner)
-        with _batch(spark, found.settings, leased, adopt, policy) as batch:
+        with _batch(spark, found.settings, partial(_alone, leased, adopt), policy) as batch:
             yield batch
+
+
+def _alone(queue: LeasedQueue, take: Callable[[], Lease | None]) -> list[Held]:
+    lease = take()
+    return [Held(queue, lease)] if lease else []
 
 
 @contextmanager
 def _batch(
     spark: SparkSession,
     settings: RedisSettings,
-    queue: LeasedQueue,
-    take: Callable[[], Lease | None],
+    take: Callable[[], list[Held]],
     policy: BatchPolicy,
     lease_time: float | timedelta | None = None,
 ) -> Iterator[ClaimedBatch]:
     try:
-        lease = take()
+        held = take()
     except LeaseAlreadySettled:
         if policy.on_settled == "raise":
             raise
         yield ClaimedBatch(_empty(spark), already_settled=True)
         return
-    if lease is None:
+    if not held:
         yield ClaimedBatch(_empty(spark))
         return
     with (
-        _settled(queue, lease, policy) as verdicts,
-        _watched(spark, queue, lease, policy) as watch,
-        queue.hold(lease, lease_time, on_lost=watch.lose),
+        settled(held, policy.on_failure) as verdicts,
+        _watched(spark, held, policy) as watch,
+        beating(held, lease_time, watch.lose),
     ):
-        slices = plan(queue, lease, policy.partitions or _partitions(spark))
-        frame = frame_of(spark, LeaseReader(settings, lease, slices))
+        slices = slices_of(held, policy.partitions or _partitions(spark))
+        frame = frame_of(spark, LeaseReader(settings, slices))
         count = sum(piece.unsettled for piece in slices)
-        yield ClaimedBatch(frame, count, lease, watch=watch, verdicts=verdicts)
+        leases = tuple(lease for _, lease in held)
+        yield ClaimedBatch(frame, count, leases, watch=watch, verdicts=verdicts)
 
 
 @contextmanager
-def _settled(queue: LeasedQueue, lease: Lease, policy: BatchPolicy) -> Iterator[Verdicts]:
-    verdicts = Verdicts(queue, lease)
-    try:
-        yield verdicts
-    except Exception as error:
-        if policy.on_failure == "nack" and not isinstance(error, LeaseLost):
-            _nack(queue, lease, verdicts, f"{type(error).__name__}: {error}"[:500])
-        raise
-    verdicts.settle()
-    if not lease.fate.settled:
-        queue.ack(lease)
-
-
-def _nack(queue: LeasedQueue, lease: Lease, verdicts: Verdicts, reason: str) -> None:
-    try:
-        verdicts.settle()
-        if not lease.fate.settled:
-            queue.nack(lease, reason=reason)
-    except RedisMessageQueueError as error:  # the failure of the work is what the caller has to see
-        log.warning("lease %r could not be nacked, it will expire: %s", lease.id, error)
-
-
-@contextmanager
-def _watched(spark: SparkSession, queue: LeasedQueue, lease: Lease, policy: BatchPolicy) -> Iterator[LossWatch]:
+def _watched(spark: SparkSession, held: Sequence[Held], policy: BatchPolicy) -> Iterator[LossWatch]:
     """The block's Spark jobs are cancelled when the lease is lost, and what they raise becomes LeaseLost.
 
     A block that ends well after the loss raises LeaseLost too, even if Redis would still take its ack: it may have
     swallowed what the cancelled jobs raised.
     """
     with tagged_jobs(spark) as cancel:
-        watch = LossWatch(queue, lease, cancel, exit_driver=policy.exit_driver)
+        watch = LossWatch(held, cancel, exit_driver=policy.exit_driver)
         try:
             yield watch
+            if len(held) > 1:  # whose acks are several steps: none is to be taken when another cannot be
+                watch.check()
         except Exception as error:
-            if not isinstance(error, LeaseLost) and watch.gone():
-                raise LeaseLost(lease.id) from error
+            if not isinstance(error, LeaseLost) and (lost := watch.gone()):
+                raise LeaseLost(lost.id) from error
             raise
         finally:
             watch.close()
     if watch.lost:
-        raise LeaseLost(lease.id)
+        watch.check()
 
 
 def _settings(redis: RedisSettings | str) -> RedisSettings:

@@ -53,7 +53,7 @@ class RmqDataSource(DataSource):
         source = Source.of(options)
         with source.open() as queue:
             lease = _lease(queue, options)
-            return LeaseReader(source.settings, lease, plan(queue, lease, options[PARTITIONS]), source.discipline)
+            return LeaseReader(source.settings, plan(queue, lease, options[PARTITIONS]), source.discipline)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A reader of a queue, batch by batch."""

@@ -56,15 +56,23 @@ class LeaseSlice(InputPartition):
         return f"LeaseSlice({self.lo}, {self.hi})"
 
 
-class LeaseReader(DataSourceReader):
-    """Reads one lease. Pickled to the executors with its settings and token: those are in no option and no config."""
+@dataclass(frozen=True)
+class BatchSlice(LeaseSlice):
+    """A slice of the batch that a lease holds; the executors need its queue and its token."""
 
-    def __init__(
-        self, settings: RedisSettings, lease: Lease, slices: Sequence[LeaseSlice], discipline: str = "leased"
-    ) -> None:
-        self._source = Source(settings, lease.queue, discipline)
-        self._lease = replace(lease, envelopes=None)  # the executors read what they need
+    lease: Lease
+
+    def __repr__(self) -> str:
+        return f"BatchSlice({self.lease.id!r}, {self.lo}, {self.hi})"
+
+
+class LeaseReader(DataSourceReader):
+    """Reads leases. Pickled to the executors with settings and tokens: those are in no option and no config."""
+
+    def __init__(self, settings: RedisSettings, slices: Sequence[BatchSlice], discipline: str = "leased") -> None:
+        self._settings = settings
         self._slices = list(slices)
+        self._discipline = discipline
 
     def partitions(self) -> list[InputPartition]:
         """The planned slices. Nothing is claimed here: Spark may plan as often as it likes."""
@@ -72,26 +80,26 @@ class LeaseReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
-        if not isinstance(partition, LeaseSlice):  # what Spark makes of an empty plan
+        if not isinstance(partition, BatchSlice):  # what Spark makes of an empty plan
             return
-        with self._source.open() as queue:
-            yield from read_slice(queue, self._lease, partition)
+        with Source(self._settings, partition.lease.queue, self._discipline).open() as queue:
+            yield from read_slice(queue, partition)
 
 
-def read_slice(queue: SourceQueue, lease: Lease, part: LeaseSlice) -> Iterator[pa.RecordBatch]:
+def read_slice(queue: SourceQueue, part: BatchSlice) -> Iterator[pa.RecordBatch]:
     """The messages of a slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
     found = 0
-    for batch in _fetched(queue, lease, part):
+    for batch in _fetched(queue, part):
         found += batch.num_rows
         yield batch
     if found != part.unsettled:
         detail = f"{found} of {part.unsettled} messages are left in its slice {part.lo}:{part.hi}"
-        raise LeaseLost(lease.id, detail)
+        raise LeaseLost(part.lease.id, detail)
 
 
-def _fetched(queue: SourceQueue, lease: Lease, part: LeaseSlice) -> Iterator[pa.RecordBatch]:
+def _fetched(queue: SourceQueue, part: BatchSlice) -> Iterator[pa.RecordBatch]:
     """A slice in steps of about BATCH_BYTES, so that large payloads do not fill the executor."""
-    lo, step = part.lo, FIRST_FETCH
+    lease, lo, step = part.lease, part.lo, FIRST_FETCH
     while lo < part.hi:
         batch = record_batch(queue.read_columns(lease, lo, min(lo + step, part.hi)), lease.id, queue.name)
         lo += step
@@ -132,14 +140,17 @@ def _maps(headers: Sequence[bytes], kind: pa.DataType) -> pa.Array:
     return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), names, values, type=kind)
 
 
-def plan(queue: SourceQueue, lease: Lease, parts: int) -> list[LeaseSlice]:
+def plan(queue: SourceQueue, lease: Lease, parts: int) -> list[BatchSlice]:
     """At most `parts` slices that cover what is unsettled. Raises LeaseLost."""
     info = queue.lease_info(lease.id)
     if info is None:
         raise LeaseLost(lease.id)
-    if not info.settled:
-        return whole_slices(lease.count, parts)
-    return slices_around([message.index for message in queue.messages(lease)], parts)
+    if info.settled:
+        slices = slices_around([message.index for message in queue.messages(lease)], parts)
+    else:
+        slices = whole_slices(lease.count, parts)
+    slim = replace(lease, envelopes=None)  # the executors read what they need
+    return [BatchSlice(part.lo, part.hi, part.unsettled, slim) for part in slices]
 
 
 def whole_slices(count: int, parts: int) -> list[LeaseSlice]:

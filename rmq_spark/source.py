@@ -30,7 +30,8 @@ PASSWORD = text("password", secret=True).or_else(None)
 QUEUE = text("queue", "the name of a queue")
 DISCIPLINE = one_of("discipline", "leased", "jobs", "reliable", "streams", "rotation").or_else("leased")
 PARTITIONS = whole("numPartitions").or_else(4)
-PLACE: tuple[Option[Any], ...] = (URL, USERNAME, PASSWORD, QUEUE, DISCIPLINE)
+SHARDS = whole("shards").or_else(None)
+PLACE: tuple[Option[Any], ...] = (URL, USERNAME, PASSWORD, QUEUE, DISCIPLINE, SHARDS)
 """What every source and sink needs to know."""
 ABLE = ("leased", "jobs")
 
@@ -44,12 +45,19 @@ class Source:
     discipline: str = "leased"
 
     @classmethod
-    def of(cls, options: Options) -> Source:
-        """What `PLACE` says. Raises ConfigurationError for a wrong URL."""
+    def of(cls, options: Options, *, sharded: bool = False) -> Source:
+        """What `PLACE` says. Raises ConfigurationError for a wrong URL, and for shards that it cannot have."""
+        queue, shards = options[QUEUE], options[SHARDS]
+        if shards is not None and not sharded:
+            raise ConfigurationError(
+                "option shards: several at once are read by claimed_batch(..., shards=N) and written with"
+                f" delivery=direct; here, set the option queue to one of them, such as {queue + '/s0'!r}, and unite the"
+                f" DataFrames of all that rmq_spark.shard_names({queue!r}, {shards}) names"
+            )
         settings = RedisSettings.from_url(
             options[URL], username=options[USERNAME], password=options[PASSWORD], client_name="rmq_spark"
         )
-        return cls(settings, options[QUEUE], options[DISCIPLINE])
+        return cls(settings, queue, options[DISCIPLINE])
 
     def open(self, **config: Any) -> SourceQueue:
         """The queue; `config` are settings that both disciplines have. Raises Unsupported for any other discipline."""

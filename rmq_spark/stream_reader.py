@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ from rmq_core import Lease, LeaseLost
 from rmq_spark.ledger import Ledger, ReplayedBatch
 from rmq_spark.offsets import Offset
 from rmq_spark.options import Option, Options, duration, flag, size, text, whole
-from rmq_spark.reader import LeaseSlice, plan, read_slice
+from rmq_spark.reader import BatchSlice, plan, read_slice
 from rmq_spark.sizes import how_many
 from rmq_spark.source import PARTITIONS, PLACE, Source, SourceQueue
 
@@ -52,16 +51,6 @@ STREAM: tuple[Option[Any], ...] = (
     FAIL_ON_LEASE_LOSS, NEW_QUEUE,
 )  # fmt: skip
 SETTLED_TTL_S = 3600.0  # a batch a second must not fill Redis with records; the consumer's record remembers for longer
-
-
-@dataclass(frozen=True)
-class BatchSlice(LeaseSlice):
-    """A slice of the batch that a lease holds; the executors need its token."""
-
-    lease: Lease
-
-    def __repr__(self) -> str:
-        return f"BatchSlice({self.lease.id!r}, {self.lo}, {self.hi})"
 
 
 class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -116,8 +105,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease = self._found(ledger, until.seq)
         if lease is None:
             return []
-        slices = plan(self._queue, lease, self._options[PARTITIONS])
-        return [BatchSlice(part.lo, part.hi, part.unsettled, lease) for part in slices]
+        return list(plan(self._queue, lease, self._options[PARTITIONS]))
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """A second chance to ack; `latestOffset` was told before."""
@@ -128,7 +116,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The messages of one slice, on an executor. Raises LeaseLost when part of it is gone."""
         if isinstance(partition, BatchSlice):
             with self._source.open() as queue:
-                yield from read_slice(queue, partition.lease, partition)
+                yield from read_slice(queue, partition)
 
     def stop(self) -> None:
         """End the heartbeats, and leave the leases to a restart. Spark mostly ends the process instead."""

@@ -7,30 +7,32 @@ also leaves a driver that dies meanwhile nothing half done: a retry gets all the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
-from rmq_core import ConfigurationError, Lease, LeasedQueue, LeaseLost, MessageRef, Outcome
+from rmq_core import ConfigurationError, Lease, LeaseLost, MessageRef, Outcome
+from rmq_spark.holding import Held
 
 Verdict: TypeAlias = tuple[str | None, timedelta | float | None]
 """Why a message failed, and the delay before it is ready again."""
 
 
 class Verdicts:
-    """The failed messages of one lease. The last verdict on a message counts."""
+    """The failed messages of a batch. The last verdict on a message counts."""
 
-    def __init__(self, queue: LeasedQueue, lease: Lease) -> None:
-        self._queue = queue
-        self._lease = lease
+    def __init__(self, held: Sequence[Held]) -> None:
+        self._held = held
         self._failed: dict[MessageRef, Verdict] = {}
 
     def add(self, failed: DataFrame, reason: str | Column | None, delay: timedelta | float | None) -> int:
         """Note the messages that the rows of `failed` name; how many there are. Raises ConfigurationError."""
         reasons = reasons_of(failed, reason)
-        refs = [message.ref for message in self._queue.messages(self._lease) if message.id in reasons]
+        messages = chain.from_iterable(queue.messages(lease) for queue, lease in self._held)
+        refs = [message.ref for message in messages if message.id in reasons]
         strangers = reasons.keys() - {ref.id for ref in refs}
         if strangers:
             raise ConfigurationError(
@@ -40,12 +42,20 @@ class Verdicts:
         self._failed.update({ref: (reasons[ref.id], delay) for ref in refs})
         return len(refs)
 
-    def settle(self) -> None:
-        """Nack them. Raises LeaseLost."""
-        for (reason, delay), refs in _by_verdict(self._failed).items():
-            report = self._queue.nack(self._lease, refs, reason=reason, delay=delay)
+    def settle(self, held: Held) -> None:
+        """Nack those of one lease. Raises LeaseLost."""
+        queue, lease = held
+        for (reason, delay), refs in _by_verdict(self._of(lease)).items():
+            report = queue.nack(lease, refs, reason=reason, delay=delay)
             if Outcome.LOST in report.outcomes:
-                raise LeaseLost(self._lease.id)
+                raise LeaseLost(lease.id)
+
+    def in_turn(self) -> list[Held]:
+        """All leases, those without failed messages first: only their acks leave a record."""
+        return sorted(self._held, key=lambda each: bool(self._of(each.lease)))
+
+    def _of(self, lease: Lease) -> dict[MessageRef, Verdict]:
+        return {ref: verdict for ref, verdict in self._failed.items() if ref.lease_id == lease.id}
 
 
 def reasons_of(failed: DataFrame, reason: str | Column | None) -> dict[str, str | None]:

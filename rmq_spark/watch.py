@@ -11,11 +11,12 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
 
-from rmq_core import Lease, LeasedQueue, RedisMessageQueueError
+from rmq_core import Lease, LeaseLost, RedisMessageQueueError
+from rmq_spark.holding import Held
 
 log = logging.getLogger(__name__)
 
@@ -26,22 +27,21 @@ GRACE_S = 3.0  # for the main thread to end on its own; with two looks less than
 
 
 class LossWatch:
-    """Looks every second whether a lease is still ours. From the moment it is not, calls `on_lost` at every look.
+    """Looks every second whether leases are still ours. When one is not, calls `on_lost` at every look from then on.
 
     The heartbeat finds a takeover only at its next beat, which for a lease of minutes is a minute away. A look, and a
     beat, can hang while Redis is out of sight; so a second thread, which never asks Redis, acts on the loss shortly
     before the deadline that the last beat reached.
     """
 
-    def __init__(self, queue: LeasedQueue, lease: Lease, on_lost: Callable[[], object], *, exit_driver: bool) -> None:
-        self._queue = queue
-        self._lease = lease
+    def __init__(self, held: Sequence[Held], on_lost: Callable[[], object], *, exit_driver: bool) -> None:
+        self._held = held
         self._on_lost = on_lost
         self._exit_driver = exit_driver
-        self._fence = int(str(lease.token).partition(".")[0])
+        self._first_lost = held[0].lease
         self._lost = threading.Event()
         self._closed = threading.Event()
-        name = f"rmq-watch-{lease.id}"
+        name = f"rmq-watch-{held[0].lease.id}"
         self._threads = [threading.Thread(target=work, name=name, daemon=True) for work in (self._watch, self._guard)]
         for thread in self._threads:
             thread.start()
@@ -60,42 +60,54 @@ class LossWatch:
         """Whether the loss is known; asks nobody."""
         return self._lost.is_set()
 
-    def gone(self) -> bool:
-        """Look now."""
+    def gone(self) -> Lease | None:
+        """Look now: a lease that is lost, None when all are ours."""
         if self._lost.is_set():
-            return True
-        try:
-            info = self._queue.lease_info(self._lease.id)
-        except RedisMessageQueueError:  # what we cannot see is not lost
-            return False
-        return info is None or info.fence != self._fence
+            return self._first_lost
+        return next((each.lease for each in self._held if _is_gone(each)), None)
 
-    def lose(self, _: Lease | None = None) -> None:
+    def check(self) -> None:
+        """Look now, and raise LeaseLost when one is lost."""
+        if lost := self.gone():
+            raise LeaseLost(lost.id)
+
+    def lose(self, lease: Lease) -> None:
         """Act on the loss; may be called again, and by any thread."""
-        if self._exit_driver and not self._lost.is_set():
-            exit_soon(f"lease {self._lease.id!r} is lost")
+        if not self._lost.is_set():
+            self._first_lost = lease
+            if self._exit_driver:
+                exit_soon(f"lease {lease.id!r} is lost")
         self._lost.set()
         try:
             self._on_lost()
         except Exception:  # Spark may be going down itself; the next look tries again
-            log.exception("the jobs of lease %r could not be cancelled", self._lease.id)
+            log.exception("the jobs of lease %r could not be cancelled", lease.id)
 
     def _watch(self) -> None:
         while not self._closed.is_set():
-            if self.gone():
-                self.lose()
+            if lost := self.gone():
+                self.lose(lost)
             self._closed.wait(LOOK_S)
 
     def _guard(self) -> None:
         longest_s = 0.0
         while not self._closed.is_set():
-            left_s = self._lease.fate.until - time.monotonic()
+            lease = min((each.lease for each in self._held), key=lambda lease: lease.fate.until)
+            left_s = lease.fate.until - time.monotonic()
             if left_s < inf:
                 longest_s = max(longest_s, left_s)  # just after a beat: the lease itself
                 left_s -= margin_s(longest_s)
             if left_s <= 0:
-                self.lose()
+                self.lose(lease)
             self._closed.wait(min(left_s, LOOK_S) if left_s > 0 else LOOK_S)
+
+
+def _is_gone(held: Held) -> bool:
+    try:
+        info = held.queue.lease_info(held.lease.id)
+    except RedisMessageQueueError:  # what we cannot see is not lost
+        return False
+    return info is None or info.fence != int(str(held.lease.token).partition(".")[0])
 
 
 def margin_s(lease_s: float) -> float:

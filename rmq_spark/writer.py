@@ -3,6 +3,7 @@
 `delivery=staged`, the default: tasks put their rows aside, and only when all of them have succeeded does the driver
 publish what the successful attempts staged; a failed job publishes nothing. `delivery=direct`: tasks publish as they
 go, which is faster, seen at once, and repeated by a task that is tried again, unless `dedupKey` tells its rows apart.
+Only so can rows go to the `shards` of a logical queue, for nothing is published to several queues in one step.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, Overflow, Stage, Unsupported
-from rmq_spark.columns import Columns, columns_of
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage, Overflow, Stage, Unsupported
+from rmq_spark.columns import Columns, Payload, columns_of
 from rmq_spark.options import Option, Options, duration, flag, one_of, text, whole
 from rmq_spark.settling import OPERATION, RmqSettler, settler_of
-from rmq_spark.source import DISCIPLINE, PLACE, Source
+from rmq_spark.shards import Router, open_shards
+from rmq_spark.source import DISCIPLINE, PLACE, SHARDS, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,10 +58,15 @@ class Sink:
     direct: bool
     sink_id: str | None
     keep_s: float
+    shards: int | None = None
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Stage | None:
         """Publish the rows of a task, or stage them."""
-        messages = chain.from_iterable(map(self.columns.messages, batches))
+        found = map(self.columns.messages, batches)
+        if self.shards is not None:
+            self._route(found, self.shards)
+            return None
+        messages = chain.from_iterable(found)
         with self.open() as queue:
             if self.direct:
                 queue.publish_many(messages)
@@ -78,6 +86,14 @@ class Sink:
     def open(self) -> LeasedQueue:
         """The queue of the sink."""
         return LeasedQueue(self.place.settings, self.place.queue, self.config)
+
+    def _route(self, batches: Iterator[Iterator[Payload | NewMessage]], shards: int) -> None:
+        context = TaskContext.get()
+        router = Router(shards, first=context.partitionId() if context else 0)
+        with open_shards(self.place.settings, self.place.queue, shards, self.config) as queues:
+            for messages in batches:
+                for shard, some in router.sorted(messages).items():
+                    queues[shard].publish_many(some)
 
 
 class RmqWriter(DataSourceArrowWriter):
@@ -115,13 +131,15 @@ def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
     options = Options(given, OPTIONS)
     if options[DISCIPLINE] != "leased":
         raise Unsupported(options[DISCIPLINE], 'staging (needed by a sink of format("rmq"))', ("leased",))
+    direct = options[DELIVERY] == "direct"
     return Sink(
-        Source.of(options),
+        Source.of(options, sharded=direct),
         _config(options),
         columns_of(schema, options[DEDUP_KEY], as_json=options[JSON]),
-        direct=options[DELIVERY] == "direct",
+        direct=direct,
         sink_id=options[SINK_ID],
         keep_s=options[KEEP_STAGED],
+        shards=options[SHARDS],
     )
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -9,9 +11,11 @@ from rmq_core import Columns, Lease, MalformedMessage, RedisSettings
 from rmq_spark.reader import (
     FETCH,
     MESSAGE_SCHEMA,
+    BatchSlice,
     LeaseReader,
     LeaseSlice,
     _fetched,
+    plan,
     record_batch,
     slices_around,
     whole_slices,
@@ -88,9 +92,12 @@ def test_damaged_headers_are_said() -> None:
 
 def test_a_reader_travels_without_the_messages_of_its_lease() -> None:
     lease = Lease("work", "lease-1", "", 1, None, "7.token", envelopes=(b"x" * 100_000,))
-    pickled = pickle.dumps(LeaseReader(RedisSettings.from_url("redis://h"), lease, whole_slices(1, 1)))
+    slices = plan(Queue(10), lease, 1)  # type: ignore[arg-type]
+    pickled = pickle.dumps(LeaseReader(RedisSettings.from_url("redis://h"), slices))
     assert len(pickled) < 5_000
-    assert pickle.loads(pickled)._lease.token == "7.token"
+    (piece,) = pickle.loads(pickled).partitions()
+    assert piece.lease.token == "7.token"
+    assert "token" not in repr(piece)
 
 
 class Queue:
@@ -102,6 +109,9 @@ class Queue:
         self.size = size
         self.asked: list[tuple[int, int]] = []
 
+    def lease_info(self, lease_id: str) -> Any:
+        return SimpleNamespace(settled=0)
+
     def read_columns(self, lease: Lease, lo: int, hi: int) -> Columns:
         self.asked.append((lo, hi))
         return columns(*[b"x" * self.size for at in range(lo, hi) if at % 3 == 0])
@@ -110,9 +120,9 @@ class Queue:
 @pytest.mark.parametrize(("size", "largest"), [(10, FETCH), (1 << 20, 8)])
 def test_a_slice_is_fetched_without_gaps_in_steps_of_bounded_size(size: int, largest: int) -> None:
     queue = Queue(size)
-    part = LeaseSlice(100, 800 if size > 10 else 40_000, 0)
     lease = Lease("work", "lease-1", "", 40_000, None, "7.token")
-    rows = sum(batch.num_rows for batch in _fetched(queue, lease, part))  # type: ignore[arg-type]
+    part = BatchSlice(100, 800 if size > 10 else 40_000, 0, lease)
+    rows = sum(batch.num_rows for batch in _fetched(queue, part))  # type: ignore[arg-type]
     assert rows == len([at for at in range(part.lo, part.hi) if at % 3 == 0])
     assert [lo for lo, _ in queue.asked[1:]] == [hi for _, hi in queue.asked[:-1]]
     assert queue.asked[-1][1] == part.hi

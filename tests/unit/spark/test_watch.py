@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rmq_core import Lease, QueueUnavailable
+from rmq_spark.holding import Held
 from rmq_spark.watch import LossWatch, _parent_of, _starters, margin_s
 
 LEASE = Lease("work", "lease-1", "me", 1, None, "7.token")
@@ -29,7 +30,7 @@ class Queue:
 
 
 def watch(info: Any, on_lost: Any = lambda: None) -> LossWatch:
-    return LossWatch(Queue(info), LEASE, on_lost, exit_driver=False)  # type: ignore[arg-type]
+    return LossWatch([Held(Queue(info), LEASE)], on_lost, exit_driver=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def watch(info: Any, on_lost: Any = lambda: None) -> LossWatch:
 )
 def test_a_lease_is_gone_when_its_fence_says_so(info: Any, *, gone: bool) -> None:
     seen = watch(info)
-    assert seen.gone() is gone
+    assert (seen.gone() is LEASE) is gone
     seen.close()
 
 
@@ -59,7 +60,7 @@ def test_nobody_looks_after_the_end() -> None:
     acted = Event()
     seen = watch(SimpleNamespace(fence=7), acted.set)
     seen.close()
-    seen._queue.info = None  # type: ignore[attr-defined]  # as after our own ack
+    seen._held[0].queue.info = None  # type: ignore[attr-defined]  # as after our own ack
     assert not any(thread.is_alive() for thread in seen._threads)
     assert not acted.is_set()
 
@@ -101,7 +102,7 @@ def test_a_hanging_look_does_not_hide_a_deadline_that_comes_near(monkeypatch: py
     monkeypatch.setattr("rmq_spark.watch.MOST_MARGIN_S", 1000)
     lease = Lease("work", "lease-1", "me", 1, None, "7.token")
     lease.fate.until = time.monotonic() + 300
-    seen = LossWatch(Silent(), lease, acted.set, exit_driver=False)  # type: ignore[arg-type]
+    seen = LossWatch([Held(Silent(), lease)], acted.set, exit_driver=False)  # type: ignore[arg-type]
     assert acted.wait(60)
     assert seen.lost
     assert not lease.lost, "it acts before the lease expires"

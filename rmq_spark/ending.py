@@ -1,0 +1,58 @@
+"""How a batch ends: all its leases are acked when its block succeeds, else nacked, or kept for a retry.
+
+That is one step for each lease. So all of them are settled whatever becomes of one, and those come first whose acks
+leave a record: whoever finds it knows that the block succeeded, and can finish what was begun.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
+
+from rmq_core import LeaseLost, RedisMessageQueueError
+from rmq_spark.holding import Held
+from rmq_spark.verdicts import Verdicts
+
+log = logging.getLogger(__name__)
+
+OnFailure: TypeAlias = Literal["nack", "keep"]
+
+
+@contextmanager
+def settled(held: Sequence[Held], on_failure: OnFailure) -> Iterator[Verdicts]:
+    """Settle what is held when the block ends. Raises LeaseLost for the first lease that is lost."""
+    verdicts = Verdicts(held)
+    try:
+        yield verdicts
+    except Exception as error:
+        lost = error.lease_id if isinstance(error, LeaseLost) else None
+        for each in held if on_failure == "nack" else ():
+            if each.lease.id != lost:
+                _nack(each, verdicts, f"{type(error).__name__}: {error}"[:500])
+        raise
+    _ack(verdicts)
+
+
+def _ack(verdicts: Verdicts) -> None:
+    failures = []
+    for each in verdicts.in_turn():
+        try:
+            verdicts.settle(each)
+            if not each.lease.fate.settled:
+                each.queue.ack(each.lease)
+        except RedisMessageQueueError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+def _nack(held: Held, verdicts: Verdicts, reason: str) -> None:
+    queue, lease = held
+    try:
+        verdicts.settle(held)
+        if not lease.fate.settled:
+            queue.nack(lease, reason=reason)
+    except RedisMessageQueueError as error:  # the failure of the work is what the caller has to see
+        log.warning("lease %r could not be nacked, it will expire: %s", lease.id, error)

@@ -1,0 +1,166 @@
+"""A logical queue in four shards on a cluster of three nodes: written by executors, claimed as one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from rmq_core import LeasedQueue, LeaseLost, RedisSettings
+from rmq_spark import BatchPolicy, claimed_batch, shard_names
+from rmq_spark.shards import open_shards
+from tests.servers import Cluster
+from tests.spark.conftest import QUEUE
+from tests.spark.recipes import TRIES, ended
+from tests.spark.streams import Batches
+
+SHARDS = 4
+KEEP = BatchPolicy(on_failure="keep")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with closing(Cluster("7.0")) as made:
+        yield made
+
+
+@pytest.fixture
+def url(cluster: Cluster) -> str:
+    """The URL of an empty cluster."""
+    with cluster.client() as client:
+        client.flushall()
+    return cluster.url
+
+
+@pytest.fixture
+def shards(url: str) -> Iterator[list[LeasedQueue]]:
+    """The shards of `work`, seen by the test itself."""
+    with open_shards(RedisSettings.from_url(url), QUEUE, SHARDS) as opened:
+        yield opened
+
+
+def publish(spark: SparkSession, url: str, count: int, **options: Any) -> None:
+    """Numbers, with themselves as their keys if `dedupKey` asks for it."""
+    frame = spark.range(count, numPartitions=2).selectExpr("""concat('{"n":', id, '}') as payload""", "id as key")
+    writer = frame if "dedupKey" in options else frame.drop("key")
+    given = {"url": url, "queue": QUEUE, "shards": SHARDS, "delivery": "direct", **options}
+    writer.write.format("rmq").options(**given).mode("append").save()
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    return sorted(row.n for row in frame.selectExpr("int(get_json_object(string(payload), '$.n')) as n").collect())
+
+
+def held(shards: list[LeasedQueue]) -> list[int]:
+    """How many messages of each shard are under leases."""
+    return [queue.stats().leased for queue in shards]
+
+
+def ready(shards: list[LeasedQueue]) -> list[int]:
+    return [queue.stats().ready for queue in shards]
+
+
+def test_a_logical_queue_is_written_read_and_acked_on_all_nodes(
+    spark: SparkSession, cluster: Cluster, url: str, shards: list[LeasedQueue]
+) -> None:
+    for _ in range(2):
+        publish(spark, url, 1000, dedupKey="key")
+    assert sum(ready(shards)) == 1000, "what was published again has gone to the same shards"
+    assert min(ready(shards)) > 150
+    assert len({cluster.owner(f"{{{queue.name}}}").port for queue in shards}) > 1
+    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
+        assert numbers(batch.df) == list(range(1000))
+        assert batch.count == 1000
+        assert batch.df.rdd.getNumPartitions() == SHARDS
+        found = batch.df.select("lease", "queue").distinct().collect()
+        assert sorted(map(tuple, found)) == [(f"run/s{k}", f"{QUEUE}/s{k}") for k in range(SHARDS)]
+        batch.check()
+    assert [sum(queue.stats()[:5]) for queue in shards] == [0] * SHARDS
+    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
+        assert (batch.count, batch.already_settled) == (0, True)
+
+
+def test_rows_without_a_key_are_spread_evenly(spark: SparkSession, url: str, shards: list[LeasedQueue]) -> None:
+    publish(spark, url, 1000)
+    assert ready(shards) == [250] * SHARDS
+
+
+def test_a_retry_has_the_messages_that_it_had_and_no_others(
+    spark: SparkSession, url: str, shards: list[LeasedQueue]
+) -> None:
+    publish(spark, url, 8)
+    with (
+        pytest.raises(ZeroDivisionError),
+        claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run", policy=KEEP, max_messages=3),
+    ):
+        print(1 // 0)
+    before = held(shards)
+    assert before == [1, 1, 1, 0]
+    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
+        assert held(shards) == before
+        assert {row.deliveries for row in batch.df.collect()} == {2}
+        failed = batch.df.where("lease = 'run/s1'")
+        assert batch.nack(failed, reason="odd") == 1
+    assert (sum(ready(shards)), sum(held(shards))) == (6, 0)
+    assert [message.history[0].reason for message in shards[1].peek(9) if message.history] == ["odd"]
+
+
+def test_a_batch_that_was_acked_in_part_is_acked_to_the_end_by_its_retry(
+    spark: SparkSession, url: str, shards: list[LeasedQueue]
+) -> None:
+    publish(spark, url, 8)
+
+    def work() -> None:
+        with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
+            shards[2].ack(batch.leases[2])
+            raise SystemExit  # as good as a kill: it leaves the leases alone
+
+    with pytest.raises(SystemExit):
+        work()
+    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
+        assert (batch.count, batch.already_settled) == (0, True)
+    assert [sum(queue.stats()[:5]) for queue in shards] == [0] * SHARDS
+
+
+def test_a_shard_that_cannot_be_claimed_leaves_nothing_stranded(
+    spark: SparkSession, url: str, shards: list[LeasedQueue]
+) -> None:
+    publish(spark, url, 8)
+    broken = f"rmq:{{{shards[2].name}}}:ready"
+    shards[0].client.rename(broken, f"{broken} aside")
+    shards[0].client.set(broken, "no list")
+    with pytest.raises(Exception, match="WRONGTYPE"), claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run"):
+        pytest.fail("it was claimed")
+    shards[0].client.rename(f"{broken} aside", broken)
+    assert (ready(shards), held(shards)) == ([2] * SHARDS, [0] * SHARDS)
+    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
+        assert {row.deliveries for row in batch.df.collect()} == {1}, "nothing was delivered"
+
+
+def test_the_loss_of_one_shard_acks_none_and_gives_the_others_back(
+    spark: SparkSession, url: str, shards: list[LeasedQueue]
+) -> None:
+    publish(spark, url, 8)
+    with pytest.raises(LeaseLost, match="run/s1"), claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run"):
+        shards[1].adopt("run/s1", owner="somebody else")
+    assert held(shards) == [0, 2, 0, 0]
+    assert ready(shards) == [2, 0, 2, 2]
+
+
+def test_one_query_reads_all_shards_as_the_union_of_their_streams(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    publish(spark, url, 100, shards=2)
+    source = spark.readStream.format("rmq").options(url=url, consumer="c", numPartitions=1)
+    messages = reduce(DataFrame.union, [source.option("queue", name).load() for name in shard_names(QUEUE, 2)])
+    batches = Batches()
+    writer = messages.writeStream.foreachBatch(batches).option("checkpointLocation", str(tmp_path))
+    assert any(ended(writer.trigger(availableNow=True).start) for _ in range(TRIES))
+    assert batches.numbers == list(range(100))
+    with open_shards(RedisSettings.from_url(url), QUEUE, 2) as shards:
+        assert [sum(queue.stats()[:5]) for queue in shards] == [0, 0]

@@ -1,0 +1,158 @@
+"""Which shard a message goes to, what shards and their leases are called, and what becomes of a claim that fails."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, NewMessage, QueueUnavailable
+from rmq_spark.browse import BROWSE
+from rmq_spark.data_source import CLAIM
+from rmq_spark.options import Options
+from rmq_spark.shards import Router, claim_shards, shard_names
+from rmq_spark.source import Source
+from rmq_spark.stream_reader import STREAM
+from rmq_spark.stream_writer import stream_writer_of
+from rmq_spark.writer import sink_of, writer_of
+
+PLACE = {"url": "redis://localhost", "queue": "orders", "shards": "4"}
+SCHEMA = StructType([StructField("payload", StringType())])
+
+
+class Queue:
+    """A shard with so many messages, which remembers what was asked of it."""
+
+    def __init__(self, ready: int, *, left: int = 0, acked: int = 0, down: bool = False) -> None:
+        self.ready, self.left, self.acked, self.down = ready, left, acked, down
+        self.said: list[tuple[str, Any]] = []
+
+    def lease_info(self, lease_id: str) -> Any:
+        return SimpleNamespace(id=lease_id) if self.left else None
+
+    def settled(self, lease_id: str) -> Any:
+        return SimpleNamespace(acked=self.acked) if self.acked else None
+
+    def claim(self, *, max_messages: int, lease_id: str | None) -> Lease | None:
+        if self.down:
+            raise QueueUnavailable("Redis did not answer")
+        self.said.append((f"claim {max_messages}", lease_id))
+        count = self.left or min(self.ready, max_messages)
+        return Lease("q", lease_id or "made up", "", count, None, "7.token") if count else None
+
+    def adopt(self, lease_id: str) -> Lease:
+        return Lease("q", lease_id, "", self.left, None, "8.token")
+
+    def ack(self, lease: Lease) -> Any:
+        self.said.append(("ack", lease.id))
+        return SimpleNamespace(settled=lease.count)
+
+    def release(self, lease: Lease) -> None:
+        self.said.append(("release", lease.id))
+
+
+def claimed(*queues: Queue, **claim: Any) -> list[tuple[str, int]]:
+    held = claim_shards(queues, **{"max_messages": 12, "lease_id": "run"} | claim)  # type: ignore[arg-type]
+    return [(each.lease.id, each.lease.count) for each in held]
+
+
+def test_shards_are_queues_with_names_of_their_own() -> None:
+    assert shard_names("orders", 3) == ["orders/s0", "orders/s1", "orders/s2"]
+
+
+@pytest.mark.parametrize("shards", [0, -1, 2.0, "4", None])
+def test_their_number_is_checked(shards: Any) -> None:
+    with pytest.raises(ConfigurationError, match="shards must be a whole number >= 1"):
+        shard_names("orders", shards)
+
+
+def test_a_key_goes_to_the_same_shard_in_every_process_and_release() -> None:
+    keys: list[str | bytes] = ["a", "b", "customer 1", "customer 2", "ü", b"a"]
+    routers = Router(4), Router(4, first=3)
+    found = [[router.shard_of(NewMessage("x", dedup_key=key)) for key in keys] for router in routers]
+    assert found == [[3, 1, 0, 2, 1, 3]] * 2
+
+
+def test_many_keys_are_spread() -> None:
+    router = Router(4)
+    found = Counter(router.shard_of(NewMessage("x", dedup_key=f"key {number}")) for number in range(4000))
+    assert all(abs(count - 1000) < 150 for count in found.values())
+
+
+def test_messages_without_a_key_go_to_all_shards_in_turn_in_their_order() -> None:
+    messages = ["a", {"b": 1}, NewMessage("c"), NewMessage("d", dedup_key="a"), "e"]
+    assert Router(4, first=6).sorted(messages) == {2: ["a"], 3: [{"b": 1}, messages[3]], 0: [messages[2]], 1: ["e"]}
+
+
+def test_each_shard_has_a_lease_named_after_the_batch() -> None:
+    assert claimed(Queue(100), Queue(0), Queue(100)) == [("run/s0", 4), ("run/s2", 8)]
+
+
+@pytest.mark.parametrize("counts", [(100, 100, 100), (1, 100, 100), (100, 0, 7), (0, 0, 5), (0, 0, 0)])
+def test_what_one_shard_lacks_is_had_from_those_behind_it(counts: tuple[int, ...]) -> None:
+    assert sum(count for _, count in claimed(*map(Queue, counts))) <= 12
+    assert sum(count for _, count in claimed(*map(Queue, sorted(counts)))) == min(12, sum(counts))
+
+
+def test_no_more_is_claimed_than_wanted() -> None:
+    assert claimed(*(Queue(9) for _ in range(4)), max_messages=2) == [("run/s0", 1), ("run/s1", 1)]
+
+
+def test_leases_without_a_name_of_the_caller_are_named_by_the_queues() -> None:
+    queue = Queue(1)
+    assert claimed(queue, lease_id=None) == [("made up", 1)]
+    assert queue.said == [("claim 12", None)]
+
+
+def test_a_retry_has_what_an_earlier_try_left_and_nothing_else() -> None:
+    fresh, left = Queue(100), Queue(100, left=50)
+    assert claimed(fresh, left) == [("run/s1", 50)]
+    assert fresh.said == []
+
+
+def test_what_a_batch_that_began_to_ack_has_left_is_acked() -> None:
+    queues = Queue(9, left=3), Queue(9, acked=4), Queue(9)
+    with pytest.raises(LeaseAlreadySettled) as settled:
+        claimed(*queues)
+    assert (settled.value.lease_id, settled.value.acked) == ("run", 7)
+    assert [queue.said for queue in queues] == [[("ack", "run/s0")], [], []]
+
+
+@pytest.mark.parametrize(("keep", "after"), [(False, [("release", "run/s0")]), (True, [])])
+def test_a_claim_that_fails_gives_back_what_it_had_unless_a_retry_wants_it(
+    *, keep: bool, after: list[tuple[str, str]]
+) -> None:
+    queue = Queue(9)
+    with pytest.raises(QueueUnavailable):
+        claimed(queue, Queue(9, down=True), keep=keep)
+    assert queue.said[1:] == after
+
+
+def test_a_batch_of_shards_does_not_wait() -> None:
+    with pytest.raises(ConfigurationError, match="a batch of shards does not wait"):
+        claimed(Queue(1), wait=1)
+
+
+def test_a_sink_that_publishes_at_once_may_have_shards() -> None:
+    assert sink_of(PLACE | {"delivery": "direct"}, SCHEMA).shards == 4
+    assert stream_writer_of(PLACE | {"delivery": "direct"}, SCHEMA, overwrite=False)._sink.shards == 4
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: writer_of(PLACE, SCHEMA, overwrite=False),
+        lambda: Source.of(Options(PLACE | {"lease": "a", "token": "1.a"}, CLAIM)),
+        lambda: Source.of(Options(PLACE, BROWSE)),
+        lambda: Source.of(Options(PLACE | {"consumer": "c"}, STREAM)),
+    ],
+    ids=["staged", "claim", "browse", "stream"],
+)
+def test_what_cannot_have_shards_says_what_can(make: Any) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"option shards: .* such as 'orders/s0', .*shard_names\('orders', 4\)"
+    ):
+        make()
