@@ -8,19 +8,16 @@ are to that. Stream: the time of Spark's hooks in a micro-batch of 1,000 message
 
 from __future__ import annotations
 
-import logging
-import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import redis
 
-from benchmarks import cores, spark_volume
+from benchmarks import cores, local_spark, spark_volume
 from benchmarks.figures import Figure, Findings, Spread
 from benchmarks.idling import commands_while
 from benchmarks.payloads import payloads
@@ -49,7 +46,7 @@ TARGETS = {
 def measure(rounds: int, count: int, streamed: int) -> Findings:
     """Everything about reading, on each of SERVERS; streams on the first, one of them of `streamed` messages."""
     found = Findings()
-    with _session() as spark:
+    with local_spark.session() as spark:
         for name in SERVERS:
             with cores.server(name) as server:
                 found.add(_batches(spark, server.url, name, rounds, count))
@@ -57,24 +54,6 @@ def measure(rounds: int, count: int, streamed: int) -> Findings:
             found.add(_streams(spark, server.url, server.port))
         found.add(spark_volume.measure(spark, SERVERS[0], streamed))
     return found
-
-
-@contextmanager
-def _session() -> Iterator[Any]:
-    """A local Spark of two threads, which may use every core."""
-    import rmq_spark  # noqa: PLC0415  only this benchmark needs Spark
-
-    logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
-    before = dict(os.environ)
-    with cores.everywhere():
-        spark = rmq_spark.session("benchmark", **{"spark.master": "local[2]", "spark.ui.enabled": False})
-    spark.sparkContext.setLogLevel("FATAL")
-    try:
-        yield spark
-    finally:
-        spark.stop()
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _batches(spark: Any, url: str, server: str, rounds: int, count: int) -> Findings:

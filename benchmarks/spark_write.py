@@ -8,17 +8,14 @@ connection, 1,000 messages a call and 4 calls in flight; all ratios are to that.
 from __future__ import annotations
 
 import itertools
-import logging
-import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import hiredis
 import redis
 
-from benchmarks import cores
+from benchmarks import cores, local_spark
 from benchmarks.figures import Figure, Findings, Spread
 from benchmarks.payloads import payloads
 from benchmarks.rounds import Contender, race
@@ -42,7 +39,7 @@ TARGETS = {
 def measure(rounds: int, count: int) -> Findings:
     """Everything about writing, on each of SERVERS."""
     found = Findings()
-    with _session() as spark:
+    with local_spark.session() as spark:
         with cores.everywhere():
             texts = payloads(count)
             frame = spark.createDataFrame([(text,) for text in texts], "payload string").coalesce(2).persist()
@@ -51,25 +48,6 @@ def measure(rounds: int, count: int) -> Findings:
             with cores.server(name) as server:
                 found.add(_writes(frame, texts, server.url, name, rounds))
     return found
-
-
-@contextmanager
-def _session() -> Iterator[Any]:
-    """A local Spark of two threads, which may use every core."""
-    import rmq_spark  # noqa: PLC0415  only this benchmark needs Spark
-
-    logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
-    before = dict(os.environ)
-    settings = {"spark.master": "local[2]", "spark.ui.enabled": False, "spark.default.parallelism": 2}
-    with cores.everywhere():
-        spark = rmq_spark.session("benchmark", **settings)
-    spark.sparkContext.setLogLevel("FATAL")
-    try:
-        yield spark
-    finally:
-        spark.stop()
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _writes(frame: Any, texts: list[str], url: str, server: str, rounds: int) -> Findings:

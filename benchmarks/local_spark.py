@@ -1,0 +1,30 @@
+"""The Spark that reads and writes in the benchmarks."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks import cores
+
+
+@contextmanager
+def session() -> Iterator[Any]:
+    """A local Spark of two threads, which may use every core; the environment is as before behind it."""
+    import rmq_spark  # noqa: PLC0415  only the benchmarks of Spark need it
+
+    logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
+    before = dict(os.environ)
+    settings = {"spark.master": "local[2]", "spark.ui.enabled": False, "spark.default.parallelism": 2}
+    with cores.everywhere():
+        spark = rmq_spark.session("benchmark", **settings)
+    spark.sparkContext.setLogLevel("FATAL")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        os.environ.clear()
+        os.environ.update(before)
