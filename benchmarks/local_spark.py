@@ -18,7 +18,8 @@ def session() -> Iterator[Any]:
 
     logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
     before = dict(os.environ)
-    settings = {"spark.master": "local[2]", "spark.ui.enabled": False, "spark.default.parallelism": 2}
+    quiet = {"spark.ui.enabled": False, "spark.ui.showConsoleProgress": False}
+    settings = {"spark.master": "local[2]", "spark.default.parallelism": 2, **quiet}
     with cores.everywhere():
         spark = rmq_spark.session("benchmark", **settings)
     spark.sparkContext.setLogLevel("FATAL")
