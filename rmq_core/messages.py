@@ -145,12 +145,20 @@ class Messages(Sequence[Message]):
 class Fate:
     """What this process knows of a lease: settled, partly or wholly; lost, at the latest at `until` (monotonic).
 
-    done: the indexes it settled one by one, where Redis keeps no record of them.
+    done: the indexes it settled one by one, where Redis keeps no record of them. begun, ended: how often settling it,
+    or a part of it, was begun and came to its end, for heartbeats that meet a settlement; `with fate:` counts it.
     """
 
     lost = partly = settled = False
     until = inf
     done: frozenset[int] = frozenset()
+    begun = ended = 0
+
+    def __enter__(self) -> None:
+        self.begun += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.ended += 1
 
     def __reduce__(self) -> tuple[type[Fate], tuple[()]]:
         return Fate, ()  # another process has another heartbeat, and another clock

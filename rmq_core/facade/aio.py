@@ -44,6 +44,7 @@ class AsyncFacade(Generic[E]):
     _extend_all: Callable[..., Exchange[list[bool]]] = staticmethod(lose_all)
     _leave: Callable[[Any], Exchange[None]] = staticmethod(leave_all)
     """Operations behind heartbeats, where leases can be extended, and of the last moment before closing."""
+    _closed = False
 
     def __init__(self, redis: Any, engine: E) -> None:
         from rmq_core.exchange.public import async_driver  # noqa: PLC0415  loads redis-py, which naming a class must not
@@ -135,10 +136,15 @@ class AsyncFacade(Generic[E]):
 
     async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
         """Extend many leases in one write, each by its own seconds; False for each that is lost. One attempt."""
-        return await self._beats.run(self._extend_all(self._engine, leases))
+        try:
+            return await self._beats.run(self._extend_all(self._engine, leases))
+        finally:
+            if self._closed:  # meanwhile, and without the connection that was in use here
+                await self._beats.close()
 
     async def close(self) -> None:
         """Release what was claimed without an answer, and give back the connections."""
+        self._closed = True
         try:
             await self._driver.run(self._leave(self._engine))
         finally:

@@ -45,13 +45,20 @@ class AsyncKeeper:
             self._changed.set()
 
     async def _run(self) -> None:
-        while self._charges:
-            now = time.monotonic()
-            due = [charge for charge in self._charges if charge.next_at <= now]
-            for queue in {charge.queue for charge in due}:
-                await self._beat(queue, [charge for charge in due if charge.queue is queue])
-            if not due:
-                await self._sleep(min(charge.next_at for charge in self._charges) - now)
+        try:
+            while self._charges:
+                await self._look()
+        finally:
+            if not self._charges:  # else it would keep its event loop in memory, and that loop the keeper
+                _keepers.pop(asyncio.get_running_loop(), None)
+
+    async def _look(self) -> None:
+        now = time.monotonic()
+        due = [charge for charge in self._charges if charge.next_at <= now]
+        for queue in {charge.queue for charge in due}:
+            await self._beat(queue, [charge for charge in due if charge.queue is queue])
+        if not due:
+            await self._sleep(min(charge.next_at for charge in self._charges) - now)
 
     async def _sleep(self, delay_s: float) -> None:
         self._changed.clear()
@@ -64,7 +71,7 @@ class AsyncKeeper:
     async def _beat(self, queue: AsyncExtender, due: list[Charge[AsyncExtender]]) -> None:
         sent, kept = time.monotonic(), []
         try:
-            kept = list(await queue.extend_all([(charge.lease, charge.lease_s) for charge in due]))
+            kept = list(await queue.extend_all([charge.asked() for charge in due]))
         except RedisMessageQueueError as error:
             _log.warning("heartbeat of %d leases failed: %s", len(due), error)
         except Exception:  # noqa: BLE001  whatever it is, the other queues' leases need their heartbeat

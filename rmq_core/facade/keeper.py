@@ -45,6 +45,8 @@ class Charge(Generic[Q]):
     ended: bool = field(default=False, init=False)
     next_at: float = field(init=False)
     lost_at: float = field(init=False)
+    settles: int = field(default=0, init=False)
+    """How many settlements of the lease had begun when its last heartbeat was made."""
 
     def __post_init__(self) -> None:
         now = time.monotonic()
@@ -55,6 +57,17 @@ class Charge(Generic[Q]):
     @property
     def over(self) -> bool:
         return self.lease.fate.lost or self.lease.fate.settled
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether the lease was being settled while its heartbeat was under way: nobody holds it then, and rightly."""
+        fate = self.lease.fate
+        return not self.settles == fate.begun == fate.ended
+
+    def asked(self) -> tuple[Lease, float]:
+        """What a heartbeat is made of."""
+        self.settles = self.lease.fate.begun
+        return self.lease, self.lease_s
 
     def renewed(self, now: float) -> None:
         self.next_at, self.lost_at = now + self.lease_s / 3, now + self.lease_s
@@ -128,7 +141,7 @@ class Keeper:
     def _beat(self, queue: Extender, due: list[Charge[Extender]]) -> None:
         sent, kept = time.monotonic(), []
         try:
-            kept = list(queue.extend_all([(charge.lease, charge.lease_s) for charge in due]))
+            kept = list(queue.extend_all([charge.asked() for charge in due]))
         except RedisMessageQueueError as error:
             _log.warning("heartbeat of %d leases failed: %s", len(due), error)
         except Exception:  # noqa: BLE001  whatever it is, the other queues' leases need their heartbeat
@@ -141,7 +154,7 @@ class Keeper:
 
 def settle_beat(charge: Charge[Q], alive: bool | None, sent: float) -> None:  # noqa: FBT001  a reply, not a switch
     """Note the result of an extension sent at that time: True extended, False lost, None not known."""
-    lost = alive is False or charge.lease.fate.lost
+    lost = charge.lease.fate.lost or (alive is False and not charge.overtaken)
     if alive and not lost:
         charge.renewed(sent)
     elif lost or time.monotonic() >= charge.lost_at:

@@ -70,25 +70,26 @@ def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Excha
 
 
 def _settle(engine: Engine, lease: Lease, how: tuple[str, int, str], messages: Some | None) -> Exchange[SettleReport]:
-    if messages is None:
-        return (yield from _all(engine, lease, how))
-    places, outcomes = places_of(lease, messages), {}
-    open_places = sorted(set(places))
-    for first in range(0, len(open_places), _CHUNK):
-        chunk = open_places[first : first + _CHUNK]
-        reply = yield _call(engine, lease, how, chunk)
-        words = reply.decode().split(" ")
-        if reply == b"lost":
-            lost(lease)
-            outcomes.update(dict.fromkeys(chunk, Outcome.LOST))
-        elif words[0] == "settled":
-            lease.fate.partly, lease.fate.settled = True, lease.fate.settled or words[3] == "0"
-            outcomes.update(zip(chunk, (_LETTERS[letter] for letter in words[4]), strict=True))
-        else:
-            raise refused(f"settling lease {lease.id!r}", reply)
-    found = list(outcomes.values())
-    settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in found)
-    return SettleReport(settled, found.count(Outcome.DEAD), tuple(outcomes[place] for place in places))
+    with lease.fate:
+        if messages is None:
+            return (yield from _all(engine, lease, how))
+        places, outcomes = places_of(lease, messages), {}
+        open_places = sorted(set(places))
+        for first in range(0, len(open_places), _CHUNK):
+            chunk = open_places[first : first + _CHUNK]
+            reply = yield _call(engine, lease, how, chunk)
+            words = reply.decode().split(" ")
+            if reply == b"lost":
+                lost(lease)
+                outcomes.update(dict.fromkeys(chunk, Outcome.LOST))
+            elif words[0] == "settled":
+                lease.fate.partly, lease.fate.settled = True, lease.fate.settled or words[3] == "0"
+                outcomes.update(zip(chunk, (_LETTERS[letter] for letter in words[4]), strict=True))
+            else:
+                raise refused(f"settling lease {lease.id!r}", reply)
+        found = list(outcomes.values())
+        settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in found)
+        return SettleReport(settled, found.count(Outcome.DEAD), tuple(outcomes[place] for place in places))
 
 
 def _all(engine: Engine, lease: Lease, how: tuple[str, int, str]) -> Exchange[SettleReport]:

@@ -117,13 +117,14 @@ def _ack_and_claim(
         ),
         confirm=confirmation(engine),
     )  # fmt: skip
-    reply, confirmed = apart(call, (yield call))
-    words = reply[0].decode().split(" ")
-    if words[0] == "lost":
-        raise lost(engine, ack)
-    if words[0] not in {"claimed", "empty"}:
-        raise ScriptFailed(f"claim_next got {words[0]!r}")
-    ack.fate.settled = True
+    with ack.fate:
+        reply, confirmed = apart(call, (yield call))
+        words = reply[0].decode().split(" ")
+        if words[0] == "lost":
+            raise lost(engine, ack)
+        if words[0] not in {"claimed", "empty"}:
+            raise ScriptFailed(f"claim_next got {words[0]!r}")
+        ack.fate.settled = True
     engine.tell(Operation.ACK, int(words[-1]), ack.id)
     check(engine, f"acked lease {ack.id!r}", confirmed)
     return words, reply[1], reply[2]

@@ -65,10 +65,11 @@ def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[
     call = acking(engine, lease, config.settled_ttl_ms if lease.named else 0, config.completed_log)
     if confirm := confirmation(engine):
         call = call._replace(confirm=confirm)
-    reply, confirmed = apart(call, (yield call))
-    if not reply.startswith(b"acked"):
-        raise _refused(engine, lease, reply)
-    lease.fate.settled = True
+    with lease.fate:
+        reply, confirmed = apart(call, (yield call))
+        if not reply.startswith(b"acked"):
+            raise _refused(engine, lease, reply)
+        lease.fate.settled = True
     count = int(reply[6:])
     engine.tell(Operation.ACK, count, lease.id)
     check(engine, f"acked lease {lease.id!r}", confirmed)
@@ -128,48 +129,50 @@ def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Excha
 def _give_back(
     engine: Engine, lease: Lease, call: Call, operation: Operation, reason: str | None
 ) -> Exchange[SettleReport]:
-    settled = dead = 0
-    while True:
-        reply = yield call
-        if not reply.startswith(b"returned"):
-            raise _refused(engine, lease, reply)
-        words = reply.decode().split(" ")
-        settled += int(words[1])
-        dead += len(words) - 3
-        engine.tell(operation, int(words[1]), lease.id, reason=reason)
-        tell_dead(engine, lease.id, words[3:], reason)
-        if words[2] == "0":
-            lease.fate.settled = True
-            return SettleReport(settled, dead)
+    with lease.fate:
+        settled = dead = 0
+        while True:
+            reply = yield call
+            if not reply.startswith(b"returned"):
+                raise _refused(engine, lease, reply)
+            words = reply.decode().split(" ")
+            settled += int(words[1])
+            dead += len(words) - 3
+            engine.tell(operation, int(words[1]), lease.id, reason=reason)
+            tell_dead(engine, lease.id, words[3:], reason)
+            if words[2] == "0":
+                lease.fate.settled = True
+                return SettleReport(settled, dead)
 
 
 def _settle_some(
     engine: Engine, lease: Lease, verb: str, messages: Some, delay_ms: int = 0, reason: str = ""
 ) -> Exchange[SettleReport]:
-    refs = [_index(lease, message) for message in messages]
-    outcomes: dict[int, Outcome] = {}
-    step = 2000 if verb == "ack" or lease.count <= 4000 else 100  # LINDEX far into a long list is slow
-    indexes = sorted(set(refs), reverse=True)
-    for first in range(0, len(indexes), step):
-        chunk = indexes[first : first + step]
-        call = _some(engine, lease, verb, chunk, delay_ms, reason)
-        reply, confirmed = apart(call, (yield call))
-        verdict, _, letters = reply.decode().partition(" ")
-        if verdict in {"some", "all"}:
-            lease.fate.settled, lease.fate.partly = verdict == "all", True
-            outcomes.update(zip(chunk, (_LETTERS[letter] for letter in letters), strict=True))
-            if call.confirm:
-                check(engine, f"acked messages of lease {lease.id!r}", confirmed)
-        elif reply == b"lost":
-            lost(engine, lease)
-            outcomes.update(dict.fromkeys(chunk, Outcome.LOST))
-        else:
-            raise _refused(engine, lease, reply)
-    settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in outcomes.values())
-    dead = sum(outcome == Outcome.DEAD for outcome in outcomes.values())
-    engine.tell(_EVENTS[verb], settled, lease.id, reason=reason or None)
-    engine.tell(Operation.DEAD, dead, lease.id, reason=reason or None)
-    return SettleReport(settled, dead, tuple(outcomes[ref] for ref in refs))
+    with lease.fate:
+        refs = [_index(lease, message) for message in messages]
+        outcomes: dict[int, Outcome] = {}
+        step = 2000 if verb == "ack" or lease.count <= 4000 else 100  # LINDEX far into a long list is slow
+        indexes = sorted(set(refs), reverse=True)
+        for first in range(0, len(indexes), step):
+            chunk = indexes[first : first + step]
+            call = _some(engine, lease, verb, chunk, delay_ms, reason)
+            reply, confirmed = apart(call, (yield call))
+            verdict, _, letters = reply.decode().partition(" ")
+            if verdict in {"some", "all"}:
+                lease.fate.settled, lease.fate.partly = verdict == "all", True
+                outcomes.update(zip(chunk, (_LETTERS[letter] for letter in letters), strict=True))
+                if call.confirm:
+                    check(engine, f"acked messages of lease {lease.id!r}", confirmed)
+            elif reply == b"lost":
+                lost(engine, lease)
+                outcomes.update(dict.fromkeys(chunk, Outcome.LOST))
+            else:
+                raise _refused(engine, lease, reply)
+        settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in outcomes.values())
+        dead = sum(outcome == Outcome.DEAD for outcome in outcomes.values())
+        engine.tell(_EVENTS[verb], settled, lease.id, reason=reason or None)
+        engine.tell(Operation.DEAD, dead, lease.id, reason=reason or None)
+        return SettleReport(settled, dead, tuple(outcomes[ref] for ref in refs))
 
 
 def _some(engine: Engine, lease: Lease, verb: str, indexes: list[int], delay_ms: int, reason: str) -> Call:

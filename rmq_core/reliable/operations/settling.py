@@ -79,21 +79,22 @@ def leave(engine: Engine) -> Exchange[None]:
 
 
 def _settle(engine: Engine, lease: Lease, verb: str, messages: Some | None, reason: str = "") -> Exchange[SettleReport]:
-    check_queue(engine.name, lease)
-    whole = messages is None
-    asked = open_places(lease) if messages is None else places_of(lease, messages)
-    places = sorted(set(asked) - lease.fate.done)
-    if whole and not places:
-        raise lost(lease)
-    outcomes: dict[int, Outcome] = {}
-    if places:
-        reply = yield _settlement(engine, lease, verb, places, whole=whole, reason=reason)
-        if reply == b"lost":
+    with lease.fate:
+        check_queue(engine.name, lease)
+        whole = messages is None
+        asked = open_places(lease) if messages is None else places_of(lease, messages)
+        places = sorted(set(asked) - lease.fate.done)
+        if whole and not places:
             raise lost(lease)
-        if not reply.startswith(b"settled "):
-            raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
-        outcomes = dict(zip(places, (_LETTERS[letter] for letter in reply[8:].decode()), strict=True))
-    return settled_whole(lease, outcomes.values()) if whole else settled_some(lease, asked, outcomes)
+        outcomes: dict[int, Outcome] = {}
+        if places:
+            reply = yield _settlement(engine, lease, verb, places, whole=whole, reason=reason)
+            if reply == b"lost":
+                raise lost(lease)
+            if not reply.startswith(b"settled "):
+                raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
+            outcomes = dict(zip(places, (_LETTERS[letter] for letter in reply[8:].decode()), strict=True))
+        return settled_whole(lease, outcomes.values()) if whole else settled_some(lease, asked, outcomes)
 
 
 def _settlement(

@@ -70,19 +70,20 @@ def give_back_unanswered(engine: Engine) -> Exchange[None]:
 
 
 def _settle(engine: Engine, lease: Lease, verb: str, messages: Some | None) -> Exchange[SettleReport]:
-    token, ids = token_of(lease), [codec.split(envelope).id for envelope in lease.envelopes or ()]
-    wanted = open_places(lease) if messages is None else places_of(lease, messages)
-    asked = [place for place in dict.fromkeys(wanted) if place not in lease.fate.done]
-    if not asked and messages is None:
-        raise _lost(engine, lease)
-    outcomes: dict[int, Outcome] = {}
-    if asked:
-        reply = yield _call(engine, token, verb, [ids[place] for place in asked], whole=messages is None)
-        outcomes = _outcomes(engine, lease, asked, reply)
-    engine.tell(_EVENTS[verb], list(outcomes.values()).count(Outcome.SETTLED), lease_id=lease.id)
-    if messages is None:
-        return settled_whole(lease, outcomes.values())
-    return settled_some(lease, wanted, outcomes)
+    with lease.fate:
+        token, ids = token_of(lease), [codec.split(envelope).id for envelope in lease.envelopes or ()]
+        wanted = open_places(lease) if messages is None else places_of(lease, messages)
+        asked = [place for place in dict.fromkeys(wanted) if place not in lease.fate.done]
+        if not asked and messages is None:
+            raise _lost(engine, lease)
+        outcomes: dict[int, Outcome] = {}
+        if asked:
+            reply = yield _call(engine, token, verb, [ids[place] for place in asked], whole=messages is None)
+            outcomes = _outcomes(engine, lease, asked, reply)
+        engine.tell(_EVENTS[verb], list(outcomes.values()).count(Outcome.SETTLED), lease_id=lease.id)
+        if messages is None:
+            return settled_whole(lease, outcomes.values())
+        return settled_some(lease, wanted, outcomes)
 
 
 def _outcomes(engine: Engine, lease: Lease, asked: Sequence[int], reply: bytes) -> dict[int, Outcome]:

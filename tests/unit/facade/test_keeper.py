@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import math
 import threading
+import weakref
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +19,7 @@ from rmq_core.facade.keeper import Charge, Keeper, settle_beat
 from rmq_core.messages import Lease
 from tests.unit.leased.by_hand import held
 
-PATIENCE_S = 5
+PATIENCE_S = 300
 
 
 class Clock:
@@ -99,6 +101,19 @@ def test_a_refused_extension_loses_the_lease_at_once(clock: Clock) -> None:
     settle_beat(kept, False, 110)
     assert kept.lease.lost
     assert kept.over
+    assert lost == [kept.lease]
+
+
+def test_a_refusal_that_met_a_settlement_of_the_same_process_is_no_loss(clock: Clock) -> None:
+    lost: list[Lease] = []
+    kept = charge(30, on_lost=lost.append)
+    kept.asked()
+    with kept.lease.fate:  # an ack that reached Redis before the heartbeat, and whose answer is still on its way
+        settle_beat(kept, False, 110)
+    settle_beat(kept, False, 110)  # or has just come
+    assert (kept.over, lost, kept.next_at) == (False, [], clock.now + 1)
+    kept.asked()
+    settle_beat(kept, False, 111)
     assert lost == [kept.lease]
 
 
@@ -256,6 +271,22 @@ async def test_the_task_extends_a_lease_at_once_and_ends_with_the_last(caplog: p
             await own._task
     assert queue.inner.asked == [[("job", 30)]]
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["the task ends", "its loop does"])
+def test_an_event_loop_is_forgotten_with_its_leases(*, ends: bool) -> None:
+    async def hold() -> weakref.ref[Any]:
+        kept = charge(30, AsyncExtender(), fresh=False)
+        aio_keeper.keeper().add(kept)
+        await asyncio.sleep(0)
+        aio_keeper.keeper().remove(kept)
+        if ends:
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(hold())
+    gc.collect()
+    assert loop() is None
 
 
 async def test_the_task_wakes_for_a_lease_that_is_due_before_the_others() -> None:
