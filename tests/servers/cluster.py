@@ -15,6 +15,7 @@ from tests.servers.process import START_S, Server, free_port, start_server, unti
 
 MASTERS = 3
 BATCH = 2  # keys that move at once: most of the time some are here and some are there
+SILENT_MS = 30_000  # how long a node may be silent before the others refuse to work: longer than a machine stands still
 
 
 class Cluster:
@@ -95,7 +96,7 @@ class Cluster:
     def _start(self, bus: int, args: tuple[str, ...], tls: Callable[[int], list[str]] | None) -> None:
         port = free_port() if tls else 0
         listening = [*tls(port), "--tls-cluster", "yes"] if tls else []
-        common = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", str(bus)]
+        common = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(SILENT_MS), "--cluster-port", str(bus)]
         node = start_server(self.name, *common, *listening, *args)
         self._ends.callback(node.stop)
         self.nodes.append(node)

@@ -6,6 +6,7 @@ from a thread that outlives their use.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import signal
 import socket
@@ -13,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,8 @@ import redis
 
 from tests.servers.matrix import command, parse_external
 
-START_S = 20
+START_S = 120
+"""What a server may need to start, on a machine with better things to do."""
 DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"]
 
 
@@ -144,7 +146,12 @@ def _answers(client: redis.Redis) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port that nobody listens on at this moment, and that the system gives to no outgoing connection.
+
+    Those begin at 32768; a server that is down for a moment must find its port free when it comes back.
+    """
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
