@@ -166,11 +166,11 @@ class JobFailed(RedisMessageQueueError):
 @contextmanager
 def translated() -> Iterator[None]:
     """Raise RMQ's errors instead of redis-py's, where a client is used without a driver."""
-    from redis.exceptions import RedisError  # noqa: PLC0415  loading redis-py takes longer than all of RMQ
+    from redis.exceptions import RedisClusterException, RedisError  # noqa: PLC0415  redis-py takes long to load
 
     try:
         yield
-    except (RedisError, OSError) as error:
+    except (RedisError, RedisClusterException, OSError) as error:
         raise translate(error) from error
 
 

@@ -8,7 +8,7 @@ from redis import exceptions as redis_errors
 
 import rmq_core
 from rmq_core import errors
-from rmq_core.errors import translate
+from rmq_core.errors import translate, translated
 
 LEAVES = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
 
@@ -53,9 +53,12 @@ def test_wrong_values_are_value_errors_too() -> None:
     ],
 )
 def test_what_redis_py_raises_becomes_ours_with_the_original_as_its_cause(raised: Any, expected: type) -> None:
-    translated = translate(raised)
-    assert type(translated) is expected
-    assert translated.__cause__ is raised
+    told = translate(raised)
+    assert type(told) is expected
+    assert told.__cause__ is raised
+    with pytest.raises(expected) as caught, translated():
+        raise raised
+    assert caught.value.__cause__ is raised
 
 
 def test_errors_can_cross_a_process_boundary() -> None:
