@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import redis
 
+from rmq_core.facade.keeper import Charge
 from tests.redis.worlds import World
 
-PATIENCE_S = 20
+PATIENCE_S = 300
 """How long a test waits for what must happen before it says that it never did."""
+SOON_S = 3
 
 
 def key(name: str, queue: str = "q") -> str:
@@ -68,6 +72,37 @@ async def eventually_later(condition: Callable[[], Awaitable[Any]]) -> Any:
             await asyncio.sleep(0.002)
             found = await condition()
         return found
+
+
+def woken_soon(attempt: Callable[[], float]) -> bool:
+    """Whether one of ten attempts takes less than 3 s: those who wait look by themselves every 5 s at the latest.
+
+    What wakes nobody takes 5 s each time; a machine that stands still for a moment spoils an attempt or two.
+    """
+    return any(attempt() < SOON_S for _ in range(10))
+
+
+@contextmanager
+def beating_often() -> Iterator[None]:
+    """Let heartbeats come 20 times a second, however long the leases are that they keep.
+
+    A short lease would be over as soon as the machine stands still for longer than that.
+    """
+    renewed = Charge.renewed
+
+    def soon(charge: Charge[Any], now: float) -> None:
+        renewed(charge, now)
+        charge.next_at = now + 0.05
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Charge, "renewed", soon)
+        yield
+
+
+def kept(lease: Any, lease_s: float) -> None:
+    """Return when a heartbeat that was sent from now on has extended a lease."""
+    now = time.monotonic()
+    eventually(lambda: lease.fate.until >= now + lease_s)
 
 
 def blocked(world: World, count: int) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -10,8 +11,12 @@ import redis
 
 from rmq_core.connection import RedisSettings
 from rmq_core.errors import ConfigurationError, QueueUnavailable
+from tests.redis.leases import PATIENCE_S, eventually, eventually_later
 from tests.redis.topologies import KEY, PASSWORD, TOPOLOGIES, USER, Certificates, Topology, sentinel, tls
 from tests.servers.process import until
+
+BRIEF_S = 1
+LOST = (redis.TimeoutError, redis.ConnectionError)
 
 
 @pytest.fixture(scope="module")
@@ -66,28 +71,64 @@ def test_a_wrong_password_is_refused_without_being_shown(topology: Topology) -> 
 
 
 def test_a_client_does_not_send_a_write_again_by_itself(topology: Topology) -> None:
-    with settings_for(topology, socket_timeout=0.3).client() as client:
-        client.delete(KEY)
-        delay_writes(topology)
-        with pytest.raises((redis.TimeoutError, redis.ConnectionError)):
-            client.rpush(KEY, "x")  # a second attempt would succeed
-        client.delete(KEY)
+    with settings_for(topology, socket_timeout=BRIEF_S).client() as client:
+        eventually(lambda: cleared(client))
+        with pushes(redis.connection) as sent, writes_stand_still(topology), pytest.raises(LOST):
+            client.rpush(KEY, "x")
+        assert len(sent) == 1
+        eventually(lambda: cleared(client))
 
 
 async def test_an_async_client_does_not_send_a_write_again_by_itself(topology: Topology) -> None:
-    async with settings_for(topology, socket_timeout=0.3).async_client() as client:
-        await client.delete(KEY)
-        delay_writes(topology)
-        with pytest.raises((redis.TimeoutError, redis.ConnectionError)):
+    async with settings_for(topology, socket_timeout=BRIEF_S).async_client() as client:
+        await eventually_later(lambda: cleared_later(client))
+        with pushes(redis.asyncio.connection) as sent, writes_stand_still(topology), pytest.raises(LOST):
             await client.rpush(KEY, "x")
-        await client.delete(KEY)
+        assert len(sent) == 1
+        await eventually_later(lambda: cleared_later(client))
         await asyncio.sleep(0.05)  # TLS says goodbye to the connection that timed out, now that the server reads again
 
 
-def delay_writes(topology: Topology) -> None:
-    """Let writes wait for longer than one timeout and less than two; connecting and reading go on."""
+def cleared(client: Any) -> bool:
+    """Whether the server deleted the key in time, which one that stands still for a moment does not."""
+    try:
+        return client.delete(KEY) is not None
+    except LOST:
+        return False
+
+
+async def cleared_later(client: Any) -> bool:
+    try:
+        return await client.delete(KEY) is not None
+    except LOST:
+        return False
+
+
+@contextmanager
+def writes_stand_still(topology: Topology) -> Iterator[None]:
+    """Let writes wait; connecting and reading go on."""
     with topology.servers[0].client(username=USER, password=PASSWORD) as client:
-        client.client_pause(450, all=False)
+        client.client_pause(3_600_000, all=False)
+        try:
+            yield
+        finally:
+            client.client_unpause()
+
+
+@contextmanager
+def pushes(module: Any) -> Iterator[list[bytes]]:
+    """Every RPUSH that the connections of this module send."""
+    sent: list[bytes] = []
+    send = module.AbstractConnection.send_packed_command
+
+    def listen(self: Any, command: Any, *args: Any, **options: Any) -> Any:
+        packed = command if isinstance(command, bytes) else b"".join(command)
+        sent.extend([packed] * (b"RPUSH" in packed))
+        return send(self, command, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.AbstractConnection, "send_packed_command", listen)
+        yield sent
 
 
 def test_a_server_of_an_unknown_authority_is_not_trusted(tls_server: Topology, certificates: Certificates) -> None:
@@ -111,10 +152,10 @@ def test_a_client_follows_the_sentinel_to_the_new_master(certificates: Certifica
         assert isinstance(client, redis.Redis)
         master, replica = topology.servers
         client.set(KEY, "v")
-        assert client.wait(1, 5_000) == 1
+        until(lambda: client.wait(1, 5_000) == 1, PATIENCE_S)
         assert port_of(client) == master.port
-        until(lambda: fail_over(client), 10)
-        until(lambda: port_of(client) == replica.port, 10)
+        until(lambda: fail_over(client), PATIENCE_S)
+        until(lambda: port_of(client) == replica.port, PATIENCE_S)
         assert client.get(KEY) == b"v"
 
 
@@ -131,7 +172,7 @@ def port_of(client: redis.Redis) -> int:
     client.connection_pool.disconnect()
     try:
         return int(client.config_get("port")["port"])
-    except redis.ConnectionError:
+    except LOST:
         return 0
 
 

@@ -20,6 +20,7 @@ import redis
 from rmq_core import embedded
 from rmq_core.connection import RedisSettings
 from rmq_core.errors import QueueUnavailable
+from tests.redis.leases import PATIENCE_S
 from tests.servers import NAMES
 from tests.servers.matrix import command
 
@@ -55,7 +56,7 @@ def kill9(data: Path) -> None:
 
 
 def wait_until_gone(data: Path) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while embedded.is_running(data):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -228,7 +229,7 @@ def test_a_server_that_cannot_read_its_data_says_why(data: Path) -> None:
 def test_a_child_forked_while_starting_does_not_keep_the_directory_locked(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(30,))
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(2 * PATIENCE_S,))
     launch = embedded._launch
 
     def fork_and_launch(root: Path, deadline: float) -> None:
@@ -238,7 +239,7 @@ def test_a_child_forked_while_starting_does_not_keep_the_directory_locked(
     monkeypatch.setattr(embedded, "_launch", fork_and_launch)
     embedded.start(data)
     try:
-        assert embedded.stop(data, timeout_s=5)
+        assert embedded.stop(data, timeout_s=PATIENCE_S)
     finally:
         child.kill()
         child.join()

@@ -54,8 +54,16 @@ print("fine")
 FORKED_HEARTBEAT = """
 import os, sys, time
 from rmq_core import LeasedConfig, LeasedQueue
+from rmq_core.facade.keeper import Charge
 
-queue = LeasedQueue(sys.argv[1], "q", LeasedConfig(lease=0.4))
+renewed = Charge.renewed
+
+def often(charge, now):
+    renewed(charge, now)
+    charge.next_at = now + 0.05
+
+Charge.renewed = often
+queue = LeasedQueue(sys.argv[1], "q", LeasedConfig(lease=60))
 queue.publish_many(["parent", "child"])
 with queue.process(lease_id="parent") as lease:
     if not os.fork():
@@ -153,7 +161,7 @@ def test_a_forked_child_and_its_parent_do_not_get_in_each_others_way(
 ) -> None:
     assert redis_client.dbsize() == 0
     command = [sys.executable, "-c", script, server_url]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (run.stdout, run.stderr) == ("fine\n", "")
 
 

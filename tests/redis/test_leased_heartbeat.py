@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 
-from rmq_core import ConfigurationError, Lease, LeasedConfig, LeaseLost
-from tests.redis.leases import eventually, key
+from rmq_core import ConfigurationError, Lease, LeasedConfig, LeasedQueue, LeaseLost
+from rmq_core.asyncio import LeasedQueue as AsyncQueue
+from tests.redis.leases import PATIENCE_S, beating_often, eventually, kept, key
 from tests.redis.worlds import World
 
-LEASE_S = 1.0
+LEASE_S = 60
 
 
-def outlast(world: World, seconds: float) -> None:
-    """Let time pass while a rival takes whatever has expired."""
-    rival = world.queue()
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        assert rival.claim() is None
-        time.sleep(0.05)
+@pytest.fixture(autouse=True)
+def often() -> Iterator[None]:
+    """Heartbeats need no short leases here."""
+    with beating_often():
+        yield
+
+
+def let_pass(world: World, seconds: int) -> None:
+    """Let so much time pass for every lease, all at once."""
+    for lease in world.client.zrange(key("leases"), 0, -1):
+        world.client.zincrby(key("leases"), -1000 * seconds, lease)
 
 
 def test_a_lease_outlives_its_time_while_somebody_works(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=LEASE_S))
     queue.publish_many(["short", "long", "held"])
     held = queue.claim(lease=LEASE_S)
-    with queue.process() as one, queue.process(lease=LEASE_S / 2 + 0.3) as two, queue.hold(held):
-        outlast(world, 2.5 * LEASE_S)
+    rival = world.queue()
+    with queue.process() as one, queue.process(lease=LEASE_S * 2 / 3) as two, queue.hold(held):
+        for _ in range(4):
+            let_pass(world, LEASE_S // 3)
+            for lease, lease_s in ((one, LEASE_S), (two, LEASE_S * 2 / 3), (held, LEASE_S)):
+                kept(lease, lease_s)
+            assert rival.claim() is None
         assert (one.lost, two.lost, held.lost) == (False, False, False)
         one.check()
     assert queue.ack(held).settled == 1
@@ -57,13 +71,14 @@ def test_a_lease_is_no_longer_extended_after_its_block(world: World) -> None:
 
 
 def test_a_handler_sees_that_its_lease_was_taken(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(lease=0.3))
+    queue = world.queue(config=LeasedConfig(lease=LEASE_S))
     queue.publish("x")
     told: list[Any] = []
     lease = queue.claim(lease_id="job")
     with queue.hold(lease, on_lost=told.append):
         world.queue().adopt("job", owner="thief", lease=60)
-        eventually(lambda: lease.lost)
+        eventually(lambda: told)
+        assert lease.lost
         with pytest.raises(LeaseLost, match="job"):
             lease.check()
     assert told == [lease]
@@ -75,7 +90,7 @@ def test_a_callback_that_raises_does_not_stop_the_heartbeat_of_others(
     def complain(_: Any) -> None:
         raise RuntimeError("callback")
 
-    queue = world.queue(config=LeasedConfig(lease=0.3))
+    queue = world.queue(config=LeasedConfig(lease=LEASE_S))
     queue.publish_many(["a", "b"])
     stolen, kept = queue.claim(lease_id="stolen"), queue.claim(lease_id="kept")
     with caplog.at_level(logging.ERROR, "rmq"), queue.hold(stolen, on_lost=complain), queue.hold(kept):
@@ -106,18 +121,67 @@ def test_a_lease_without_token_cannot_be_held(world: World) -> None:
 
 
 def test_a_settled_lease_is_not_reported_lost(world: World) -> None:
-    queue = world.queue(config=LeasedConfig(lease=1.5))
+    queue = world.queue(config=LeasedConfig(lease=LEASE_S))
     queue.publish("x")
     told: list[Any] = []
     lease = queue.claim()
     with queue.hold(lease, on_lost=told.append):
         queue.ack(lease)
-        time.sleep(0.8)  # longer than it takes to the next heartbeat
+        time.sleep(0.3)  # longer than it takes to the next heartbeat
         assert (lease.lost, told) == (False, [])
 
 
+def test_closing_a_queue_gives_back_the_connection_of_a_heartbeat_that_is_under_way(redis_client: redis.Redis) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    queue = LeasedQueue(redis_client, "q")
+    queue.publish("x")
+    lease, send = queue.claim(), queue._beats._send
+
+    def slow(*write: Any) -> Any:
+        pool, connection = queue._beats._connection()
+        begun.set()
+        go_on.wait(PATIENCE_S)
+        queue._beats._idle.append((pool, connection))
+        return send(*write)
+
+    queue._beats._send = slow  # type: ignore[method-assign]
+    beat = threading.Thread(target=queue.extend_all, args=([(lease, LEASE_S)],))
+    beat.start()
+    assert begun.wait(PATIENCE_S)
+    queue.close()
+    go_on.set()
+    beat.join()
+    assert not queue._beats._idle
+    assert queue.ack(lease).settled == 1  # type: ignore[arg-type]
+
+
+async def test_closing_an_async_queue_gives_back_the_connection_of_a_heartbeat_that_is_under_way(
+    async_redis_client: redis.asyncio.Redis,
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    queue = AsyncQueue(async_redis_client, "q")
+    await queue.publish("x")
+    lease, send = await queue.claim(), queue._beats._send
+
+    async def slow(*write: Any) -> Any:
+        line = await queue._beats._open()
+        begun.set()
+        await go_on.wait()
+        queue._beats._idle.append(line)
+        return await send(*write)
+
+    queue._beats._send = slow  # type: ignore[method-assign]
+    assert lease is not None
+    beat = asyncio.create_task(queue.extend_all([(lease, LEASE_S)]))
+    await begun.wait()
+    await queue.close()
+    go_on.set()
+    assert await beat == [True]
+    assert not queue._beats._idle
+
+
 def test_one_thread_keeps_every_lease_of_the_process(world: World) -> None:
-    queues = [world.queue(f"q{n}", LeasedConfig(lease=0.6)) for n in range(5)]
+    queues = [world.queue(f"q{n}", LeasedConfig(lease=LEASE_S)) for n in range(5)]
     leases = []
     for queue in queues:
         queue.publish_many(["a", "b"])

@@ -105,6 +105,7 @@ def scripts_run(world: World) -> int:
 
 
 def test_of_many_waiters_one_gets_the_message_and_the_others_sleep_on(world: World) -> None:
+    began = time.monotonic()
     waiting = [world.in_background(world.queue().claim, wait=LONG_S) for _ in range(6)]
     blocked(world, 6)
     before = scripts_run(world)
@@ -113,7 +114,9 @@ def test_of_many_waiters_one_gets_the_message_and_the_others_sleep_on(world: Wor
     (winner,) = eventually(lambda: [waiter for waiter in waiting if waiter.done()])
     assert winner.result().message.payload == "0"
     blocked(world, 5)
-    assert scripts_run(world) - before <= 3, "the publish, its claim, and one who looks after the new deadline"
+    own_looks = 6 * ((time.monotonic() - began) // 5)  # those who wait look every 5 s, whatever happens
+    looks = scripts_run(world) - before
+    assert looks <= 3 + own_looks, "the publish, its claim, and one who looks after the new deadline"
     queue.publish_many([*"12345"])
     rest = sorted(waiter.result(PATIENCE_S).message.payload for waiter in waiting if waiter is not winner)
     assert rest == [*"12345"]

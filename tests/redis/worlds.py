@@ -21,7 +21,7 @@ import redis
 import rmq_core
 import rmq_core.asyncio
 
-LOOP_ENDS_S = 10
+LOOP_ENDS_S = 300
 
 
 class World:

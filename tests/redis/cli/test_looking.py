@@ -10,6 +10,7 @@ import redis
 
 import rmq_core
 from rmq_core.protocol import DISCIPLINES, open_queue
+from tests.redis.leases import PATIENCE_S
 from tests.servers.process import until
 
 Rmq = Callable[..., Any]
@@ -144,8 +145,8 @@ def test_a_reaper_goes_round_until_it_is_asked_to_stop(rmq: Rmq, server_url: str
     arguments = [sys.executable, "-m", "rmq_core.cli", "reap", "q", "--every", "0.1", "--set", "timeout=0.2"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE) as reaper, open_queue(server_url, "q", "reliable") as dead:
         assert dead.claim(wait=5) is not None
-        until(lambda: dead.stats().ready == 1, 10)
+        until(lambda: dead.stats().ready == 1, PATIENCE_S)
         reaper.terminate()
-        told, _ = reaper.communicate(timeout=5)
+        told, _ = reaper.communicate(timeout=PATIENCE_S)
     assert reaper.returncode == 0
     assert b"1 returned, 0 dead" in told

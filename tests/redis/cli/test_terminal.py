@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.redis.leases import PATIENCE_S
 from tests.servers.process import until
 
 Rmq = Callable[..., Any]
@@ -36,13 +37,13 @@ class Terminal:
 
     def shows(self, text: str) -> None:
         """Wait until `text` was written."""
-        until(lambda: text in self._read(), 15)
+        until(lambda: text in self._read(), PATIENCE_S)
 
     def press(self, keys: str) -> None:
         os.write(self.mine, keys.encode())
 
     def ends(self) -> int:
-        until(lambda: self._read() is not None and self.process.poll() is not None, 15)
+        until(lambda: self._read() is not None and self.process.poll() is not None, PATIENCE_S)
         return self.process.returncode
 
     def close(self) -> None:

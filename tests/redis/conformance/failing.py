@@ -77,8 +77,9 @@ def a_holder_whose_messages_were_given_to_another_settles_nothing(subject: Subje
 
 @promise_of("extend", refused(lambda queue, lease: queue.extend(lease, 100)))
 def a_lease_that_was_extended_in_time_is_kept(subject: Subject) -> None:
-    worker, lease = subject.held(1, lease_s=1)
+    worker, lease = subject.held(1, lease_s=LONG_S // 2)
     worker.extend(lease, LONG_S)
+    subject.let_pass(LONG_S // 2)
     subject.held(2, lease_s=SHORT_S)
     subject.expire()
     assert subject.recovered().message.payload == subject.payload(2)

@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 
 from rmq_core import LeasedConfig, exponential
 from rmq_core.jobs.config import JobsConfig
+from rmq_core.jobs.keys import JobsKeys
+from rmq_core.keys import LeasedKeys
 from rmq_core.reliable.config import ReliableConfig
+from rmq_core.reliable.keys import ReliableKeys
 from rmq_core.rotation.config import RotationConfig
 from rmq_core.streams.config import QueueConfig
 
@@ -24,13 +27,47 @@ class Kit(NamedTuple):
     """What the tests need to know of a discipline.
 
     config: from the name of a queue and the seconds of a lease; DELIVERIES deliveries where they are counted, and no
-    delay after a nack. recover: what takes expired messages back where claiming does not. expire: what lets every
-    lease of SHORT_S be over where that would take seconds; gets a plain client and the name of the queue.
+    delay after a nack. let_pass: what lets so many seconds pass for every lease, where leases can be extended; gets a
+    plain client, the name of the queue and the seconds. recover: what takes expired messages back where claiming does
+    not. expire: what lets every lease of SHORT_S be over where that would take seconds; gets a plain client and the
+    name of the queue.
     """
 
     config: Callable[[str, float], Any]
+    let_pass: Callable[[Any, str, int], None] | None = None
     recover: Callable[[Any], Any] | None = None
     expire: Callable[[Any, str], None] | None = None
+
+
+def _earlier(key: Callable[[str], bytes]) -> Callable[[Any, str, int], None]:
+    """Of deadlines in a sorted set."""
+
+    def let_pass(client: Any, name: str, seconds: int) -> None:
+        for lease in client.zrange(key(name), 0, -1):
+            client.zincrby(key(name), -1000 * seconds, lease)
+
+    return let_pass
+
+
+def _claimed_earlier(client: Any, name: str, seconds: int) -> None:
+    """Of the claims of reliable workers."""
+    keys = ReliableKeys(name)
+    for worker in client.zrange(keys.workers, 0, -1):
+        key = keys.claims(worker.decode())
+        for field, claim in client.hgetall(key).items():
+            token, since, until = claim.decode().split(" ")
+            client.hset(
+                key, field, f"{token} {int(since) - 1000 * seconds} {int(until) and int(until) - 1000 * seconds}"
+            )
+
+
+def _delivered_earlier(client: Any, name: str, seconds: int) -> None:
+    """Of the entries of a stream that somebody holds."""
+    config = QueueConfig.named(name)
+    place = config.stream_key, config.consumer_group
+    for entry in client.xpending_range(*place, "-", "+", 1000):
+        idle_ms = entry["time_since_delivered"] + 1000 * seconds
+        client.xclaim(*place, entry["consumer"], 0, [entry["message_id"]], idle=idle_ms, justid=True)
 
 
 def _age(client: Any, name: str) -> None:
@@ -42,12 +79,21 @@ def _age(client: Any, name: str) -> None:
 
 
 KITS = {
-    "leased": Kit(lambda _, lease_s: LeasedConfig(lease=lease_s, max_deliveries=DELIVERIES)),
+    "leased": Kit(
+        lambda _, lease_s: LeasedConfig(lease=lease_s, max_deliveries=DELIVERIES),
+        _earlier(lambda name: LeasedKeys(name).leases),
+    ),
     "reliable": Kit(
         lambda _, lease_s: ReliableConfig(timeout=lease_s, max_deliveries=DELIVERIES),
+        _claimed_earlier,
         recover=lambda queue: queue.reap(timeout=SHORT_S),
     ),
     "rotation": Kit(lambda _, lease_s: RotationConfig(timeout=math.ceil(lease_s)), expire=_age),
-    "streams": Kit(lambda name, lease_s: QueueConfig.named(name, claim_idle_ms=math.ceil(1000 * lease_s))),
-    "jobs": Kit(lambda _, lease_s: JobsConfig(lease=lease_s, max_attempts=DELIVERIES, backoff=exponential(0, 0))),
+    "streams": Kit(
+        lambda name, lease_s: QueueConfig.named(name, claim_idle_ms=math.ceil(1000 * lease_s)), _delivered_earlier
+    ),
+    "jobs": Kit(
+        lambda _, lease_s: JobsConfig(lease=lease_s, max_attempts=DELIVERIES, backoff=exponential(0, 0)),
+        _earlier(lambda name: JobsKeys(name).leases),
+    ),
 }

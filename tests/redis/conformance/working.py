@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import time
 from typing import Any
 
 import pytest
 
 from rmq_core import LeaseLost
+from tests.redis.conformance.kits import LONG_S
 from tests.redis.conformance.promises import promise, promise_of, refused
 from tests.redis.conformance.subject import Subject
-
-HELD_S = 0.25
-"""A lease that heartbeats can keep on a busy machine too."""
+from tests.redis.leases import beating_often, kept
 
 
 class HandlerFailed(Exception):
@@ -74,8 +72,10 @@ def a_block_settles_what_was_left_unsettled_in_it(subject: Subject) -> None:
 @promise_of("extend", refused(lambda queue, lease: queue.extend(lease, 100)))
 def a_block_keeps_what_it_claimed_for_longer_than_one_lease(subject: Subject) -> None:
     subject.publish(1)
-    with subject.open().process(lease=HELD_S) as lease:
-        time.sleep(1.3 * HELD_S)
+    with beating_often(), subject.open().process(lease=LONG_S) as lease:
+        for _ in range(3):
+            subject.let_pass(LONG_S // 2)
+            kept(lease, LONG_S)
         assert not lease.lost
         assert subject.recovered(wait_s=0) is None
     assert subject.counts() == (0, 0, 0, 0, 0)

@@ -13,6 +13,7 @@ import redis
 from rmq_core import JobsConfig, WorkerConfig
 from rmq_core.asyncio import AsyncJobQueue, Worker
 from rmq_core.jobs.keys import JobsKeys
+from tests.redis.leases import PATIENCE_S
 from tests.redis.worlds import World
 
 KEYS = JobsKeys("q")
@@ -49,7 +50,7 @@ class Log:
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    async def until(self, condition: Callable[[], Any], within_s: float = 10) -> None:
+    async def until(self, condition: Callable[[], Any], within_s: float = PATIENCE_S) -> None:
         async with asyncio.timeout(within_s):
             while not await answer(condition()):  # noqa: ASYNC110  what is waited for happens in Redis
                 await asyncio.sleep(0.005)

@@ -25,13 +25,12 @@ async def test_the_life_of_a_job_can_be_followed(url: str) -> None:
         if job.attempt == 1:
             raise ValueError("no")
 
-    async def follow() -> None:
-        async for event in watcher.events():
+    async def follow(position: str) -> None:
+        async for event in watcher.events(position):
             log.seen.append((event.event, event.job_id))
 
     async with queue_at(url, backoff=exponential(0.01, 0.01, 0)) as queue, queue_at(url) as watcher:
-        following = asyncio.create_task(follow())
-        await asyncio.sleep(0.05)
+        following = asyncio.create_task(follow(await watcher.events_position()))
         async with working(queue, handler):
             await queue.add("j", job_id="a", delay=0.01)
             await log.until(lambda: ("completed", "a") in log.seen)

@@ -11,6 +11,7 @@ import redis
 
 from rmq_core import Job, JobFailed, JobResult, UnrecoverableError
 from tests.redis.jobs.bench import KEYS, Log, queue_at, working
+from tests.redis.leases import PATIENCE_S
 
 
 @pytest.fixture
@@ -27,28 +28,37 @@ async def echo(job: Job) -> Any:
 
 @pytest.mark.parametrize("value", [None, 0, "text", {"a": [1]}])
 async def test_a_waiter_gets_what_the_handler_returned_none_included(url: str, value: Any) -> None:
-    async with queue_at(url) as queue, working(queue, echo, store_results=True):
+    looked = asyncio.Event()
+
+    async def echo_later(job: Job) -> Any:
+        await looked.wait()
+        return job.data
+
+    async with queue_at(url) as queue, working(queue, echo_later, store_results=True):
         job = await queue.add("j", value)
         assert await queue.get_result(job) is None
-        assert await queue.wait_for_result(job, 5) == value
+        looked.set()
+        assert await queue.wait_for_result(job, PATIENCE_S) == value
         assert await queue.get_result(job.id) == JobResult(value)
 
 
 async def test_any_number_of_waiters_get_the_result(url: str) -> None:
     async with queue_at(url) as queue, working(queue, echo, store_results=True):
         job = await queue.add("j", 5)
-        assert await asyncio.gather(*(queue.wait_for_result(job, 5) for _ in range(5))) == [5] * 5
-        assert await queue.wait_for_result(job, 5) == 5
+        assert await asyncio.gather(*(queue.wait_for_result(job, PATIENCE_S) for _ in range(5))) == [5] * 5
+        assert await queue.wait_for_result(job, PATIENCE_S) == 5
 
 
 async def test_waiting_does_not_poll(url: str, redis_client: redis.Redis) -> None:
     async with queue_at(url) as queue:
         job = await queue.add("j")
-        waiting = asyncio.create_task(queue.wait_for_result(job, 10))
+        waiting = asyncio.create_task(queue.wait_for_result(job, PATIENCE_S))
         await asyncio.sleep(0.1)
         redis_client.config_resetstat()
+        began = time.monotonic()
         await asyncio.sleep(0.5)
-        assert redis_client.info("commandstats").get("cmdstat_xread", {}).get("calls", 0) <= 1
+        asked = redis_client.info("commandstats").get("cmdstat_xread", {}).get("calls", 0)
+        assert asked <= 1 + (time.monotonic() - began) // 5
         async with working(queue, echo, store_results=True):
             await waiting
 
@@ -60,7 +70,7 @@ async def test_a_waiter_learns_that_its_job_is_a_dead_letter(url: str) -> None:
     async with queue_at(url) as queue, working(queue, handler, store_results=True):
         job = await queue.add("j")
         with pytest.raises(JobFailed, match="never") as failed:
-            await queue.wait_for_result(job, 5)
+            await queue.wait_for_result(job, PATIENCE_S)
         assert failed.value.job_id == job.id
         assert (await queue.get_result(job)) == JobResult(None, "UnrecoverableError: never")
 
@@ -70,13 +80,13 @@ async def test_a_waiter_gives_up_in_time_and_is_told_what_to_look_for(url: str) 
         began = time.monotonic()
         with pytest.raises(TimeoutError, match="store_results"):
             await queue.wait_for_result("nobody", 0.2)
-        assert 0.15 < time.monotonic() - began < 1
+        assert time.monotonic() - began > 0.15
 
 
 async def test_results_are_kept_for_their_time_only(url: str, redis_client: redis.Redis) -> None:
     async with queue_at(url, result_ttl=100) as queue, working(queue, echo, store_results=True):
         job = await queue.add("j", 1)
-        await queue.wait_for_result(job, 5)
+        await queue.wait_for_result(job, PATIENCE_S)
         assert 90_000 < redis_client.pttl(KEYS.result(job.id)) <= 100_000
 
 
@@ -94,4 +104,4 @@ async def test_a_return_value_that_cannot_be_kept_fails_its_job(url: str) -> Non
     async with queue_at(url, max_attempts=1) as queue, working(queue, handler, store_results=True):
         job = await queue.add("j")
         with pytest.raises(JobFailed, match="PayloadError"):
-            await queue.wait_for_result(job, 5)
+            await queue.wait_for_result(job, PATIENCE_S)

@@ -9,7 +9,7 @@ from typing import Any
 from rmq_core import LeasedQueue, Message
 from tests.redis.message_queue.worlds import World
 
-PATIENCE_S = 20
+PATIENCE_S = 300
 
 
 def _engine(world: World, name: str) -> LeasedQueue:
@@ -42,6 +42,18 @@ def expire(world: World, name: str = "q") -> None:
     leases = sorted(_engine(world, name).leases(limit=1000), key=lambda info: info.fence)
     for past_ms, info in enumerate(leases, start=1):
         world.look.zadd(f"rmq:{{{name}}}:leases", {info.id: past_ms}, xx=True)
+
+
+def let_pass(world: World, seconds: int, name: str = "q") -> None:
+    """Let so much time pass for every claim, all at once."""
+    for lease in world.look.zrange(f"rmq:{{{name}}}:leases", 0, -1):
+        world.look.zincrby(f"rmq:{{{name}}}:leases", -1000 * seconds, lease)
+
+
+def left_s(world: World, name: str = "q") -> float:
+    """For how many seconds the claim that expires first is good."""
+    ((_, deadline),) = world.look.zrange(f"rmq:{{{name}}}:leases", 0, 0, withscores=True)
+    return float(deadline) / 1000 - float(world.look.time()[0])
 
 
 def spoil(world: World) -> None:

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from rmq_core.message_queue.heartbeat import Beat
 from tests.conftest import server_names
 from tests.faults.proxy import Proxy
+from tests.redis.message_queue.behind import PATIENCE_S
 from tests.redis.message_queue.places import FAKE, Fake, Place, Real, find_place
 from tests.redis.message_queue.worlds import AsyncWorld, SyncWorld, World
 
@@ -19,6 +21,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test once for each place when it asks for one."""
     if "place" in metafunc.fixturenames:
         metafunc.parametrize("place", [FAKE, *server_names(metafunc.config)], indirect=True, scope="session")
+
+
+@pytest.fixture(autouse=True)
+def unhurried_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a block waits for a renewal that a busy machine holds up, and does not warn of it.
+
+    For beats as quick as those of tests that would be after 0.1 s.
+    """
+    monkeypatch.setattr(Beat, "stop_s", PATIENCE_S)
 
 
 @pytest.fixture(scope="session")

@@ -137,7 +137,7 @@ async def test_many_tasks_share_one_queue_and_one_client(client: redis.asyncio.R
             assert isinstance(message, str)
             seen.append(message)
 
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(300), asyncio.TaskGroup() as group:
         for _ in range(20):
             group.create_task(consume())
         for n in range(20):

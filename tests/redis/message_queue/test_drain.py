@@ -12,7 +12,7 @@ import redis.asyncio
 
 import rmq_core.asyncio
 from rmq_core import ConfigurationError, QueueBackpressureError, QueueDrainedError
-from tests.redis.message_queue.behind import eventually, in_hand, waiting
+from tests.redis.message_queue.behind import PATIENCE_S, eventually, in_hand, waiting
 from tests.redis.message_queue.gateways import foreign
 from tests.redis.message_queue.handlers import handle
 from tests.redis.message_queue.places import Fake, Real
@@ -97,13 +97,13 @@ def test_draining_waits_for_a_publish_in_progress() -> None:
 
     def publish(*_: object) -> bool:
         begun.set()
-        return go_on.wait(20)
+        return go_on.wait(PATIENCE_S)
 
     with SyncWorld(Fake()) as world:
         gateway, _ = foreign(world, publish_message=publish)
         queue = world.queue(gateway=gateway)
         published = world.in_background(queue.publish, "x")
-        assert begun.wait(20)
+        assert begun.wait(PATIENCE_S)
         drained = world.in_background(queue.drain)
         time.sleep(0.05)
         assert not drained.done()
@@ -131,34 +131,32 @@ async def test_draining_waits_for_a_publish_task_in_progress() -> None:
 
 
 def test_a_publisher_that_waits_for_room_does_not_hold_up_draining(world: World) -> None:
-    queue = world.queue(max_pending_length=1, pending_overload_policy="block", pending_overload_block_timeout_seconds=8)
+    queue = world.queue(
+        max_pending_length=1, pending_overload_policy="block", pending_overload_block_timeout_seconds=900
+    )
     queue.publish("a")
     blocked = world.in_background(queue.publish, "b")
     time.sleep(0.1)
-    began = time.monotonic()
-    world.in_background(queue.drain, 5).result(20)
+    world.in_background(queue.drain, PATIENCE_S).result(PATIENCE_S)
     with pytest.raises((QueueDrainedError, QueueBackpressureError)):
-        blocked.result(20)
-    assert time.monotonic() - began < 5
+        blocked.result(PATIENCE_S)
     assert waiting(world) == ["a"]
 
 
 def test_a_consumer_that_waits_when_its_queue_is_drained_takes_nothing_more(world: World) -> None:
-    queue, publisher = world.queue(), world.queue()
+    queue, publisher = world.queue(gateway=world.gateway(message_wait_interval_seconds=900)), world.queue()
     consumer = world.in_background(handle, queue)
     time.sleep(0.2)
-    assert queue.drain(timeout=2) is True
+    assert queue.drain(timeout=PATIENCE_S) is True
     publisher.publish("x")
-    began = time.monotonic()
-    assert consumer.result(20) is None
-    assert time.monotonic() - began < 1
+    assert consumer.result(PATIENCE_S) is None
     assert (waiting(world), in_hand(world)) == (["x"], 0)
 
 
 def test_queues_may_be_drained_from_several_threads_at_once(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
-    results = [world.in_background(queue.drain, 5) for _ in range(6)]
+    results = [world.in_background(queue.drain, PATIENCE_S) for _ in range(6)]
     assert [result.result() for result in results] == [True] * 6
 
 
@@ -167,7 +165,7 @@ def test_draining_from_within_on_event_does_not_deadlock(redis_url: str) -> None
     with SyncWorld(Real(redis_url)) as world:
         recorder = Recorder(world, also=lambda _: queues[0].drain(timeout=1))
         queues.append(world.queue(on_event=recorder.callback))
-        assert world.in_background(queues[0].publish, "x").result(20) is True
+        assert world.in_background(queues[0].publish, "x").result(PATIENCE_S) is True
         with pytest.raises(QueueDrainedError):
             queues[0].publish("y")
 
@@ -179,7 +177,7 @@ async def test_draining_from_within_an_async_on_event_does_not_deadlock(redis_ur
             await queue.drain(timeout=1)
 
         queue = rmq_core.asyncio.RedisMessageQueue("q", client=client, on_event=drain)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             assert await queue.publish("x")
         with pytest.raises(QueueDrainedError):
             await queue.publish("y")
@@ -225,7 +223,7 @@ def test_refused_publishes_store_nothing_however_many_race_with_the_drain(world:
 
     publishers = [world.in_background(publish) for _ in range(2)]
     eventually(lambda: len(accepted) > 5)
-    assert queue.drain(timeout=10) is True
+    assert queue.drain(timeout=PATIENCE_S) is True
     count = len(waiting(world))
     for publisher in publishers:
         publisher.result()

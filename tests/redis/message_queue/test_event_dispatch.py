@@ -12,7 +12,7 @@ import redis.asyncio
 
 import rmq_core.asyncio
 from rmq_core import QueueEvent
-from tests.redis.message_queue.behind import eventually, expire, in_hand
+from tests.redis.message_queue.behind import PATIENCE_S, eventually, expire, in_hand
 from tests.redis.message_queue.handlers import abandon, handle
 from tests.redis.message_queue.places import Fake, Real
 from tests.redis.message_queue.recorder import Recorder
@@ -114,7 +114,7 @@ async def test_an_async_heartbeat_tells_its_events_in_the_context_in_which_it_st
         queue = rmq_core.asyncio.RedisMessageQueue("q", client=client, on_event=hear, heartbeat_interval_seconds=0.02)
         await queue.publish("x")
         REQUEST.set("r1")
-        async with asyncio.timeout(20), queue.process_message():
+        async with asyncio.timeout(PATIENCE_S), queue.process_message():
             REQUEST.set("r2")
             await renewed.wait()
     assert seen["lease_renew"][0] is not asyncio.current_task()

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from rmq_core import GatewayContractError
-from tests.redis.message_queue.behind import eventually, expire, in_hand
+from rmq_core.message_queue.heartbeat import Beat
+from tests.redis.message_queue.behind import PATIENCE_S, eventually, expire, in_hand, left_s, let_pass
 from tests.redis.message_queue.gateways import foreign
 from tests.redis.message_queue.handlers import abandon, handle
 from tests.redis.message_queue.places import Fake
@@ -20,15 +21,21 @@ from tests.redis.message_queue.worlds import AsyncWorld, SyncWorld, World
 OFTEN: dict[str, Any] = {"heartbeat_interval_seconds": 0.02}
 
 
+@pytest.fixture
+def hasty_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a block waits for a renewal only as long as it does for these beats outside of tests."""
+    monkeypatch.setattr(Beat, "stop_s", 0.1)
+
+
 def test_a_long_handler_keeps_its_message(one_world: World) -> None:
-    queue = one_world.queue(visibility_timeout_seconds=1, heartbeat_interval_seconds=0.2)
+    queue = one_world.queue(visibility_timeout_seconds=300, heartbeat_interval_seconds=0.05)
     queue.publish("x")
     with queue.process_message() as message:
-        until = time.monotonic() + 2.2
-        while time.monotonic() < until:
-            with one_world.glance(message_visibility_timeout_seconds=1).process_message() as nothing:
+        for _ in range(3):
+            let_pass(one_world, 200)
+            eventually(lambda: left_s(one_world) > 250)
+            with one_world.glance().process_message() as nothing:
                 assert nothing is None
-            time.sleep(0.1)
     assert message == "x"
     assert in_hand(one_world) == 0
 
@@ -67,9 +74,9 @@ def test_renewals_end_with_the_block(world: World) -> None:
 
 
 def test_nothing_renews_between_messages(one_world: World) -> None:
-    before = threading.active_count()
+    before = {*threading.enumerate()}
     one_world.queue(**OFTEN)
-    assert threading.active_count() == before
+    assert {*threading.enumerate()} <= before
 
 
 def test_a_lease_that_was_taken_over_ends_the_heartbeat_and_is_called_out(world: World) -> None:
@@ -77,7 +84,7 @@ def test_a_lease_that_was_taken_over_ends_the_heartbeat_and_is_called_out(world:
     queue = world.queue(on_event=recorder.callback, on_heartbeat_failure=world.callback(called.set), **OFTEN)
     queue.publish("x")
     with pytest.warns(RuntimeWarning, match="lease"):
-        handle(queue, lambda: steal(world, world.glance()), lambda: called.wait(20), lambda: time.sleep(0.1))
+        handle(queue, lambda: steal(world, world.glance()), lambda: called.wait(PATIENCE_S), lambda: time.sleep(0.1))
     assert called.is_set()
     failed = recorder.only("lease_renew_failed")
     assert failed.message_id == recorder.only("claim").message_id
@@ -105,7 +112,7 @@ def test_a_renewal_that_fails_warns_and_ends_the_heartbeat(no_world: World) -> N
     )
     queue.publish("x")
     with pytest.warns(RuntimeWarning, match="renew"), queue.process_message():
-        assert called.wait(20)
+        assert called.wait(PATIENCE_S)
     event = recorder.only("lease_renew_failed")
     assert (event.outcome, event.exception_type) == ("failure", "OSError")
     assert recorder.steps[-1] == "ack/success"
@@ -119,7 +126,7 @@ def test_a_renewal_that_does_not_return_a_bool_breaks_the_contract(no_world: Wor
     )
     queue.publish("x")
     with pytest.warns(RuntimeWarning, match="renew"), queue.process_message():
-        assert called.wait(20)
+        assert called.wait(PATIENCE_S)
     assert isinstance(recorder.only("lease_renew_failed").error, GatewayContractError)
 
 
@@ -134,7 +141,7 @@ def test_a_failure_callback_that_raises_warns_and_harms_nothing(no_world: World)
     queue = no_world.queue(gateway=gateway, on_heartbeat_failure=no_world.callback(fail), **OFTEN)
     queue.publish("x")
     with pytest.warns(RuntimeWarning, match="on_heartbeat_failure"):
-        handle(queue, lambda: called.wait(20), lambda: time.sleep(0.05))
+        handle(queue, lambda: called.wait(PATIENCE_S), lambda: time.sleep(0.05))
     assert called.is_set()
     assert shelf.lists["q::processing"] == []
 
@@ -151,15 +158,15 @@ def test_a_gateway_is_told_when_its_renewal_is_no_longer_wanted(no_world: World)
     queue = no_world.queue(gateway=gateway, **OFTEN)
     queue.publish("x")
     with queue.process_message():
-        assert observed.wait(20)
+        assert observed.wait(PATIENCE_S)
 
 
-def test_a_renewal_that_hangs_delays_the_end_of_the_block_only_a_little() -> None:
+def test_a_renewal_that_hangs_delays_the_end_of_the_block_only_a_little(hasty_ends: None) -> None:
     hanging, released = threading.Event(), threading.Event()
 
     def hang(*_: Any, **__: Any) -> bool:
         hanging.set()
-        return released.wait(20)
+        return released.wait(2 * PATIENCE_S)
 
     with SyncWorld(Fake()) as world:
         recorder = Recorder(world)
@@ -168,18 +175,18 @@ def test_a_renewal_that_hangs_delays_the_end_of_the_block_only_a_little() -> Non
         queue.publish("x")
         began = time.monotonic()
         with pytest.warns(RuntimeWarning, match=r"[Hh]eartbeat"):
-            handle(queue, lambda: hanging.wait(20))
-        assert time.monotonic() - began < 5
+            handle(queue, lambda: hanging.wait(PATIENCE_S))
+        assert time.monotonic() - began < PATIENCE_S
         released.set()
     assert recorder.only("heartbeat_stop_timeout").outcome == "failure"
 
 
-def test_a_renewal_task_that_hangs_is_cancelled_at_the_end_of_the_block() -> None:
+def test_a_renewal_task_that_hangs_is_cancelled_at_the_end_of_the_block(hasty_ends: None) -> None:
     hanging = threading.Event()
 
     async def hang(*_: Any, **__: Any) -> bool:
         hanging.set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(2 * PATIENCE_S)
         return True
 
     with AsyncWorld(Fake()) as world:
@@ -188,9 +195,9 @@ def test_a_renewal_task_that_hangs_is_cancelled_at_the_end_of_the_block() -> Non
         queue = world.queue(gateway=gateway, **OFTEN)
         queue.publish("x")
         with queue.process_message():
-            assert hanging.wait(20)
+            assert hanging.wait(PATIENCE_S)
             began = time.monotonic()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < PATIENCE_S
 
 
 def test_a_failing_handler_stops_its_heartbeat_too(world: World) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rmq_core import BaseGracefulInterruptHandler, GracefulInterruptHandler
-from tests.redis.message_queue.behind import in_hand, waiting
+from tests.redis.message_queue.behind import PATIENCE_S, in_hand, waiting
 from tests.redis.message_queue.handlers import handle
 from tests.redis.message_queue.worlds import World
 
@@ -123,7 +123,7 @@ def test_a_verbose_handler_says_which_signal_came(capsys: pytest.CaptureFixture[
 
 def script(text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -181,13 +181,11 @@ def test_an_interrupted_queue_takes_nothing_more(world: World) -> None:
 
 def test_an_interrupt_ends_a_wait_soon(world: World) -> None:
     switch = Switch()
-    queue = world.queue(interrupt=switch)
+    queue = world.queue(gateway=world.gateway(interrupt=switch, message_wait_interval_seconds=900))
     consumer = world.in_background(handle, queue)
     time.sleep(0.2)
-    began = time.monotonic()
     switch.on.set()
-    assert consumer.result(20) is None
-    assert time.monotonic() - began < 1
+    assert consumer.result(PATIENCE_S) is None
 
 
 def test_an_interrupt_lets_the_message_in_hand_be_finished(world: World) -> None:

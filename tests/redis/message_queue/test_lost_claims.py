@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from tests.faults.proxy import Fault, Proxy
-from tests.redis.message_queue.behind import expire, in_hand
+from tests.redis.message_queue.behind import PATIENCE_S, expire, in_hand
 from tests.redis.message_queue.handlers import handle
 from tests.redis.message_queue.wires import over
 from tests.redis.message_queue.worlds import World
@@ -53,8 +53,8 @@ def test_a_claim_whose_answer_never_came_is_found_by_one_of_several_consumers(on
     target = lose_claim(queue, proxy)
     proxy.point(target)
     together = threading.Barrier(4)
-    consumers = [one_world.in_background(handle, queue, lambda: together.wait(20)) for _ in range(4)]
-    assert sorted(consumer.result(20) for consumer in consumers) == [*"abcd"]
+    consumers = [one_world.in_background(handle, queue, lambda: together.wait(PATIENCE_S)) for _ in range(4)]
+    assert sorted(consumer.result(PATIENCE_S) for consumer in consumers) == [*"abcd"]
     assert in_hand(one_world) == 0
 
 
@@ -69,9 +69,9 @@ def test_draining_finds_a_claim_whose_answer_never_came(one_world: World, proxy:
     assert queue.drain(timeout=0) is False
     began = time.monotonic()
     assert queue.drain(timeout=1) is False
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 60
     proxy.point(target)
-    assert queue.drain(timeout=10) is True
+    assert queue.drain(timeout=PATIENCE_S) is True
     with one_world.glance().process_message() as message:
         assert message == "x"
 

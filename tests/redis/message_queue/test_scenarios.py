@@ -24,7 +24,7 @@ def test_a_scenario_runs(scenario: str, redis_url: str, tmp_path: Path) -> None:
     program = tmp_path / f"{scenario}_scenario.py"
     program.write_text(text.replace(EXAMPLE_URL, redis_url), "utf-8")
     ended = subprocess.run(
-        [sys.executable, "-W", "error", program], check=False, capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", program], check=False, capture_output=True, text=True, timeout=300
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == ""

@@ -11,7 +11,7 @@ import redis
 import redis.asyncio
 
 from rmq_core import ConfigurationError, RedisMessageQueueError, RedisSettings
-from tests.redis.message_queue.behind import eventually, in_hand, waiting
+from tests.redis.message_queue.behind import PATIENCE_S, eventually, in_hand, waiting
 from tests.redis.message_queue.handlers import handle
 from tests.redis.message_queue.recorder import Recorder
 from tests.redis.message_queue.worlds import World
@@ -182,7 +182,7 @@ def test_a_waiting_consumer_with_such_a_client_gets_what_is_published(one_world:
     queue = one_world.queue(client=odd_client)
     consumer = one_world.in_background(handle, queue)
     one_world.queue().publish("x")
-    assert consumer.result(20) in {"x", b"x"}
+    assert consumer.result(PATIENCE_S) in {"x", b"x"}
 
 
 def test_a_wrapped_client_that_decodes_gives_text(one_world: World) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from rmq_core import Reaper, ReliableConfig
 from rmq_core.asyncio import Reaper as AsyncReaper
 from rmq_core.reliable.keys import ReliableKeys
+from tests.redis.leases import PATIENCE_S
 from tests.redis.worlds import AsyncWorld, Blocking, World
 
 KEYS = ReliableKeys("q")
@@ -41,7 +42,7 @@ def running(world: World, made: Any) -> Iterator[None]:
             world.loop._loop.call_soon_threadsafe(stop.set)
         else:
             stop.set()
-        going.result(10)
+        going.result(PATIENCE_S)
 
 
 def age(world: World, name: str = "w", ms: int = AN_HOUR_MS) -> None:

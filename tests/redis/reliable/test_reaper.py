@@ -7,7 +7,7 @@ import time
 import pytest
 
 from rmq_core import LeaseLost, Outcome, Reaped
-from tests.redis.leases import PATIENCE_S, eventually
+from tests.redis.leases import PATIENCE_S, beating_often, eventually, kept
 from tests.redis.reliable.bench import (
     AN_HOUR_MS,
     KEYS,
@@ -101,10 +101,12 @@ def test_an_extension_never_shortens(world: World) -> None:
 
 
 def test_heartbeats_keep_the_reaper_away_while_a_block_runs(world: World) -> None:
-    queue = worker(world, timeout=0.6)
+    queue = worker(world, timeout=600)
     queue.publish("a")
-    with running(world, reaper(world, queue, interval=0.02)), queue.process() as lease:
-        time.sleep(1)
+    with beating_often(), running(world, reaper(world, queue, interval=0.02)), queue.process() as lease:
+        for _ in range(3):
+            age(world, ms=300_000)
+            kept(lease, 600)
         assert not lease.lost
     assert (drain(queue), processing(world)) == ([], [])
 

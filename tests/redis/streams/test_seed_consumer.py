@@ -13,7 +13,8 @@ import redis
 
 from rmq_core import QueueConfig, QueueConsumer, QueueError
 from rmq_core.asyncio import AsyncQueueConsumer
-from tests.redis.streams.stage import BRIEF_MS, GROUP, STREAM, Journal, Stage
+from tests.redis.leases import PATIENCE_S, blocked, eventually
+from tests.redis.streams.stage import BRIEF_MS, GROUP, MINUTE_MS, STREAM, Journal, Stage
 
 
 def ids(messages: Any) -> list[int]:
@@ -70,28 +71,27 @@ def test_next_blocks_in_one_xreadgroup_for_the_configured_time(stage: Stage) -> 
     consumer = stage.consumer(block_ms=300)
     consumer.next(1)
     stage.forget_commands()
-    began, cpu = time.monotonic(), time.process_time()
+    began = time.monotonic()
     assert consumer.next() is None
-    assert 0.25 < time.monotonic() - began < 2
-    assert time.process_time() - cpu < 0.2
+    assert time.monotonic() - began > 0.25
     assert stage.commands() == {"xreadgroup": 1}
 
 
 def test_next_blocks_for_the_time_it_is_given(stage: Stage) -> None:
     """Section 6.1: block_ms may be provided."""
-    consumer = stage.consumer(block_ms=5000)
+    consumer = stage.consumer(block_ms=MINUTE_MS)
     began = time.monotonic()
     assert consumer.next(block_ms=100) is None
-    assert 0.08 < time.monotonic() - began < 2
+    assert 0.08 < time.monotonic() - began < 60
 
 
 def test_a_block_wakes_up_for_a_message(stage: Stage) -> None:
     """Section 6.1: must block using Redis Streams, must not drop messages."""
-    consumer, queue = stage.consumer(block_ms=5000), stage.queue()
+    consumer, queue = stage.consumer(block_ms=2 * 1000 * PATIENCE_S), stage.queue()
     waiting = stage.world.in_background(consumer.next)
-    time.sleep(0.1)
+    blocked(stage.world, 1)
     queue.enqueue({"n": 7})
-    assert waiting.result(3).payload == {"n": 7}
+    assert waiting.result(PATIENCE_S).payload == {"n": 7}
 
 
 def test_a_block_of_zero_which_would_last_for_ever_is_refused(stage: Stage) -> None:
@@ -115,8 +115,8 @@ def test_the_default_block_of_five_seconds_outlives_the_socket_timeout_of_the_sa
         began = time.monotonic()
         waiting = threads.submit(consumer.next)
         assert asyncio.run(asynchronous()) is None
-        assert waiting.result(9) is None
-        assert 4.9 < time.monotonic() - began < 9
+        assert waiting.result(PATIENCE_S) is None
+        assert time.monotonic() - began > 4.9
 
 
 def test_iteration_yields_until_stopped_and_waits_for_messages_in_redis(stage: Stage) -> None:
@@ -128,14 +128,16 @@ def test_iteration_yields_until_stopped_and_waits_for_messages_in_redis(stage: S
     def consume() -> None:
         seen.extend(message.payload["n"] for message in consumer.iter_messages())
 
+    began = time.monotonic()
     loop = stage.world.in_background(consume)
     queue.enqueue({"n": 1})
+    eventually(lambda: seen)
     time.sleep(4 * BRIEF_MS / 1000)
     consumer.stop()
-    loop.result(3)
+    loop.result(PATIENCE_S)
     queue.enqueue({"n": 2})
     assert seen == [1]
-    assert stage.commands()["xreadgroup"] <= 8
+    assert stage.commands()["xreadgroup"] <= 3 + 1000 * (time.monotonic() - began) / BRIEF_MS
 
 
 def test_iteration_propagates_what_redis_says(stage: Stage) -> None:
@@ -178,18 +180,18 @@ def test_what_a_stopped_consumer_left_can_be_claimed_by_another(stage: Stage) ->
     first, second = stage.consumer(), stage.consumer()
     message = first.next()
     first.stop()
-    time.sleep(0.03)
-    assert second.claim_stale(min_idle_ms=20) == [message]
+    stage.let_pass()
+    assert second.claim_stale(min_idle_ms=MINUTE_MS) == [message]
 
 
 def test_a_message_that_comes_while_the_consumer_is_told_to_stop_is_returned(stage: Stage) -> None:
     """Section 6.1: must not drop messages, though section 7 stops yielding: the read under way is finished."""
-    consumer, queue = stage.consumer(block_ms=3000), stage.queue()
+    consumer, queue = stage.consumer(block_ms=2 * 1000 * PATIENCE_S), stage.queue()
     waiting = stage.world.in_background(lambda: list(consumer.iter_messages()))
-    time.sleep(0.1)
+    blocked(stage.world, 1)
     consumer.stop()
     queue.enqueue({"n": 1})
-    assert ids(waiting.result(4)) == [1]
+    assert ids(waiting.result(PATIENCE_S)) == [1]
 
 
 def test_a_message_is_acknowledged_by_an_explicit_call_alone(stage: Stage) -> None:
@@ -219,8 +221,8 @@ def test_without_an_acknowledgement_a_message_comes_again_through_staleness(stag
     consumer = stage.consumer()
     consumer.next()
     assert consumer.next() is None
-    time.sleep(0.03)
-    assert ids(consumer.claim_stale(20)) == [0]
+    stage.let_pass()
+    assert ids(consumer.claim_stale(MINUTE_MS)) == [0]
     assert stage.deliveries() == [2]
 
 
@@ -229,11 +231,11 @@ def test_nothing_happens_in_the_background(stage: Stage) -> None:
     fill(stage, 1)
     consumer = stage.consumer(claim_idle_ms=20)
     consumer.next()
-    threads = threading.active_count()
+    threads = {*threading.enumerate()}
     stage.forget_commands()
     time.sleep(0.2)
     assert stage.commands() == {}
-    assert threading.active_count() == threads
+    assert {*threading.enumerate()} <= threads
     assert stage.deliveries() == [1]
 
 
@@ -266,8 +268,8 @@ def test_new_messages_come_before_stale_ones(stage: Stage) -> None:
     fill(stage, 2)
     dead, consumer = stage.consumer(), stage.consumer()
     dead.next()
-    time.sleep(0.03)
-    order = ids([consumer.next()]) + ids(consumer.claim_stale(20))
+    stage.let_pass()
+    order = ids([consumer.next()]) + ids(consumer.claim_stale(MINUTE_MS))
     assert order == [1, 0]
 
 
@@ -277,9 +279,9 @@ def test_recovery_is_a_call_that_looks_with_xpending_and_takes_with_xclaim(stage
     dead, consumer = stage.consumer(), stage.consumer()
     dead.next()
     consumer.next(1)
-    time.sleep(0.03)
+    stage.let_pass()
     stage.forget_commands()
-    consumer.claim_stale(20)
+    consumer.claim_stale(MINUTE_MS)
     assert stage.commands() == {"xclaim": 1}
     assert stage.client.info("commandstats")["cmdstat_xpending"]["calls"] == 1
 
@@ -290,10 +292,10 @@ def test_claim_stale_takes_only_what_is_idle_for_long_enough_and_at_most_count(s
     dead, consumer = stage.queue(max_read_count=5), stage.consumer()
     dead.read()
     assert consumer.claim_stale() == []
-    time.sleep(0.03)
-    assert ids(consumer.claim_stale(20, count=2)) == [0, 1]
-    assert ids(consumer.claim_stale(20)) == [2, 3, 4]
-    assert consumer.claim_stale(20) == []
+    stage.let_pass()
+    assert ids(consumer.claim_stale(MINUTE_MS, count=2)) == [0, 1]
+    assert ids(consumer.claim_stale(MINUTE_MS)) == [2, 3, 4]
+    assert consumer.claim_stale(MINUTE_MS) == []
 
 
 def test_claim_stale_can_leave_out_what_the_consumer_holds_itself(stage: Stage) -> None:
@@ -303,9 +305,9 @@ def test_claim_stale_can_leave_out_what_the_consumer_holds_itself(stage: Stage) 
     other = stage.queue()
     mine.read()
     other.read()
-    time.sleep(0.03)
-    assert ids(mine.claim_stale(20, count=1)) == [11]
-    assert mine.claim_stale(20) == []
+    stage.let_pass()
+    assert ids(mine.claim_stale(MINUTE_MS, count=1)) == [11]
+    assert mine.claim_stale(MINUTE_MS) == []
 
 
 def test_a_deleted_entry_does_not_keep_others_from_being_claimed(stage: Stage) -> None:
@@ -313,9 +315,9 @@ def test_a_deleted_entry_does_not_keep_others_from_being_claimed(stage: Stage) -
     sent = fill(stage, 2)
     dead, consumer = stage.queue(max_read_count=2), stage.consumer()
     dead.read()
+    stage.let_pass()
     stage.client.xdel(STREAM, sent[0])
-    time.sleep(0.03)
-    assert ids(consumer.claim_stale(20)) == [1]
+    assert ids(consumer.claim_stale(MINUTE_MS)) == [1]
 
 
 def test_metrics_come_from_the_queue_below_and_only_after_success(stage: Stage) -> None:
@@ -420,28 +422,28 @@ def test_a_pass_over_stale_messages_takes_one_at_a_time(stage: Stage) -> None:
     fill(stage, 3)
     dead, consumer, seen = stage.queue(max_read_count=3), stage.consumer(), []
     dead.read()
-    time.sleep(0.03)
+    stage.let_pass()
 
     def handle(message: Any, _: Any) -> None:
         seen.append((message.payload["n"], stage.deliveries()))
 
     options = {"handler": stage.handler(handle), "db_factory": stage.database(Journal().begin)}
-    assert consumer.run_claim_stale(**options, min_idle_ms=20, count=2) == 2
+    assert consumer.run_claim_stale(**options, min_idle_ms=MINUTE_MS, count=2) == 2
     assert seen == [(0, [2, 1, 1]), (1, [2, 1])]
-    assert consumer.run_claim_stale(**options, min_idle_ms=20) == 1
-    assert consumer.run_claim_stale(**options, min_idle_ms=20) == 0
+    assert consumer.run_claim_stale(**options, min_idle_ms=MINUTE_MS) == 1
+    assert consumer.run_claim_stale(**options, min_idle_ms=MINUTE_MS) == 0
 
 
 def test_a_pass_over_stale_messages_ends_with_the_first_exception(stage: Stage) -> None:
     """Section 11: what user code raises is re-raised; the others are left as they are."""
     fill(stage, 2)
     stage.queue(max_read_count=2).read()
-    time.sleep(0.03)
+    stage.let_pass()
     with pytest.raises(ValueError, match="mine"):
         stage.consumer().run_claim_stale(
             handler=stage.handler(failing(ValueError("mine"))),
             db_factory=stage.database(Journal().begin),
-            min_idle_ms=20,
+            min_idle_ms=MINUTE_MS,
         )
     assert stage.deliveries() == [2, 1]
 
@@ -463,13 +465,13 @@ def test_a_backlog_is_counted_without_any_effect(stage: Stage) -> None:
     assert tuple(queue.backlog_stats()) == (0, 0, 0, 0, None)
     assert stage.client.keys() == []
     fill(stage, 5)
-    reader = stage.queue(max_read_count=3, claim_idle_ms=30)
+    reader = stage.queue(max_read_count=3, claim_idle_ms=MINUTE_MS)
     message, *_ = reader.read()
     reader.ack(message)
     found = reader.backlog_stats()
     assert found[:4] == (5, 2, 2, 0)
-    assert 0 <= found.oldest_idle_ms < 1000
-    time.sleep(0.05)
+    assert 0 <= found.oldest_idle_ms < MINUTE_MS
+    stage.let_pass()
     assert reader.backlog_stats()[:4] == (5, 2, 2, 2)
     assert stage.deliveries() == [1, 1]
 

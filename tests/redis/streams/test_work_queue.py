@@ -10,6 +10,7 @@ import pytest
 from redis.crc import key_slot
 
 from rmq_core import LeaseLost, Outcome, QueueConfig, Unsupported
+from tests.redis.leases import PATIENCE_S
 from tests.redis.worlds import World
 
 KEY, GROUP = "rmq:{q}:stream", "rmq"
@@ -138,18 +139,18 @@ def test_a_waiting_claim_takes_what_turns_stale_meanwhile(world: World) -> None:
     queue.publish({"n": 1})
     queue.claim()
     began = time.monotonic()
-    assert queue.claim(wait=5).message.deliveries == 2
-    assert time.monotonic() - began < 2
+    assert queue.claim(wait=PATIENCE_S).message.deliveries == 2
+    assert time.monotonic() - began < PATIENCE_S / 2
 
 
 def test_a_waiting_claim_takes_what_is_given_back_within_a_second_or_so(world: World) -> None:
     queue, other = open_queue(world), open_queue(world)
     queue.publish({"n": 1})
     lease = queue.claim()
-    waiting = world.in_background(other.claim, wait=10)
+    waiting = world.in_background(other.claim, wait=PATIENCE_S)
     time.sleep(0.1)
     queue.release(lease)
-    assert waiting.result(3).message.deliveries == 1
+    assert waiting.result(PATIENCE_S).message.deliveries == 1
 
 
 def test_an_entry_deleted_while_it_was_pending_is_forgotten(world: World) -> None:

@@ -24,9 +24,9 @@ class Observed(RedisGateway):
 
 
 gateway = Observed(redis_client=client, message_visibility_timeout_seconds=60)
-queue = RedisMessageQueue("jobs", gateway=gateway, heartbeat_interval_seconds=0.05)
+queue = RedisMessageQueue("jobs", gateway=gateway, heartbeat_interval_seconds=1)
 queue.publish("job")
 with queue.process_message() as job:
     assert job == "job"
-    assert renewed.wait(10)
+    assert renewed.wait(60)
 client.close()
