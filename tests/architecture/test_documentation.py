@@ -46,7 +46,7 @@ def test_the_code_of_a_document_runs(document: Path, url: str, folder: Path) -> 
     script = folder / "document.py"
     script.write_text(code.replace(EXAMPLE_URL, url))
     result = subprocess.run(
-        [sys.executable, "-W", "error", script], cwd=folder, check=False, capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "error", script], cwd=folder, check=False, capture_output=True, text=True, timeout=600
     )
     assert result.returncode == 0, result.stderr
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 def eventually(condition: Callable[[], T], patience_s: float = PATIENCE_S) -> T:

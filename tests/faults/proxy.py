@@ -19,7 +19,7 @@ import hiredis
 from tests.faults import tally
 
 SET_UP = {b"AUTH", b"CLIENT", b"HELLO", b"PING", b"SELECT"}
-PATIENCE_S = 30
+PATIENCE_S = 300
 
 
 class Fault(StrEnum):

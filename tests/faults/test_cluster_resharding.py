@@ -14,6 +14,7 @@ import pytest
 from rmq_core.protocol import DISCIPLINES
 from tests.faults import tally
 from tests.faults.load import Load, end
+from tests.faults.patience import PATIENCE_S
 from tests.redis.conformance.stages import STAGES, Place, Stage
 from tests.redis.conformance.subject import Subject
 from tests.servers import CLUSTERS, Cluster
@@ -87,8 +88,8 @@ def test_moving_the_queues_under_load_loses_and_doubles_nothing(
 def test_a_claim_that_waits_goes_with_the_queue(cluster: Cluster, subjects: list[Subject]) -> None:
     for subject in subjects:
         subject.held(1)
-        waiting = subject.in_background(subject.open().claim, wait=30)
+        waiting = subject.in_background(subject.open().claim, wait=PATIENCE_S)
         time.sleep(0.05)
         move(cluster, subject)
         subject.publish(2)
-        assert waiting.result(30).message.payload == subject.payload(2), subject.discipline
+        assert waiting.result(PATIENCE_S).message.payload == subject.payload(2), subject.discipline

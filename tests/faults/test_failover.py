@@ -6,6 +6,7 @@ lease, its token) goes back together with them: a settle then meets LeaseLost, n
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,12 +17,13 @@ import redis
 
 from rmq_core import Durability, LeasedConfig, LeaseLost, MessageRef, NotDurable
 from tests.faults import tally
-from tests.faults.patience import eventually
+from tests.faults.patience import PATIENCE_S, eventually
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.worlds import AsyncWorld, SyncWorld, World
 from tests.servers import Server, start_server
 
 DURABLE = LeasedConfig(durability=Durability(replicas=1, timeout=0.2))
+PATIENT = LeasedConfig(durability=Durability(replicas=1, timeout=PATIENCE_S))
 NOBODY = 1  # a port on which no Redis listens
 
 
@@ -183,17 +185,17 @@ def test_calls_wait_for_the_promotion_when_they_reach_the_replica_too_early(pair
     eventually(lambda: len(pair.wire.commands) > 6)
     assert not acked.done()
     pair.promote()
-    assert acked.result(30).settled == 1
-    assert published.result(30).accepted
+    assert acked.result(PATIENCE_S).settled == 1
+    assert published.result(PATIENCE_S).accepted
     assert queue.stats()[:5] == (1, 0, 0, 0, 0)
 
 
 def test_durable_publishes_and_acks_are_confirmed_or_said_not_to_be(pair: Pair, there: World) -> None:
-    queue = there.queue(config=DURABLE)
-    queue.publish_many(["a", "b", "c", "d"])
-    first, second = queue.claim(max_messages=2), queue.claim(max_messages=2)
-    queue.ack(first)
-    queue.publish("e")
+    queue, patient = there.queue(config=DURABLE), there.queue(config=PATIENT)
+    patient.publish_many(["a", "b", "c", "d"])
+    first, second = patient.claim(max_messages=2), patient.claim(max_messages=2)
+    patient.ack(first)
+    patient.publish("e")
     pair.cut()
     for call in (
         lambda: queue.publish("f"),
@@ -212,10 +214,15 @@ def test_under_load_nothing_comes_back_that_was_durably_acked_and_no_token_is_gi
 ) -> None:
     queue, acked, unsafe, tokens = there.queue(config=DURABLE), Counter[str](), Counter[str](), []
     sent = [str(number) for number in range(600)]
+    alone, served = threading.Event(), threading.Event()
 
     def work() -> None:
         while (lease := queue.claim(max_messages=3, wait=1)) is not None:
             tokens.append(lease.token)
+            if len(tokens) > 60:  # the rest is for the primary when nobody hears it any more
+                alone.wait(PATIENCE_S)
+            if len(unsafe) > 60:  # and for what is promoted
+                served.wait(PATIENCE_S)
             payloads = [message.payload for message in lease.messages]
             assert not set(payloads) & set(acked)
             try:
@@ -229,11 +236,13 @@ def test_under_load_nothing_comes_back_that_was_durably_acked_and_no_token_is_gi
     workers = [there.in_background(work) for _ in range(4)]
     eventually(lambda: len(tokens) > 40)
     pair.cut()
+    alone.set()
     eventually(lambda: len(unsafe) > 12)
     pair.promote()
     pair.demote()
+    served.set()
     for worker in workers:
-        worker.result(60)
+        worker.result(PATIENCE_S)
     assert len(tokens) == len(set(tokens))
     assert max(acked.values()) == 1
     assert {*acked, *unsafe} == set(sent)

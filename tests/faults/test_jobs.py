@@ -20,7 +20,7 @@ from rmq_core.asyncio import AsyncJobQueue, Worker
 from rmq_core.jobs.keys import JobsKeys
 from tests.faults import tally
 from tests.faults.crew import Member
-from tests.faults.patience import eventually
+from tests.faults.patience import PATIENCE_S, eventually
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.worlds import World
 from tests.servers import Server
@@ -158,7 +158,7 @@ async def test_a_worker_whose_replies_are_lost_loses_no_job(client: redis.Redis,
             for fault in (Fault.REPLY_LOST, Fault.REQUEST_LOST, Fault.REPLY_LOST):
                 wire.cut(fault, 1)
                 await asyncio.sleep(0.1)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while len(seen) < 400 or sum((await queue.stats())[:3]):  # noqa: ASYNC110  Redis does not call back
                     await asyncio.sleep(0.05)
     assert client.llen(JobsKeys("q").dead) == 0
@@ -209,7 +209,7 @@ async def test_a_full_server_refuses_new_jobs_and_drains_to_empty(own_server: Se
             queue.extend(held)  # type: ignore[arg-type]
             queue.nack(held)  # type: ignore[arg-type]
             async with AsyncJobQueue(own_server.url, "q") as fresh, Worker(fresh, handler):
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(PATIENCE_S):
                     while sum((await fresh.stats())[:3]):  # noqa: ASYNC110  Redis does not call back
                         await asyncio.sleep(0.02)
         finally:

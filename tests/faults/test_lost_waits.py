@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-from tests.faults.patience import eventually
+from tests.faults.patience import PATIENCE_S, eventually
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.worlds import World
 
@@ -67,12 +68,18 @@ def test_many_waiting_claims_share_the_work_although_their_wires_break_again_and
 ) -> None:
     calm, queue = world.queue(), world.queue(settings=wire.url)
 
+    sent_all = threading.Event()
+
     def work() -> list[str]:
         found = []
-        while (lease := queue.claim(wait=2)) is not None:
-            found.append(lease.message.payload)
-            queue.ack(lease)
-        return found
+        while True:
+            last = sent_all.is_set()
+            lease = queue.claim(wait=1)
+            if lease is None and last:
+                return found
+            if lease is not None:
+                found.append(lease.message.payload)
+                queue.ack(lease)
 
     workers = [world.in_background(work) for _ in range(6)]
     sent = [str(number) for number in range(200)]
@@ -80,5 +87,6 @@ def test_many_waiting_claims_share_the_work_although_their_wires_break_again_and
         calm.publish(number)
         if int(number) % 20 == 0:
             wire.cut_all()
-    assert sorted(payload for worker in workers for payload in worker.result(60)) == sorted(sent)
+    sent_all.set()
+    assert sorted(payload for worker in workers for payload in worker.result(PATIENCE_S)) == sorted(sent)
     assert calm.stats()[:5] == (0, 0, 0, 0, 0)

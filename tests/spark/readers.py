@@ -16,7 +16,7 @@ from rmq_spark.stream_reader import STREAM, RmqStreamReader
 from tests.spark.conftest import QUEUE
 
 Plain = dict[str, Any]
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 class Run:

