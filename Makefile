@@ -28,10 +28,11 @@ $(BIN)/uv:
 demo: $(STAMP) ## the main job on real flights, through Airflow and through Dagster; CRASH=1 kills the Spark driver
 	python -m example_dags.demo $(if $(CRASH),--crash)
 
+# The same examples every time; `make faults` draws new ones.
 test: $(STAMP) ## lint, then every test, faults in their short form
 	$(MAKE) --no-print-directory lint
 	python -m tests.servers
-	pytest -n 2
+	pytest -n 2 --hypothesis-profile=ci
 
 lint: $(STAMP) ## ruff, mypy --strict and the import contracts
 	ruff check .

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from rmq_core import ConfigurationError, ConsumerTaken, JobQueue, LeasedQueue, LeaseLost, Unsupported
 from rmq_spark.ledger import ReplayedBatch
 from rmq_spark.offsets import Offset
+from tests.redis.leases import beating_often
 from tests.spark.conftest import QUEUE, wait_for
 from tests.spark.readers import held, publish, run, wait_until_expired
 
@@ -232,14 +233,14 @@ def test_a_batch_is_known_to_be_acked_although_a_message_of_it_was_nacked(redis_
 
 def test_heartbeats_keep_lease_and_name_for_as_long_as_a_batch_takes(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 4)
-    with run(redis_url, leaseDuration="1 second", consumerTimeout="1 second") as first:
+    with beating_often(), run(redis_url, leaseDuration="1 minute", consumerTimeout="6 seconds") as first:
         end = first.next()
 
         def deadlines() -> tuple[Any, Any]:
             info = queue.lease_info(Offset.read(end, QUEUE, "c").lease_id)
             return info and info.deadline, queue.client.hget("rmq:{work}:consumer:c", "until")
 
-        for _ in range(3):
+        for _ in range(2):
             lease, name = deadlines()
             wait_for(lambda: deadlines()[0] > lease and deadlines()[1] > name, 60)  # noqa: B023
         assert sorted(first.read(end)) == [0, 1, 2, 3]
