@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -81,11 +81,14 @@ class Doorbell:
         partitions, last = self.partitions(redis), self.last_number(context)
         if self.claim_for_s is not None:
             self.look_after_claims(context.instance, redis, config, list(partitions), last)
-        backlogs = {name: self.look(redis, name, config) for name in partitions}
-        enough = {name: backlog for name, backlog in backlogs.items() if self.enough(backlog)}
-        if not enough:
+        backlogs = self.looks(redis, partitions, config)
+        if not (enough := self.enough(backlogs)):
             return dg.SensorResult(skip_reason=self.quiet(backlogs))
         pending = self.pending(context.instance, redis, config)
+        # Again: what a run has claimed meanwhile is no longer ready, as that run is no longer on its way.
+        backlogs = self.looks(redis, enough, config)
+        if not (enough := self.enough(backlogs)):
+            return dg.SensorResult(skip_reason=self.quiet(backlogs))
         asked = dealt(self.wanted(enough, pending), self.max_in_flight_runs - len(pending))
         numbered = list(self.prepared(redis, asked, config, last + 1))
         if not numbered:
@@ -115,13 +118,20 @@ class Doorbell:
             with LeasedQueue(redis, name, config) as queue:
                 claims.look_after(queue, self.sensor, run_of, last=last, claim_for_s=self.claim_for_s or 0)
 
-    def look(self, redis: Any, name: str, config: LeasedConfig) -> Backlog:
-        """What is ready in one queue."""
-        with LeasedQueue(redis, name, config) as queue:
-            return queue.backlog()
+    def looks(self, redis: Any, names: Iterable[str], config: LeasedConfig) -> dict[str, Backlog]:
+        """What is ready in each queue."""
+        backlogs = {}
+        for name in names:
+            with LeasedQueue(redis, name, config) as queue:
+                backlogs[name] = queue.backlog()
+        return backlogs
 
-    def enough(self, backlog: Backlog) -> bool:
-        """Whether there is enough work, or some that has waited long enough."""
+    def enough(self, backlogs: Mapping[str, Backlog]) -> dict[str, Backlog]:
+        """The queues that have enough work, or some that has waited long enough."""
+        return {name: backlog for name, backlog in backlogs.items() if self.rings_for(backlog)}
+
+    def rings_for(self, backlog: Backlog) -> bool:
+        """Whether that is enough work, or has waited long enough."""
         aged = self.max_age_s is not None and (backlog.oldest_age or 0) >= self.max_age_s
         return backlog.ready >= self.min_messages or (aged and backlog.ready > 0)
 

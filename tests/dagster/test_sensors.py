@@ -123,6 +123,24 @@ def test_a_run_that_acked_and_goes_on_with_other_things_does_not_keep_the_bell_s
     assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
 
 
+def test_what_a_run_claims_in_the_middle_of_a_tick_is_not_rung_for(
+    tick: Tick,
+    queue: LeasedQueue,
+    instance: dg.DagsterInstance,
+    requested: Callable[..., dg.DagsterRun],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue.publish_many(["a", "b"])
+    run, records = requested(1), instance.get_run_records
+
+    def claimed_meanwhile(*args: Any, **options: Any) -> Any:
+        queue.claim(lease_id="work", owner=run.run_id)
+        return records(*args, **options)
+
+    monkeypatch.setattr(instance, "get_run_records", claimed_meanwhile)
+    assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
+
+
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
 def test_a_run_that_ended_before_it_claimed_is_asked_for_again_under_a_new_key(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun], status: dg.DagsterRunStatus
