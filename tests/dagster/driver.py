@@ -15,6 +15,7 @@ from pathlib import Path
 from rmq_core import Lease, LeasedQueue, RedisSettings, embedded
 
 HANDOVER = json.loads(os.environ["RMQ_HANDOVER"])
+FOR_EVER_S = 600
 
 
 @contextmanager
@@ -78,9 +79,9 @@ def adopt_and_settle_some() -> None:
 def hang() -> None:
     """With a child, as spark-submit has one, and deaf to SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(["sleep", str(FOR_EVER_S)])
     note(child=child.pid)
-    time.sleep(60)
+    time.sleep(FOR_EVER_S)
 
 
 def be_robbed() -> None:
@@ -88,7 +89,8 @@ def be_robbed() -> None:
     with opened() as queue:
         queue.adopt(HANDOVER["lease_id"], owner="somebody else")
     note()
-    time.sleep(60)
+    time.sleep(FOR_EVER_S)
+    note()
 
 
 def break_redis() -> None:

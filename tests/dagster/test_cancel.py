@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import dagster as dg
@@ -13,16 +12,14 @@ import pytest
 
 from rmq_core import LeasedQueue
 from tests.dagster.pipeline import ROOT, notes
+from tests.faults.patience import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.slow
 
 
 def wait_for_driver(seen: Path, run: subprocess.Popen[bytes]) -> dict[str, int]:
-    deadline = time.monotonic() + 60
-    while not notes(seen):
-        assert run.poll() is None, "the run ended before its driver started"
-        assert time.monotonic() < deadline, "no driver within 60 s"
-        time.sleep(0.1)
+    eventually(lambda: notes(seen) or run.poll() is not None)
+    assert notes(seen), "the run ended before its driver started"
     return notes(seen)[0]
 
 
@@ -50,7 +47,7 @@ def test_cancelling_a_run_stops_everything_its_driver_started_and_gives_the_mess
         driver = wait_for_driver(seen, run)
         instance.report_run_canceling(instance.get_runs()[0])  # as the launcher does when somebody presses "Terminate"
         run.send_signal(signal.SIGINT)
-        run.wait(60)
+        run.wait(PATIENCE_S)
     finally:
         run.kill()
     assert len(notes(seen)) == 1

