@@ -57,7 +57,8 @@ def deploy(
 def test_a_fault_loses_nothing_settles_nothing_stale_and_leaves_nothing_behind(
     fault: Fault, deploy: Deploy, redis: Server, *, full_faults: bool
 ) -> None:
-    with Scene(fault.name, deploy(fault.told), redis, 2 if full_faults else 1) as scene:
+    messages = 2 if full_faults else 1
+    with Scene(fault.name, deploy(fault.told), redis, messages, measured=full_faults) as scene:
         fault.befall(scene)
         cells = scene.finish()
     PAGE.cells += cells

@@ -15,7 +15,7 @@ import pytest
 from rmq_core import LeasedQueue
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
 from rmq_dagster.tags import CLAIMED, SENSOR
-from tests.faults.dagster.bulk import CONFIG
+from tests.faults.dagster.bulk import CONFIG, assets
 from tests.faults.dagster.deployment import Deployment, deployed
 from tests.faults.dagster.page import PAGE
 from tests.faults.dagster.ways import URL
@@ -52,7 +52,7 @@ def test_a_message_waits_for_its_run_no_longer_than_a_loop_of_the_daemon(deploym
         for number in range(SAMPLES):
             time.sleep(random.uniform(0, LOOP_S))
             published = time.time()
-            queue.publish(number)
+            queue.publish(str(number))
             eventually(lambda: sum(queue.stats()[:3]) == 0)
             last = runs(deployment, "bell_one")[0]
             created.append(last.create_timestamp.replace(tzinfo=UTC).timestamp() - published)
@@ -86,7 +86,7 @@ def test_a_tick_costs_the_same_however_long_the_queue_is(deployment: Deployment,
         for _ in range(100):
             queue.publish_many([b"x"] * (MANY // 100))
         assert queue.stats().ready == MANY
-    bell = build_redis_queue_sensor("long", job_name="none", batch=100, config=CONFIG)
+    bell = build_redis_queue_sensor("long", target=assets[0], batch=100, config=CONFIG)
     resources = {"redis_queue": RedisQueueResource(url=redis.url)}
     milliseconds = []
     for _ in range(TICKS):
