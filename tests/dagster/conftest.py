@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from rmq_core import LeasedQueue, embedded
-from rmq_dagster import RedisQueueResource
+from rmq_dagster import RedisQueueResource, sensors
 from tests.dagster.pipeline import CONFIG
 
 _names = itertools.count(1)
@@ -40,6 +40,12 @@ def queue(redis_url: str) -> Iterator[LeasedQueue]:
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.instance_for_test() as made:
         yield made
+
+
+@pytest.fixture
+def soon_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ticks that cannot reach Redis give up at once, where it is not their patience that is tested."""
+    monkeypatch.setattr(sensors, "TICK_RETRY_BUDGET_S", 0.1)
 
 
 @pytest.fixture

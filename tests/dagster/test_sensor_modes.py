@@ -109,6 +109,7 @@ def test_a_tick_gives_up_within_ten_seconds_on_a_redis_that_does_not_answer(
     assert TICK_RETRY_BUDGET_S + 2 * TICK_TIMEOUT_S < 10
 
 
+@pytest.mark.usefixtures("soon_given_up")
 def test_the_tick_after_one_that_could_not_reach_redis_recovers(
     queue: LeasedQueue, instance: dg.DagsterInstance, drain: dg.JobDefinition, redis_queue: RedisQueueResource
 ) -> None:

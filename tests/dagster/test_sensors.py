@@ -200,6 +200,7 @@ def test_a_delayed_message_rings_when_it_is_due_and_not_before(tick: Tick, queue
     assert len(eventually(lambda: keys(tick()))) == 1
 
 
+@pytest.mark.usefixtures("soon_given_up")
 def test_an_unreachable_redis_fails_the_tick_without_telling_the_password(instance: dg.DagsterInstance) -> None:
     resource = RedisQueueResource(url="redis://127.0.0.1:1", username="worker", password="canary-4711")
     sensor = build_redis_queue_sensor("flights", target=drain)
