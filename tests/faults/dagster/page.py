@@ -24,6 +24,7 @@ KEY = f"""- **messages**: published before the fault and, where it strikes senso
   cancels them by force. Their messages do not wait for that.
 - **stuck**: no run was on its way for them or at work on them for longer than the lease and {STUCK_S - LEASE_S} s.
 - **drivers left**: drivers that outlived their lease and their run by {GONE_S} s.
-- **seconds**: from the end of the fault until everything was acked.
+- **seconds**: from the end of the fault until everything was acked. Most of it is Dagster's, which starts a process for
+  each run; on a busy machine that takes minutes.
 """
 PAGE = report.page("dagster-faults", HEAD, KEY, (LOST, STALE, STUCK, LEFT))
