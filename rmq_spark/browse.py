@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 )
 
 from rmq_core import LeasedQueue, Message, WorkQueue, open_queue
+from rmq_spark.arrow import arrow_schema
 from rmq_spark.filters import Test, row_test
 from rmq_spark.options import Option, Options, flag, whole
 from rmq_spark.source import PLACE, Source
@@ -197,8 +198,7 @@ def _row(seen: Seen, state: str, queue: str) -> dict[str, Any]:
 def browsed(rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
     """Rows as one Arrow batch of exactly the schema Spark expects."""
     import pyarrow as pa  # noqa: PLC0415  300 ms that only executors should pay
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  imports pyarrow
 
-    schema = to_arrow_schema(BROWSE_SCHEMA, timezone="UTC")
+    schema = arrow_schema(BROWSE_SCHEMA)
     arrays = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

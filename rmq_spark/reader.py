@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from rmq_core import Columns, Lease, LeaseLost, RedisSettings, header_items
+from rmq_spark.arrow import arrow_schema
 from rmq_spark.source import Source, SourceQueue
 
 if TYPE_CHECKING:
@@ -111,9 +112,8 @@ def _fetched(queue: SourceQueue, part: BatchSlice) -> Iterator[pa.RecordBatch]:
 def record_batch(columns: Columns, lease_id: str, queue: str) -> pa.RecordBatch:
     """Messages as one Arrow batch of exactly the schema Spark expects."""
     import pyarrow as pa  # noqa: PLC0415  300 ms that only executors should pay
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  imports pyarrow
 
-    schema, rows = to_arrow_schema(MESSAGE_SCHEMA, timezone="UTC"), len(columns.ids)
+    schema, rows = arrow_schema(MESSAGE_SCHEMA), len(columns.ids)
     enqueued = pa.array(columns.enqueued_ms, pa.timestamp("ms", "UTC"))
     arrays = [
         pa.array(columns.ids, pa.binary()).cast(pa.string()),  # checks UTF-8 without a str for each
