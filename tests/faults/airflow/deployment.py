@@ -35,13 +35,16 @@ PARTS = {
 
 
 class Deployment:
-    """A running Airflow; `rest` talks to it, `ledgers` is where its tasks write down what they do."""
+    """A running Airflow with the DAGs of a folder.
 
-    def __init__(self, database: Postgres, extra: Mapping[str, str]) -> None:
+    `rest` talks to it, `ledgers` is where its tasks write down what they do.
+    """
+
+    def __init__(self, database: Postgres, extra: Mapping[str, str], dags: Path = HERE / "dags") -> None:
         self.home = Path(tempfile.mkdtemp(prefix="rmq-airflow-faults-"))
         self.ledgers = self.home / "ledgers"
         port = free_port()
-        self.environment = {**_environment(self, port, database), **extra}
+        self.environment = {**_environment(self, port, database, dags), **extra}
         self._sessions: list[int] = []
         self.parts: dict[str, subprocess.Popen[bytes]] = {}
         self._migrate()
@@ -120,22 +123,24 @@ def _of_session(session: int) -> Iterator[psutil.Process]:
                 yield process
 
 
-def _environment(deployment: Deployment, port: int, database: Postgres) -> dict[str, str]:
+def _environment(deployment: Deployment, port: int, database: Postgres, dags: Path) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     url = f"http://127.0.0.1:{port}"
     bundle = {
-        "name": "faults",
+        "name": "tests",
         "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
-        "kwargs": {"path": str(HERE / "dags"), "refresh_interval": 600},
+        "kwargs": {"path": str(dags), "refresh_interval": 600},
     }
     options = {
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": "16",
         "CORE__LOAD_EXAMPLES": "False",
-        "CORE__DAGS_FOLDER": str(HERE / "dags"),
+        "CORE__DAGS_FOLDER": str(dags),
         "CORE__DAGBAG_IMPORT_TIMEOUT": "180",
         "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "CORE__TEST_CONNECTION": "Enabled",
+        "CONNECTION_TEST__TIMEOUT": "600",
         "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([bundle]),
         "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "180",
@@ -154,6 +159,8 @@ def _environment(deployment: Deployment, port: int, database: Postgres) -> dict[
         "SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "15",
         "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
         "WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
+        # Airflow asks again after five seconds, which a test of a connection does not survive: it is handed out once.
+        "WORKERS__EXECUTION_API_TIMEOUT": "300",
     }
     named = {f"AIRFLOW__{name}": value for name, value in options.items()}
     mine = {"AIRFLOW_HOME": str(deployment.home), FOLDER: str(deployment.ledgers)}

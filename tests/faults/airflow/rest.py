@@ -1,10 +1,12 @@
-"""What the fault rounds ask of Airflow, in its REST API's words."""
+"""What the tests ask of a deployed Airflow, in its REST API's words."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import httpx
+
+PATIENCE_S = 300
 
 
 class TaskState(NamedTuple):
@@ -21,7 +23,7 @@ class Rest:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._client = httpx.Client(base_url=f"{url}/api/v2", timeout=60)
+        self._client = httpx.Client(base_url=f"{url}/api/v2", timeout=PATIENCE_S)
 
     def close(self) -> None:
         self._client.close()
@@ -29,7 +31,7 @@ class Rest:
     def ready(self) -> bool:
         """Whether every part reports for duty and the DAGs are there."""
         if "authorization" not in self._client.headers:
-            answer = httpx.get(f"{self._url}/auth/token", timeout=60)
+            answer = httpx.get(f"{self._url}/auth/token", timeout=PATIENCE_S)
             self._client.headers["authorization"] = f"Bearer {answer.raise_for_status().json()['access_token']}"
         health = self._ask("GET", "/monitor/health")
         errors = self._ask("GET", "/importErrors")["import_errors"]
@@ -61,6 +63,21 @@ class Rest:
         """Mark a task failed."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
         self._ask("PATCH", path, json={"new_state": "failed"})
+
+    def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        """What a task returned."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+        return self._ask("GET", path, params={"deserialize": True})["value"]
+
+    def enqueue_test(self, connection: dict[str, Any]) -> str:
+        """Have a worker test a connection; what to ask `tested` for."""
+        return str(self._ask("POST", "/connections/enqueue-test", json=connection)["token"])
+
+    def tested(self, token: str) -> tuple[str, str | None]:
+        """How the test of a connection stands, and what it said."""
+        headers = {"Airflow-Connection-Test-Token": token}
+        answer = self._ask("GET", "/connections/enqueue-test", headers=headers)
+        return answer["state"], answer["result_message"]
 
     def _ask(self, method: str, path: str, **options: Any) -> Any:
         answer = self._client.request(method, path, **options)
