@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 
@@ -20,7 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Let processes of the tests have the usual signals, also under nohup or in a shell's background."""
+    """Let processes of the tests have the usual signals, also under nohup or in a shell's background.
+
+    And no event loop that nobody asked for: pytest-asyncio would have one made, which whoever drops it does not close.
+    """
+    asyncio.set_event_loop(None)
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, usual)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from rmq_airflow import drain
 from rmq_airflow.drain import TooManyFailures
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
@@ -144,9 +146,13 @@ def test_a_bound_leaves_the_rest_ready(connection: str, queue: Any, task_context
     assert queue.stats()[:3] == (3, 0, 0)
 
 
-def test_no_more_is_claimed_when_time_is_up(connection: str, queue: Any, task_context: MakeContext) -> None:
+def test_no_more_is_claimed_when_time_is_up(
+    connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minutes: list[int] = []  # a message takes one by the clock of the operator
+    monkeypatch.setattr(drain, "time", SimpleNamespace(monotonic=lambda: 60 * len(minutes)))
     queue.publish_many(map(str, range(10)))
-    report = consume(task_context, on_message=lambda message: time.sleep(0.06), max_time=0.1, batch_size=2)
+    report = consume(task_context, on_message=lambda message: minutes.append(1), max_time=100, batch_size=2)
     assert report["ended"] == "max_time"
     assert report["acked"] == report["claimed"] == 2
     assert queue.stats().ready == 8

@@ -11,6 +11,7 @@ import pytest
 from rmq_core import LeasedQueue
 from tests.airflow.home import EXAMPLES
 from tests.airflow.runs import load, states, xcom
+from tests.faults.patience import PATIENCE_S
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,7 +29,7 @@ def dag(tmp_path: Path, airflow_database: None, connection: str, monkeypatch: py
 
 
 async def next_ring(trigger: Any) -> dict[str, Any]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         return dict((await anext(trigger.run())).payload)
 
 

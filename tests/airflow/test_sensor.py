@@ -12,6 +12,7 @@ from rmq_core import ConfigurationError, RedisMessageQueueError
 from tests.airflow.conftest import QUEUE, MakeContext
 from tests.airflow.dags.waiting import MODES
 from tests.airflow.runs import load, states, xcom
+from tests.faults.patience import PATIENCE_S
 
 
 def sensor(**options: Any) -> RedisQueueSensor:
@@ -65,18 +66,18 @@ def test_an_empty_queue_defers_with_the_sensors_timeout_and_a_plain_trigger(
 
 def test_an_old_message_is_enough(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish("one")
-    assert execute(sensor(min_messages=100, max_age=0.3, timeout=10), task_context)["ready"] == 1
+    assert execute(sensor(min_messages=100, max_age=0.3, timeout=PATIENCE_S), task_context)["ready"] == 1
 
 
 def test_a_delayed_message_counts_when_it_is_due(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish("later", delay=0.3)
-    assert execute(sensor(timeout=10), task_context)["ready"] == 1
+    assert execute(sensor(timeout=PATIENCE_S), task_context)["ready"] == 1
 
 
 def test_messages_of_an_expired_lease_count_again(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish("one")
     assert queue.claim(lease=0.2) is not None
-    assert execute(sensor(timeout=10), task_context)["ready"] == 1
+    assert execute(sensor(timeout=PATIENCE_S), task_context)["ready"] == 1
 
 
 def test_a_timeout_fails_and_soft_fail_makes_it_a_skip(connection: str, task_context: MakeContext) -> None:

@@ -18,6 +18,7 @@ from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, RedisMessageQueueError
 from tests.airflow.conftest import QUEUE, MakeContext
 from tests.airflow.home import DAGS
+from tests.faults.patience import PATIENCE_S
 
 OWNER = "airflow:dag/run/wait/-1/{}"
 LEASE = "dag/run/wait/-1"
@@ -25,7 +26,7 @@ FIRED = {"status": "success", "report": {"queue": QUEUE, "ready": 9, "oldest_age
 
 
 def sensor(**options: Any) -> RedisQueueSensor:
-    common = {"redis_queue": QUEUE, "poke_interval": 0.05, "timeout": 5}
+    common = {"redis_queue": QUEUE, "poke_interval": 0.05, "timeout": PATIENCE_S}
     return RedisQueueSensor(task_id="wait", **{**common, **options})
 
 
@@ -40,7 +41,7 @@ def fire(trigger: Any) -> Any:
             return event.payload
         raise AssertionError
 
-    return asyncio.run(asyncio.wait_for(first(), 10))
+    return asyncio.run(asyncio.wait_for(first(), PATIENCE_S))
 
 
 def kill(queue: Any, url: str, count: int) -> None:
@@ -98,7 +99,7 @@ def test_the_trigger_looks_again_until_there_are_enough(connection: str, secured
         await asyncio.sleep(0.3)
         assert not pending.done()
         await asyncio.to_thread(kill, queue, secured_url, 2)
-        return (await asyncio.wait_for(pending, 5)).payload
+        return (await asyncio.wait_for(pending, PATIENCE_S)).payload
 
     assert asyncio.run(waiting())["report"]["dead"] == 2
 

@@ -23,10 +23,10 @@ from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, handover
 from tests.airflow.clusters import Jobs, Kubernetes, resource_manager
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
-from tests.airflow.test_spark_submit import DRIVER, LEASE_ID, OWNER, Background, gone, wait_for
+from tests.airflow.test_spark_submit import DRIVER, LEASE_ID, OWNER, Background, gone
+from tests.faults.patience import eventually
 
 SECRET_CONF = {f"{SECRET_REFERENCE}.RMQ_PASSWORD": "redis-queue:password"}
-LOST_S = 60.0
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -149,7 +149,7 @@ def test_for_a_job_that_never_adopts_the_operator_holds_and_acks(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any
 ) -> None:
     queue.publish("a")
-    task = operator("tell_secrets", marker, platform, queue_config=LeasedConfig(lease=2))
+    task = operator("nap", marker, platform, queue_config=LeasedConfig(lease=2))
     assert task.execute(context(task))["outcome"] == "acked"
 
 
@@ -193,10 +193,10 @@ def test_the_retry_of_a_lost_worker_watches_the_driver_that_adopted(
         lose_worker(task, lost, store)
         with pytest.raises(KeyboardInterrupt):
             task.execute(context(task))
-    wait_for(marker.exists, LOST_S)
+    eventually(marker.exists)
     retry = operator("adopt_wait_ack", marker, platform)
     run = Reported(retry, context(retry, try_number=2))
-    wait_for(lambda: retry._hook is not None and retry._hook.job, LOST_S)
+    eventually(lambda: retry._hook is not None and retry._hook.job)
     marker.with_suffix(".go").touch()
     assert run.report() == {"queue": QUEUE, "lease_id": LEASE_ID, "outcome": "acked", "claimed": 1, "acked": 1}
     assert queue.settled(LEASE_ID).owner == OWNER.format(1), "it was never taken from the driver"
@@ -218,7 +218,7 @@ def test_the_retry_takes_back_what_a_driver_that_never_adopts_works_on(
         lose_worker(task, lost, store)
         with pytest.raises(KeyboardInterrupt):
             task.execute(context(task))
-    wait_for(marker.exists, LOST_S)
+    eventually(marker.exists)
     run = Reported(task, context(task, try_number=2))
     marker.with_suffix(".go").touch()
     assert run.report()["acked"] == 1
@@ -240,11 +240,11 @@ def test_a_driver_whose_lease_went_to_somebody_else_is_stopped_by_the_retry(
         lose_worker(task, lost, store)
         with pytest.raises(KeyboardInterrupt):
             task.execute(context(task))
-    wait_for(marker.exists, LOST_S)
+    eventually(marker.exists)
     thief = queue.adopt(LEASE_ID, owner="thief")
     with pytest.raises(LeaseLost):
         task.execute(context(task, try_number=2))
-    wait_for(lambda: gone(marker), LOST_S)
+    eventually(lambda: gone(marker))
     assert queue.ack(thief).settled == 1
 
 
@@ -254,13 +254,13 @@ def test_a_platform_that_does_not_answer_leaves_the_driver_to_the_retry(
     queue.publish("a")
     task = operator("adopt_wait_ack", marker, platform)
     run = Background(task, context(task))
-    wait_for(marker.exists, LOST_S)
+    eventually(marker.exists)
     jobs.answering = False
     assert run.ended_with() is not None
     jobs.answering = True
     assert jobs.killed == []
     marker.with_suffix(".go").touch()
-    wait_for(lambda: queue.settled(LEASE_ID), LOST_S)
+    eventually(lambda: queue.settled(LEASE_ID))
     again = task.execute(context(task, try_number=2))
     assert again["outcome"] == "already settled"
     assert len(jobs.names) == 1
@@ -272,10 +272,10 @@ def test_a_stolen_lease_stops_the_driver_and_acks_nothing(
     queue.publish("a")
     task = operator("work", marker, platform)
     run = Background(task, context(task))
-    wait_for(marker.exists, LOST_S)
+    eventually(marker.exists)
     thief = queue.adopt(LEASE_ID, owner="thief")
     assert isinstance(run.ended_with(), LeaseLost)
-    wait_for(lambda: gone(marker), LOST_S)
+    eventually(lambda: gone(marker))
     assert queue.ack(thief).settled == 1
 
 
@@ -285,11 +285,11 @@ def test_on_kill_ends_the_driver_on_the_cluster_and_keeps_the_lease(
     queue.publish("a")
     task = operator("work", marker, platform)
     run = Background(task, context(task))
-    wait_for(marker.exists, LOST_S)
-    wait_for(lambda: task._hook is not None and task._hook.job, LOST_S)
+    eventually(marker.exists)
+    eventually(lambda: task._hook is not None and task._hook.job)
     task.on_kill()
     assert isinstance(run.ended_with(), (RuntimeError, AirflowException))
-    wait_for(lambda: gone(marker), LOST_S)
+    eventually(lambda: gone(marker))
     assert queue.settled(LEASE_ID) is None
     assert queue.lease_info(LEASE_ID) is not None
 
@@ -300,7 +300,7 @@ def test_a_pod_that_was_deleted_is_no_success(
     queue.publish("a")
     task = operator("work", marker, kubernetes)
     run = Background(task, context(task))
-    wait_for(marker.exists, LOST_S)
+    eventually(marker.exists)
     pods.delete_namespaced_pod(jobs.names[0])
     assert "nobody knows how it ended" in str(run.ended_with())
     assert queue.lease_info(LEASE_ID) is not None, "nothing was acked"

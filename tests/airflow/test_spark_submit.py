@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from rmq_airflow import watch
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled, handover
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
+from tests.faults.patience import PATIENCE_S, eventually
 
 DRIVER = Path(__file__).parent / "jobs" / "driver.py"
 LEASE_ID = "dag/run/spark/-1"
@@ -53,17 +54,11 @@ def operator(behaviour: str, marker: Path, **options: Any) -> RedisQueueSparkSub
     )
 
 
-def wait_for(condition: Callable[[], Any], timeout_s: float = 15) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-    return value
-
-
 def gone(marker: Path) -> bool:
-    pid = int(marker.read_text())
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(int(marker.read_text())).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 class Background:
@@ -81,7 +76,7 @@ class Background:
             self.error = error
 
     def ended_with(self) -> BaseException | None:
-        self._thread.join(60)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
         return self.error
 
@@ -111,7 +106,7 @@ def test_a_lease_shorter_than_the_job_is_kept_alive_for_a_job_that_never_adopts(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     queue.publish("a")
-    task = operator("tell_secrets", marker, queue_config=LeasedConfig(lease=0.6))
+    task = operator("nap", marker, queue_config=LeasedConfig(lease=0.6))
     assert task.execute(task_context(task))["outcome"] == "acked"
 
 
@@ -154,13 +149,13 @@ def test_a_clear_after_success_may_go_on_with_the_next_batch(
 
 def test_a_failed_driver_keeps_the_lease_for_the_retry(queue: Any, marker: Path, task_context: MakeContext) -> None:
     queue.publish("a")
-    task = operator("adopt_and_fail", marker)
+    task = operator("adopt_and_fail", marker, retry_delay=timedelta(hours=10))
     with pytest.raises(AirflowException, match="Error code is: 3"):
         task.execute(task_context(task))
     info = queue.lease_info(LEASE_ID)
     assert info.owner == OWNER.format(1)
     left_s = info.deadline.timestamp() - time.time()
-    assert 7 + 300 - 10 < left_s <= 7 + 300 + 1
+    assert left_s == pytest.approx(36_000 + 300, abs=PATIENCE_S)
     assert queue.backlog().ready == 0
 
 
@@ -216,10 +211,10 @@ def test_a_stolen_lease_stops_the_driver_and_acks_nothing(queue: Any, marker: Pa
     queue.publish("a")
     task = operator("work", marker, queue_config=SHORT)
     run = Background(task, task_context(task))
-    wait_for(marker.exists)
+    eventually(marker.exists)
     thief = queue.adopt(LEASE_ID, owner="thief")
     assert isinstance(run.ended_with(), LeaseLost)
-    wait_for(lambda: gone(marker))
+    eventually(lambda: gone(marker))
     assert queue.settled(LEASE_ID) is None
     assert queue.lease_info(LEASE_ID).owner == "thief"
     assert queue.ack(thief).settled == 1
@@ -232,11 +227,11 @@ def test_a_lease_stolen_from_a_driver_that_adopted_stops_it_too(
     queue.publish("a")
     task = operator("adopt_and_work", marker, queue_config=SHORT)
     run = Background(task, task_context(task))
-    wait_for(marker.exists)
+    eventually(marker.exists)
     time.sleep(1.5)  # until the submitter's own heartbeat has met the adoption
     queue.adopt(LEASE_ID, owner="thief")
     assert isinstance(run.ended_with(), LeaseLost)
-    wait_for(lambda: gone(marker))
+    eventually(lambda: gone(marker))
     assert queue.lease_info(LEASE_ID).owner == "thief"
 
 
@@ -244,22 +239,24 @@ def test_an_adoption_by_its_own_driver_is_no_loss(queue: Any, marker: Path, task
     queue.publish("a")
     task = operator("adopt_and_work", marker, queue_config=SHORT)
     run = Background(task, task_context(task))
-    wait_for(marker.exists)
+    eventually(marker.exists)
     time.sleep(3 * 1.5)
     assert not gone(marker)
     task.on_kill()
     assert isinstance(run.ended_with(), AirflowException)
 
 
-def test_on_kill_returns_at_once_and_ends_the_driver(queue: Any, marker: Path, task_context: MakeContext) -> None:
+def test_on_kill_waits_for_nothing_and_ends_the_driver(queue: Any, marker: Path, task_context: MakeContext) -> None:
     queue.publish("a")
     task = operator("work", marker)
     run = Background(task, task_context(task))
-    wait_for(marker.exists)
-    started = time.monotonic()
+    eventually(marker.exists)
+    guard = eventually(lambda: task._guard)._process
+    guard.send_signal(signal.SIGSTOP)
     task.on_kill()
     task.on_kill()
-    assert time.monotonic() - started < 2
+    assert not gone(marker), "the guard would have ended it"
+    guard.send_signal(signal.SIGCONT)
     assert isinstance(run.ended_with(), AirflowException)
     assert gone(marker)
     assert queue.lease_info(LEASE_ID) is not None, "kept for the retry"
@@ -271,7 +268,7 @@ def test_a_killed_task_holds_its_messages_no_longer_than_a_lease_for_there_may_b
     queue.publish("a")
     task = operator("work", marker, queue_config=LeasedConfig(lease=60))
     run = Background(task, task_context(task))
-    wait_for(marker.exists)
+    eventually(marker.exists)
     task.on_kill()
     assert isinstance(run.ended_with(), AirflowException)
     info = queue.lease_info(LEASE_ID)
@@ -285,7 +282,7 @@ def test_a_driver_that_ignores_term_is_gone_before_the_lease_is_given_back(
     queue.publish("a")
     task = operator("work_deaf", marker)
     run = Background(task, task_context(task, try_number=3, max_tries=2))
-    wait_for(marker.exists)
+    eventually(marker.exists)
     task.on_kill()
     assert queue.backlog().ready == 0
     assert isinstance(run.ended_with(), AirflowException)
@@ -298,10 +295,19 @@ def test_an_execution_timeout_ends_the_driver_and_keeps_the_lease(
 ) -> None:
     queue.publish("a")
     task = operator("work", marker)
-    with pytest.raises(AirflowTaskTimeout), timeout(2):
+    alarm = threading.Thread(target=sound_alarm, args=(marker,))
+    alarm.start()
+    with pytest.raises(AirflowTaskTimeout), timeout(2 * PATIENCE_S):
         task.execute(task_context(task))
+    alarm.join()
     assert gone(marker)
     assert queue.lease_info(LEASE_ID).owner == OWNER.format(1)
+
+
+def sound_alarm(marker: Path) -> None:
+    """Time is up as soon as the driver is there."""
+    eventually(marker.exists)
+    os.kill(os.getpid(), signal.SIGALRM)
 
 
 def test_a_kill_before_the_driver_started_stops_it_as_soon_as_it_does(
@@ -393,9 +399,10 @@ def test_while_the_driver_runs_the_password_is_in_no_command_line(
     queue.publish("a")
     task = operator("tell_secrets", marker)
     run = Background(task, task_context(task))
-    wait_for(marker.exists)
+    eventually(marker.exists)
     environment = psutil.Process(int(marker.read_text())).environ()
     lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    marker.with_suffix(".go").touch()
     assert run.ended_with() is None
     assert environment["RMQ_PASSWORD"] == CANARY, "it did reach the driver"
     assert any("driver.py" in line for line in lines)
@@ -406,8 +413,9 @@ def test_the_handover_names_the_lease_and_holds_no_token(queue: Any, marker: Pat
     queue.publish("a")
     task = operator("tell_secrets", marker)
     run = Background(task, task_context(task))
-    wait_for(marker.exists)
+    eventually(marker.exists)
     environment = psutil.Process(int(marker.read_text())).environ()
+    marker.with_suffix(".go").touch()
     assert run.ended_with() is None
     names = {"queue": QUEUE, "lease_id": LEASE_ID, "owner": OWNER.format(1), "lease_ms": 300_000}
     assert json.loads(environment["RMQ_HANDOVER"]) == names
@@ -446,11 +454,11 @@ def test_when_the_task_process_is_killed_its_driver_ends_and_the_messages_come_b
 ) -> None:
     queue.publish("a")
     worker = subprocess.Popen([sys.executable, "-c", TASK, str(DRIVER), str(marker)], cwd=Path(__file__).parents[2])
-    wait_for(marker.exists, timeout_s=60)
+    eventually(marker.exists)
     assert queue.lease_info(LEASE_ID).owner == OWNER.format(1)
     worker.kill()
     worker.wait()
-    wait_for(lambda: gone(marker), timeout_s=5)
-    wait_for(lambda: queue.backlog().ready == 1, timeout_s=5)
+    eventually(lambda: gone(marker))
+    eventually(lambda: queue.backlog().ready == 1)
     task = operator("adopt_and_ack", marker)
     assert task.execute(task_context(task, try_number=2))["acked"] == 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_airflow.wait_hubs import shared_hub
 from rmq_core import ConfigurationError, LeasedQueue
 from tests.airflow.conftest import QUEUE
+from tests.faults.patience import PATIENCE_S, eventually_async
 from tests.servers import Server
 
 
@@ -25,26 +24,20 @@ async def outcome(trigger: RedisQueueTrigger) -> dict[str, Any]:
     return dict(event.payload)
 
 
-async def eventually(condition: Callable[[], object], within_s: float = 10) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110  what is waited for happens in Redis
-            await asyncio.sleep(0.05)
-
-
 async def test_triggers_of_one_server_share_two_connections(connection: str, queue: LeasedQueue) -> None:
     def connections() -> int:
         return sum(client["user"] == "airflow" for client in queue.client.client_list())
 
     names = [f"{QUEUE}-{n}" for n in range(20)]
     waits = [asyncio.create_task(outcome(RedisQueueTrigger(name))) for name in names for _ in range(5)]
-    await eventually(connections)
+    await eventually_async(connections)
     await asyncio.sleep(1)
     assert connections() <= 2
     for name in names:
         with LeasedQueue(queue.client, name) as other:
             other.publish("one")
     assert {found["report"]["ready"] for found in await asyncio.gather(*waits)} == {1}
-    await eventually(lambda: connections() == 0)
+    await eventually_async(lambda: connections() == 0)
 
 
 async def test_triggers_that_start_together_look_their_connection_up_once(
@@ -109,41 +102,54 @@ def test_an_event_loop_that_has_ended_leaves_nothing_behind(connection: str, que
     assert len(wait_hubs._places) == before
 
 
-async def test_a_redis_that_hangs_does_not_keep_a_trigger_from_ending(own_server: Server) -> None:
+async def test_a_redis_that_hangs_does_not_keep_a_trigger_from_ending(
+    own_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resumed, closed = asyncio.Event(), asyncio.Event()
+    close = wait_hubs.WaitHub.aclose
+
+    async def once_it_answers(hub: Any) -> None:
+        await resumed.wait()  # however long it hangs
+        await close(hub)
+        closed.set()
+
+    monkeypatch.setattr(wait_hubs.WaitHub, "aclose", once_it_answers)
     waits = [asyncio.create_task(outcome(RedisQueueTrigger(QUEUE, redis_queue_conn_id="own"))) for _ in range(3)]
-    await asyncio.sleep(0.5)
+    with own_server.client() as client:
+        await eventually_async(lambda: client.zscore(f"rmq:{{{QUEUE}}}:waiters", "*"))
     own_server.pause()
-    try:
-        await asyncio.sleep(0.2)
-        cancelled = time.monotonic()
+    async with asyncio.timeout(PATIENCE_S):
         for wait in waits:
             wait.cancel("User action: the task was cleared.")
         await asyncio.gather(*waits, return_exceptions=True)
-        assert time.monotonic() - cancelled < 0.5
         assert all(wait.cancelled() for wait in waits)
-    finally:
         own_server.resume()
+        resumed.set()
+        await closed.wait()
 
 
 async def test_closing_goes_on_when_the_clean_up_is_cancelled_again(
     connection: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed = asyncio.Event()
+    closing, cancelled, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
     close = wait_hubs.WaitHub.aclose
 
     async def slowly(hub: Any) -> None:
-        await asyncio.sleep(0.2)
+        closing.set()
+        await cancelled.wait()
         await close(hub)
         closed.set()
 
     monkeypatch.setattr(wait_hubs.WaitHub, "aclose", slowly)
+    monkeypatch.setattr(wait_hubs, "CLOSING_S", PATIENCE_S)
     wait = asyncio.create_task(outcome(RedisQueueTrigger(QUEUE)))
-    await asyncio.sleep(0.3)
+    await eventually_async(lambda: queue.client.zscore(f"rmq:{{{QUEUE}}}:waiters", "*"))
     wait.cancel()
-    await asyncio.sleep(0.05)
-    wait.cancel()
-    await asyncio.gather(wait, return_exceptions=True)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE_S):
+        await closing.wait()
+        wait.cancel()
+        await asyncio.gather(wait, return_exceptions=True)
+        cancelled.set()
         await closed.wait()
 
 
@@ -161,7 +167,7 @@ async def test_triggers_come_back_at_different_times_and_say_once_that_redis_is_
     monkeypatch.setattr(RedisQueueHook, "async_location", impatient(RedisQueueHook.async_location))
     own_server.kill9()
     waits = [asyncio.create_task(outcome(RedisQueueTrigger(QUEUE, redis_queue_conn_id="own"))) for _ in range(4)]
-    await eventually(lambda: len(naps) >= 12)
+    await eventually_async(lambda: len(naps) >= 12)
     await asyncio.to_thread(own_server.restart)
     with LeasedQueue(own_server.url, QUEUE) as queue:
         queue.publish("one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,4 +17,12 @@ def eventually(condition: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
     while not (found := condition()):
         assert time.monotonic() < deadline, "this never happened"
         time.sleep(0.005)
+    return found
+
+
+async def eventually_async(condition: Callable[[], T]) -> T:
+    """The same in an event loop, which goes on meanwhile."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (found := condition()):  # noqa: ASYNC110  what is waited for happens elsewhere
+            await asyncio.sleep(0.02)
     return found

@@ -19,7 +19,7 @@ import httpx
 from tests.servers.process import DIES_WITH_US
 
 ROLES = ("viewer", "user", "op", "admin")
-START_S = 120
+START_S = 400
 ROOT = Path(__file__).parents[3]
 
 
@@ -44,7 +44,7 @@ class ApiServer:
 
     def token(self, role: str) -> str:
         """A token of the user of that role."""
-        answer = httpx.post(f"{self.url}/auth/token", json={"username": role, "password": role})
+        answer = httpx.post(f"{self.url}/auth/token", json={"username": role, "password": role}, timeout=START_S)
         return str(answer.raise_for_status().json()["access_token"])
 
     def stop(self) -> None:

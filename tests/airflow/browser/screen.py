@@ -15,7 +15,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.airflow.browser.airflow import ApiServer
 
-PATIENCE_S = 20
+PATIENCE_S = 300
 UNREACHABLE = "status of 503"  # the page is told so on purpose when Redis is away
 
 

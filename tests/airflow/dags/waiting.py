@@ -21,5 +21,5 @@ def seen(report: dict[str, object]) -> dict[str, object]:
 
 for name, options in MODES.items():
     with DAG(f"waiting_{name}", schedule=None, catchup=False) as dag:
-        seen(RedisQueueSensor(task_id="wait", redis_queue="work", min_messages=3, timeout=30, **options).output)
+        seen(RedisQueueSensor(task_id="wait", redis_queue="work", min_messages=3, timeout=300, **options).output)
     globals()[dag.dag_id] = dag

@@ -20,7 +20,7 @@ def payloads() -> list[str]:
 
 with DAG("working", schedule=None, catchup=False) as dag:
     publish = RedisQueuePublishOperator(task_id="publish", redis_queue="work", messages=payloads)
-    wait = RedisQueueSensor(task_id="wait", redis_queue="work", min_messages=20, deferrable=True, timeout=30)
+    wait = RedisQueueSensor(task_id="wait", redis_queue="work", min_messages=20, deferrable=True, timeout=300)
     work = RedisQueueSparkSubmitOperator(
         task_id="work",
         redis_queue="work",

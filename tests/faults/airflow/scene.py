@@ -21,7 +21,8 @@ TOTAL = 20
 LEASE_S = 20
 STUCK_S = LEASE_S + 60
 PATIENCE_S = 600
-NOTICED_S = 40  # by then Airflow has noticed that the process of a task is gone
+SURVIVAL_S = 120
+NOTICED_S = 120  # by then also a busy Airflow has noticed that the process of a task is gone
 STATES = {
     "deferred": "sensor deferred",
     "consume": "consume running",
@@ -100,9 +101,9 @@ class Scene:
         return task.try_number > 1 or task.state in ("up_for_retry", "failed")
 
     def await_drivers(self) -> list[psutil.Process]:
-        """Wait until the queue's drivers have ended; those that have not after half a minute."""
+        """Wait until the queue's drivers have ended; those that have not after two minutes."""
         with contextlib.suppress(AssertionError):
-            until(lambda: not self._drivers(), 30, pace_s=0.5)
+            until(lambda: not self._drivers(), SURVIVAL_S, pace_s=0.5)
         return self._drivers()
 
     def take_expired(self) -> int:
@@ -165,8 +166,8 @@ class Scene:
         if self._ended():
             return self._held()
         dead = self._dead()
-        if dead:
-            time.sleep(NOTICED_S)
+        with contextlib.suppress(AssertionError):
+            until(lambda: not dead & self._dead(), NOTICED_S, pace_s=1)
         return len(dead & self._dead())
 
     def _dead(self) -> set[TaskState]:
