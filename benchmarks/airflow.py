@@ -1,7 +1,8 @@
 """What the Airflow provider adds to the core: `python -m benchmarks.airflow` writes benchmarks/AIRFLOW.md.
 
 Publishing: one operator's `execute` of 100,000 payloads and `publish_many` of the core take turns, on a server of their
-own; the figure is the median of the ratios. Triggers: see `benchmarks.airflow_triggers`.
+own; the figure is the median of the ratios. Triggers: see `benchmarks.airflow_triggers`; resuming: see
+`benchmarks.airflow_resume`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 import redis
 
+from benchmarks import airflow_resume as resume
 from benchmarks import airflow_triggers as triggers  # makes an Airflow home, before anything imports airflow
 from rmq_airflow.operators.publish import RedisQueuePublishOperator
 from rmq_core import LeasedQueue
@@ -76,6 +78,20 @@ def waiting(server: Server) -> list[Row]:
     return rows
 
 
+def resuming(server: Server) -> Row:
+    """From a publish to the sensor's code on a worker, beside what Airflow takes to do as much for any trigger."""
+    ours, airflows = resume.measure(server)
+    median, slowest = statistics.median(ours), max(ours)
+    return Row(
+        f"resume after publish, deferrable sensor: the slowest of {len(ours)}",
+        f"{slowest:.1f} s",
+        "≤ 4 s",
+        slowest <= 4,
+        f"median {median:.1f} s; Airflow's own share, from any trigger's event on: median "
+        f"{statistics.median(airflows):.1f} s, slowest {max(airflows):.1f} s",
+    )
+
+
 def page(rows: list[Row]) -> str:
     """The rows as a document."""
     met = {True: "yes", False: "no"}
@@ -85,8 +101,9 @@ def page(rows: list[Row]) -> str:
             "# What the Airflow provider adds",
             "",
             "`make airflow` measures it: one operator's `execute` against the core alone, in turns, and Airflow's own",
-            "`TriggerRunner` with our triggers against the same with triggers that wait for nothing. The metadata",
-            "database takes no part.",
+            "`TriggerRunner` with our triggers against the same with triggers that wait for nothing, both without a",
+            "metadata database. Resuming is measured with all of it: scheduler, triggerer, API server, tasks on the",
+            "LocalExecutor, PostgreSQL.",
             "",
             f"- Airflow {version('apache-airflow')}, Redis 7.0, Python {platform.python_version()}",
             f"- Machine: {os.cpu_count()} cores, {platform.system()}; run: {dt.datetime.now(dt.UTC):%Y-%m-%d}",
@@ -106,7 +123,7 @@ def main() -> None:
     location["extra"] = {"url": f"{server.url}?client_name={triggers.CLIENT}"}
     os.environ["AIRFLOW_CONN_REDIS_QUEUE_DEFAULT"] = json.dumps(location)
     try:
-        text = page([publishing(server), *waiting(server)])
+        text = page([publishing(server), *waiting(server), resuming(server)])
     finally:
         server.stop()
     PAGE.write_text(text, "utf-8")

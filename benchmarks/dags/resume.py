@@ -1,0 +1,38 @@
+"""Two tasks that wait in the triggerer. They return when they ran again, by the clock that all processes share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import DAG, BaseOperator
+
+from benchmarks.airflow_firing import FiringTrigger
+from rmq_airflow.sensors.queue import RedisQueueSensor
+
+
+class Published(RedisQueueSensor):
+    """Returns the moment at which it ran again."""
+
+    def execute_complete(self, context: Any, event: Mapping[str, Any]) -> float:
+        resumed = time.monotonic()
+        super().execute_complete(context, event)
+        return resumed
+
+
+class Fired(BaseOperator):
+    """Returns how long after its trigger's event it ran again."""
+
+    def execute(self, context: Any) -> None:  # noqa: ARG002  Airflow's signature
+        self.defer(trigger=FiringTrigger(), method_name="execute_complete")
+
+    def execute_complete(self, context: Any, event: float) -> float:  # noqa: ARG002  Airflow's signature
+        return time.monotonic() - event
+
+
+with DAG("published", schedule=None):
+    Published(task_id="wait", redis_queue="{{ dag_run.conf['queue'] }}", deferrable=True)
+
+with DAG("fired", schedule=None):
+    Fired(task_id="wait")
