@@ -8,6 +8,7 @@ also repeats writes that are not idempotent; the drivers in `exchange` retry, an
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
@@ -218,11 +219,18 @@ def _tidy_async_classes() -> tuple[type[redis.asyncio.sentinel.Sentinel], type[r
     from redis.asyncio.sentinel import Sentinel
 
     class TidySentinel(Sentinel):
+        @cached_property
+        def known(self) -> tuple[Any, ...]:
+            return tuple(self.sentinels)
+
         async def discover_master(self, service_name: str) -> Any:
+            known = self.known
             try:
                 return await super().discover_master(service_name)
-            finally:  # nobody closes the clients of the sentinels later
-                for sentinel in self.sentinels:
+            finally:
+                if len(set(self.sentinels)) < len(known):  # calls that overlap swap one of them out of the list
+                    self.sentinels = list(known)
+                for sentinel in known:  # nobody closes the clients of the sentinels later
                     await sentinel.connection_pool.disconnect(inuse_connections=False)
 
     class TidyCluster(RedisCluster):

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import pickle
 from dataclasses import FrozenInstanceError
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,23 @@ def test_no_client_retries_by_itself(url: str) -> None:
     for client in (made.client(), made.async_client()):
         assert isinstance(client, redis.Redis | redis.asyncio.Redis)
         assert client.get_connection_kwargs()["retry"].get_retries() == 0
+
+
+async def test_no_sentinel_is_forgotten_when_several_connections_ask_at_once() -> None:
+    master = {"ip": "h", "port": 1, "is_master": True, "is_sdown": False, "is_odown": False, "num-other-sentinels": 2}
+
+    async def masters(known: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return known
+
+    client = RedisSettings.from_url("sentinel://a:1,b:2,c:3/main").async_client()
+    manager = client.connection_pool.sentinel_manager
+    first, second, third = manager.sentinels
+    first.sentinel_masters = partial(masters, {})
+    second.sentinel_masters = partial(masters, {"main": master})
+    found = await asyncio.gather(manager.discover_master("main"), manager.discover_master("main"))
+    assert found == [("h", 1)] * 2
+    assert set(manager.sentinels) == {first, second, third}
 
 
 def test_sentinels_are_asked_with_their_own_credentials() -> None:
