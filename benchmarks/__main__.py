@@ -143,9 +143,9 @@ def main() -> None:
     write = not options.quick and not options.only
     alone = [name for name in chosen if name not in PEERS]
     if alone:
-        text = _document(
-            ALONE, alone, todo, TARGETS | spark_read.TARGETS | spark_write.TARGETS, REASONS, options.server
-        )
+        targets = TARGETS | spark_read.TARGETS | spark_write.TARGETS
+        reasons = REASONS | spark_read.REASONS | spark_write.REASONS
+        text = _document(ALONE, alone, todo, targets, reasons, options.server)
         _publish(text, HERE / "RESULTS.md" if write else None)
     beside = [name for name in chosen if name in PEERS]
     if beside:
