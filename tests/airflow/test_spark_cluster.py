@@ -122,15 +122,29 @@ def operator(behaviour: str, marker: Path, options: dict[str, Any], **more: Any)
     )
 
 
-def lose_worker(task: RedisQueueSparkSubmitOperator, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
-    """From now on a try ends right after its driver was submitted, without a word to Redis or the platform."""
+@pytest.fixture
+def lose_worker(
+    queue: Any, marker: Path, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[RedisQueueSparkSubmitOperator], None]:
+    """Plays a try on a message that ends right after its driver was submitted, without a word to Redis or the platform.
+
+    Returns when the driver is at work.
+    """
 
     def die(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(task, "poll_until_complete", die)
-    for silent in ("_leave", "_end_remote", "_conclude"):
-        monkeypatch.setattr(task, silent, lambda *_, **__: True)
+    def play(task: RedisQueueSparkSubmitOperator) -> None:
+        queue.publish("a")
+        with monkeypatch.context() as lost:
+            lost.setattr(task, "poll_until_complete", die)
+            for silent in ("_leave", "_end_remote", "_conclude"):
+                lost.setattr(task, silent, lambda *_, **__: True)
+            with pytest.raises(KeyboardInterrupt):
+                task.execute(context(task))
+        eventually(marker.exists)
+
+    return play
 
 
 def test_a_driver_on_the_cluster_adopts_and_acks(
@@ -179,21 +193,10 @@ def test_the_last_try_that_fails_gives_the_messages_back(
 
 
 def test_the_retry_of_a_lost_worker_watches_the_driver_that_adopted(
-    platform: dict[str, Any],
-    queue: Any,
-    marker: Path,
-    context: Any,
-    jobs: Jobs,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, lose_worker: Any
 ) -> None:
-    queue.publish("a")
     task = operator("adopt_wait_ack", marker, platform)
-    with monkeypatch.context() as lost:
-        lose_worker(task, lost, store)
-        with pytest.raises(KeyboardInterrupt):
-            task.execute(context(task))
-    eventually(marker.exists)
+    lose_worker(task)
     retry = operator("adopt_wait_ack", marker, platform)
     run = Reported(retry, context(retry, try_number=2))
     eventually(lambda: retry._hook is not None and retry._hook.job)
@@ -204,21 +207,10 @@ def test_the_retry_of_a_lost_worker_watches_the_driver_that_adopted(
 
 
 def test_the_retry_takes_back_what_a_driver_that_never_adopts_works_on(
-    platform: dict[str, Any],
-    queue: Any,
-    marker: Path,
-    context: Any,
-    jobs: Jobs,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, lose_worker: Any
 ) -> None:
-    queue.publish("a")
     task = operator("wait_for_go", marker, platform)
-    with monkeypatch.context() as lost:
-        lose_worker(task, lost, store)
-        with pytest.raises(KeyboardInterrupt):
-            task.execute(context(task))
-    eventually(marker.exists)
+    lose_worker(task)
     run = Reported(task, context(task, try_number=2))
     marker.with_suffix(".go").touch()
     assert run.report()["acked"] == 1
@@ -226,21 +218,10 @@ def test_the_retry_takes_back_what_a_driver_that_never_adopts_works_on(
 
 
 def test_a_driver_whose_lease_went_to_somebody_else_is_stopped_by_the_retry(
-    platform: dict[str, Any],
-    queue: Any,
-    marker: Path,
-    context: Any,
-    jobs: Jobs,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, lose_worker: Any
 ) -> None:
-    queue.publish("a")
     task = operator("work", marker, platform)
-    with monkeypatch.context() as lost:
-        lose_worker(task, lost, store)
-        with pytest.raises(KeyboardInterrupt):
-            task.execute(context(task))
-    eventually(marker.exists)
+    lose_worker(task)
     thief = queue.adopt(LEASE_ID, owner="thief")
     with pytest.raises(LeaseLost):
         task.execute(context(task, try_number=2))
