@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
 from typing import NamedTuple
 
 from rmq_core.errors import (
@@ -88,9 +89,9 @@ def claim_next(
     whole("max_messages", max_messages, minimum=1)
     request = _new(engine.lease_ms(lease), max_messages, owner_of("owner", ack.owner))
     try:
-        words, late, envelopes = yield from _ack_and_claim(engine, request, ack)
+        words, late, batches = yield from _ack_and_claim(engine, request, ack)
         if words[0] == "claimed":
-            return (yield from _hand_over(engine, request, words, late, envelopes))
+            return (yield from _hand_over(engine, request, words, late, batches))
         yield from reclaim_all(engine, late)
         if not (wait_ms or late):
             return None
@@ -102,7 +103,7 @@ def claim_next(
 
 def _ack_and_claim(
     engine: Engine, request: Request, ack: Lease
-) -> Exchange[tuple[list[str], list[bytes], list[bytes]]]:
+) -> Exchange[tuple[list[str], list[bytes], list[list[bytes]]]]:
     keys, config = engine.keys, engine.config
     call = Call(
         load("leased/claim_next"),
@@ -176,11 +177,11 @@ def _wait(engine: Engine, request: Request, wait_ms: int, expired: list[bytes] |
 
 
 def _hand_over(
-    engine: Engine, request: Request, words: list[str], late: list[bytes], envelopes: list[bytes]
+    engine: Engine, request: Request, words: list[str], late: list[bytes], batches: list[list[bytes]]
 ) -> Exchange[Lease]:
     """Everything between the grant and the caller's hands; when it fails, the id can be entered again."""
     try:
-        granted = yield from _granted(engine, request, words, envelopes)
+        granted = yield from _granted(engine, request, words, batches)
         if late:
             yield from reclaim_all(engine, late)
     except LeaseLost:
@@ -191,11 +192,12 @@ def _hand_over(
     return granted
 
 
-def _granted(engine: Engine, request: Request, words: list[str], envelopes: list[bytes]) -> Exchange[Lease]:
+def _granted(engine: Engine, request: Request, words: list[str], batches: list[list[bytes]]) -> Exchange[Lease]:
     if words[0] == "taken":
         return (yield from _fetch(engine, taken_over(engine, request.id, " ".join(words[1:]))))
     token, deadline, taken, limit = words[1], words[2], int(words[3]), int(words[4])
     engine.tell(Operation.CLAIM, taken, request.id)
+    envelopes = list(chain.from_iterable(batches))
     granted = Lease(
         engine.keys.name, request.id, request.owner, taken, deadline_of(deadline), token,
         named=request.mode == "named", envelopes=envelopes or None,

@@ -17,5 +17,5 @@ local function hold_one(k, o, now)
   local message = redis.call('RPOP', k.ready)
   redis.call('RPUSH', k.lease, token .. ' h ' .. now .. ' 0 0 ' .. o.owner, message)
   redis.call('ZADD', k.leases, deadline, o.id)
-  return 'claimed ' .. token .. ' ' .. deadline .. ' 1 1 0 0', {message}
+  return 'claimed ' .. token .. ' ' .. deadline .. ' 1 1 0 0', {{message}}
 end

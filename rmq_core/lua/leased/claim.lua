@@ -4,7 +4,7 @@
 --       11 done, for one chosen by the caller
 -- ARGV: 1 seq  2 slot ttl ms  3 lease id  4 nonce  5 lease ms or 'inf'  6 max messages  7 owner  8 max deliveries or 0
 --       9 ms to wait  10 server time in ms at which waiting ends, 0 in the first call of a claim  11 bell channel
--- Reply: {head, expired lease ids, envelopes}; head is 'claimed|taken <token> <deadline ms> <count> <limit> <takeovers>
+-- Reply: {head, expired lease ids, envelopes in batches}; head is 'claimed|taken <token> <deadline ms> <count> <limit> <takeovers>
 --   <settled> [<owner>]', 'empty <ms to block> <server time at which waiting ends>', 'settled <acked> ...', 'exhausted' or 'superseded'.
 --   No envelopes when more than 4,000 messages are asked for, nor in a takeover.
 -- include: clock

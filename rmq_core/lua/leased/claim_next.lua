@@ -4,7 +4,7 @@
 -- ARGV: 1 seq  2 slot ttl ms  3 lease id  4 id to ack  5 nonce  6 lease ms or 'inf'  7 max messages
 --       8 owner  9 its token  10 its done ttl ms, 0 for none  11 completed log cap  12 bell channel
 --       13 max deliveries or 0
--- Reply: {head, expired lease ids, envelopes} as in claim.lua; head is 'claimed ...' with the number acked at its end,
+-- Reply: {head, expired lease ids, envelopes in batches} as in claim.lua; head is 'claimed ...' with the number acked at its end,
 --   'empty <acked>', 'lost' or 'superseded'.
 -- include: clock
 -- include: replay

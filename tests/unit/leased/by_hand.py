@@ -100,4 +100,4 @@ def payloads(messages: Iterable[Message]) -> list[Payload]:
 def claimed(count: int = 1, limit: int | None = None, deadline: str = "5000", acked: str = "") -> list[Any]:
     """A granted claim; with `acked`, one by claim_next."""
     head = f"claimed 7.abc {deadline} {count} {limit or count} 0 0{acked}"
-    return [head.encode(), [], envelopes(count)]
+    return [head.encode(), [], [envelopes(count)]]

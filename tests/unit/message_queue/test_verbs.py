@@ -15,7 +15,7 @@ EMPTY = [b"empty 0 9", [], []]
 
 def delivered(times: int) -> list[object]:
     """A claim whose message was delivered so often before."""
-    return [claimed()[0], [], [envelope("p", "m", times)]]
+    return [claimed()[0], [], [[envelope("p", "m", times)]]]
 
 
 def test_publishing_says_whether_the_message_is_new() -> None:
