@@ -1,6 +1,6 @@
--- Moves up to n messages from the claim end of ready to the end of a lease list, oldest first, at most 8 MiB of them
--- (4,000 is as far as Lua's unpack reaches). Small batches first, so that large payloads are noticed early. Their
--- number, and the batches as they were popped: to make one list of them is Python's work, not the server's.
+-- Moves up to n messages from the claim end of ready to the end of a lease list, oldest first, at most 8 MiB of them.
+-- Small batches first, so that large payloads are noticed early; more than 512 at once leave the processor's cache, and
+-- are slower. Their number, and the batches as they were popped: to join them is Python's work, not the server's.
 local function take(ready, lease, n, keep)
   local first = redis.call('LINDEX', ready, -1) or ''
   local taken, bytes, batch, kept = 0, 0, math.max(1, math.min(128, math.floor(8388608 / (#first + 1)))), {}
@@ -11,7 +11,7 @@ local function take(ready, lease, n, keep)
     for i = 1, #got do bytes = bytes + #got[i] end
     if keep then kept[#kept + 1] = got end
     taken = taken + #got
-    batch = math.min(4 * batch, 4000, math.ceil((8388608 - bytes) * taken / bytes))
+    batch = math.min(4 * batch, 512, math.ceil((8388608 - bytes) * taken / bytes))
   end
   return taken, kept
 end
