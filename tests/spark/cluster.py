@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -66,14 +66,16 @@ class Daemons:
 
 
 @contextmanager
-def standalone_cluster(folder: Path) -> Iterator[tuple[Daemons, dict[str, object]]]:
-    """A master and two workers with a core each; yields them and what a driver has to configure."""
+def standalone_cluster(
+    folder: Path, hosts: Sequence[str] = (HERE, HERE)
+) -> Iterator[tuple[Daemons, dict[str, object]]]:
+    """A master and a worker with one core on each host; yields them and what a driver has to configure."""
     port, daemons = free_port(), Daemons(folder)
     try:
         daemons.start("master", f"{DEPLOY}.master.Master", "--host", HERE, "--port", str(port), "--webui-port", "0")
         daemons.wait_for("master", "I have been elected leader")
-        for name in ("one", "two"):
-            place = ["--host", HERE, "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", name]
+        for name, host in zip(("one", "two"), hosts, strict=True):
+            place = ["--host", host, "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", name]
             daemons.start(name, f"{DEPLOY}.worker.Worker", *place, f"spark://{HERE}:{port}")
             daemons.wait_for(name, "Successfully registered with master")
         yield daemons, LEAN | {"spark.master": f"spark://{HERE}:{port}", "spark.driver.extraJavaOptions": SHORT_LIVED}
