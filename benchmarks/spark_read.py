@@ -52,6 +52,7 @@ _ROWS = (
     " in 500 ms."
 )
 REASONS = {
+    **{f"Spark: Arrow read, {server}": _ROWS for server in SERVERS},
     **{f"Spark: claim and ack over read, {server}": _CLAIM for server in SERVERS},
     **{f"Spark: Arrow read over mapPartitions and createDataFrame, {server}": _ROWS for server in SERVERS},
     **spark_volume.REASONS,
