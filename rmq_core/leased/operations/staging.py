@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -72,8 +73,9 @@ def publish_staged(
     """Make the messages of all these stages ready, in order; False when that was done before, and they are dropped.
 
     sink, batch: this `sink` publishes a batch only when its number is higher than that of its last one; that number is
-    remembered for `remember` (seconds or timedelta). When the call fails, ask again with the same arguments. Raises
-    StageLost when a stage is not whole and QueueFull when there is no room; nothing becomes ready then.
+    remembered for `remember` (seconds or timedelta), so that a call that failed can be repeated. Raises StageLost when
+    a stage is not whole and QueueFull when there is no room; nothing becomes ready then. Once it is decided, the call
+    succeeds: while Redis is out of sight, the messages become ready a little later, by whoever claims.
     """
     full = [each for each in stages if each.count]
     publication = new_id()
@@ -84,7 +86,8 @@ def publish_staged(
         yield from drop_staged(engine, full)
         return False
     if full:
-        yield from finish(engine, PUBLICATION.decode() + publication)
+        with suppress(QueueUnavailable):
+            yield from finish(engine, PUBLICATION.decode() + publication)
     return True
 
 

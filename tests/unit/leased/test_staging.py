@@ -85,6 +85,13 @@ def test_publishing_decides_then_moves_until_nothing_is_left() -> None:
     assert [argv(wants[at], 10) for at in (2, 5)] == [4000, 1]
 
 
+def test_what_is_decided_is_published_although_redis_went_away_then() -> None:
+    away = QueueUnavailable("away")
+    for replies in ([b"committed", away], [b"committed", [b"2 0 plain"], b"moved 1 0 1", away]):
+        published, _ = drive(publish_staged(engine(), [PLAIN]), replies)
+        assert published
+
+
 def test_what_was_published_before_is_dropped() -> None:
     published, wants = drive(publish_staged(engine(), [PLAIN], sink="s", batch=3), [b"before", [b"dropped"]])
     assert not published
