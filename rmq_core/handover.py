@@ -53,8 +53,9 @@ class Handover:
         names = {name: getattr(self, name) for name in NAMES}
         if self.lease_ms is not None:
             names["lease_ms"] = self.lease_ms
-        given = {name: getattr(self.settings, name) for name in SECRETS}
-        secrets = {_variable(name): value for name, value in given.items() if value}
+        given = {name: value for name in SECRETS if (value := getattr(self.settings, name))}
+        names["credentials"] = list(given)  # those that a process inherits besides are of another server
+        secrets = {_variable(name): value for name, value in given.items()}
         return {"RMQ_HANDOVER": json.dumps(names), "RMQ_URL": self.settings.url_without_credentials, **secrets}
 
     @classmethod
@@ -71,7 +72,8 @@ class Handover:
             ) from None
         except (ValueError, TypeError) as error:
             raise ConfigurationError(f"RMQ_HANDOVER must be a JSON object with {', '.join(NAMES)}") from error
-        secrets = {name: environment.get(_variable(name)) for name in SECRETS}
+        meant = names.get("credentials", SECRETS)
+        secrets = {name: environment.get(_variable(name)) for name in SECRETS if name in meant}
         return cls(RedisSettings.from_url(url, **secrets), queue, lease_id, owner, names.get("lease_ms"))
 
 
@@ -190,12 +192,15 @@ class Submission:
         return True
 
     def _explain_absence(self) -> None:
-        """A lease goes by being settled or by being reclaimed, and nothing is reclaimed before its deadline."""
+        """A lease goes by being settled or by being reclaimed, and nothing is reclaimed before its deadline.
+
+        A driver that settles message by message leaves no record when one failed, and may do it all between two looks.
+        """
         record = self._queue.settled(self.lease.id)
         in_time = self._deadline is None or datetime.now(UTC) < self._deadline
         if record is not None and record.owner != self.lease.owner:
             raise LeaseOwnedByOther(self.lease.id, f"{record.owner!r} has acked its messages")
-        self._settled_by_driver = record is not None or (self.adopted and in_time)
+        self._settled_by_driver = record is not None or in_time
         if not self._settled_by_driver:
             raise LeaseLost(self.lease.id, "it was reclaimed")
 

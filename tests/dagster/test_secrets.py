@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,8 +100,9 @@ def test_a_literal_password_shows_in_no_repr() -> None:
 def test_credentials_that_stand_in_the_url_reach_the_driver_outside_of_it() -> None:
     resource = RedisQueueResource(url=f"redis://{USER}:{CANARY}@cache:6379/2")
     handed_over = Handover(resource.settings(), "work", "run/step", "run").environment()
+    names = {"queue": "work", "lease_id": "run/step", "owner": "run", "credentials": ["username", "password"]}
     assert handed_over == {
-        "RMQ_HANDOVER": '{"queue": "work", "lease_id": "run/step", "owner": "run"}',
+        "RMQ_HANDOVER": json.dumps(names),
         "RMQ_URL": "redis://cache:6379/2",
         "RMQ_USERNAME": USER,
         "RMQ_PASSWORD": CANARY,

@@ -31,6 +31,12 @@ def test_a_submitter_that_does_not_say_leaves_an_ordinary_lease() -> None:
     assert Handover.from_environment(environment()).config == LeasedConfig()
 
 
+def test_a_driver_leaves_credentials_alone_that_it_inherited_for_another_server() -> None:
+    given = Handover(RedisSettings.from_url("redis://spark@cache"), **NAMES).environment()
+    settings = Handover.from_environment({"RMQ_PASSWORD": "of another", **given}).settings
+    assert (settings.username, settings.password) == ("spark", None)
+
+
 def test_a_handover_never_shows_the_password() -> None:
     assert "secret" not in repr(Handover.from_environment(environment(RMQ_PASSWORD="secret")))
 

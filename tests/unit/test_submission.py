@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,7 +105,7 @@ def record() -> SettledRecord:
 def test_the_driver_is_told_the_lease_and_its_owner_but_not_the_token(submission: Submission) -> None:
     text = submission.handover(RedisSettings.from_url("redis://cache")).environment()["RMQ_HANDOVER"]
     names = {"queue": "flights", "lease_id": "run-1/step", "owner": "run-1"}
-    assert json.loads(text) == {**names, "lease_ms": 6000}
+    assert json.loads(text) == {**names, "lease_ms": 6000, "credentials": []}
 
 
 def test_being_overtaken_by_ones_own_driver_is_recognised_and_the_submitter_only_watches_from_then_on(
@@ -128,9 +129,20 @@ def test_a_foreign_owner_means_the_lease_is_lost(queue: ScriptedQueue, submissio
 def test_a_reclaim_before_the_driver_adopted_means_the_lease_is_lost(
     queue: ScriptedQueue, submission: Submission
 ) -> None:
+    submission.lease = replace(submission.lease, deadline_ms=0)
+    submission = Submission(submission._queue, submission.lease)
     queue.token = queue.info = None
     with pytest.raises(LeaseLost):
         submission.look()
+
+
+def test_a_driver_that_adopts_and_settles_message_by_message_between_two_looks_has_settled(
+    queue: ScriptedQueue, submission: Submission
+) -> None:
+    queue.token = queue.info = None  # a message was nacked: no record
+    submission.look()
+    assert not submission.held
+    assert submission.finish() is None
 
 
 def test_a_lease_that_goes_after_its_deadline_was_reclaimed_even_if_the_driver_had_adopted_it(
