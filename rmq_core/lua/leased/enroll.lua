@@ -14,7 +14,8 @@ if run ~= ARGV[1] then
 end
 redis.call('PERSIST', KEYS[1]) -- a full server lets a script write that begins with a write it does not deny
 if stream ~= ARGV[2] then
-  before, before_finished, finished = stream, finished, nil
+  -- Back to the stream before the last: what is known of it holds.
+  before, before_finished, finished = stream, finished, before == ARGV[2] and before_finished or nil
 end
 finished = math.max(tonumber(finished) or 0, tonumber(ARGV[5]))
 before, before_finished = before or '-', before_finished or '0'
