@@ -147,9 +147,10 @@ class Fate:
 
     done: the indexes it settled one by one, where Redis keeps no record of them. begun, ended: how often settling it,
     or a part of it, was begun and came to its end, for heartbeats that meet a settlement; `with fate:` counts it.
+    joined: this process only works for the holder, who ends the lease.
     """
 
-    lost = partly = settled = False
+    lost = partly = settled = joined = False
     until = inf
     done: frozenset[int] = frozenset()
     begun = ended = 0
@@ -334,7 +335,7 @@ class LeaseInfo:
 
 
 class SettledRecord(NamedTuple):
-    """A lease of which every message was acked, by whom and when."""
+    """A lease that was acked: how many of its messages, by whom and when. The others had been nacked or released."""
 
     lease_id: str
     acked: int

@@ -140,7 +140,7 @@ class Model:
             outcomes[index] = self._settle_one(held, verb, index, delayed=delayed)
         if len(held.settled) >= len(held.items):
             del self.held[lease_id]
-            self._record(held)
+            self._record(held, whole=False)
         return outcomes
 
     def extend(self, lease_id: str, token: str) -> None:
@@ -170,12 +170,12 @@ class Model:
         items = self._take_away(held)
         self._log(self.completed, items, self.config.completed_log)
         self._forget(items, "acked")
-        self._record(held)
+        self._record(held, whole=True)
         return len(items)
 
-    def _record(self, held: Held) -> None:
-        if not held.returned and not held.id.startswith("~"):
-            self.done[held.id] = len(held.items), held.owner
+    def _record(self, held: Held, *, whole: bool) -> None:
+        if (whole or not held.returned) and not held.id.startswith("~"):
+            self.done[held.id] = len(held.items) - held.returned, held.owner
 
     # What happens to messages that come back
 

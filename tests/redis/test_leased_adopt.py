@@ -175,6 +175,29 @@ def test_joining_a_lease_takes_nothing_over(world: World) -> None:
     assert holder.ack(claimed).settled == 1
 
 
+def test_the_holder_ends_a_lease_of_which_a_helper_settled_everything(world: World) -> None:
+    holder, helper = world.queue(), world.queue()
+    holder.publish_many([*"ab"])
+    claimed = holder.claim(max_messages=2, lease_id="job")
+    joined = helper.join("job")
+    assert helper.nack(joined, list(helper.messages(joined))).settled == 2
+    holder.extend(claimed)
+    assert holder.ack(claimed).settled == 0
+    assert (holder.settled("job").acked, holder.stats().leases) == (0, 0)
+    assert sorted(drain(holder)) == ["a", "b"]
+
+
+def test_a_lease_of_which_a_helper_settled_everything_expires_without_a_trace(world: World) -> None:
+    holder, helper = world.queue(), world.queue()
+    holder.publish("a")
+    holder.claim(lease_id="job")
+    joined = helper.join("job")
+    helper.nack(joined, list(helper.messages(joined)))
+    expire(world, "job")
+    assert payloads(holder.claim(max_messages=2).messages) == ["a"]
+    assert (holder.lease_info("job"), holder.stats().leases) == (None, 1)
+
+
 def test_a_lease_that_is_not_there_cannot_be_joined(world: World) -> None:
     with pytest.raises(LeaseLost, match="no lease of this id"):
         world.queue().join("job")

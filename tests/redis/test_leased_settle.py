@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, MessageRef, Outcome, SettleReport, exponential
+from rmq_core import (
+    ConfigurationError,
+    LeaseAlreadySettled,
+    LeasedConfig,
+    LeaseLost,
+    MessageRef,
+    Outcome,
+    SettleReport,
+    exponential,
+)
 from tests.redis.leases import drain, expire, fall_due, key, payloads, snapshot
 from tests.redis.worlds import World
 
@@ -145,6 +154,19 @@ def test_no_record_is_left_when_a_message_was_given_back(world: World, verb: str
     assert queue.ack(lease, [lease.messages[1]]).settled == 1
     assert queue.settled("job") is None
     assert payloads(queue.claim(lease_id="job").messages) == ["a"]
+
+
+def test_a_lease_that_is_acked_whole_leaves_the_record_although_a_message_was_nacked(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    lease = queue.claim(max_messages=3, lease_id="job")
+    queue.nack(lease, [lease.messages[0]])
+    queue.ack(lease, [lease.messages[1]])
+    assert queue.ack(lease).settled == 1
+    assert queue.settled("job").acked == 2
+    with pytest.raises(LeaseAlreadySettled):  # a retry is told so, and gets nobody else's messages
+        queue.claim(lease_id="job")
+    assert drain(queue) == ["a"]
 
 
 def test_giving_the_rest_of_a_lease_back_leaves_out_what_was_settled(world: World) -> None:

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from rmq_core import ConfigurationError, ConsumerTaken, JobQueue, LeasedQueue, LeaseLost, Unsupported
@@ -226,9 +227,24 @@ def test_a_batch_is_known_to_be_acked_although_a_message_of_it_was_nacked(redis_
         queue.nack(lease, [next(iter(queue.messages(lease)))], delay=60)
         first.reader.commit(end)
     assert queue.stats()[:3] == (0, 1, 0)
-    assert queue.settled(lease.id) is None
     with run(redis_url) as second, pytest.raises(ReplayedBatch):
         second.reader.partitions(start, end)
+
+
+def test_an_acked_batch_is_known_after_another_checkpoint_ran_and_its_lease_is_forgotten(
+    redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 4)
+    with run(redis_url) as first:
+        start, end = first.at, first.next()
+        lease = first.reader.partitions(start, end)[0].lease  # type: ignore[attr-defined]
+        first.reader.commit(end)
+    with run(redis_url) as other:
+        other.next()
+    with redis.Redis.from_url(redis_url) as client:
+        client.delete(f"rmq:{{{QUEUE}}}:done:{lease.id}")
+    with run(redis_url, start) as again, pytest.raises(ReplayedBatch):
+        again.reader.partitions(start, end)
 
 
 def test_heartbeats_keep_lease_and_name_for_as_long_as_a_batch_takes(redis_url: str, queue: LeasedQueue) -> None:

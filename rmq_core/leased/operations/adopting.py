@@ -52,17 +52,20 @@ def adopt(
 def join(engine: Engine, lease_id: str) -> Exchange[Lease]:
     """A lease as its holder has it, for a process that works for that holder; nothing is taken over.
 
-    Whoever settles through it answers for belonging to the holder. Raises LeaseLost when there is none.
+    Whoever settles through it answers for belonging to the holder, who alone ends the lease, also when none of its
+    messages is left. Raises LeaseLost when there is none.
     """
     name = check_name("lease_id", lease_id)
     reply = yield Call(load("leased/join"), (engine.keys.leases, engine.keys.lease(name)), (name,), slot=False)
     if reply is None:
         raise LeaseLost(lease_id, "there is no lease of this id")
     token, takeovers, owner, count, deadline = reply
-    return Lease(
+    lease = Lease(
         engine.keys.name, lease_id, owner.decode(), count, deadline_of(deadline.decode()), token.decode(), takeovers,
         named=not lease_id.startswith("~"),
     )  # fmt: skip
+    lease.fate.joined = True
+    return lease
 
 
 def reenter(engine: Engine, lease_id: str) -> Exchange[Lease | None]:

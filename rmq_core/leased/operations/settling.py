@@ -180,6 +180,7 @@ def _some(engine: Engine, lease: Lease, verb: str, indexes: list[int], delay_ms:
     args: tuple[Encodable, ...] = (
         lease.id, token_of(lease), verb, delay_ms, reason, config.max_deliveries or 0, config.max_dead,
         config.failed_log, config.completed_log, config.settled_ttl_ms if lease.named else 0, keys.bell,
+        0 if lease.fate.joined else 1,
     )  # fmt: skip
     return Call(
         load("leased/settle_some"),

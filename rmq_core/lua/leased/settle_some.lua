@@ -1,9 +1,10 @@
--- Acks, nacks or releases some messages of a lease; the rest stays leased. The last one removes the lease.
+-- Acks, nacks or releases some messages of a lease; the rest stays leased. The last one removes the lease, unless who
+-- settles it only works for its holder.
 -- KEYS: 1 slot  2 leases  3 lease  4 settled  5 ready  6 delayed  7 dead  8 failed  9 waiters  10 wake  11 timer
 --       12 done  13 completed
 -- ARGV: 1 seq  2 slot ttl ms  3 lease id  4 token  5 verb: ack, nack or release  6 delay ms  7 reason
 --       8 max deliveries or 0  9 dead letter cap  10 failed log cap  11 completed log cap  12 done ttl ms, 0 for none
---       13 bell channel  14... indexes of the messages, highest first
+--       13 bell channel  14 '1' for who holds the lease, '0' for who joined  15... indexes of the messages, highest first
 -- Reply: 'some <letters>', or 'all <letters>' when that settled the last message of the lease, 'lost' or 'superseded'.
 --   One letter per index: s settled, d dead-lettered, a settled before, m missing.
 -- include: clock
@@ -34,7 +35,7 @@ if verb == 'nack' then
 end
 redis.call('PERSIST', keys.lease)
 local verdict, letters, back, acked, size = 'some ', {}, 0, {}, redis.call('LLEN', keys.lease) - 1
-for i = 14, #ARGV do
+for i = 15, #ARGV do
   local index = tonumber(ARGV[i])
   if index < 0 or index >= size then
     letters[#letters + 1] = 'm'
@@ -58,8 +59,8 @@ if verb ~= 'ack' or head.state ~= 'p' then
   head.state = 'p'
   redis.call('LSET', keys.lease, 0, head_text(head))
 end
-if redis.call('BITCOUNT', keys.settled) >= size then
-  finish(keys, head, now, tonumber(ARGV[12]), 0)
+if ARGV[14] == '1' and redis.call('BITCOUNT', keys.settled) >= size then
+  finish(keys, head, now, tonumber(ARGV[12]), 0, false)
   verdict = 'all '
 end
 if seen and back > 0 and (not how.due or sooner(KEYS[11], how.due)) then ring(KEYS[9], KEYS[10], ARGV[13], now, seen) end

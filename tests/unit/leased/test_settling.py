@@ -205,7 +205,7 @@ def test_each_message_has_its_outcome_in_the_order_given() -> None:
     lease = held(5)
     refs = [ref(2), ref(4), ref(0), ref(9), ref(4)]
     report, (call,) = drive(nack(engine(on_event=events.append), lease, refs, reason="bad"), [b"some msda"])
-    assert call.args[11:] == (9, 4, 2, 0)
+    assert call.args[11:] == (1, 9, 4, 2, 0)
     assert [argv(call, number) for number in (3, 4, 5)] == ["job", "7.abc", "nack"]
     assert report.outcomes == (
         Outcome.DEAD,
@@ -255,7 +255,7 @@ def test_many_messages_are_settled_from_the_end_in_chunks(verb: str, count: int,
     want, seen = next(exchange), list[int]()
     while True:
         assert isinstance(want, Call)
-        indexes = [value for value in want.args[11:] if isinstance(value, int)]
+        indexes = [value for value in want.args[12:] if isinstance(value, int)]
         assert len(indexes) <= step_size
         seen += indexes
         try:
