@@ -28,7 +28,7 @@ from rmq_core import (
 )
 from rmq_spark.data_source import frame_of
 from rmq_spark.ending import OnFailure, settled
-from rmq_spark.holding import Held, beating, slices_of
+from rmq_spark.holding import Held, beating, name_of, slices_of
 from rmq_spark.jobs import parallelism, tagged_jobs
 from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader
 from rmq_spark.shards import claim_shards, open_shards
@@ -65,7 +65,8 @@ class ClaimedBatch:
     """The messages as `df` (columns: `MESSAGE_SCHEMA`) and their number. Without work, `lease` is None and `df` empty.
 
     `leases`: what holds the messages, one for each shard with work. `already_settled`: there is nothing to do because
-    an earlier run did it and acked.
+    an earlier run did it and acked. `name`: a name for what is written once for these messages, such as a `sinkId`: a
+    retry that takes the lease over has the same, another claim another, even under the same lease id.
     """
 
     df: DataFrame
@@ -74,6 +75,7 @@ class ClaimedBatch:
     already_settled: bool = False
     watch: LossWatch | None = None
     verdicts: Verdicts | None = None
+    name: str = ""
 
     @property
     def lease(self) -> Lease | None:
@@ -189,7 +191,7 @@ def _batch(
         frame = frame_of(spark, LeaseReader(settings, slices))
         count = sum(piece.unsettled for piece in slices)
         leases = tuple(lease for _, lease in held)
-        yield ClaimedBatch(frame, count, leases, watch=watch, verdicts=verdicts)
+        yield ClaimedBatch(frame, count, leases, watch=watch, verdicts=verdicts, name=name_of(held))
 
 
 @contextmanager

@@ -1,14 +1,17 @@
-"""The leases that a batch holds, one, or one for each shard: read together and kept together."""
+"""The leases that a batch holds, one, or one for each shard: read together, kept together, named together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from hashlib import sha256
 from typing import NamedTuple
 
-from rmq_core import Lease, LeasedQueue
+from rmq_core import Lease, LeasedQueue, LeaseLost
 from rmq_spark.reader import BatchSlice, plan
+
+LONGEST = 200
 
 
 class Held(NamedTuple):
@@ -31,3 +34,20 @@ def beating(held: Sequence[Held], by: timedelta | float | None, on_lost: Callabl
         for queue, lease in held:
             beats.enter_context(queue.hold(lease, by, on_lost=on_lost))
         yield
+
+
+def name_of(held: Sequence[Held]) -> str:
+    """A name that no other claim has: of each lease its id, and when it was claimed, which no takeover changes.
+
+    The id alone would not do: a lease that expired or was nacked is claimed again under it, with other messages.
+    Raises LeaseLost.
+    """
+    name = "+".join(f"{each.lease.id}@{_claimed_ms(each)}" for each in held)
+    return name if len(name) <= LONGEST else sha256(name.encode()).hexdigest()
+
+
+def _claimed_ms(held: Held) -> int:
+    info = held.queue.lease_info(held.lease.id)
+    if info is None:
+        raise LeaseLost(held.lease.id)
+    return round(info.claimed_at.timestamp() * 1000)

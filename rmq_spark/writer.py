@@ -8,6 +8,7 @@ Only so can rows go to the `shards` of a logical queue, for nothing is published
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -26,6 +27,8 @@ from rmq_spark.source import DISCIPLINE, PLACE, SHARDS, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 DELIVERY = one_of("delivery", "staged", "direct").or_else("staged")
 DEDUP_KEY = text("dedupKey", "the name of a column").or_else(None)
@@ -76,7 +79,13 @@ class Sink:
     def publish(self, written: Iterable[WriterCommitMessage | None], sink: str | None, batch: int) -> bool:
         """Publish what tasks staged; False when this batch of the sink was published before."""
         with self.open() as queue:
-            return queue.publish_staged(stages_of(written), sink=sink, batch=batch)
+            published = queue.publish_staged(stages_of(written), sink=sink, batch=batch)
+        if not published:
+            log.warning(
+                "batch %d of sink %r was published before: these rows are dropped; if they are others, give them"
+                " another sinkId, such as the name of a claimed batch", batch, sink,
+            )  # fmt: skip
+        return published
 
     def forget(self, written: Iterable[WriterCommitMessage | None]) -> None:
         """Drop what tasks staged, as far as they told; what others staged expires."""

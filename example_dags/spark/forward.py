@@ -1,4 +1,4 @@
-"""From queue to queue: what is published under a name, a run's or a micro-batch's, is not published again."""
+"""From queue to queue: what is published under a name, a claim's or a micro-batch's, is not published again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import rmq_spark
+from rmq_spark import ClaimedBatch
 
 LARGE = "cast(get_json_object(cast(payload as string), '$.amount') as double) >= 50"
 
@@ -15,17 +16,17 @@ def large(messages: DataFrame) -> DataFrame:
     return messages.where(LARGE).select("message_id", "payload", "headers")
 
 
-def publish(messages: DataFrame, url: str, queue: str, run_id: str) -> None:
-    """Publish in one step when all tasks have succeeded; nothing the second time."""
-    place = {"url": url, "queue": queue, "sinkId": run_id}
-    large(messages).write.format("rmq").options(**place).mode("append").save()
+def publish(batch: ClaimedBatch, url: str, queue: str) -> None:
+    """Publish in one step when all tasks have succeeded; nothing when a try before this one did, of the same claim."""
+    place = {"url": url, "queue": queue, "sinkId": batch.name}
+    large(batch.df).write.format("rmq").options(**place).mode("append").save()
 
 
 def run(spark: SparkSession, url: str, queue: str, run_id: str) -> int:
     """The work of one run of an orchestrator; how many messages that was."""
     with rmq_spark.claimed_batch(spark, url, "orders", lease_id=run_id) as batch:
         if batch.count:
-            publish(batch.df, url, queue, run_id)
+            publish(batch, url, queue)
     return batch.count
 
 

@@ -28,7 +28,7 @@ PATIENCE_S = 300
 TRIES = 5
 KEEP = rmq_spark.BatchPolicy(on_failure="keep")
 MODULES = (files, forward, merge, orders, overwrite, upsert)
-Sink = Callable[[DataFrame], object]
+Sink = Callable[[rmq_spark.ClaimedBatch], object]
 
 
 class Crash(Exception):
@@ -47,14 +47,17 @@ def run_all(spark: SparkSession, url: str, folder: str, dsn: str, rounds: int = 
 
 
 def _found(spark: SparkSession, url: str, folder: str, dsn: str, rounds: int) -> Iterator[tuple[str, Any]]:
+    def written(sink: Callable[[DataFrame], object]) -> Sink:
+        return lambda batch: sink(batch.df)
+
     def upserted(messages: DataFrame) -> None:
         orders.orders(messages).foreachPartition(partial(upsert.upsert, dsn))
 
     batch, place, delta = partial(_batch, spark, url), f"{folder}/overwrite", f"{folder}/merge"
-    yield "overwrite", batch("a", partial(overwrite.overwrite, table=place, batch="a"), overwrite.run, place)
-    yield "merge", batch("b", partial(merge.merge, table=delta), merge.run, delta)
-    yield "upsert", batch("c", upserted, upsert.run, dsn)
-    yield "forward", batch("d", partial(forward.publish, url=url, queue="forward", run_id="d"), forward.run, "forward")
+    yield "overwrite", batch("a", written(partial(overwrite.overwrite, table=place, batch="a")), overwrite.run, place)
+    yield "merge", batch("b", written(partial(merge.merge, table=delta)), merge.run, delta)
+    yield "upsert", batch("c", written(upserted), upsert.run, dsn)
+    yield "forward", batch("d", partial(forward.publish, url=url, queue="forward"), forward.run, "forward")
     for module in (files, overwrite, merge, forward):
         name = f"{module.__name__.rpartition('.')[2]} stream"
         target = name if module is forward else f"{folder}/{name}"
@@ -66,7 +69,7 @@ def _batch(spark: SparkSession, url: str, run_id: str, sink: Sink, run: Callable
     with LeasedQueue(url, QUEUE) as queue:
         _publish(queue, range(COUNT))
         with suppress(Crash), rmq_spark.claimed_batch(spark, url, QUEUE, lease_id=run_id, policy=KEEP) as batch:
-            sink(batch.df)
+            sink(batch)
             raise Crash
         second, third = (run(spark, url, target, run_id) for _ in range(2))
         return [second, third, _left(queue)]

@@ -90,6 +90,23 @@ def test_a_failure_can_keep_the_lease_for_a_retry(spark: SparkSession, redis_url
         assert {row.deliveries for row in batch.df.collect()} == {2}
 
 
+def test_the_name_of_a_batch_is_that_of_its_claim(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    publish(queue, 2)
+    names: list[str] = []
+
+    def work(policy: BatchPolicy) -> None:
+        with claimed_batch(spark, redis_url, QUEUE, lease_id="run", policy=policy) as batch:
+            names.append(batch.name)
+            print(1 // 0)
+
+    for policy in (KEEP, BatchPolicy(), KEEP):
+        with pytest.raises(ZeroDivisionError):
+            work(policy)
+    assert names[0] == names[1], "the second try took the lease over"
+    assert names[2] != names[0], "the third claimed anew, for the second had nacked"
+    assert names[0].startswith("run@")
+
+
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
 def test_an_interruption_leaves_the_lease_alone(
     spark: SparkSession, redis_url: str, queue: LeasedQueue, interruption: type[BaseException]

@@ -19,7 +19,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from example_dags.spark import forward
 from rmq_core import LeasedQueue
+from rmq_spark import claimed_batch
 from tests.servers.postgres import Postgres, running_postgres
 from tests.spark import recipes
 from tests.spark.cluster import Daemons, connect_server, standalone_cluster
@@ -130,6 +132,30 @@ def test_recipes_have_their_effects_once_on_a_cluster_without_rmq(
 def test_recipes_have_their_effects_once_over_connect_without_rmq(place: Place, connect: tuple[Daemons, str]) -> None:
     daemons, remote = connect
     check(place.run(daemons, RECIPES_CONF="{}", SPARK_REMOTE=remote))
+
+
+@pytest.mark.parametrize("end", [SystemExit, ZeroDivisionError], ids=["expired", "nacked"])
+def test_a_new_claim_of_a_run_is_forwarded_whatever_the_one_before_had_published(
+    spark: SparkSession, redis_url: str, end: type[BaseException]
+) -> None:
+    def first_try() -> None:
+        with claimed_batch(spark, redis_url, recipes.QUEUE, lease_id="run") as batch:
+            forward.publish(batch, redis_url, "large")
+            raise end
+
+    with LeasedQueue(redis_url, recipes.QUEUE) as queue, LeasedQueue(redis_url, "large") as large:
+        queue.publish_many([{"number": number, "amount": 100} for number in range(2)])
+        with pytest.raises(end):
+            first_try()
+        queue.client.zadd(f"rmq:{{{recipes.QUEUE}}}:leases", {"run": 1}, xx=True)  # it expires, if it is there
+        assert queue.backlog().ready == 2
+        queue.publish_many([{"number": number, "amount": 100} for number in range(2, 4)])
+        runs = iter(["run", *map(str, range(10))])  # more than one: messages that failed before come one by one
+        while forward.run(spark, redis_url, "large", next(runs)):
+            pass
+        assert recipes._left(queue) == 0
+        found = [json.loads(message.raw)["number"] for message in large.peek(100)]
+    assert sorted(found) == [0, 0, 1, 1, 2, 3], "the first two came again, the others are there"
 
 
 def test_a_takeover_interrupts_the_work_of_a_connect_client(

@@ -9,9 +9,11 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
+from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq_core import LeasedConfig, LeasedQueue
 from rmq_spark import claimed_batch
+from rmq_spark.writer import RmqWriter, Written, sink_of
 from tests.spark.conftest import QUEUE
 
 FAILING = 'raise_error("this row fails")'
@@ -105,6 +107,18 @@ def test_what_was_published_under_a_sink_id_is_not_published_again(
     for run in ("monday", "monday", "tuesday"):
         save(numbers(spark, 2), redis_url, sinkId=f"report/{run}")
     assert taken(queue) == ["0", "1", "0", "1"]
+
+
+def test_rows_that_are_dropped_since_their_sink_id_was_used_are_told_of(
+    redis_url: str, queue: LeasedQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = StructType([StructField("payload", StringType())])
+    writer = RmqWriter(sink_of({"url": redis_url, "queue": QUEUE, "sinkId": "run"}, schema))
+    writer.commit([Written(queue.stage(["first"]))])
+    assert not caplog.records
+    writer.commit([Written(queue.stage(["second"]))])
+    assert taken(queue) == ["first"]
+    assert "sink 'run' was published before: these rows are dropped" in caplog.text
 
 
 def test_a_queue_that_is_full_is_left_as_it_was(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:

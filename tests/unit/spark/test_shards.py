@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, NewMessage, QueueUnavailable
+from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeaseLost, NewMessage, QueueUnavailable
 from rmq_spark.browse import BROWSE
 from rmq_spark.data_source import CLAIM
+from rmq_spark.holding import Held, name_of
 from rmq_spark.options import Options
 from rmq_spark.shards import Router, claim_shards, shard_names
 from rmq_spark.source import Source
@@ -31,7 +33,8 @@ class Queue:
         self.said: list[tuple[str, Any]] = []
 
     def lease_info(self, lease_id: str) -> Any:
-        return SimpleNamespace(id=lease_id) if self.left else None
+        held = self.left or (f"claim {self.ready}", lease_id) in self.said
+        return SimpleNamespace(id=lease_id, claimed_at=datetime.fromtimestamp(5, UTC)) if held else None
 
     def settled(self, lease_id: str) -> Any:
         return SimpleNamespace(acked=self.acked) if self.acked else None
@@ -129,6 +132,20 @@ def test_a_claim_that_fails_gives_back_what_it_had_unless_a_retry_wants_it(
     with pytest.raises(QueueUnavailable):
         claimed(queue, Queue(9, down=True), keep=keep)
     assert queue.said[1:] == after
+
+
+def test_a_batch_of_shards_is_named_after_the_claims_of_all() -> None:
+    held = claim_shards([Queue(1), Queue(1)], max_messages=2, lease_id="run")  # type: ignore[list-item]
+    assert name_of(held) == "run/s0@5000+run/s1@5000"
+    assert name_of(held[:1]) == "run/s0@5000", "what is left of a batch has a name of its own"
+    assert len(name_of(held * 100)) == 64
+
+
+def test_a_batch_whose_lease_is_gone_has_no_name() -> None:
+    held = claim_shards([Queue(1)], max_messages=1, lease_id="run")  # type: ignore[list-item]
+    gone = [Held(Queue(1), each.lease) for each in held]  # type: ignore[arg-type]
+    with pytest.raises(LeaseLost):
+        name_of(gone)
 
 
 def test_a_batch_of_shards_does_not_wait() -> None:
