@@ -1,7 +1,8 @@
 """How a batch ends: all its leases are acked when its block succeeds, else nacked, or kept for a retry.
 
-That is one step for each lease. So all of them are settled whatever becomes of one, and those come first whose acks
-leave a record: whoever finds it knows that the block succeeded, and can finish what was begun.
+That is one step for each lease. The verdicts on single messages come before all acks: one that fails is a failure of
+the block, and nothing is acked. Then all leases are acked whatever becomes of one, and those come first whose acks
+leave a record: whoever finds it knows that the block succeeded and its verdicts are settled, and can ack the rest.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def settled(held: Sequence[Held], on_failure: OnFailure) -> Iterator[Verdicts]:
     verdicts = Verdicts(held)
     try:
         yield verdicts
+        verdicts.settle_all()
     except Exception as error:
         lost = error.lease_id if isinstance(error, LeaseLost) else None
         for each in held if on_failure == "nack" else ():
@@ -39,7 +41,6 @@ def _ack(verdicts: Verdicts) -> None:
     failures = []
     for each in verdicts.in_turn():
         try:
-            verdicts.settle(each)
             if not each.lease.fate.settled:
                 each.queue.ack(each.lease)
         except RedisMessageQueueError as error:

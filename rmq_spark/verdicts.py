@@ -1,7 +1,8 @@
 """Messages of a batch that failed by themselves, each with its reason: nacked when the block ends, the others acked.
 
 Settling waits for the end because what is settled is no longer read: `df`, whose slices are planned, would raise. It
-also leaves a driver that dies meanwhile nothing half done: a retry gets all the messages again and judges anew.
+also leaves a driver that dies in its block nothing half done. They are settled in all leases before any is acked: a
+retry of a driver that died among them gets the messages that are not settled yet, and judges anew.
 """
 
 from __future__ import annotations
@@ -42,9 +43,16 @@ class Verdicts:
         self._failed.update({ref: (reasons[ref.id], delay) for ref in refs})
         return len(refs)
 
+    def settle_all(self) -> None:
+        """Nack those of all leases. Raises LeaseLost; those of the leases behind it are not settled then."""
+        for each in self._held:
+            self.settle(each)
+
     def settle(self, held: Held) -> None:
-        """Nack those of one lease. Raises LeaseLost."""
+        """Nack those of one lease, unless that has been done. Raises LeaseLost."""
         queue, lease = held
+        if lease.fate.settled:
+            return
         for (reason, delay), refs in _by_verdict(self._of(lease)).items():
             report = queue.nack(lease, refs, reason=reason, delay=delay)
             if Outcome.LOST in report.outcomes:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rmq_core import LeasedQueue, LeaseLost, RedisSettings
+from rmq_core import Lease, LeasedQueue, LeaseLost, QueueUnavailable, RedisSettings, SettleReport
 from rmq_spark import BatchPolicy, claimed_batch, shard_names
 from rmq_spark.shards import open_shards
 from tests.servers import Cluster
@@ -125,6 +125,54 @@ def test_a_batch_that_was_acked_in_part_is_acked_to_the_end_by_its_retry(
     with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
         assert (batch.count, batch.already_settled) == (0, True)
     assert [sum(queue.stats()[:5]) for queue in shards] == [0] * SHARDS
+
+
+def test_a_driver_that_dies_between_two_acks_has_settled_its_verdicts(
+    spark: SparkSession, url: str, shards: list[LeasedQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(spark, url, 8)
+    ack, acked = LeasedQueue.ack, []
+
+    def dying(queue: LeasedQueue, lease: Lease) -> SettleReport:
+        if acked:
+            raise SystemExit
+        acked.append(lease.id)
+        return ack(queue, lease)
+
+    def work() -> None:
+        with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
+            assert batch.nack(batch.df.where("lease = 'run/s3'").limit(1), reason="odd") == 1
+            monkeypatch.setattr(LeasedQueue, "ack", dying)
+
+    with pytest.raises(SystemExit):
+        work()
+    monkeypatch.undo()
+    assert acked == ["run/s0"]
+    with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
+        assert (batch.count, batch.already_settled) == (0, True)
+    assert (ready(shards), held(shards)) == ([0, 0, 0, 1], [0] * SHARDS)
+    assert [message.history[0].reason for message in shards[3].peek(9)] == ["odd"]
+
+
+@pytest.mark.parametrize(("policy", "after"), [(KEEP, [2, 2, 2, 2]), (BatchPolicy(), [0, 0, 0, 2])])
+def test_a_verdict_that_cannot_be_settled_fails_the_batch_before_any_ack(
+    spark: SparkSession, url: str, shards: list[LeasedQueue], policy: BatchPolicy, after: list[int]
+) -> None:
+    publish(spark, url, 8)
+
+    def unavailable(*_: object, **__: object) -> None:
+        raise QueueUnavailable("Redis did not answer")
+
+    def work() -> None:
+        with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run", policy=policy) as batch:
+            batch.nack(batch.df.where("lease = 'run/s3'").limit(1))
+            assert batch.verdicts is not None
+            batch.verdicts._held[3].queue.nack = unavailable  # type: ignore[method-assign, assignment]
+
+    with pytest.raises(QueueUnavailable):
+        work()
+    assert held(shards) == after
+    assert [queue.settled(f"run/s{number}") for number, queue in enumerate(shards)] == [None] * SHARDS
 
 
 def test_a_shard_that_cannot_be_claimed_leaves_nothing_stranded(
