@@ -76,11 +76,21 @@ class Options:
         """Read every declared option. Raises ConfigurationError for the first that is unknown, missing or wrong."""
         texts = {name.lower(): text for name, text in given.items()}
         check_names(given, declared)
+        self._given = {option.name for option in declared if texts.get(option.name.lower())}
         self._values = {option.name: option.value(texts.get(option.name.lower())) for option in declared}
 
     def __getitem__(self, option: Option[T]) -> T:
         value: T = self._values[option.name]
         return value
+
+    def gives(self, option: Option[Any]) -> bool:
+        """Whether the option was given, and not just its default."""
+        return option.name in self._given
+
+    def refuse(self, option: Option[Any], why: str) -> None:
+        """Raise ConfigurationError when an option was given that would do nothing here."""
+        if self.gives(option):
+            raise ConfigurationError(f"option {option.name}: {why}")
 
 
 def check_names(given: Mapping[str, str], declared: Sequence[Option[Any]]) -> None:

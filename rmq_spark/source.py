@@ -31,6 +31,7 @@ QUEUE = text("queue", "the name of a queue")
 DISCIPLINE = one_of("discipline", "leased", "jobs", "reliable", "streams", "rotation").or_else("leased")
 PARTITIONS = whole("numPartitions").or_else(4)
 SHARDS = whole("shards").or_else(None)
+DELIVERIES = whole("maxDeliveries").or_else(10)
 PLACE: tuple[Option[Any], ...] = (URL, USERNAME, PASSWORD, QUEUE, DISCIPLINE, SHARDS)
 """What every source and sink needs to know."""
 ABLE = ("leased", "jobs")

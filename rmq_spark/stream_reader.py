@@ -29,7 +29,7 @@ from rmq_spark.offsets import Offset
 from rmq_spark.options import Option, Options, duration, flag, size, text, whole
 from rmq_spark.reader import BatchSlice, plan, read_slice
 from rmq_spark.sizes import how_many
-from rmq_spark.source import PARTITIONS, PLACE, Source, SourceQueue
+from rmq_spark.source import DELIVERIES, PARTITIONS, PLACE, Source, SourceQueue
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,6 @@ LEASE = duration("leaseDuration").or_else(600.0)
 POLL = duration("pollTimeout").or_else(1.0)
 MOST_MESSAGES = whole("maxMessagesPerBatch").or_else(100_000)
 MOST_BYTES = size("maxBytesPerBatch").or_else(None)
-DELIVERIES = whole("maxDeliveries").or_else(10)
 FAIL_ON_LOSS = flag("failOnDataLoss").or_else(True)
 FAIL_ON_LEASE_LOSS = flag("failOnLeaseLoss").or_else(False)
 NEW_QUEUE = flag("newQueue").or_else(False)

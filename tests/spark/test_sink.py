@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.types import StringType, StructField, StructType
 
-from rmq_core import LeasedConfig, LeasedQueue
+from rmq_core import Lease, LeasedConfig, LeasedQueue, NewMessage
 from rmq_spark import claimed_batch
+from rmq_spark.settling import NAMES, Failed, RmqSettler, Verdicts, settler_of
 from rmq_spark.writer import RmqWriter, Written, sink_of
 from tests.spark.conftest import QUEUE
 
@@ -166,6 +167,38 @@ def test_failed_rows_are_written_back(
     messages += list(lease.messages) if lease else []
     assert sorted(message.payload for message in messages) == ready + dead
     assert {message.history[0].reason for message in messages} == {"odd"}
+
+
+def failed_rows(lease: Lease) -> Verdicts:
+    """What a task tells of a lease of which every message failed."""
+    return Verdicts(tuple(Failed(message.id, lease.id, message.deliveries, "odd") for message in lease.messages))
+
+
+def settler(url: str, **options: str) -> RmqSettler:
+    schema = StructType([StructField(name, StringType()) for name in NAMES])
+    return settler_of({"url": url, "queue": QUEUE, **options}, schema)
+
+
+def test_all_messages_of_a_failed_id_are_written_back(
+    redis_url: str, queue: LeasedQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.publish_many([NewMessage("1", id="same"), NewMessage("2", id="same"), NewMessage("3", id="other")])
+    lease = queue.claim(max_messages=3)
+    assert lease is not None
+    settler(redis_url, operation="dead").commit([failed_rows(lease)])
+    assert sorted(message.payload for message in queue.dead_letters()) == ["1", "2", "3"]
+    assert not caplog.records, "none was left alone"
+
+
+def test_failed_rows_are_dead_letters_after_as_many_deliveries_as_the_option_says(
+    redis_url: str, queue: LeasedQueue
+) -> None:
+    queue.publish("x")
+    for dead in (0, 1):
+        lease = queue.claim()
+        assert lease is not None
+        settler(redis_url, operation="nack", maxDeliveries="2").commit([failed_rows(lease)])
+        assert (queue.stats().ready, queue.stats().dead) == (1 - dead, dead)
 
 
 def test_a_delivery_that_is_over_is_left_alone(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:

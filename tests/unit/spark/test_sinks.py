@@ -3,11 +3,12 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from rmq_core import ConfigurationError, Overflow, RedisMessageQueueError, Stage, Unsupported
-from rmq_spark.settling import RmqSettler
+from rmq_spark.settling import Failed, RmqSettler, settler_of
 from rmq_spark.stream_writer import stream_writer_of
 from rmq_spark.writer import Written, sink_of, stages_of, writer_of
 
@@ -61,6 +62,37 @@ def test_options_that_cannot_work_are_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         writer_of(PLACE | options, SCHEMA, overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"operation": "nack", "discipline": "jobs"},
+            Unsupported,
+            "'jobs' has no writing back of failed rows .*leased",
+        ),
+        ({"operation": "dead", "discipline": "streams"}, Unsupported, "no writing back of failed rows"),
+        ({"operation": "dead", "maxDeliveries": "3"}, ConfigurationError, "option maxDeliveries: operation=dead sets"),
+        ({"operation": "dead", "delay": "3 s"}, ConfigurationError, "option delay: operation=dead sets"),
+    ],
+)
+def test_options_that_cannot_work_for_failed_rows_are_refused(
+    options: dict[str, str], error: type[RedisMessageQueueError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        writer_of(PLACE | options, ROWS, overwrite=False)
+
+
+def test_failed_rows_of_another_queue_are_refused_before_any_is_settled() -> None:
+    settler = settler_of(PLACE | {"operation": "nack", "reason": "odd"}, ROWS)
+    row = {"message_id": "m", "lease": "l", "deliveries": 1}
+    own, unnamed = (pa.RecordBatch.from_pylist([row | {"queue": name}]) for name in ("work", None))
+    found = settler.write(iter([own, unnamed, pa.RecordBatch.from_pylist([row])]))
+    assert found.failed == (Failed("m", "l", 1, "odd"),) * 3
+    other = pa.RecordBatch.from_pylist([row | {"queue": "work"}, row | {"queue": "work/s1"}])
+    with pytest.raises(ConfigurationError, match=r"'work/s1' cannot be settled in 'work'; .*batch\.nack"):
+        settler.write(iter([other]))
 
 
 def test_failed_rows_have_a_writer_of_their_own() -> None:
