@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, takewhile
+from collections.abc import Iterator
 
 from rmq_core import LeasedQueue, Message
 from rmq_spark.source import SourceQueue
@@ -16,12 +16,24 @@ def how_many(queue: SourceQueue, most_bytes: int) -> int:
 
     Exact when fewer than a thousand do; for more, the rest is taken to be as large as these.
     """
-    page = queue.browse("ready", 0, BROWSED).messages if isinstance(queue, LeasedQueue) else queue.peek(PEEKED)
-    sizes = [size_of(message) for message in page]
-    fitting = len(list(takewhile(lambda total: total <= most_bytes, accumulate(sizes))))
-    if fitting < len(sizes) or not sizes:
-        return max(1, fitting)
-    return max(1, most_bytes * len(sizes) // max(1, sum(sizes)))
+    count = total = 0
+    for message in _oldest(queue):
+        size = size_of(message)
+        if total + size > most_bytes:
+            return max(1, count)
+        count, total = count + 1, total + size
+    return max(1, most_bytes * count // max(1, total))
+
+
+def _oldest(queue: SourceQueue) -> Iterator[Message]:
+    """The oldest ready messages, read page by page, as far as they are asked for: a page of large ones is cut."""
+    if not isinstance(queue, LeasedQueue):
+        yield from queue.peek(PEEKED)
+        return
+    seen = 0
+    while seen < BROWSED and (page := queue.browse("ready", seen, BROWSED - seen).messages):
+        yield from page
+        seen += len(page)
 
 
 def size_of(message: Message) -> int:

@@ -141,6 +141,7 @@ def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
     if options[DISCIPLINE] != "leased":
         raise Unsupported(options[DISCIPLINE], 'staging (needed by a sink of format("rmq"))', ("leased",))
     direct = options[DELIVERY] == "direct"
+    _check_used(options, direct=direct)
     return Sink(
         Source.of(options, sharded=direct),
         _config(options),
@@ -155,6 +156,17 @@ def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
 def stages_of(written: Iterable[WriterCommitMessage | None]) -> list[Stage]:
     """What the tasks of a job staged, in the order of its partitions."""
     return [each.stage for each in written if isinstance(each, Written) and each.stage]
+
+
+def _check_used(options: Options, *, direct: bool) -> None:
+    """Refuse what would do nothing: who gives it counts on what it does."""
+    if direct:
+        options.refuse(SINK_ID, "delivery=direct publishes as tasks run; use delivery=staged, or dedupKey")
+        options.refuse(KEEP_STAGED, "delivery=direct stages nothing; leave it out, or use delivery=staged")
+    if options[MAX_READY] is None:
+        options.refuse(WAIT_FOR_ROOM, "there is room without end unless maxReady says how much; give that too")
+    if options[DEDUP_KEY] is None:
+        options.refuse(DEDUP_WINDOW, "no row has a key; name the column of keys with dedupKey, or leave it out")
 
 
 def _config(options: Options) -> LeasedConfig:

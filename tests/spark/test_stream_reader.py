@@ -321,6 +321,14 @@ def test_a_batch_has_at_most_what_the_limits_say(
         assert info.count == expected
 
 
+def test_messages_beyond_the_first_large_ones_are_measured_too(redis_url: str, queue: LeasedQueue) -> None:
+    queue.publish_many(["small" * 200] * 160 + ["x" * 1_000_000] * 30)
+    with run(redis_url, maxBytesPerBatch="20 MiB") as first:
+        info = queue.lease_info(Offset.read(first.next(), QUEUE, "c").lease_id)
+        assert info is not None
+        assert info.count == 160 + 20  # Redis shows about 8 MiB at a time
+
+
 def test_the_default_limit_is_bytes_where_those_are_given(redis_url: str) -> None:
     with run(redis_url, maxMessagesPerBatch=7) as first, run(redis_url, maxBytesPerBatch="8m") as second:
         assert first.reader.getDefaultReadLimit() == ReadMaxRows(7)

@@ -84,6 +84,24 @@ def test_options_that_cannot_work_for_failed_rows_are_refused(
         writer_of(PLACE | options, ROWS, overwrite=False)
 
 
+@pytest.mark.parametrize("make", [writer_of, stream_writer_of])
+@pytest.mark.parametrize(
+    ("options", "missing", "message"),
+    [
+        ({"delivery": "direct", "sinkId": "run"}, {"delivery": "staged"}, "option sinkId: .*staged, or dedupKey"),
+        ({"delivery": "direct", "keepStaged": "1 h"}, {"delivery": "staged"}, "option keepStaged: .*delivery=staged"),
+        ({"WaitForRoom": "10 s"}, {"maxReady": "5"}, "option waitForRoom: .* unless maxReady"),
+        ({"dedupWindow": "1 h"}, {"dedupKey": "payload"}, "option dedupWindow: .* with dedupKey"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    make: Any, options: dict[str, str], missing: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        make(PLACE | options, SCHEMA, overwrite=False)
+    assert make(PLACE | options | missing, SCHEMA, overwrite=False)
+
+
 def test_failed_rows_of_another_queue_are_refused_before_any_is_settled() -> None:
     settler = settler_of(PLACE | {"operation": "nack", "reason": "odd"}, ROWS)
     row = {"message_id": "m", "lease": "l", "deliveries": 1}
