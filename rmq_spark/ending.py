@@ -1,8 +1,8 @@
 """How a batch ends: all its leases are acked when its block succeeds, else nacked, or kept for a retry.
 
 That is one step for each lease. The verdicts on single messages come before all acks: one that fails is a failure of
-the block, and nothing is acked. Then all leases are acked whatever becomes of one, and those come first whose acks
-leave a record: whoever finds it knows that the block succeeded and its verdicts are settled, and can ack the rest.
+the block, and nothing is acked. Then all leases are acked whatever becomes of one. Each ack leaves a record: whoever
+finds it knows that the block succeeded and its verdicts are settled, and can ack the rest.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def settled(held: Sequence[Held], on_failure: OnFailure) -> Iterator[Verdicts]:
             if each.lease.id != lost:
                 _nack(each, verdicts, f"{type(error).__name__}: {error}"[:500])
         raise
-    _ack(verdicts)
+    _ack(held)
 
 
-def _ack(verdicts: Verdicts) -> None:
+def _ack(held: Sequence[Held]) -> None:
     failures = []
-    for each in verdicts.in_turn():
+    for each in held:
         try:
             if not each.lease.fate.settled:
                 each.queue.ack(each.lease)

@@ -58,10 +58,6 @@ class Verdicts:
             if Outcome.LOST in report.outcomes:
                 raise LeaseLost(lease.id)
 
-    def in_turn(self) -> list[Held]:
-        """All leases, those without failed messages first: only their acks leave a record."""
-        return sorted(self._held, key=lambda each: bool(self._of(each.lease)))
-
     def _of(self, lease: Lease) -> dict[MessageRef, Verdict]:
         return {ref: verdict for ref, verdict in self._failed.items() if ref.lease_id == lease.id}
 

@@ -169,6 +169,18 @@ def test_failed_rows_are_written_back(
     assert {message.history[0].reason for message in messages} == {"odd"}
 
 
+@pytest.mark.parametrize("operation", ["nack", "dead"])
+def test_a_batch_of_which_every_row_is_written_back_ends_well(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, operation: str
+) -> None:
+    queue.publish_many("abc")
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        save(batch.df, redis_url, operation=operation)
+        batch.check()
+    stats = queue.stats()
+    assert (stats.ready + stats.dead, stats.leased, stats.leases) == (3, 0, 0)
+
+
 def failed_rows(lease: Lease) -> Verdicts:
     """What a task tells of a lease of which every message failed."""
     return Verdicts(tuple(Failed(message.id, lease.id, message.deliveries, "odd") for message in lease.messages))
