@@ -132,6 +132,18 @@ def test_a_batch_that_was_acked_before_is_skipped(spark: SparkSession, redis_url
     assert queue.stats().ready == 1
 
 
+def test_a_batch_that_was_acked_but_for_failed_rows_is_skipped_too(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 3)
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        assert batch.nack(batch.df.limit(1), delay=60) == 1
+    publish(queue, 1)
+    with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
+        assert (batch.count, batch.already_settled) == (0, True)
+    assert queue.stats()[:3] == (1, 1, 0)
+
+
 def test_a_retried_task_reads_the_same_messages(
     spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
 ) -> None:
