@@ -28,26 +28,34 @@ class Slots:
     def __init__(self, prefix: bytes, retry_budget_s: float) -> None:
         self.ttl_ms = max(60_000, int(retry_budget_s * 2000))
         self._prefix = prefix
-        self._renew()
+        self._own = _Own()
 
     def take(self) -> Slot:
         """A slot nobody uses, its number advanced."""
-        if self._pid != process.id:
-            self._renew()
+        own = self._own
+        if own.pid != process.id:
+            own = self._own = _Own()
         try:
-            slot = self._free.pop()
+            slot = own.free.pop()
         except IndexError:
-            slot = Slot(b"%bslot:%b/%d" % (self._prefix, self._client, next(self._numbers)))
+            slot = Slot(b"%bslot:%b/%d" % (self._prefix, own.client, next(own.numbers)))
         slot.seq += 1
         return slot
 
     def give(self, slot: Slot) -> None:
         """Use a slot again; safe even when its last call may still arrive, for a newer number refuses it."""
-        if self._pid == process.id:
-            self._free.append(slot)
+        own = self._own
+        if own.pid == process.id:
+            own.free.append(slot)
 
-    def _renew(self) -> None:
-        self._pid = process.id
-        self._client = nonce().encode()
-        self._free: deque[Slot] = deque()
-        self._numbers = itertools.count()  # threads may draw at once and must never get the same
+
+class _Own:
+    """What belongs to one process: replaced as a whole, for the threads of a forked child may all be at it at once."""
+
+    __slots__ = ("client", "free", "numbers", "pid")
+
+    def __init__(self) -> None:
+        self.pid = process.id
+        self.client = nonce().encode()
+        self.free: deque[Slot] = deque()
+        self.numbers = itertools.count()  # threads may draw at once and must never get the same

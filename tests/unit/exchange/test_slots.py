@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmq_core import ids
 from rmq_core.exchange import slots as module
 from rmq_core.exchange.slots import Slot, Slots
 
@@ -72,6 +73,27 @@ def in_a_child(call: Any) -> bytes:
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         return pipe.read()
+
+
+def test_threads_of_a_forked_child_take_no_slot_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = Slots(b"p:", 30)
+    slots.give(slots.take())
+    parents, drawn = slots.take(), list[Slot]()
+    slots.give(parents)
+
+    def overtaken() -> str:
+        """Another thread takes a slot just while this one finds that it was forked."""
+        if not drawn:
+            drawn.append(parents)
+            thread = threading.Thread(target=lambda: drawn.append(slots.take()))
+            thread.start()
+            thread.join()
+        return ids.nonce()
+
+    monkeypatch.setattr(module, "nonce", overtaken)
+    monkeypatch.setattr(ids.process, "id", -1)
+    mine = slots.take()
+    assert len({parents.key, mine.key, drawn[1].key}) == 3
 
 
 def test_a_forked_child_has_slots_of_its_own() -> None:
