@@ -9,7 +9,9 @@ import pytest
 import redis
 
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, QueueUnavailable
-from tests.redis.leases import drain, driver_of, expire, key, lose_answer, payloads, snapshot
+from rmq_core.exchange.frames import plan
+from rmq_core.leased.operations.claiming import grant, requested
+from tests.redis.leases import drain, driver_of, engine_of, expire, key, lose_answer, payloads, snapshot
 from tests.redis.worlds import World
 
 CONFIG = LeasedConfig(max_deliveries=3, completed_log=9, failed_log=9)
@@ -274,3 +276,21 @@ def test_a_server_that_stays_away_is_reported_after_the_budget(world: World) -> 
     before = snapshot(world.client)
     assert queue.claim().message.payload == "x"
     assert snapshot(world.client) != before
+
+
+@pytest.mark.parametrize("many", [1, 2])
+def test_a_claim_that_arrives_after_it_was_asked_for_again_and_granted_takes_nothing(world: World, many: int) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abcd"])
+    engine, slots = engine_of(queue), driver_of(queue)._slots
+    request = requested(engine, many)
+    late = plan(next(grant(engine, request, 0)), slots)  # sent, and given up on its way
+    late.release(slots)
+    engine.unanswered[request.id] = request.nonce
+    other = slots.take()  # another thread has its slot for a call that does not reach Redis yet
+    lease = queue.claim(max_messages=many)
+    assert (lease.id, lease.count) == (request.id, many)
+    world.client.execute_command(*late.frames[0].args)
+    slots.give(other)
+    assert queue.stats()[:3] == (4 - many, 0, many)
+    assert queue.ack(lease).settled == many

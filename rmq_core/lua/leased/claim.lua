@@ -18,7 +18,7 @@ local o = {id = ARGV[3], nonce = ARGV[4], lease_ms = ARGV[5], owner = ARGV[7]}
 local now = string.format('%.0f', clock()) -- a number would be written out anew by each call that gets it
 local late = expired(k.leases, now)
 -- One message for a new id, while nobody waits and nothing is delayed: answered before the rest below is even defined.
-if ARGV[6] == '1' and not KEYS[10] and redis.call('EXISTS', KEYS[6], KEYS[7]) == 0 and redis.call('LLEN', k.ready) > 0 then
+if ARGV[6] == '1' and not KEYS[10] and redis.call('EXISTS', KEYS[4], KEYS[6], KEYS[7]) == 0 and redis.call('LLEN', k.ready) > 0 then
   local reply, kept = hold_one(k, o, now)
   return {remember(reply), late, kept}
 end
@@ -47,6 +47,7 @@ if k.settled and redis.call('EXISTS', k.lease) == 1 then
   announce(k, now, seen, nil, timer_free)
   return {remember(reply), late, {}}
 end
+if redis.call('EXISTS', k.lease) == 1 then return {refuse('superseded'), late, {}} end -- its claim was sent once more, and granted
 local done = KEYS[11] and redis.call('GET', KEYS[11])
 if done then return {refuse('settled ' .. done), late, {}} end
 local ready = redis.call('LLEN', k.ready) + promote(k.delayed, k.ready, now)

@@ -28,6 +28,7 @@ local done = {id = ARGV[4], leases = k.leases, lease = KEYS[10], settled = KEYS[
               completed = KEYS[13]}
 local head = held_by(done.lease, ARGV[9])
 if not head then return {'lost', {}, {}} end
+if redis.call('EXISTS', k.lease) == 1 then return {refuse('superseded'), {}, {}} end -- see claim.lua
 local now = clock()
 local seen = awaited(k.waiters, k.wake, k.timer)
 local late = expired(k.leases, now)
