@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, Outcome, QueueEvent, SettleReport
+from rmq_core import (
+    ConfigurationError,
+    LeaseAlreadySettled,
+    LeasedConfig,
+    LeaseLost,
+    Outcome,
+    QueueEvent,
+    SettleReport,
+)
 from rmq_core.leased.operations.settling import nack
 from tests.redis.leases import engine_of, expire, key, payloads, run
 from tests.redis.worlds import World
@@ -134,15 +142,30 @@ def drain_large(queue: Any) -> list[bytes]:
     return found
 
 
-def test_a_nack_interrupted_between_its_chunks_leaves_no_record_of_an_acked_lease(world: World) -> None:
+def test_who_acks_what_an_interrupted_nack_left_leaves_a_record_and_a_repetition_claims_nothing(world: World) -> None:
     queue = world.queue()
     queue.publish_many(NUMBERS[:4_500])
     lease = queue.claim(max_messages=4_500, lease_id="job")
     nack_one_chunk(world, queue, lease)
     assert queue.stats()[:3] == (1_000, 0, 3_500)
     assert queue.ack(lease).settled == 3_500
-    assert queue.settled("job") is None
-    assert queue.claim(lease_id="job", max_messages=5_000).count == 500
+    assert queue.settled("job").acked == 3_500
+    with pytest.raises(LeaseAlreadySettled):
+        queue.claim(lease_id="job", max_messages=5_000)
+
+
+def test_what_an_interrupted_nack_leaves_of_a_partly_settled_lease_is_all_there(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(NUMBERS[:3_000])
+    lease = queue.claim(max_messages=3_000, lease_id="job")
+    newest = list(queue.read(lease, 2_000, 3_000))
+    assert queue.ack(lease, newest).settled == 1_000
+    assert run(world, queue, next(nack(engine_of(queue), lease))).startswith(b"returned 0 2000")
+    retry = queue.claim(lease_id="job")
+    assert (queue.stats().leased, queue.lease_info("job").settled) == (2_000, 0)
+    assert queue.ack(retry, list(queue.read(retry, 0, 1_000))).settled == 1_000
+    assert payloads(queue.messages(retry)) == NUMBERS[1_000:2_000]
+    assert queue.ack(retry).settled == 1_000
 
 
 def nack_one_chunk(world: World, queue: Any, lease: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import LeasedConfig, LeasedQueue, PayloadError, PayloadTooDeep, PayloadTooLarge
+from rmq_core import LeasedConfig, LeasedQueue, NewMessage, PayloadError, PayloadTooDeep, PayloadTooLarge
 from tests.redis.leases import drain, fall_due, key, payloads, snapshot
 from tests.redis.worlds import World
 
@@ -175,3 +175,17 @@ def test_both_facades_share_one_format(world: World) -> None:
     with LeasedQueue(world.url, "q") as other:
         message = other.claim().message  # type: ignore[union-attr]
     assert (message.payload, message.headers) == ({"a": "ż"}, {"h": "1"})
+
+
+def test_messages_that_are_equal_in_everything_are_delayed_each(world: World) -> None:
+    queue = world.queue()
+    twins = [NewMessage("p", id="x")] * 3
+    assert queue.publish_many(twins, delay=60).accepted == queue.stats().delayed == 3
+    fall_due(world)
+    lease = queue.claim(max_messages=3)
+    assert payloads(lease.messages) == ["p"] * 3
+    assert queue.nack(lease, list(lease.messages)[:1], delay=60).settled == 1
+    assert queue.nack(lease, delay=60).settled == 2
+    assert queue.stats()[:3] == (0, 3, 0)
+    queue.publish_staged([queue.stage([NewMessage("p", id="y", delay=60)] * 2)])
+    assert queue.stats().delayed == 5

@@ -19,7 +19,7 @@ local function finish(k, head, now, done_ttl, completed_cap, whole)
   end
   redis.call('UNLINK', k.lease, k.settled)
   if done_ttl > 0 and (whole or head.returned == 0) then
-    redis.call('SET', k.done, count - head.returned .. ' ' .. now .. ' ' .. head.owner, 'PX', done_ttl)
+    redis.call('SET', k.done, count - math.min(head.returned, settled) .. ' ' .. now .. ' ' .. head.owner, 'PX', done_ttl)
   end
   return count - settled
 end

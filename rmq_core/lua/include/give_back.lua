@@ -27,7 +27,7 @@ local function place(envelopes, keys, how)
     redis.call('LTRIM', keys.failed, 0, how.failed_log - 1)
   end
   if #back > 0 and how.due then
-    for i = 1, #back do redis.call('ZADD', keys.delayed, how.due, back[i]) end
+    for i = 1, #back do set_delayed(keys.delayed, how.due, back[i]) end
   elseif #back > 0 then
     redis.call('RPUSH', keys.ready, unpack(back))
   end
@@ -48,7 +48,9 @@ local function give_back(keys, k, how)
     local open = {}
     for i = n, 1, -1 do
       bytes = bytes + #got[i]
-      if not is_settled(bits, first, lo + i - 2) then open[#open + 1] = got[i] end
+      local index = lo + i - 2
+      if not is_settled(bits, first, index) then open[#open + 1] = got[i]
+      else redis.call('SETBIT', keys.settled, index, 0) end -- what counts the bits counts those of the messages left
     end
     local placed, dead = place(open, keys, how)
     back = back + placed

@@ -9,6 +9,7 @@
 -- include: ring
 -- include: timer
 -- include: recount
+-- include: set_delayed
 -- include: give_back
 local earlier = replay()
 if earlier then return earlier end

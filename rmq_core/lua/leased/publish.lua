@@ -9,6 +9,7 @@
 -- include: replay
 -- include: ring
 -- include: timer
+-- include: set_delayed
 local earlier = replay()
 if earlier then return earlier end
 local n, window, delay, max = tonumber(ARGV[9]), tonumber(ARGV[8]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -50,7 +51,7 @@ if max > 0 and #fresh > 0 then
 end
 if #fresh > 0 and delay > 0 then
   local due = now + delay
-  for i = 1, #fresh do redis.call('ZADD', KEYS[3], due, fresh[i]) end
+  for i = 1, #fresh do set_delayed(KEYS[3], due, fresh[i]) end
   if seen and sooner(KEYS[6], due) then ring(KEYS[4], KEYS[5], ARGV[3], now, seen) end
 elseif #fresh > 0 then
   redis.call('LPUSH', KEYS[2], unpack(fresh))

@@ -10,6 +10,7 @@
 -- include: ring
 -- include: deliveries
 -- include: recount
+-- include: set_delayed
 -- include: give_back
 local earlier = replay()
 if earlier then return earlier end

@@ -7,6 +7,7 @@
 -- include: head
 -- include: ring
 -- include: recount
+-- include: set_delayed
 -- include: give_back
 local earlier = replay()
 if earlier then return earlier end

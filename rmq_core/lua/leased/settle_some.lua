@@ -13,6 +13,7 @@
 -- include: ring
 -- include: timer
 -- include: recount
+-- include: set_delayed
 -- include: give_back
 -- include: finish
 local earlier = replay()

@@ -10,6 +10,7 @@
 -- include: replay
 -- include: ring
 -- include: timer
+-- include: set_delayed
 local earlier = replay()
 if earlier then return earlier end
 local first, most = redis.call('LINDEX', KEYS[3], 0), tonumber(ARGV[10])
@@ -52,7 +53,7 @@ while moved < most and bytes < 8388608 do
     end
     if fresh then accepted = accepted + 1 end
     if fresh and delay > 0 then
-      redis.call('ZADD', KEYS[6], now + delay, stamp .. entry)
+      set_delayed(KEYS[6], now + delay, stamp .. entry)
       due = math.min(due or now + delay, now + delay)
     elseif fresh then
       ready[#ready + 1] = stamp .. entry
