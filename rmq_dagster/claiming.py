@@ -23,13 +23,16 @@ def claim(
     """Take over what an earlier try of this step holds, else claim what is next; None when nothing is ready.
 
     `on_settled`: when everything under the step's name is acked already, "skip" raises LeaseAlreadySettled and "next"
-    claims more, under `<name>#2`, `#3`, ...
+    claims more, under `<name>#2`, `#3`, ... Either would overwrite the result of a try that acked, had its result and
+    failed to store it, so then dg.Failure says so, and allows no retries.
     """
     _refuse_cancelled(context)
-    for name in _names(context, queue):
+    for number, name in enumerate(_names(context, queue)):
         try:
             lease = queue.claim(max_messages=max_messages, lease_id=name, owner=runs.owner(context))
-        except LeaseAlreadySettled:
+        except LeaseAlreadySettled as settled:
+            if number == 0:
+                _refuse_lost_result(context, settled)
             if on_settled == "skip":
                 raise
         else:
@@ -65,6 +68,16 @@ def _refuse_cancelled(context: runs.StepContext) -> None:
     run = context.instance.get_run_by_id(context.run.run_id)
     if run and run.status in CANCELLED:
         raise dg.Failure("The run is being cancelled; nothing was claimed.", allow_retries=False)
+
+
+def _refuse_lost_result(context: runs.StepContext, settled: LeaseAlreadySettled) -> None:
+    if runs.result_was_lost(context):
+        raise dg.Failure(
+            f"{settled.acked} message(s) of {settled.lease_id!r} were acked by a try that had its result, and then"
+            " failed: to work on nothing now would overwrite that. `yield` results inside the block, so that they are"
+            " stored before the ack; launch a new run, not a re-execution, to go on with the next messages.",
+            allow_retries=False,
+        ) from settled
 
 
 def _report(context: runs.StepContext, queue: LeasedQueue, claimed: int) -> None:

@@ -133,6 +133,9 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         gives back untouched. `on_settled`: what a re-execution does whose messages are all acked, work on nothing
         ("skip") or claim new ones ("next").
 
+        A value for an IO manager is yielded inside the block: `yield dg.Output(value)`. Dagster stores what is returned
+        when the block has acked; if that fails, every retry raises dg.Failure, for there is nothing left to work on.
+
         >>> with redis_queue.claimed(context, "flights", max_messages=100) as batch:
         ...     for message in batch: ...
         ...     return dg.MaterializeResult(metadata=batch.metadata)

@@ -11,9 +11,11 @@ import dagster as dg
 from dagster._core.events import RunFailureReason  # no public name says whether Dagster will retry a run
 from dagster._core.execution.retries import auto_reexecution_should_retry_run
 
-from rmq_dagster.tags import WILL_RETRY
+from rmq_dagster.tags import ROOT, WILL_RETRY
 
 StepContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
+STARTS = (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_RESTARTED)
+RESULTS = (dg.DagsterEventType.STEP_OUTPUT, dg.DagsterEventType.STEP_SUCCESS)
 
 
 def lease_id(context: StepContext) -> str:
@@ -52,3 +54,30 @@ def will_be_retried(
     if verdict is not None:
         return verdict == "true"
     return instance.run_retries_enabled and bool(auto_reexecution_should_retry_run(instance, failed, reason))
+
+
+def result_was_lost(context: StepContext) -> bool:
+    """Whether an earlier try, of this run or of one that it retries, failed when it had its result: as it was stored.
+
+    A try that failed before, or lost its worker, had none that could be overwritten.
+    """
+    events = _step_events(context, context.run.run_id)
+    while events and events.pop() not in STARTS:
+        pass  # these are of the try that asks
+    for run_id in _others_of_the_group(context):
+        events += _step_events(context, run_id)
+    return dg.DagsterEventType.STEP_OUTPUT in events and dg.DagsterEventType.STEP_SUCCESS not in events
+
+
+def _step_events(context: StepContext, run_id: str) -> list[dg.DagsterEventType]:
+    key = context.get_step_execution_context().step.key
+    events = [entry.dagster_event for entry in context.instance.all_logs(run_id, of_type={*STARTS, *RESULTS})]
+    return [event.event_type for event in events if event and event.step_key == key]
+
+
+def _others_of_the_group(context: StepContext) -> set[str]:
+    root = context.run.root_run_id
+    if root is None:
+        return set()
+    retries = context.instance.get_runs(dg.RunsFilter(tags={ROOT: root}))
+    return {root, *(run.run_id for run in retries)} - {context.run.run_id}

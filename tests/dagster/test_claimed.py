@@ -1,10 +1,12 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.job_base import InMemoryJob  # no public name runs a run that was made before
 from dagster._core.errors import DagsterExecutionInterruptedError
+from dagster._core.execution.api import execute_run
 
 from rmq_core import LeasedQueue
 from rmq_dagster import ClaimedBatch, RedisQueueResource
@@ -222,3 +224,116 @@ def test_the_work_of_a_step_can_be_repeated_in_one_block_after_the_other(
     assert work.execute_in_process(instance=instance).success
     assert seen == [["a", None], ["b", None], [1]]
     assert queue.stats().ready == 1
+
+
+class Warehouse(dg.IOManager):
+    """It stores nothing the first `failures` times."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.stored: list[Any] = []
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise ConnectionError("the warehouse is down")
+        self.stored.append(obj)
+
+    def load_input(self, context: dg.InputContext) -> None: ...
+
+
+def storing(
+    redis_queue: RedisQueueResource, queue: LeasedQueue, warehouse: Warehouse, retries: int, *, yields: bool
+) -> dg.JobDefinition:
+    """A job whose step hands the payloads it claimed to the warehouse."""
+    policy = dg.RetryPolicy(max_retries=retries) if retries else None
+
+    @dg.op(name="kept", retry_policy=policy)
+    def returns(context: dg.OpExecutionContext) -> list[Any]:
+        with redis_queue.claimed(context, queue.name, config=CONFIG) as batch:
+            return batch.payloads
+
+    @dg.op(name="kept", retry_policy=policy)
+    def yields_it(context: dg.OpExecutionContext) -> Iterator[dg.Output[list[Any]]]:
+        with redis_queue.claimed(context, queue.name, config=CONFIG) as batch:
+            yield dg.Output(batch.payloads)
+
+    resources = {"io_manager": dg.IOManagerDefinition.hardcoded_io_manager(warehouse)}
+
+    @dg.job(resource_defs=resources, executor_def=dg.in_process_executor)
+    def work() -> None:
+        (yields_it if yields else returns)()
+
+    return work
+
+
+def test_a_value_that_is_yielded_in_the_block_is_stored_before_the_ack(
+    queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource
+) -> None:
+    queue.publish_many(["a", "b"])
+    warehouse = Warehouse(failures=1)
+    job = storing(redis_queue, queue, warehouse, retries=1, yields=True)
+    assert job.execute_in_process(instance=instance, raise_on_error=False).success
+    assert warehouse.stored == [["a", "b"]]
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_returned_value_that_was_not_stored_is_never_overwritten_with_nothing(
+    queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource
+) -> None:
+    """Neither by a retry of the step, nor by the run after it."""
+    queue.publish_many(["a", "b"])
+    warehouse = Warehouse(failures=1)
+    job = storing(redis_queue, queue, warehouse, retries=3, yields=False)
+    failed = job.execute_in_process(instance=instance, raise_on_error=False)
+    assert not failed.success
+    assert "2 message(s)" in why_failed(instance, failed)
+    assert "2 message(s)" in why_failed(instance, again(job, instance, failed.run_id))
+    assert warehouse.stored == []
+
+
+def test_a_run_executed_again_whose_value_was_stored_works_on_nothing(
+    queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource
+) -> None:
+    queue.publish("a")
+    warehouse = Warehouse(failures=0)
+    job = storing(redis_queue, queue, warehouse, retries=0, yields=False)
+    first = job.execute_in_process(instance=instance)
+    assert again(job, instance, first.run_id).success
+    assert warehouse.stored == [["a"], []]
+
+
+def why_failed(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult | dg.JobExecutionResult) -> str:
+    (entry,) = instance.all_logs(result.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    return str(entry.dagster_event.step_failure_data.error)  # type: ignore[union-attr]
+
+
+def again(job: dg.JobDefinition, instance: dg.DagsterInstance, run_id: str) -> dg.JobExecutionResult:
+    """As the daemon and the UI execute a run again."""
+    tags = {"dagster/root_run_id": run_id, "dagster/parent_run_id": run_id}
+    made = instance.create_run_for_job(job, root_run_id=run_id, parent_run_id=run_id, tags=tags)
+    return execute_run(InMemoryJob(job), made, instance)
+
+
+def test_a_retry_passes_over_what_the_first_block_of_the_failed_try_acked(
+    queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: list[list[Any]]
+) -> None:
+    second = f"{queue.name}-second"
+    queue.publish("a")
+    redis_queue.publish(second, ["b"], config=CONFIG)
+
+    @dg.op(retry_policy=dg.RetryPolicy(max_retries=1))
+    def both(context: dg.OpExecutionContext) -> None:
+        with redis_queue.claimed(context, queue.name, config=CONFIG) as first:
+            seen.append(first.payloads)
+        with redis_queue.claimed(context, second, config=CONFIG) as batch:
+            seen.append(batch.payloads)
+            if len(seen) == 2:
+                raise ValueError
+
+    @dg.job
+    def work() -> None:
+        both()
+
+    assert work.execute_in_process(instance=instance).success
+    assert seen == [["a"], ["b"], [], ["b"]]
