@@ -14,7 +14,6 @@ from rmq_dagster.tags import CLAIMED, LEASE, QUEUE
 
 OnSettled: TypeAlias = Literal["skip", "next"]
 LARGEST_BATCH = 1_000_000
-CANCELLED = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
 
 
 def claim(
@@ -65,8 +64,7 @@ def _names(context: runs.StepContext, queue: LeasedQueue) -> Iterator[str]:
 
 def _refuse_cancelled(context: runs.StepContext) -> None:
     """In one process with its run, Dagster answers the cancelling of a step by trying it again if a policy says so."""
-    run = context.instance.get_run_by_id(context.run.run_id)
-    if run and run.status in CANCELLED:
+    if runs.is_interrupted(context):
         raise dg.Failure("The run is being cancelled; nothing was claimed.", allow_retries=False)
 
 

@@ -1,10 +1,15 @@
-"""How a step that fails leaves its lease: kept while Dagster will retry, nacked after the last try, else given back."""
+"""How a step that fails leaves its lease: kept while Dagster will retry, nacked after the last try.
+
+It is given back only when somebody ends the run: whatever else ends a step, `sys.exit` too, is a failure that counts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
+
+import dagster as dg
 
 from rmq_core import Lease, RedisMessageQueueError
 from rmq_dagster import runs
@@ -43,11 +48,19 @@ def concluding(context: runs.StepContext, held: Held) -> Iterator[None]:
         raise
 
 
-def _conclude(context: runs.StepContext, held: Held, error: BaseException) -> str:
-    if not isinstance(error, Exception):
+def _conclude(context: runs.StepContext, held: Held, raised: BaseException) -> str:
+    error = runs.failure_of(context, raised)
+    if runs.is_interrupted(context, error):
         return "given back: the run was interrupted" if held.give_back() else "not ours any more"
     delay = runs.retry_delay(context, error)
     if delay is not None:
         return "kept for the retry" if held.keep(delay + RETRY_MARGIN_S) else "gone before the retry"
-    reason = f"{type(error).__name__}: {error}"[:500]
-    return "nacked: this was the last attempt" if held.give_up(reason) else "not ours any more"
+    return "nacked: this was the last attempt" if held.give_up(_reason(error)) else "not ours any more"
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, GeneratorExit):
+        return "the result could not be stored"
+    if isinstance(error, dg.RetryRequested) and error.__cause__:
+        error = error.__cause__  # Dagster's policy, or the step, asked for retries because of it
+    return f"{type(error).__name__}: {error}"[:500]

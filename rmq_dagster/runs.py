@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import dagster as dg
+from dagster._core.errors import DagsterExecutionInterruptedError  # no public name for being told to stop
 from dagster._core.events import RunFailureReason  # no public name says whether Dagster will retry a run
 from dagster._core.execution.retries import auto_reexecution_should_retry_run
 
@@ -15,6 +16,8 @@ from rmq_dagster.tags import ROOT, WILL_RETRY
 
 StepContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
 STARTS = (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_RESTARTED)
+CANCELLED = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
+INTERRUPTS = (KeyboardInterrupt, DagsterExecutionInterruptedError)
 RESULTS = (dg.DagsterEventType.STEP_OUTPUT, dg.DagsterEventType.STEP_SUCCESS)
 
 
@@ -33,17 +36,47 @@ def owner(context: StepContext) -> str:
     return context.run.run_id
 
 
-def retry_delay(context: StepContext, error: Exception | None = None) -> float | None:
+def retry_delay(context: StepContext, error: BaseException) -> float | None:
     """Seconds until Dagster runs this step again after `error`, or None when this attempt is the last one."""
-    if isinstance(error, dg.RetryRequested):
-        if context.retry_number < error.max_retries:
-            return float(error.seconds_to_wait or 0)
-    elif not (isinstance(error, dg.Failure) and not error.allow_retries):
-        policy = context.get_step_execution_context().op_retry_policy
-        if policy and context.retry_number < policy.max_retries:
-            return float(policy.calculate_delay(context.retry_number + 1))
+    delay = _step_retry_delay(context, error)
+    if delay is not None:
+        return delay
     failed = context.run.with_status(dg.DagsterRunStatus.FAILURE)
     return 0.0 if will_be_retried(context.instance, failed, RunFailureReason.STEP_FAILURE) else None
+
+
+def _step_retry_delay(context: StepContext, error: BaseException) -> float | None:
+    if isinstance(error, dg.RetryRequested):
+        return float(error.seconds_to_wait or 0) if context.retry_number < error.max_retries else None
+    policy = context.get_step_execution_context().op_retry_policy
+    if policy is None or not _heeds_policy(error) or context.retry_number >= policy.max_retries:
+        return None
+    return float(policy.calculate_delay(context.retry_number + 1))
+
+
+def _heeds_policy(error: BaseException) -> bool:
+    """Dagster lets what is no Exception (SystemExit) pass by the policy of the step.
+
+    GeneratorExit only says that Dagster could not store what was yielded, and that is under the policy.
+    """
+    if isinstance(error, dg.Failure):
+        return error.allow_retries
+    return isinstance(error, (Exception, GeneratorExit))
+
+
+def failure_of(context: StepContext, error: BaseException) -> BaseException:
+    """Why the step fails. A generator whose result could not be stored is only told to exit."""
+    if isinstance(error, GeneratorExit):
+        return context.get_step_execution_context().step_exception or error
+    return error
+
+
+def is_interrupted(context: StepContext, error: BaseException | None = None) -> bool:
+    """Whether the step ends because somebody ends the run."""
+    if isinstance(error, INTERRUPTS):
+        return True
+    run = context.instance.get_run_by_id(context.run.run_id)
+    return run is not None and run.status in CANCELLED
 
 
 def will_be_retried(

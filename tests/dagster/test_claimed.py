@@ -1,4 +1,6 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+import gc
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -149,6 +151,32 @@ def test_an_interrupted_run_gives_back_untouched(run: Run, queue: LeasedQueue) -
     assert (message.deliveries, message.history) == (0, ())
 
 
+def test_whatever_fails_while_the_run_is_cancelled_gives_back_untouched(
+    run: Run, queue: LeasedQueue, instance: dg.DagsterInstance
+) -> None:
+    queue.publish("a")
+
+    def fails_meanwhile(batch: ClaimedBatch) -> None:
+        instance.report_run_canceling(instance.get_runs()[0])
+        raise ValueError("its connection was closed")
+
+    assert not run(fails_meanwhile).success
+    (message,) = queue.peek()
+    assert (message.deliveries, message.history) == (0, ())
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_step_that_exits_has_failed_and_no_policy_brings_it_back(run: Run, queue: LeasedQueue, retries: int) -> None:
+    queue.publish("a")
+
+    def exits(batch: ClaimedBatch) -> None:
+        sys.exit(3)
+
+    assert not run(exits, retries).success
+    (message,) = queue.peek()
+    assert (message.deliveries, message.history[-1].reason) == (1, "SystemExit: 3")
+
+
 def test_messages_settled_one_by_one_stay_so_and_the_rest_follows_the_block(run: Run, queue: LeasedQueue) -> None:
     queue.publish_many(["a", "b", "c", "d"])
 
@@ -276,6 +304,19 @@ def test_a_value_that_is_yielded_in_the_block_is_stored_before_the_ack(
     assert job.execute_in_process(instance=instance, raise_on_error=False).success
     assert warehouse.stored == [["a", "b"]]
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_yielded_value_that_cannot_be_stored_nacks_after_the_last_try(
+    queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, retries: int
+) -> None:
+    queue.publish("a")
+    job = storing(redis_queue, queue, Warehouse(failures=9), retries, yields=True)
+    assert not job.execute_in_process(instance=instance, raise_on_error=False).success
+    gc.collect()  # Dagster's record of the last failure holds on to the step, as long as the process of the run
+    (message,) = queue.peek()
+    assert message.deliveries == retries + 1
+    assert message.history[-1].reason == "ConnectionError: the warehouse is down"
 
 
 def test_a_returned_value_that_was_not_stored_is_never_overwritten_with_nothing(
