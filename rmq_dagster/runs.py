@@ -38,7 +38,7 @@ def owner(context: StepContext) -> str:
 
 def retry_delay(context: StepContext, error: BaseException) -> float | None:
     """Seconds until Dagster runs this step again after `error`, or None when this attempt is the last one."""
-    delay = _step_retry_delay(context, error)
+    delay = None if context.get_step_execution_context().retry_mode.disabled else _step_retry_delay(context, error)
     if delay is not None:
         return delay
     failed = context.run.with_status(dg.DagsterRunStatus.FAILURE)
@@ -55,13 +55,13 @@ def _step_retry_delay(context: StepContext, error: BaseException) -> float | Non
 
 
 def _heeds_policy(error: BaseException) -> bool:
-    """Dagster lets what is no Exception (SystemExit) pass by the policy of the step.
+    """Dagster lets its own errors, and those that are no Exception (SystemExit), pass by the policy of the step.
 
     GeneratorExit only says that Dagster could not store what was yielded, and that is under the policy.
     """
     if isinstance(error, dg.Failure):
         return error.allow_retries
-    return isinstance(error, (Exception, GeneratorExit))
+    return isinstance(error, (Exception, GeneratorExit)) and not isinstance(error, dg.DagsterError)
 
 
 def failure_of(context: StepContext, error: BaseException) -> BaseException:

@@ -36,7 +36,9 @@ class RedisQueueSparkComponent(QueueComponent):
         default="skip",
         description="What a re-execution does whose messages are all acked: skip, or claim the next ones.",
     )
-    retries: int = Field(default=0, description="How often Dagster tries again, with the same messages.")
+    retries: int = Field(
+        default=0, description="How often Dagster tries again, with the same messages; 0: as the job says, if it does."
+    )
     retry_delay_seconds: float = Field(default=0, description="How long it waits before.")
     stop_grace_seconds: float = Field(default=10, description="Between SIGTERM and SIGKILL when a run is cancelled.")
 
@@ -50,12 +52,16 @@ class RedisQueueSparkComponent(QueueComponent):
             specs=[spec],
             name="__".join(spec.key.path),
             required_resource_keys={self.resource_key},
-            retry_policy=dg.RetryPolicy(max_retries=self.retries, delay=self.retry_delay_seconds),
+            retry_policy=self.retry_policy(),
         )
         def spark(context) -> dg.MaterializeResult[Any]:  # type: ignore[no-untyped-def]  # noqa: ANN001  Dagster would compare a string
             return self.execute(context, folder)
 
         return dg.Definitions(assets=[spark])
+
+    def retry_policy(self) -> dg.RetryPolicy | None:
+        """None when no retries are asked for: a policy of none would beat the job's `op_retry_policy`."""
+        return dg.RetryPolicy(max_retries=self.retries, delay=self.retry_delay_seconds) if self.retries else None
 
     def execute(self, context: dg.AssetExecutionContext, folder: Path) -> dg.MaterializeResult[Any]:
         """Run the job in `folder`, that of defs.yaml. Override it to add what only Python can say."""

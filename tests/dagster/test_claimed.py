@@ -125,6 +125,37 @@ def test_a_failure_that_allows_no_retries_nacks_although_there_is_a_policy(run: 
     assert queue.stats()[:5] == (1, 0, 0, 0, 0)
 
 
+def test_an_error_of_dagsters_own_passes_by_the_policy_and_nacks(run: Run, queue: LeasedQueue) -> None:
+    queue.publish("a")
+
+    def asks_wrongly(batch: ClaimedBatch) -> None:
+        raise dg.DagsterInvariantViolationError("no such partition")
+
+    assert not run(asks_wrongly, retries=3).success
+    (message,) = queue.peek()
+    assert message.history[-1].reason == "DagsterInvariantViolationError: no such partition"
+
+
+@pytest.mark.parametrize("error", [ValueError("no good"), dg.RetryRequested(max_retries=3)])
+def test_an_executor_that_retries_nothing_has_nothing_kept_for_it(
+    queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, error: Exception
+) -> None:
+    queue.publish("a")
+
+    @dg.op(retry_policy=dg.RetryPolicy(max_retries=3))
+    def fails_once(context: dg.OpExecutionContext) -> None:
+        with redis_queue.claimed(context, queue.name, config=CONFIG):
+            raise error
+
+    @dg.job(executor_def=dg.in_process_executor.configured({"retries": {"disabled": {}}}))
+    def work() -> None:
+        fails_once()
+
+    assert not execute_run(InMemoryJob(work), instance.create_run_for_job(work), instance).success
+    (message,) = queue.peek()
+    assert (message.deliveries, message.history[-1].kind) == (1, "nack")
+
+
 def test_a_retry_that_the_step_asks_for_itself_gets_the_same_messages(
     run: Run, queue: LeasedQueue, seen: list[list[Any]]
 ) -> None:

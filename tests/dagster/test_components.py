@@ -123,6 +123,18 @@ def test_a_spark_job_that_fails_is_tried_again_with_the_same_messages_and_then_n
     assert message.history[-1].kind == "nack"
 
 
+def test_a_spark_job_without_retries_of_its_own_has_those_of_the_job_that_runs_it(
+    queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance, seen: Path
+) -> None:
+    queue.publish("a")
+    retrying = dg.define_asset_job("retrying", selection="invoices", op_retry_policy=dg.RetryPolicy(max_retries=1))
+    more = dg.Definitions(jobs=[retrying], resources={"redis_queue": redis_queue})
+    defs = dg.Definitions.merge(defined(job(queue.name, seen, "fail")), more)
+    run = defs.resolve_job_def("retrying").execute_in_process(instance=instance, raise_on_error=False)
+    assert not run.success
+    assert len(notes(seen)) == 2
+
+
 def test_a_partition_of_a_spark_job_works_on_its_own_queue(
     materialize: Materialize,
     queue: LeasedQueue,
