@@ -143,7 +143,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         return working(context, self.queue(queue, config), Terms(max_messages, on_settled))
 
     def stats(self, queue: str, config: LeasedConfig | None = None) -> QueueStats:
-        """What a queue holds."""
+        """What a queue holds. It only counts: `queue(name).backlog()` brings back what expired or is due by now."""
         return self.queue(queue, config).stats()
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature

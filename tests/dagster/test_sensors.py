@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from rmq_core import LeasedQueue, QueueUnavailable
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
 from rmq_dagster.tags import CLAIMED, QUEUE, RUN_KEY, SENSOR
-from tests.dagster.pipeline import CONFIG
+from tests.dagster.pipeline import CONFIG, ROOT
 from tests.faults.patience import eventually
 
 Tick = Callable[..., dg.SensorResult]
@@ -198,6 +199,51 @@ def test_a_delayed_message_rings_when_it_is_due_and_not_before(tick: Tick, queue
     assert keys(tick()) == []
     queue.publish("now", delay=0.05)
     assert len(eventually(lambda: keys(tick()))) == 1
+
+
+@pytest.fixture
+def plain(queue: LeasedQueue, redis_url: str, redis_queue: RedisQueueResource) -> Callable[[], Any]:
+    """One tick of the sensor that the guide shows, on `queue`."""
+    guide = (ROOT / "docs" / "how-to" / "dagster-queues.md").read_text("utf-8")
+    (code,) = re.findall(r"^## A plain sensor\n.*?^```python\n(.*?)^```$.*?^## ", guide, re.MULTILINE | re.DOTALL)
+    defined: dict[str, Any] = {}
+    shown = code.replace("redis://localhost:6379/0", redis_url).replace("arrivals", queue.name)
+    exec(compile(shown, "dagster-queues.md", "exec", dont_inherit=True), defined)
+
+    def evaluate() -> Any:
+        with dg.build_sensor_context(resources={"redis_queue": redis_queue}) as context:
+            return defined["work_is_there"](context)
+
+    return evaluate
+
+
+def test_the_plain_sensor_of_the_guide_asks_for_a_run_unless_one_is_at_work(
+    plain: Callable[[], Any], queue: LeasedQueue
+) -> None:
+    assert isinstance(plain(), dg.SkipReason)
+    queue.publish_many(["a", "b"])
+    assert isinstance(plain(), dg.RunRequest)
+    queue.claim(max_messages=1)
+    assert plain() == dg.SkipReason("1 ready, 1 run(s) at work")
+
+
+def test_the_plain_sensor_of_the_guide_does_not_wait_for_a_lost_worker(
+    plain: Callable[[], Any], queue: LeasedQueue
+) -> None:
+    queue.publish("a")
+    queue.claim(lease=0.05)
+    assert isinstance(eventually(lambda: ran(plain())), dg.RunRequest)
+
+
+def test_the_plain_sensor_of_the_guide_sees_a_delayed_message_when_it_is_due(
+    plain: Callable[[], Any], queue: LeasedQueue
+) -> None:
+    queue.publish("a", delay=0.05)
+    assert isinstance(eventually(lambda: ran(plain())), dg.RunRequest)
+
+
+def ran(asked: dg.RunRequest | dg.SkipReason) -> dg.RunRequest | None:
+    return asked if isinstance(asked, dg.RunRequest) else None
 
 
 @pytest.mark.usefixtures("soon_given_up")
