@@ -79,5 +79,6 @@ def _refuse_lost_result(context: runs.StepContext, settled: LeaseAlreadySettled)
 
 
 def _report(context: runs.StepContext, queue: LeasedQueue, claimed: int) -> None:
-    context.instance.add_run_tags(context.run.run_id, {CLAIMED: str(claimed)})
+    if context.run.tags.get(QUEUE, queue.name) == queue.name:  # else it has yet to claim what it was rung for
+        context.instance.add_run_tags(context.run.run_id, {CLAIMED: str(claimed)})
     context.log.info("Claimed %d message(s) of %r", claimed, queue.name)

@@ -20,7 +20,7 @@ from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, que
 from rmq_dagster import claims
 from rmq_dagster.claiming import check_batch
 from rmq_dagster.partitions import QueuePartitions
-from rmq_dagster.tags import CLAIMED, LEASE, QUEUE, RUN_KEY, SENSOR
+from rmq_dagster.tags import CLAIMED, LEASE, QUEUE, REPOSITORY, RUN_KEY, SENSOR
 
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -51,7 +51,8 @@ def dealt(wanted: Mapping[str, int], room: int) -> list[str]:
 class Doorbell:
     """What one sensor rings for. `patience_s`: a run that has not claimed by then no longer keeps the bell silent.
 
-    `claim_for_s`: seconds that a tick claims for the run it requests; None for the doorbell proper.
+    `claim_for_s`: seconds that a tick claims for the run it requests; None for the doorbell proper. `repository`: the
+    label of where the sensor is defined, for other code locations may have sensors and queues of the same names.
     """
 
     queue: str | QueuePartitions
@@ -62,6 +63,7 @@ class Doorbell:
     min_messages: int = 1
     max_age_s: float | None = None
     claim_for_s: float | None = None
+    repository: str | None = None
 
     def __post_init__(self) -> None:
         check_batch("batch", self.batch)
@@ -111,7 +113,7 @@ class Doorbell:
         """Hold what earlier ticks claimed for runs that wait; give back what no run will come for."""
 
         def run_of(lease_id: str) -> dg.DagsterRun | None:
-            tags = {SENSOR: self.sensor, LEASE: lease_id}
+            tags = {**self.own_tags, LEASE: lease_id}
             return next(iter(instance.get_runs(dg.RunsFilter(tags=tags), limit=1)), None)
 
         for name in names:
@@ -226,12 +228,23 @@ class Doorbell:
     def runs(self, **filters: Any) -> dg.RunsFilter:
         """The runs of this sensor."""
         queue = {QUEUE: self.queue} if isinstance(self.queue, str) else {}
-        return dg.RunsFilter(tags={SENSOR: self.sensor, **queue}, **filters)
+        return dg.RunsFilter(tags={**self.own_tags, **queue}, **filters)
+
+    @property
+    def own_tags(self) -> dict[str, str]:
+        """What Dagster tags the runs of this sensor with."""
+        return {SENSOR: self.sensor} | ({REPOSITORY: self.repository} if self.repository else {})
 
 
 def of(queue: str, records: Sequence[dg.RunRecord]) -> list[dg.RunRecord]:
     """Those of the runs that were requested for one queue."""
     return [record for record in records if record.dagster_run.tags.get(QUEUE) == queue]
+
+
+def repository_of(context: dg.SensorEvaluationContext) -> str | None:
+    """The label that Dagster gives the runs of a sensor's repository; None for a tick that is evaluated by hand."""
+    origin = context.code_location_origin
+    return f"{context.repository_name}@{origin.location_name}" if origin and context.repository_name else None
 
 
 def _aware(moment: dt.datetime) -> dt.datetime:

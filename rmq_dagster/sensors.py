@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from rmq_core import LeasedConfig
-from rmq_dagster.doorbell import Doorbell
+from rmq_dagster.doorbell import Doorbell, repository_of
 from rmq_dagster.names import dagster_name
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.resources import RedisQueueResource
@@ -59,7 +59,7 @@ def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said whe
         resource: RedisQueueResource = getattr(context.resources, resource_key)
         peeking = dataclasses.replace(config or resource.config(), retry_budget=TICK_RETRY_BUDGET_S)
         with resource.client(TICK_TIMEOUT_S) as redis:
-            return bell.ring(context, redis, peeking)
+            return dataclasses.replace(bell, repository=repository_of(context)).ring(context, redis, peeking)
 
     return doorbell
 

@@ -6,12 +6,13 @@ from typing import Final
 
 QUEUE: Final = "rmq/queue"
 CLAIMED: Final = "rmq/claimed"
-"""How many messages the run claimed. Present: the run is past its claim, whatever it does next."""
+"""How many messages the run claimed of the queue it was rung for. Present: it is past that claim, whatever it does."""
 LEASE: Final = "rmq/lease_id"
 """The lease that a claiming sensor took for the run: a name, which gives nobody the right to settle it."""
 
 # Dagster's own, which it exports under no public name.
 SENSOR: Final = "dagster/sensor_name"
+REPOSITORY: Final = ".dagster/repository"
 RUN_KEY: Final = "dagster/run_key"
 WILL_RETRY: Final = "dagster/will_retry"
 ROOT: Final = "dagster/root_run_id"

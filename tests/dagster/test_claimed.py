@@ -12,7 +12,7 @@ from dagster._core.execution.api import execute_run
 
 from rmq_core import LeasedQueue
 from rmq_dagster import ClaimedBatch, RedisQueueResource
-from rmq_dagster.tags import CLAIMED
+from rmq_dagster.tags import CLAIMED, QUEUE
 from tests.dagster.pipeline import CONFIG
 from tests.faults.patience import eventually
 
@@ -76,6 +76,17 @@ def test_a_block_that_ends_well_acks_and_tells_what_it_claimed(
     record = instance.get_run_by_id(result.run_id)
     assert record is not None
     assert record.tags[CLAIMED] == "2"
+
+
+def test_a_run_that_claims_of_another_queue_has_yet_to_claim_of_the_one_it_was_rung_for(
+    run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, seen: list[list[Any]]
+) -> None:
+    queue.publish("a")
+    elsewhere = run(lambda batch: seen.append(batch.payloads), tags={QUEUE: "another queue"})
+    here = run(lambda batch: seen.append(batch.payloads), tags={QUEUE: queue.name})
+    assert seen == [["a"], []]
+    tags = [record.tags.get(CLAIMED) for r in (elsewhere, here) if (record := instance.get_run_by_id(r.run_id))]
+    assert tags == [None, "0"]
 
 
 def test_the_run_owns_the_lease_while_it_works(run: Run, queue: LeasedQueue, seen: list[list[Any]]) -> None:

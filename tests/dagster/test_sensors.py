@@ -7,10 +7,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin
 
 from rmq_core import LeasedQueue, QueueUnavailable
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
-from rmq_dagster.tags import CLAIMED, QUEUE, RUN_KEY, SENSOR
+from rmq_dagster.tags import CLAIMED, LEASE, QUEUE, REPOSITORY, RUN_KEY, SENSOR
 from tests.dagster.pipeline import CONFIG, ROOT
 from tests.faults.patience import eventually
 
@@ -30,11 +31,17 @@ def drain() -> None:
 def tick(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource) -> Tick:
     """One tick of a sensor for `queue`; the cursor is given by hand."""
 
-    def evaluate(cursor: str | None = None, **options: Any) -> dg.SensorResult:
+    def evaluate(cursor: str | None = None, location: str | None = None, **options: Any) -> dg.SensorResult:
         sensor = build_redis_queue_sensor(queue.name, target=drain, name="bell", config=CONFIG, **options)
         context = dg.build_sensor_context(
-            instance=instance, cursor=cursor, resources={"redis_queue": redis_queue}, sensor_name="bell"
+            instance=instance,
+            cursor=cursor,
+            repository_name="__repository__",
+            resources={"redis_queue": redis_queue},
+            sensor_name="bell",
         )
+        if location:  # the daemon tells it, and there is no public way to
+            context._code_location_origin = RegisteredCodeLocationOrigin(location)
         with context:
             result = sensor(context)
         assert isinstance(result, dg.SensorResult)
@@ -169,6 +176,28 @@ def test_runs_of_other_sensors_and_other_queues_do_not_count(
     requested(1, **{SENSOR: "another bell"})
     requested(2, **{QUEUE: "another queue"})
     assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
+
+
+def test_runs_of_other_code_locations_do_not_count(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
+) -> None:
+    queue.publish("m")
+    requested(1, **{REPOSITORY: "__repository__@staging"})
+    assert keys(tick(cursor="1", location="prod")) == [f"{queue.name}:2"]
+    assert keys(tick(cursor="1", location="staging")) == []
+
+
+def test_a_claim_waits_for_the_run_of_its_own_code_location(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
+) -> None:
+    """Not for one of another location, which may have ended long ago."""
+    queue.publish("m")
+    assert keys(tick(location="prod", claim_for=60)) == [f"{queue.name}:1"]
+    (lease,) = queue.leases()
+    requested(1, dg.DagsterRunStatus.NOT_STARTED, **{LEASE: lease.id, REPOSITORY: "__repository__@prod"})
+    requested(1, dg.DagsterRunStatus.FAILURE, **{LEASE: lease.id, REPOSITORY: "__repository__@staging"})
+    assert keys(tick(cursor="1", location="prod", claim_for=60)) == []
+    assert [held.id for held in queue.leases()] == [lease.id]
 
 
 @pytest.mark.parametrize("cursor", [None, "", "reset by hand"])
