@@ -22,7 +22,7 @@ def redis_queue_asset(
 ) -> Any:
     """An observable external asset for a queue: depth, age of the oldest message and dead letters, plotted over time.
 
-    The asset's key is the queue's name, other than letters and digits replaced by `_`, unless `key` is given.
+    The asset's key is the queue's name, all but ASCII letters and digits replaced by `_`, unless `key` is given.
     `asset_options` go to Dagster's observable_source_asset: group_name, description, automation_condition, tags, ...
     """
 

@@ -12,6 +12,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError  # no public n
 from dagster._core.events import RunFailureReason  # no public name says whether Dagster will retry a run
 from dagster._core.execution.retries import auto_reexecution_should_retry_run
 
+from rmq_dagster.names import lease_name
 from rmq_dagster.tags import ROOT, WILL_RETRY
 
 StepContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
@@ -28,7 +29,7 @@ def lease_id(context: StepContext) -> str:
         parts.append(context.partition_key)
     elif context.has_partition_key_range:
         parts.append(f"{context.partition_key_range.start}...{context.partition_key_range.end}")
-    return "/".join(parts)
+    return lease_name("/".join(parts))
 
 
 def owner(context: StepContext) -> str:

@@ -12,6 +12,7 @@ from pydantic import Field
 from rmq_core import ConfigurationError, PublishReport
 from rmq_dagster.components.base import QueueComponent
 from rmq_dagster.components.scaffolding import PublishScaffolder
+from rmq_dagster.names import dagster_name
 from rmq_dagster.partitions import QueuePartitions
 
 
@@ -39,7 +40,9 @@ class RedisQueuePublishComponent(QueueComponent):
         package = context.defs_relative_module_name(context.path) if self.function else ""
 
         @dg.multi_asset(
-            specs=[self.asset], name="__".join(self.asset.key.path), required_resource_keys={self.resource_key}
+            specs=[self.asset],
+            name=dagster_name("__".join(self.asset.key.path)),
+            required_resource_keys={self.resource_key},
         )
         def publish(context) -> dg.MaterializeResult[Any]:  # type: ignore[no-untyped-def]  # noqa: ANN001  Dagster would compare a string
             return self.execute(context, package)

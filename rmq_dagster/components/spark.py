@@ -12,6 +12,7 @@ from pydantic import Field
 from rmq_dagster.claiming import OnSettled
 from rmq_dagster.components.base import QueueComponent
 from rmq_dagster.components.scaffolding import SparkScaffolder
+from rmq_dagster.names import dagster_name
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.pipes import PipesRedisQueueSparkClient
 
@@ -50,7 +51,7 @@ class RedisQueueSparkComponent(QueueComponent):
 
         @dg.multi_asset(
             specs=[spec],
-            name="__".join(spec.key.path),
+            name=dagster_name("__".join(spec.key.path)),
             required_resource_keys={self.resource_key},
             retry_policy=self.retry_policy(),
         )

@@ -14,6 +14,7 @@ from rmq_dagster import (
     publish_op,
     redis_queue_asset,
     redis_queue_checks,
+    redis_queue_definitions,
 )
 
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
@@ -45,6 +46,7 @@ def test_an_op_publishes_what_it_is_given_and_tells_how_many(
 
 def test_an_op_is_named_after_its_queue() -> None:
     assert publish_op("tenant:a/orders").name == "publish_to_tenant_a_orders"
+    assert publish_op("bestellungen_für").name == "publish_to_bestellungen_f_r"
 
 
 # Dagster deprecates what it uses itself to make observable assets external ones.
@@ -78,7 +80,14 @@ def test_observing_a_queue_notes_what_it_holds_and_claims_nothing(
 
 def test_an_asset_is_named_after_its_queue_in_letters_that_dagster_accepts() -> None:
     assert redis_queue_asset("tenant:a/orders").key == dg.AssetKey("tenant_a_orders")
+    assert redis_queue_asset("bestellungen_für").key == dg.AssetKey("bestellungen_f_r")
     assert redis_queue_asset("orders", key=["queues", "orders"]).key == dg.AssetKey(["queues", "orders"])
+
+
+def test_everything_around_a_queue_has_names_that_dagster_accepts() -> None:
+    defs = redis_queue_definitions("bestellungen_für", target="invoices")
+    names = {sensor.name for sensor in defs.sensors or ()}
+    assert names == {f"bestellungen_f_r_{ending}" for ending in ("doorbell", "on_failure", "on_cancel")}
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from rmq_dagster.tags import CLAIMED, QUEUE
 from tests.dagster.pipeline import CONFIG
 from tests.faults.patience import eventually
 
+ODD = "{50%} Süd\x1b"
 Work = Callable[[ClaimedBatch], None]
 Run = Callable[..., dg.ExecuteInProcessResult]
 
@@ -23,7 +24,7 @@ Run = Callable[..., dg.ExecuteInProcessResult]
 def asset_of(queue: str, work: Work, retries: int = 0, **terms: Any) -> dg.AssetsDefinition:
     policy = dg.RetryPolicy(max_retries=retries) if retries else None
 
-    @dg.asset(name="worked", retry_policy=policy, partitions_def=dg.StaticPartitionsDefinition(["north"]))
+    @dg.asset(name="worked", retry_policy=policy, partitions_def=dg.StaticPartitionsDefinition(["north", ODD]))
     def worked(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
         with redis_queue.claimed(context, queue, config=CONFIG, **terms) as batch:
             work(batch)
@@ -36,12 +37,14 @@ def asset_of(queue: str, work: Work, retries: int = 0, **terms: Any) -> dg.Asset
 def run(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource) -> Run:
     """Materialize an asset that claims and then does the work given."""
 
-    def materialize(work: Work, retries: int = 0, tags: dict[str, str] | None = None, **terms: Any) -> Any:
+    def materialize(
+        work: Work, retries: int = 0, tags: dict[str, str] | None = None, partition: str = "north", **terms: Any
+    ) -> Any:
         return dg.materialize(
             [asset_of(queue.name, work, retries, **terms)],
             instance=instance,
             resources={"redis_queue": redis_queue},
-            partition_key="north",
+            partition_key=partition,
             raise_on_error=False,
             tags=tags,
         )
@@ -94,6 +97,15 @@ def test_the_run_owns_the_lease_while_it_works(run: Run, queue: LeasedQueue, see
     result = run(lambda batch: seen.append(queue.leases()))
     ((lease,),) = seen
     assert (lease.owner, lease.id) == (result.run_id, f"{result.run_id}/worked/north")
+
+
+def test_a_partition_may_have_characters_that_a_lease_may_not(
+    run: Run, queue: LeasedQueue, seen: list[list[Any]]
+) -> None:
+    queue.publish("a")
+    result = run(lambda batch: seen.append([batch.lease.id]), partition=ODD)
+    assert result.success
+    assert seen == [[f"{result.run_id}/worked/%7B50%%7D Süd%1B"]]
 
 
 def test_an_empty_run_succeeds_and_says_so(run: Run, seen: list[list[Any]]) -> None:

@@ -56,7 +56,7 @@ def job(queue: str, seen: Path, behaviour: str = "adopt", **more: Any) -> RedisQ
     """A job in plain Python instead of Spark."""
     return RedisQueueSparkComponent(
         queue=queue,
-        asset=dg.AssetSpec("invoices"),
+        asset=more.pop("asset", dg.AssetSpec("invoices")),
         submit=[sys.executable],
         application=str(DRIVER),
         arguments=[behaviour, str(seen)],
@@ -75,6 +75,13 @@ def test_messages_of_the_yaml_are_published_and_counted(materialize: Materialize
         "rmq/duplicates": 1,
     }
     assert [message.payload for message in queue.peek(9)] == [{"n": 1}, "two"]
+
+
+def test_assets_may_be_named_as_dagster_lets_them_though_its_ops_may_not(queue: LeasedQueue, seen: Path) -> None:
+    publisher = RedisQueuePublishComponent(queue=queue.name, asset=dg.AssetSpec(["shop", "my-orders"]), messages=[])
+    consumer = job(queue.name, seen, asset=dg.AssetSpec("my-invoices"))
+    keys = {key for asset in defined(publisher, consumer).assets or () for key in asset.keys}  # type: ignore[union-attr]
+    assert keys == {dg.AssetKey(["shop", "my-orders"]), dg.AssetKey("my-invoices")}
 
 
 def test_a_function_says_what_is_published_at_the_time_of_the_run(materialize: Materialize, queue: LeasedQueue) -> None:
