@@ -276,7 +276,7 @@ class Worker:
             self._waiting.remove(delivery)
             self._held.pop(delivery.entry, None)
         if deliveries:
-            await self._patiently(working.requeue(self.queue.engine, deliveries))
+            await self._patiently(working.requeue(self.queue.engine, self.name, deliveries))
 
     async def _end_handlers(self) -> None:
         if self._running:

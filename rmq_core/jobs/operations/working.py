@@ -121,14 +121,15 @@ def fail(
     return reply
 
 
-def requeue(engine: Engine, deliveries: Sequence[Delivery]) -> Exchange[int]:
-    """Give jobs back that were not begun; no attempt counts."""
+def requeue(engine: Engine, consumer: str, deliveries: Sequence[Delivery]) -> Exchange[int]:
+    """Give jobs back that were not begun; no attempt counts. Those that are somebody else's by now stay so."""
     back = 0
     for first in range(0, len(deliveries), 500):
-        pairs: list[Encodable] = []
+        args: list[Encodable] = [GROUP, consumer, engine.flag]
         for one in deliveries[first : first + 500]:
-            pairs += (one.entry, one.before)
-        back += yield Call(load("jobs/requeue"), (engine.keys.ready,), (GROUP, engine.flag, *pairs), slot=False)
+            args += (one.entry, one.before)
+        call = Call(load("jobs/requeue"), (engine.keys.ready,), tuple(args), slot=False)
+        back += yield from grouped(engine, lambda call=call: call)  # type: ignore[misc]
     return back
 
 

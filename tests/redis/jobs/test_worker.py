@@ -12,6 +12,8 @@ import pytest
 import redis
 
 from rmq_core import Job, UnrecoverableError, exponential
+from rmq_core.jobs.operations import working as operations
+from rmq_core.jobs.operations.working import Done
 from tests.redis.jobs.bench import KEYS, Log, hung, queue_at, working
 
 AT_ONCE = exponential(0, 0)
@@ -202,6 +204,25 @@ async def test_a_stopped_worker_ends_what_runs_and_gives_the_rest_back(url: str)
         stats = await queue.stats()
         assert (stats.ready, stats.leased) == (3, 0)
         assert {(m.payload, m.deliveries) for m in await queue.peek(9)} == {(2, 0), (3, 0), (4, 0)}
+
+
+async def test_a_worker_gives_back_no_job_that_another_took_over(url: str, redis_client: redis.Redis) -> None:
+    async with queue_at(url) as queue:
+        await queue.add("j", "taken")
+        await queue.add("j", "kept")
+        found = await queue.run_exchange(operations.turn(queue.engine, "late", Done.nothing(), 2))
+        redis_client.xclaim(KEYS.ready, "jobs", "other", 0, [found[0].entry])
+        assert await queue.run_exchange(operations.requeue(queue.engine, "late", found)) == 1
+        assert [message.payload for message in await queue.peek(9)] == ["kept"]
+        assert await queue.run_exchange(operations.beat(queue.engine, "other", [found[0].entry])) == []
+
+
+async def test_jobs_that_a_flushed_database_forgot_are_not_given_back(url: str, redis_client: redis.Redis) -> None:
+    async with queue_at(url) as queue:
+        await queue.add("j")
+        found = await queue.run_exchange(operations.turn(queue.engine, "w", Done.nothing(), 1))
+        redis_client.flushdb()
+        assert await queue.run_exchange(operations.requeue(queue.engine, "w", found)) == 0
 
 
 async def test_a_handler_that_outlives_the_grace_is_cancelled_and_its_job_comes_back(url: str) -> None:
