@@ -168,12 +168,12 @@ class Worker:
             self._ear.cancel()
 
     async def _tell(self, count: int = 0) -> list[Delivery]:
-        """Tell what is done and read up to `count` jobs; what could not be told is told later."""
+        """Tell what is done and read up to `count` jobs; what may not have been told is told again."""
         done, self._done = self._done, Done.nothing()
         self._cancel_flush()
         try:
             found: list[Delivery] = await self.ask(working.turn(self.queue.engine, self.name, done, count))
-        except RedisMessageQueueError as error:
+        except (RedisMessageQueueError, asyncio.CancelledError) as error:
             self._done = done.joined(self._done)
             if not isinstance(error, QueueUnavailable):
                 raise

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import Job, UnrecoverableError, exponential
+from rmq_core import Job, UnrecoverableError, WorkerConfig, exponential
+from rmq_core.asyncio import Worker
 from rmq_core.jobs.operations import working as operations
 from rmq_core.jobs.operations.working import Done
 from tests.redis.jobs.bench import KEYS, Log, hung, queue_at, working
@@ -223,6 +224,33 @@ async def test_jobs_that_a_flushed_database_forgot_are_not_given_back(url: str, 
         found = await queue.run_exchange(operations.turn(queue.engine, "w", Done.nothing(), 1))
         redis_client.flushdb()
         assert await queue.run_exchange(operations.requeue(queue.engine, "w", found)) == 0
+
+
+async def test_a_cancelled_worker_still_tells_what_was_done(url: str) -> None:
+    log, telling = Log(), asyncio.Event()
+
+    async def handler(job: Job) -> None:
+        log.seen.append(job.data)
+
+    async with queue_at(url) as queue:
+        await queue.add_bulk({"name": "j", "data": number} for number in range(5))
+        worker = Worker(queue, handler, WorkerConfig(concurrency=2, ack_window=3600))
+        ask = worker.ask
+
+        async def ask_without_answer(exchange: Any) -> Any:
+            if log.seen and exchange.__name__ == "turn" and not telling.is_set():
+                telling.set()
+                await asyncio.Event().wait()
+            return await ask(exchange)
+
+        worker.ask = ask_without_answer  # type: ignore[method-assign]
+        running = asyncio.create_task(worker.run())
+        await telling.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        stats = await queue.stats()
+        assert (log.seen, stats.ready, stats.leased) == ([0, 1], 3, 0)
 
 
 async def test_a_handler_that_outlives_the_grace_is_cancelled_and_its_job_comes_back(url: str) -> None:
