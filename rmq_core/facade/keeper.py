@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -88,7 +89,7 @@ class Charge(Generic[Q]):
         if self.on_lost is not None:
             try:
                 self.on_lost(self.lease)
-            except Exception:  # noqa: BLE001  the handler's callback must not stop the heartbeat of others
+            except (Exception, CancelledError):  # noqa: BLE001  the handler's callback must not stop the heartbeat of others
                 _log.exception("on_lost raised for lease %r", self.lease.id)
 
 
@@ -104,7 +105,7 @@ class Keeper:
     def add(self, charge: Charge[Extender]) -> None:
         with self._changed:
             self._charges.add(charge)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="rmq-heartbeat", daemon=True)
                 self._thread.start()
             elif charge.next_at < self._sleeps_until:
@@ -144,12 +145,18 @@ class Keeper:
             kept = list(queue.extend_all([charge.asked() for charge in due]))
         except RedisMessageQueueError as error:
             _log.warning("heartbeat of %d leases failed: %s", len(due), error)
-        except Exception:  # noqa: BLE001  whatever it is, the other queues' leases need their heartbeat
+        except BaseException:  # noqa: BLE001  whatever it is, the other queues' leases need their heartbeat
             _log.exception("heartbeat of %d leases failed", len(due))
         for charge, alive in zip_longest(due, kept):
+            self._settle_beat(charge, alive, sent)
+
+    def _settle_beat(self, charge: Charge[Extender], alive: bool | None, sent: float) -> None:  # noqa: FBT001  a reply
+        try:
             settle_beat(charge, alive, sent)
-            if charge.over:
-                self.remove(charge)
+        except BaseException:  # noqa: BLE001  sys.exit() ends no program from here, only the heartbeat of others
+            _log.exception("on_lost raised for lease %r", charge.lease.id)
+        if charge.over:
+            self.remove(charge)
 
 
 def settle_beat(charge: Charge[Q], alive: bool | None, sent: float) -> None:  # noqa: FBT001  a reply, not a switch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -84,11 +85,12 @@ def test_a_handler_sees_that_its_lease_was_taken(world: World) -> None:
     assert told == [lease]
 
 
+@pytest.mark.parametrize("error", [RuntimeError("callback"), asyncio.CancelledError("callback")])
 def test_a_callback_that_raises_does_not_stop_the_heartbeat_of_others(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     def complain(_: Any) -> None:
-        raise RuntimeError("callback")
+        raise error
 
     queue = world.queue(config=LeasedConfig(lease=LEASE_S))
     queue.publish_many(["a", "b"])
@@ -98,6 +100,22 @@ def test_a_callback_that_raises_does_not_stop_the_heartbeat_of_others(
         eventually(lambda: stolen.lost)
         deadline = queue.lease_info("kept").deadline
         eventually(lambda: queue.lease_info("kept").deadline > deadline)
+    assert "on_lost raised" in caplog.text
+
+
+def test_a_callback_that_exits_does_not_end_the_heartbeat_thread(
+    redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LeasedQueue(redis_client, "q", LeasedConfig(lease=LEASE_S)) as queue:
+        queue.publish_many(["a", "b"])
+        stolen, kept = queue.claim(lease_id="stolen"), queue.claim(lease_id="kept")
+        assert stolen is not None
+        assert kept is not None
+        with queue.hold(stolen, on_lost=sys.exit), queue.hold(kept):
+            LeasedQueue(redis_client, "q").adopt("stolen", owner="thief", lease=60)
+            eventually(lambda: stolen.lost)
+            deadline = queue.lease_info("kept").deadline
+            eventually(lambda: queue.lease_info("kept").deadline > deadline)
     assert "on_lost raised" in caplog.text
 
 

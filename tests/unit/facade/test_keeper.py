@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import math
+import sys
 import threading
 import weakref
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class Extender:
     """A queue that answers extensions with what it was told to, and notes what it was asked."""
 
-    def __init__(self, *answers: list[bool] | Exception) -> None:
+    def __init__(self, *answers: list[bool] | BaseException) -> None:
         self.answers = list(answers)
         self.asked: list[list[tuple[str, float | None]]] = []
         self.called = threading.Event()
@@ -53,7 +54,7 @@ class Extender:
         self.asked.append([(lease.id, by) for lease, by in leases])
         self.called.set()
         answer = self.answers.pop(0) if self.answers else [True] * len(leases)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -162,6 +163,14 @@ def test_a_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> N
     assert record.exc_info
 
 
+def test_a_callback_that_asks_for_what_was_cancelled_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def cancelled(_: Lease) -> None:
+        raise asyncio.CancelledError
+
+    charge(on_lost=cancelled).lose()
+    assert caplog.messages == ["on_lost raised for lease 'job'"]
+
+
 def test_only_what_is_due_is_extended(clock: Clock) -> None:
     own = Keeper()
     early, late = charge(3), charge(30)
@@ -209,6 +218,36 @@ def test_a_queue_that_breaks_does_not_stop_the_heartbeat_of_the_others(caplog: p
     assert queue.called.wait(PATIENCE_S)
     own._charges.clear()
     assert "heartbeat of 1 leases failed" in caplog.text
+
+
+def test_a_callback_that_exits_ends_nobodys_heartbeat(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    own, queue = Keeper(), Extender([False, True])
+    lost, kept = charge(30, queue, on_lost=sys.exit), charge(30, queue, lease=held(lease_id="b"))
+    own._charges = {lost, kept}
+    clock.now = 110
+    own._beat(queue, [lost, kept])
+    assert (lost.lease.fate.lost, own._charges, kept.lost_at) == (True, {kept}, 140)
+    assert caplog.messages == ["on_lost raised for lease 'job'"]
+
+
+def test_a_queue_that_exits_ends_nobodys_heartbeat(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    own, queue = Keeper(), Extender(SystemExit())
+    kept = charge(30, queue)
+    own._charges = {kept}
+    clock.now = 110
+    own._beat(queue, [kept])
+    assert (kept.next_at, own._charges) == (111, {kept})
+    assert caplog.messages == ["heartbeat of 1 leases failed"]
+
+
+def test_a_thread_that_died_is_replaced() -> None:
+    own, queue = Keeper(), Extender()
+    own._thread = threading.Thread()
+    own._thread.start()
+    own._thread.join()
+    own.add(charge(30, queue, fresh=False))
+    assert queue.called.wait(PATIENCE_S)
+    own._charges.clear()
 
 
 def test_the_thread_extends_a_lease_that_may_be_near_its_end_at_once() -> None:
