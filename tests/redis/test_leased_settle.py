@@ -227,6 +227,16 @@ def test_outcomes_come_in_the_order_the_messages_were_given(world: World) -> Non
     assert sorted(drain(queue)) == ["a", "c"]
 
 
+def test_a_lease_that_ends_before_its_last_chunk_is_settled_and_not_lost(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many("x" for _ in range(2500))
+    lease = queue.claim(max_messages=2500)
+    messages = list(queue.messages(lease))
+    queue.ack(lease, messages[:1000])
+    assert queue.ack(lease, messages) == SettleReport(1500, 0, (B,) * 1000 + (S,) * 1500)
+    assert (lease.lost, lease.fate.lost, lease.fate.settled) == (False, False, True)
+
+
 def test_a_message_settled_by_name_may_become_a_dead_letter(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=1))
     queue.publish("x")

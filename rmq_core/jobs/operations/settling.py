@@ -85,6 +85,9 @@ def _settle(engine: Engine, lease: Lease, how: tuple[str, int, str], messages: S
             elif words[0] == "settled":
                 lease.fate.partly, lease.fate.settled = True, lease.fate.settled or words[3] == "0"
                 outcomes.update(zip(chunk, (_LETTERS[letter] for letter in words[4]), strict=True))
+                if words[3] == "0":  # nothing was left in the lease, so what comes after was settled earlier
+                    outcomes.update(dict.fromkeys(open_places[first + _CHUNK :], Outcome.SETTLED_BEFORE))
+                    break
             else:
                 raise refused(f"settling lease {lease.id!r}", reply)
         found = list(outcomes.values())

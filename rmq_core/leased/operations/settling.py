@@ -163,6 +163,9 @@ def _settle_some(
                 outcomes.update(zip(chunk, (_LETTERS[letter] for letter in letters), strict=True))
                 if call.confirm:
                     check(engine, f"acked messages of lease {lease.id!r}", confirmed)
+                if verdict == "all":
+                    outcomes.update((index, _once_over(lease, index)) for index in indexes[first + step :])
+                    break
             elif reply == b"lost":
                 lost(engine, lease)
                 outcomes.update(dict.fromkeys(chunk, Outcome.LOST))
@@ -173,6 +176,11 @@ def _settle_some(
         engine.tell(_EVENTS[verb], settled, lease.id, reason=reason or None)
         engine.tell(Operation.DEAD, dead, lease.id, reason=reason or None)
         return SettleReport(settled, dead, tuple(outcomes[ref] for ref in refs))
+
+
+def _once_over(lease: Lease, index: int) -> Outcome:
+    """What became of a message that nobody asks for any more, because its lease was settled to the last message."""
+    return Outcome.SETTLED_BEFORE if 0 <= index < lease.count else Outcome.MISSING
 
 
 def _some(engine: Engine, lease: Lease, verb: str, indexes: list[int], delay_ms: int, reason: str) -> Call:

@@ -13,6 +13,7 @@ from rmq_core import (
     LeaseLost,
     LeaseOwnedByOther,
     Outcome,
+    SettleReport,
     WorkQueue,
 )
 from tests.redis.jobs.bench import KEYS, jobs, payloads
@@ -147,6 +148,17 @@ def test_parts_of_a_lease_are_settled_apart(world: World) -> None:
     assert [m.payload for m in queue.messages(lease)] == ["d"]
     assert queue.ack(lease).settled == 1
     assert payloads(queue) == ["b", "c"]
+
+
+def test_a_lease_that_ends_before_its_last_chunk_is_settled_and_not_lost(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many("x" for _ in range(1500))
+    lease = queue.claim(max_messages=1500)
+    messages = list(queue.messages(lease))
+    queue.ack(lease, messages[500:])
+    outcomes = (Outcome.SETTLED,) * 500 + (Outcome.SETTLED_BEFORE,) * 1000
+    assert queue.ack(lease, messages) == SettleReport(500, 0, outcomes)
+    assert (lease.lost, lease.fate.lost, lease.fate.settled) == (False, False, True)
 
 
 def test_the_last_part_ends_the_lease(world: World) -> None:

@@ -20,7 +20,7 @@ from rmq_core.jobs.engine import Engine
 from rmq_core.jobs.keys import JobsKeys
 from rmq_core.jobs.operations import adding, claiming, managing, reading, settling, waiting, working
 from rmq_core.jobs.operations.working import Delivery, Done
-from rmq_core.messages import Lease
+from rmq_core.messages import Lease, MessageRef, Outcome
 
 R = TypeVar("R")
 
@@ -148,6 +148,15 @@ def test_a_lost_lease_is_noted() -> None:
 def test_giving_back_goes_on_until_nothing_is_left() -> None:
     report, wants = drive(settling.release(engine(), held(1500)), [b"settled 1000 0 500 ", b"settled 500 0 0 "])
     assert (report.settled, len(wants)) == (1500, 2)
+
+
+def test_a_chunk_that_ends_the_lease_leaves_nothing_to_ask_and_nothing_lost() -> None:
+    lease = held(1500)
+    refs = [MessageRef("job", index, "") for index in range(1500)]
+    report, wants = drive(settling.ack(engine(), lease, refs), [b"settled 1000 0 0 " + b"s" * 1000])
+    assert len(wants) == 1
+    assert ({*report.outcomes[:1000]}, {*report.outcomes[1000:]}) == ({Outcome.SETTLED}, {Outcome.SETTLED_BEFORE})
+    assert (report.settled, lease.fate.lost, lease.fate.settled) == (1000, False, True)
 
 
 def test_the_group_is_made_again_when_it_is_gone() -> None:

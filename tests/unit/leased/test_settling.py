@@ -246,6 +246,19 @@ def test_a_lease_lost_halfway_reports_what_was_settled_before() -> None:
     assert set(report.outcomes[1:]) == {Outcome.SETTLED}
 
 
+def test_a_chunk_that_ends_the_lease_leaves_nothing_to_ask_and_nothing_lost() -> None:
+    events: list[QueueEvent] = []
+    lease = held(2500, in_memory=False)
+    refs = [ref(index) for index in (-1, *range(2500), 2500)]
+    report, wants = drive(ack(engine(on_event=events.append), lease, refs), [b"all m" + b"s" * 1999])
+    assert len(wants) == 1
+    outcomes = report.outcomes
+    assert (outcomes[0], outcomes[-1]) == (Outcome.MISSING, Outcome.MISSING)
+    assert ({*outcomes[1:502]}, {*outcomes[502:-1]}) == ({Outcome.SETTLED_BEFORE}, {Outcome.SETTLED})
+    assert (report.settled, lease.lost, lease.fate.settled) == (1999, False, True)
+    assert told(events) == [(Operation.ACK, 1999)]
+
+
 @pytest.mark.parametrize(
     ("verb", "count", "step_size"), [("ack", 9000, 2000), ("nack", 4000, 2000), ("nack", 4001, 100)]
 )
