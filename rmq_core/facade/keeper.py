@@ -10,7 +10,6 @@ import logging
 import os
 import threading
 import time
-from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -89,7 +88,9 @@ class Charge(Generic[Q]):
         if self.on_lost is not None:
             try:
                 self.on_lost(self.lease)
-            except (Exception, CancelledError):  # noqa: BLE001  the handler's callback must not stop the heartbeat of others
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:  # noqa: BLE001  a callback, cancelled or not, must not stop the heartbeat of others
                 _log.exception("on_lost raised for lease %r", self.lease.id)
 
 
