@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rmq_core import Lease, LeasedQueue, SettleReport
 
 KILL_BUDGET_S = 2.0  # a killed task has a few seconds before it is killed for good
+KILLED = "this task was killed and has given its messages back"
 GONE = {Outcome.LOST, Outcome.MISSING}
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class Batch(Sequence[Message]):
     def check(self) -> None:
         """Raise LeaseLost when the messages are known to be somebody else's; call it before what cannot be undone."""
         if self._killed:
-            raise LeaseLost(self._held.id, "this task was killed and has given its messages back")
+            raise LeaseLost(self._held.id, KILLED)
         if self.lease is not None:
             self.lease.check()
 
@@ -158,6 +159,7 @@ class GivesBackWhenKilled:
 
     _reopen: Callable[[], LeasedQueue] | None = None
     _batch: Batch | None = None
+    _killed = False  # never reset: Airflow makes a copy of the operator for every try
 
     @contextmanager
     def _holding(self, batch: Batch, hook: RedisQueueHook, queue: LeasedQueue) -> Iterator[None]:
@@ -166,13 +168,21 @@ class GivesBackWhenKilled:
         config = replace(queue.config, retry_budget=KILL_BUDGET_S)
         self._batch, self._reopen = batch, lambda: hook.queue(queue.name, config)
         try:
+            self._end_if_killed(batch)
             with batch.holding():
                 yield
         finally:
             self._batch = self._reopen = None
 
+    def _end_if_killed(self, batch: Batch) -> None:
+        """For a signal that came before there was a batch to give back, as during a claim: there is only the one."""
+        if self._killed and batch.lease is not None:
+            self.on_kill()
+            raise LeaseLost(batch.lease.id, KILLED)
+
     def on_kill(self) -> None:
         """Give the batch back at once. Runs in a signal handler, in the middle of anything."""
+        self._killed = True
         batch, reopen = self._batch, self._reopen
         if batch is None or reopen is None or batch.lease is None:
             return

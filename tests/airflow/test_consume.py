@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rmq_airflow import drain
+from rmq_airflow import claiming, drain
 from rmq_airflow.drain import TooManyFailures
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
@@ -256,6 +256,35 @@ def test_on_kill_gives_the_messages_back_at_once_and_fences_off_what_goes_on(
 
 def test_on_kill_before_anything_was_claimed_does_nothing() -> None:
     operator(on_message=print).on_kill()
+
+
+def test_on_kill_between_two_batches_gives_back_what_is_claimed_then_and_ends_the_task(
+    connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def claim(*args: Any, **options: Any) -> Any:
+        lease = claiming.claim(*args, **options)
+        if seen:
+            made.on_kill()  # as Airflow's handler does: once, and then the task goes on
+        return lease
+
+    seen: list[Any] = []
+    made = operator(on_message=lambda message: seen.append(message.payload), batch_size=1)
+    monkeypatch.setattr(drain, "claim", claim)
+    queue.publish_many("abc")
+    with pytest.raises(LeaseLost, match="killed"):
+        made.execute(task_context(made))
+    assert seen == ["a"]
+    assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == [("b", 0), ("c", 0)]
+    assert queue.stats().leases == 0
+
+
+def test_the_mark_of_a_killed_try_is_on_the_copy_that_airflow_ran(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    made = operator(on_message=print)
+    made.prepare_for_execution().on_kill()
+    queue.publish("a")
+    assert made.execute(task_context(made, try_number=2))["acked"] == 1
 
 
 SLEEPER = """

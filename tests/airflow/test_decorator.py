@@ -10,6 +10,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 from airflow.sdk import DAG, task
 
+from rmq_airflow import claiming
+from rmq_airflow.decorators import redis_queue
 from rmq_airflow.decorators.redis_queue import redis_queue_task
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_core import ConfigurationError, LeaseLost
@@ -179,6 +181,27 @@ def test_on_kill_gives_the_messages_back(connection: str, queue: Any, task_conte
     with pytest.raises(LeaseLost, match="killed"):
         operator.execute(task_context(operator))
     assert [(message.payload, message.history[0].reason) for message in queue.peek(2)] == [("a", "the task was killed")]
+
+
+def test_on_kill_during_the_claim_gives_back_what_was_claimed_and_calls_nothing(
+    connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def claim(*args: Any, **options: Any) -> Any:
+        lease = claiming.claim(*args, **options)
+        operator.on_kill()
+        return lease
+
+    def work(messages: Any) -> None:
+        called.append(messages)
+
+    called: list[Any] = []
+    operator = made(work)
+    monkeypatch.setattr(redis_queue, "claim", claim)
+    queue.publish("a")
+    with pytest.raises(LeaseLost, match="killed"):
+        operator.execute(task_context(operator))
+    assert called == []
+    assert [(message.payload, message.deliveries) for message in queue.peek(2)] == [("a", 0)]
 
 
 def test_a_timeout_keeps_the_lease_for_the_retry_although_airflow_kills_the_task_after_it(
