@@ -13,11 +13,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, overload
 
-from rmq_core import LeaseLost, Message, Outcome, RedisMessageQueueError
+from rmq_core import LeasedQueue, LeaseLost, Message, Outcome, RedisMessageQueueError
 
 if TYPE_CHECKING:
     from rmq_airflow.hooks.queue import RedisQueueHook
-    from rmq_core import Lease, LeasedQueue, SettleReport
+    from rmq_core import Lease, SettleReport
 
 KILL_BUDGET_S = 2.0  # a killed task has a few seconds before it is killed for good
 KILLED = "this task was killed and has given its messages back"
@@ -164,9 +164,9 @@ class GivesBackWhenKilled:
     @contextmanager
     def _holding(self, batch: Batch, hook: RedisQueueHook, queue: LeasedQueue) -> Iterator[None]:
         """Heartbeats while the block runs; after it, what the block decided stands, though Airflow may still kill."""
-        # The hook has looked its connection up: a signal handler must not talk to the supervisor.
-        config = replace(queue.config, retry_budget=KILL_BUDGET_S)
-        self._batch, self._reopen = batch, lambda: hook.queue(queue.name, config)
+        # Looked up here: a signal handler must not talk to the supervisor, whose lock what it interrupts may hold.
+        settings, config = hook.settings, replace(queue.config, retry_budget=KILL_BUDGET_S)
+        self._batch, self._reopen = batch, lambda: LeasedQueue(settings, queue.name, config)
         try:
             self._end_if_killed(batch)
             with batch.holding():

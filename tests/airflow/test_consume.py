@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
+from airflow.sdk.execution_time import task_runner
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -276,6 +277,25 @@ def test_on_kill_between_two_batches_gives_back_what_is_claimed_then_and_ends_th
     assert seen == ["a"]
     assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == [("b", 0), ("c", 0)]
     assert queue.stats().leases == 0
+
+
+def test_on_kill_asks_the_supervisor_nothing_for_what_it_interrupts_may_hold_the_lock_of_that(
+    connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def work(message: Message) -> None:
+        with monkeypatch.context() as during:
+            during.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(send=asked.append), raising=False)
+            made.on_kill()
+
+    assert "extra" in os.environ["AIRFLOW_CONN_REDIS_QUEUE_DEFAULT"], "reading it has secrets masked by the supervisor"
+    made = operator(on_message=work)
+    queue.publish("a")
+    with pytest.raises(LeaseLost, match="killed"):
+        made.execute(task_context(made))
+    assert asked == []
+    assert queue.stats().ready == 1
 
 
 def test_the_mark_of_a_killed_try_is_on_the_copy_that_airflow_ran(
