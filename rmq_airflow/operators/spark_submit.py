@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 
 from rmq_airflow.claiming import OnSettled, check_discipline, check_on_settled, claim
 from rmq_airflow.cluster import ClusterSubmitHook, check_cluster_mode, in_cluster_mode
@@ -163,7 +164,9 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
             # A timeout is a BaseException and interrupts the wait for a driver that is alive.
             tell(self, self.redis_queue, failed_runs=1)
             keep_s = keep_lease_s(context, error)
-            if watch.lost is not None or not self._leave(queue, submission, keep_s):
+            # Airflow kills the task after a timeout, and with it any driver that was left.
+            left = not isinstance(error, AirflowTaskTimeout) and self._leave(queue, submission, keep_s)
+            if watch.lost is not None or not left:
                 self._end_remote()
                 self._end_driver()
                 self._conclude(submission, keep_s, reason=type(error).__name__)

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +19,8 @@ from typing import Any
 import pytest
 from airflow.providers.apache.spark.hooks import spark_submit as provider_hook
 from airflow.providers.apache.spark.operators import spark_submit as provider_operator
-from airflow.providers.common.compat.sdk import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowTaskTimeout
+from airflow.sdk.execution_time.timeout import timeout
 
 from rmq_airflow.cluster import SECRET_REFERENCE, write_properties
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
@@ -24,7 +28,7 @@ from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, handover
 from tests.airflow.clusters import Jobs, Kubernetes, resource_manager
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
 from tests.airflow.test_spark_submit import DRIVER, LEASE_ID, OWNER, Background, gone
-from tests.faults.patience import eventually
+from tests.faults.patience import PATIENCE_S, eventually
 
 SECRET_CONF = {f"{SECRET_REFERENCE}.RMQ_PASSWORD": "redis-queue:password"}
 
@@ -273,6 +277,31 @@ def test_on_kill_ends_the_driver_on_the_cluster_and_keeps_the_lease(
     eventually(lambda: gone(marker))
     assert queue.settled(LEASE_ID) is None
     assert queue.lease_info(LEASE_ID) is not None
+
+
+def test_a_timeout_ends_the_driver_as_airflow_would_and_keeps_the_lease_for_the_retry(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
+) -> None:
+    def sound_alarm() -> None:
+        eventually(lambda: marker.exists() and task._hook is not None and task._hook.job)
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    queue.publish("a")
+    retry_delay = timedelta(minutes=10)
+    task = operator("adopt_and_work", marker, platform, retry_delay=retry_delay, queue_config=LeasedConfig(lease=5))
+    alarm = threading.Thread(target=sound_alarm)
+    alarm.start()
+    with pytest.raises(AirflowTaskTimeout), timeout(2 * PATIENCE_S):
+        task.execute(context(task))
+    alarm.join()
+    task.on_kill()  # as Airflow does then
+    eventually(lambda: gone(marker))
+    kept = queue.lease_info(LEASE_ID)
+    assert kept.owner == OWNER.format(1)
+    assert kept.deadline > datetime.now(UTC) + retry_delay
+    again = operator("adopt_and_ack", marker, platform)
+    assert again.execute(context(again, try_number=2))["acked"] == 1
+    assert json.loads(marker.read_text()) == ["a"]
 
 
 def test_a_pod_that_was_deleted_is_no_success(
