@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.providers.common.compat.sdk import (
     AirflowSkipException,
     DecoratedOperator,
+    XCom,
     context_merge,
     determine_kwargs,
     task_decorator_factory,
 )
+from airflow.sdk.bases.xcom import BaseXCom
 
 from rmq_airflow.batch import Batch, GivesBackWhenKilled, attempt
 from rmq_airflow.claiming import (
@@ -112,7 +114,7 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
                 counts = {"acked": batch.acked, "failed": batch.failed, "dead": batch.dead, "released": batch.released}
                 tell(self, str(name), claimed=len(batch), **counts)
             self.log.info("%d acked, %d failed (%d dead), %d released.", *batch.counts)
-        return self._handle_output(value)
+        return value
 
     def _take(self, queue: LeasedQueue, identity: TaskIdentity) -> Lease | None:
         try:
@@ -127,13 +129,26 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
         batch.in_hand = batch
         try:
             with working_on(batch.queue, batch):
-                value = self._call(batch, context)
+                value = self._handle_output(self._call(batch, context))
+            self._check_output(value)
             batch.finish()
         except BaseException as error:
             # A timeout is a BaseException.
             self._conclude(batch, error, context)
             raise
         return value
+
+    def _check_output(self, value: Any) -> None:
+        """What Airflow would refuse after the ack is refused before it: the retry would find nothing to work on."""
+        if not self.do_xcom_push or value is None:
+            return
+        if self.multiple_outputs and not _names_outputs(value):
+            raise TypeError(
+                f"`multiple_outputs` needs a dictionary with strings as keys; the function returned a "
+                f"{type(value).__name__}"
+            )
+        if XCom.serialize_value is BaseXCom.serialize_value:  # another backend's may well store the value somewhere
+            XCom.serialize_value(value)
 
     def _conclude(self, batch: Batch, error: BaseException, context: Context) -> None:
         keep_s = keep_lease_s(context, error)
@@ -180,6 +195,10 @@ def redis_queue_task(
         decorated_operator_class=RedisQueueDecoratedOperator,
         **kwargs,
     )
+
+
+def _names_outputs(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
 
 
 def _without_messages(function: Callable[..., Any]) -> Callable[..., Any]:

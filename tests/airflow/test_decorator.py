@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 from airflow.sdk import DAG, task
+from airflow.sdk.bases.xcom import BaseXCom
 
 from rmq_airflow import claiming
 from rmq_airflow.decorators import redis_queue
@@ -106,6 +107,45 @@ def test_the_last_failure_gives_the_messages_back(
         run(task_context, work, try_number=try_number)
     assert sorted((message.payload, message.deliveries) for message in queue.peek(5)) == [("a", 1), ("b", 1)]
     assert queue.peek(1)[0].history[0].reason == f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize(
+    ("result", "options", "reason"),
+    [
+        (object(), {}, "serialize"),
+        ({"a": object()}, {"multiple_outputs": True}, "serialize"),
+        (["a"], {"multiple_outputs": True}, "dictionary"),
+        ({1: "a"}, {"multiple_outputs": True}, "strings"),
+    ],
+)
+def test_a_result_that_airflow_would_refuse_fails_the_try_before_anything_is_acked(
+    result: Any, options: dict[str, Any], reason: str, connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish("a")
+    with pytest.raises(TypeError, match=reason):
+        run(task_context, lambda messages: result, **options)
+    assert queue.settled(LEASE) is None
+    assert run(task_context, payloads, try_number=2) == ["a"]
+
+
+def test_a_result_that_nobody_pushes_may_be_anything(connection: str, queue: Any, task_context: MakeContext) -> None:
+    queue.publish("a")
+    run(task_context, lambda messages: object(), do_xcom_push=False)
+    assert queue.settled(LEASE).acked == 1
+
+
+def test_another_xcom_backend_is_not_asked_for_it_might_store_the_result(
+    connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Backend(BaseXCom):
+        @staticmethod
+        def serialize_value(value: Any, **place: Any) -> str:
+            raise AssertionError
+
+    monkeypatch.setattr(redis_queue, "XCom", Backend)
+    queue.publish("a")
+    run(task_context, lambda messages: object())
+    assert queue.settled(LEASE).acked == 1
 
 
 def test_a_skip_gives_the_messages_back_uncounted(connection: str, queue: Any, task_context: MakeContext) -> None:
