@@ -82,9 +82,8 @@ def check_handed(handed: object) -> HandedOver:
     """ConfigurationError when it is not what a sensor with `hand_over=True` returns."""
     if isinstance(handed, dict) and HandedOver.__required_keys__ <= handed.keys():
         return handed  # type: ignore[return-value]  # the keys are there
-    raise ConfigurationError(
-        f"`hand_over` must be the output of a RedisQueueSensor with hand_over=True, not {type(handed).__name__}"
-    )
+    found = "None: was the sensor skipped, or marked success?" if handed is None else type(handed).__name__
+    raise ConfigurationError(f"`hand_over` must be the output of a RedisQueueSensor with hand_over=True, not {found}")
 
 
 def check_on_settled(on_settled: str) -> None:

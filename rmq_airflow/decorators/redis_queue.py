@@ -58,7 +58,7 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
     :param lease: seconds or timedelta of the lease, which heartbeats extend; by default that of ``queue_config``
     :param hand_over: the output of a sensor with ``hand_over=True``, whose batch is adopted instead (templated)
     :param on_settled: what to do when this task's batch was already acked, as after a ``clear``: ``skip`` calls the
-        function without messages, ``next`` claims others
+        function without messages, ``next`` claims others, and is not for ``hand_over``
     :param queue_config: lease, delivery limit and so on; by default those of the connection
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """
@@ -90,11 +90,16 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
         check_queue("given by hand_over" if redis_queue is None else redis_queue, queue_config)
         check_bound("max_messages", max_messages)
         check_on_settled(on_settled)
+        if hand_over is not None and on_settled == "next":
+            raise ConfigurationError(
+                "`on_settled='next'` is for claiming; leave it out where `hand_over` names the batch"
+            )
         super().__init__(**kwargs)
         self.redis_queue = redis_queue
         self.max_messages = max_messages
         self.lease = lease
         self.hand_over = hand_over
+        self._adopts = hand_over is not None  # what it is rendered to may be None
         self.on_settled = on_settled
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
@@ -102,7 +107,7 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
     def execute(self, context: Context) -> Any:
         """Claim, or adopt, and call; LeaseLost when the messages went to somebody else meanwhile."""
         hook = RedisQueueHook(self.redis_queue_conn_id)
-        name = self.redis_queue if self.hand_over is None else check_handed(self.hand_over)["queue"]
+        name = check_handed(self.hand_over)["queue"] if self._adopts else self.redis_queue
         with hook.queue(str(name), self.queue_config, needed_by=self.custom_operator_name) as queue:
             check_discipline(queue)
             batch = Batch(queue, self._take(queue, TaskIdentity.of(context)))
@@ -118,7 +123,7 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
 
     def _take(self, queue: LeasedQueue, identity: TaskIdentity) -> Lease | None:
         try:
-            if self.hand_over is not None:
+            if self._adopts:
                 return adopt(queue, identity, check_handed(self.hand_over), self.lease)
             return claim(queue, identity, max_messages=self.max_messages, lease=self.lease, on_settled=self.on_settled)
         except LeaseAlreadySettled as settled:

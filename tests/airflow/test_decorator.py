@@ -15,7 +15,7 @@ from rmq_airflow import claiming
 from rmq_airflow.decorators import redis_queue
 from rmq_airflow.decorators.redis_queue import redis_queue_task
 from rmq_airflow.sensors.queue import RedisQueueSensor
-from rmq_core import ConfigurationError, LeaseLost
+from rmq_core import ConfigurationError, LeasedQueue, LeaseLost
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
 from tests.airflow.runs import load, states, xcom
 
@@ -315,10 +315,25 @@ def test_a_hand_over_that_has_expired_fails_the_task(connection: str, queue: Any
         run(task_context, payloads, hand_over=handed)
 
 
+def test_a_sensor_that_returned_nothing_fails_the_task_which_claims_from_no_queue(
+    connection: str, secured_url: str, task_context: MakeContext
+) -> None:
+    with DAG("dag", schedule=None):
+        wait = RedisQueueSensor(task_id="wait", redis_queue=QUEUE, hand_over=True)
+        operator: Any = redis_queue_task(payloads, task_id="work", hand_over=wait.output)().operator
+    operator.hand_over = None  # what Airflow renders the output of a sensor to that was skipped or marked success
+    with LeasedQueue(secured_url, "None") as other:
+        other.publish("of somebody else")
+        with pytest.raises(ConfigurationError, match="marked success"):
+            operator.execute(task_context(operator))
+        assert other.stats().ready == 1
+
+
 @pytest.mark.parametrize(
     ("options", "name"),
     [
         ({"queue": None}, "hand_over"),
+        ({"queue": None, "hand_over": {}, "on_settled": "next"}, "on_settled"),
         ({"hand_over": {}, "queue": QUEUE}, "hand_over"),
         ({"max_messages": 0}, "max_messages"),
         ({"on_settled": "again"}, "on_settled"),
