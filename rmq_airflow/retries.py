@@ -24,7 +24,10 @@ def keep_lease_s(context: Context, error: BaseException) -> float | None:
     ti = context["ti"]
     if isinstance(error, AirflowFailException) or ti.try_number > ti.max_tries:
         return None
-    return latest_delay_s(ti.task, ti.try_number) + SLOT_MARGIN_S
+    action, delay_s = _decided(context, error)
+    if action == "fail":
+        return None
+    return max(delay_s, latest_delay_s(ti.task, ti.try_number)) + SLOT_MARGIN_S
 
 
 def latest_delay_s(task: BaseOperator, try_number: int) -> float:
@@ -37,6 +40,19 @@ def latest_delay_s(task: BaseOperator, try_number: int) -> float:
     if task.max_retry_delay is not None:
         delay = min(delay, _seconds(task.max_retry_delay))
     return min(delay, float(conf.getint("core", "max_task_retry_delay", fallback=24 * 60 * 60)))
+
+
+def _decided(context: Context, error: BaseException) -> tuple[str, float]:
+    """What the task's `retry_policy`, which Airflow has from 3.3 on, makes of the error, and the delay it asks for."""
+    ti = context["ti"]
+    policy = getattr(ti.task, "retry_policy", None)
+    if policy is None:
+        return "default", 0.0
+    try:
+        decision = policy.evaluate(exception=error, try_number=ti.try_number, max_tries=ti.max_tries, context=context)
+        return decision.action.value, _seconds(decision.retry_delay or 0)
+    except Exception:  # noqa: BLE001  Airflow does without a policy that raises, and says why in the log
+        return "default", 0.0
 
 
 def _seconds(value: timedelta | float) -> float:

@@ -156,10 +156,9 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
             XCom.serialize_value(value)
 
     def _conclude(self, batch: Batch, error: BaseException, context: Context) -> None:
-        keep_s = keep_lease_s(context, error)
         if isinstance(error, AirflowSkipException):
             batch.in_hand = ()
-        elif keep_s is not None:
+        elif (keep_s := keep_lease_s(context, error)) is not None:
             attempt(lambda: batch.keep(keep_s), batch)
             return
         attempt(lambda: batch.give_up(reason_of(error)), batch)

@@ -15,8 +15,8 @@ def task(**changes: Any) -> Any:
     return SimpleNamespace(**{**plain, **changes})
 
 
-def context(try_number: int, max_tries: int) -> Any:
-    return {"ti": SimpleNamespace(try_number=try_number, max_tries=max_tries, task=task())}
+def context(try_number: int, max_tries: int, **changes: Any) -> Any:
+    return {"ti": SimpleNamespace(try_number=try_number, max_tries=max_tries, task=task(**changes))}
 
 
 def test_while_retries_remain_the_lease_is_kept_past_the_retry_delay() -> None:
@@ -31,6 +31,41 @@ def test_the_last_try_keeps_nothing() -> None:
 
 def test_an_error_that_forbids_retries_keeps_nothing() -> None:
     assert keep_lease_s(context(1, 2), AirflowFailException()) is None
+
+
+@pytest.fixture
+def policies() -> Any:
+    return pytest.importorskip("airflow.sdk.definitions.retry_policy", reason="Airflow has retry policies from 3.3 on")
+
+
+def on_value_errors(policies: Any, **decision: Any) -> Any:
+    return policies.ExceptionRetryPolicy(rules=[policies.RetryRule(exception=ValueError, **decision)])
+
+
+def test_a_retry_policy_that_forbids_the_retry_keeps_nothing(policies: Any) -> None:
+    policy = on_value_errors(policies, action=policies.RetryAction.FAIL)
+    assert keep_lease_s(context(1, 2, retry_policy=policy), ValueError()) is None
+    assert keep_lease_s(context(1, 2, retry_policy=policy), KeyError()) == 60 + SLOT_MARGIN_S
+
+
+def test_the_lease_is_kept_past_the_delay_that_a_retry_policy_asks_for(policies: Any) -> None:
+    later = on_value_errors(policies, retry_delay=timedelta(hours=2))
+    assert keep_lease_s(context(1, 2, retry_policy=later), ValueError()) == 7200 + SLOT_MARGIN_S
+    assert keep_lease_s(context(3, 2, retry_policy=later), ValueError()) is None, "a policy gives no further tries"
+    sooner = on_value_errors(policies, retry_delay=timedelta(seconds=5))
+    assert keep_lease_s(context(1, 2, retry_policy=sooner), ValueError()) == 60 + SLOT_MARGIN_S
+
+
+def test_a_retry_policy_gets_what_airflow_gives_it_and_one_that_raises_is_as_good_as_none() -> None:
+    asked: list[Any] = []
+
+    def evaluate(**given: Any) -> Any:
+        asked.append(given)
+        raise RuntimeError
+
+    error, given = ValueError(), context(1, 2, retry_policy=SimpleNamespace(evaluate=evaluate))
+    assert keep_lease_s(given, error) == 60 + SLOT_MARGIN_S
+    assert asked == [{"exception": error, "try_number": 1, "max_tries": 2, "context": given}]
 
 
 @pytest.mark.parametrize("try_number", [1, 2, 5, 9])
