@@ -47,7 +47,7 @@ class RedisQueuePublishOperator(BaseOperator):
     Each message carries the headers ``airflow-dag-id``, ``airflow-run-id``, ``airflow-task-id`` and
     ``airflow-map-index``, and ``traceparent`` when tracing is on, if the queue's discipline has headers. A retry
     publishes everything again: where that must not happen twice, deduplicate. When messages were accepted, the queue's
-    asset event rings for DAGs that wait for it.
+    asset event rings for DAGs that wait for it; a retry rings for duplicates, too.
 
     Returns ``{"queue", "accepted", "duplicates", "dropped"}``.
 
@@ -113,7 +113,7 @@ class RedisQueuePublishOperator(BaseOperator):
                 self.log.info("Published: %s", total)
                 refused = {"duplicates": total["duplicates"], "dropped": total["dropped"]}
                 tell(self, self.redis_queue, published=total["accepted"], **refused)
-        if total["accepted"] and self.asset is not None:
+        if self.asset is not None and _to_ring(total, context):
             self._ring(self.asset, hook, context, {"accepted": total["accepted"]})
         return total
 
@@ -203,6 +203,11 @@ def _templated(value: Any) -> bool:
 def _own_alias(connection: str, queue: str) -> AssetAlias | None:
     name = f"{connection}/{queue}"
     return None if "{{" in name else AssetAlias(name=f"rmq:{name}")
+
+
+def _to_ring(total: PublishedReport, context: Context) -> bool:
+    """Whether there is news. Duplicates are, to a retry: the try that published them may have died before it rang."""
+    return total["accepted"] > 0 or (total["duplicates"] > 0 and context["ti"].try_number > 1)
 
 
 def _add(total: PublishedReport, report: PublishReport | None) -> None:

@@ -17,10 +17,10 @@ from tests.airflow.conftest import QUEUE, MakeContext
 ALIAS = AssetAlias(name=f"rmq:redis_queue_default/{QUEUE}")
 
 
-def publish(context: Any, messages: Any, **options: Any) -> Any:
+def publish(context: Any, messages: Any, *, try_number: int = 1, **options: Any) -> Any:
     """The context after a publish, for what it says."""
     operator = RedisQueuePublishOperator(task_id="publish", redis_queue=QUEUE, messages=messages, **options)
-    made = context(operator)
+    made = context(operator, try_number=try_number)
     operator.execute(made)
     return made
 
@@ -44,6 +44,16 @@ def test_nothing_rings_when_nothing_was_accepted(connection: str, task_context: 
     publish(task_context, ["a"], queue_config=config)
     assert alias_events(publish(task_context, ["a"], queue_config=config), ALIAS) == []
     assert alias_events(publish(task_context, []), ALIAS) == []
+
+
+def test_a_retry_rings_for_what_a_try_published_that_died_before_airflow_heard_of_it(
+    connection: str, task_context: MakeContext
+) -> None:
+    config = LeasedConfig(dedup=True)
+    publish(task_context, ["a"], queue_config=config)
+    (event,) = alias_events(publish(task_context, ["a"], try_number=2, queue_config=config), ALIAS)
+    assert event.extra == {"accepted": 0}
+    assert alias_events(publish(task_context, [], try_number=2, queue_config=config), ALIAS) == []
 
 
 def test_an_alias_of_ones_own_is_resolved_too(connection: str, task_context: MakeContext) -> None:
