@@ -87,6 +87,7 @@ def _connection_fields() -> dict[str, Any]:
         "ssl_ca_certs": _field("CA certificates", text, "File with the certificates to trust."),
         "ssl_certfile": _field("Client certificate", text, "File with this client's certificate."),
         "ssl_keyfile": _field("Client key", text, "File with this client's private key."),
+        "ssl_password": _field("Client key password", {**text, "format": "password"}, ""),
         "ssl_cert_reqs": _field("Verify certificate", _choice("required", "optional", "none"), ""),
         "ssl_check_hostname": _field("Verify host name", {"type": ["boolean", "null"], "default": True}, ""),
         "sentinel_username": _field("Sentinel user", text, "When the sentinels ask for one of their own."),

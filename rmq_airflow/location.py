@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, Protocol
+from urllib.parse import parse_qsl
 
 from rmq_core import ConfigurationError, LeasedConfig, RedisSettings, Unsupported
 
@@ -19,9 +20,11 @@ OPTIONS = (
     "ssl_certfile",
     "ssl_keyfile",
     "ssl_check_hostname",
+    "ssl_password",
     "sentinel_username",
     "sentinel_password",
 )
+CREDENTIALS = {"username", "password", "ssl_password", "sentinel_username", "sentinel_password"}
 
 
 class ConnectionLike(Protocol):
@@ -86,12 +89,17 @@ def _url(connection: ConnectionLike, extra: Mapping[str, Any]) -> str:
     url = str(extra.get("url") or "") or (host if "://" in host else "")
     if not url:
         return _plain(connection, extra, host or "localhost")
-    if "@" in url.partition("://")[2].partition("/")[0]:
+    if _has_credentials(url):
         raise ConfigurationError(
             f"connection {connection.conn_id!r}: take the user and password out of the URL and put them into "
-            "the fields for them, which Airflow masks"
+            "the fields for them, or those of TLS and of sentinels into extras of the same names, which Airflow masks"
         )
     return url
+
+
+def _has_credentials(url: str) -> bool:
+    options = {name for name, _ in parse_qsl(url.partition("?")[2])}
+    return "@" in url.partition("://")[2].partition("/")[0] or not options.isdisjoint(CREDENTIALS)
 
 
 def _plain(connection: ConnectionLike, extra: Mapping[str, Any], host: str) -> str:

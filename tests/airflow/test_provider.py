@@ -60,7 +60,8 @@ def test_airflow_shows_every_field_of_the_form(manager: ProvidersManager) -> Non
     (described,) = get_provider_info()["connection-types"]
     shown = manager.connection_form_widgets
     assert {f"extra__redis_queue__{name}" for name in described["conn-fields"]} <= set(shown)
-    assert shown["extra__redis_queue__sentinel_password"].is_sensitive
+    for name in ("sentinel_password", "ssl_password"):
+        assert shown[f"extra__redis_queue__{name}"].is_sensitive
     assert manager.field_behaviours["redis_queue"]["hidden_fields"] == ["schema"]
 
 

@@ -54,10 +54,27 @@ def test_tls_and_credentials_of_sentinels_come_from_the_extras() -> None:
     assert (settings.password, settings.sentinel_password) == ("p", "s")
 
 
-def test_credentials_in_a_url_are_refused_because_airflow_would_show_them() -> None:
-    with pytest.raises(ConfigurationError, match="password") as raised:
-        url({"url": "redis://user:canary@h"})
+@pytest.mark.parametrize(
+    "location",
+    [
+        "redis://user:canary@h",
+        "redis://h:1?password=canary",
+        "redis://h/0?db=1&p%61ssword=canary",
+        "redis://h?username=canary",
+        "rediss://h?ssl_password=canary",
+        "sentinel://a,b/main?sentinel_password=canary",
+    ],
+)
+@pytest.mark.parametrize("place", ["url", "host"])
+def test_credentials_in_a_url_are_refused_because_airflow_would_show_them(place: str, location: str) -> None:
+    with pytest.raises(ConfigurationError, match="which Airflow masks") as raised:
+        url({"url": location}) if place == "url" else url(host=location)
     assert "canary" not in str(raised.value)
+
+
+def test_the_password_of_a_tls_key_comes_from_the_extras() -> None:
+    extra = {"url": "rediss://h?db=2", "ssl_certfile": "c", "ssl_keyfile": "k", "ssl_password": "s"}
+    assert settings_of(connection(), extra).ssl_password == "s"
 
 
 def test_empty_fields_of_the_form_count_as_not_given() -> None:
