@@ -116,6 +116,11 @@ def check_queue(redis_queue: object, config: object) -> None:
         )
 
 
+def is_template(text: str) -> bool:
+    """Whether Airflow renders something in it before a worker sees it."""
+    return any(mark in text for mark in ("{{", "{%", "{#"))
+
+
 def check_discipline(queue: WorkQueue) -> None:
     """Unsupported for a queue that another discipline keeps: under this one its name is an empty queue for ever."""
     client = queue.client  # type: ignore[attr-defined]  # every queue has one, but the protocol is not about it

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 from airflow.providers.common.compat.sdk import Asset, AssetAlias, BaseOperator, XComArg, determine_kwargs
 
 from rmq_airflow.assets.queue import queue_asset
-from rmq_airflow.claiming import check_discipline, check_queue
+from rmq_airflow.claiming import check_discipline, check_queue, is_template
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.metrics import tell
@@ -192,7 +192,7 @@ class Unshown:
 def _templated(value: Any) -> bool:
     """Whether Airflow has something to render in a value; a function is none of its business."""
     if isinstance(value, str):
-        return any(mark in value for mark in ("{{", "{%", "{#"))
+        return is_template(value)
     if isinstance(value, Mapping):
         return any(map(_templated, value.values()))
     if isinstance(value, list | tuple | set):
@@ -202,7 +202,7 @@ def _templated(value: Any) -> bool:
 
 def _own_alias(connection: str, queue: str) -> AssetAlias | None:
     name = f"{connection}/{queue}"
-    return None if "{{" in name else AssetAlias(name=f"rmq:{name}")
+    return None if is_template(name) else AssetAlias(name=f"rmq:{name}")
 
 
 def _to_ring(total: PublishedReport, context: Context) -> bool:

@@ -20,7 +20,7 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.triggers.base import BaseTrigger, StartTriggerArgs
 
-from rmq_airflow.claiming import check_bound, check_discipline, check_queue, check_seconds, claim, held
+from rmq_airflow.claiming import check_bound, check_discipline, check_queue, check_seconds, claim, held, is_template
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.metrics import tell
@@ -194,7 +194,7 @@ class RedisQueueSensor(BaseSensorOperator):
     def _start_from_trigger(self) -> None:
         if not self.deferrable:
             raise ConfigurationError("`start_from_trigger` needs deferrable=True: it says where deferring begins")
-        if "{{" in f"{self.redis_queue}{self.redis_queue_conn_id}":
+        if is_template(f"{self.redis_queue}{self.redis_queue_conn_id}"):
             raise ConfigurationError(
                 "`start_from_trigger` needs a `redis_queue` and a `redis_queue_conn_id` without templates: no worker "
                 "renders them before the trigger starts"

@@ -66,9 +66,10 @@ def test_an_asset_of_ones_own_gets_the_number(connection: str, task_context: Mak
     assert publish(task_context, ["a"], asset=mine)["outlet_events"][mine].extra == {"accepted": 1}
 
 
-def test_no_asset_and_a_templated_queue_have_no_outlet() -> None:
+@pytest.mark.parametrize("queue", ["{{ ds }}", "{% if ds %}a{% endif %}"])
+def test_no_asset_and_a_templated_queue_have_no_outlet(queue: str) -> None:
     assert RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=["a"], asset=None).outlets == []
-    assert RedisQueuePublishOperator(task_id="t", redis_queue="{{ ds }}", messages=["a"]).outlets == []
+    assert RedisQueuePublishOperator(task_id="t", redis_queue=queue, messages=["a"]).outlets == []
 
 
 def test_messages_carry_the_trace_they_were_published_in(

@@ -237,6 +237,7 @@ def test_another_sensor_is_not_touched_by_one_that_starts_from_its_trigger() -> 
         ({"hand_over": timedelta(seconds=-1)}, "hand_over"),
         ({"start_from_trigger": True}, "deferrable"),
         ({"start_from_trigger": True, "deferrable": True, "redis_queue": "{{ ds }}"}, "templates"),
+        ({"start_from_trigger": True, "deferrable": True, "redis_queue": "{% if ds %}a{% endif %}"}, "templates"),
     ],
 )
 def test_what_cannot_work_is_refused_when_the_dag_is_parsed(options: dict[str, Any], name: str) -> None:
