@@ -418,7 +418,9 @@ def test_the_handover_names_the_lease_and_holds_no_token(queue: Any, marker: Pat
     marker.with_suffix(".go").touch()
     assert run.ended_with() is None
     names = {"queue": QUEUE, "lease_id": LEASE_ID, "owner": OWNER.format(1), "lease_ms": 300_000}
-    assert json.loads(environment["RMQ_HANDOVER"]) == names
+    assert json.loads(environment["RMQ_HANDOVER"]) == {**names, "credentials": ["username", "password"]}, (
+        "names of them"
+    )
     assert CANARY not in environment["RMQ_URL"]
 
 
