@@ -57,8 +57,8 @@ if #ids > 0 then redis.call('XDEL', KEYS[8], unpack(ids)) end
 local left = all and verb == 'ack' and 0 or redis.call('XLEN', KEYS[8])
 if left == 0 then
   end_lease(k, ARGV[3])
-  if ARGV[10] ~= '0' and head.returned == 0 then
-    redis.call('SET', KEYS[9], head.count .. ' ' .. now .. ' ' .. head.owner, 'PX', ARGV[10])
+  if ARGV[10] ~= '0' and (all and verb == 'ack' or head.returned == 0) then
+    redis.call('SET', KEYS[9], math.max(0, head.count - head.returned) .. ' ' .. now .. ' ' .. head.owner, 'PX', ARGV[10])
   end
 elseif head.returned > 0 then
   keep_head(KEYS[7], ARGV[3], head)

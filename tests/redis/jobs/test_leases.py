@@ -70,6 +70,17 @@ def test_a_lease_id_that_was_acked_whole_is_known_again(world: World) -> None:
     assert settled.value.acked == 2
 
 
+def test_a_lease_that_is_acked_whole_is_known_again_although_a_job_was_nacked(world: World) -> None:
+    queue = jobs(world)
+    queue.publish_many(["a", "b", "c"])
+    lease = queue.claim(max_messages=3, lease_id="job")
+    queue.nack(lease, [lease.messages[0]], delay=60)
+    assert queue.ack(lease).settled == 2
+    with pytest.raises(LeaseAlreadySettled) as settled:
+        queue.claim(lease_id="job")
+    assert settled.value.acked == 2
+
+
 def test_a_lease_and_its_end_can_be_looked_up_by_its_id(world: World) -> None:
     queue = jobs(world)
     queue.publish_many(["a", "b"])
