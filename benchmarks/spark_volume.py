@@ -84,6 +84,14 @@ def _stream(queue: LeasedQueue, count: int) -> None:
 def _memory(spark: Any, client: redis.Redis) -> Memory:
     runtime = spark._jvm.java.lang.Runtime.getRuntime()  # noqa: SLF001  Spark has no other way to its Java
     runtime.gc()
-    sides = [each for each in psutil.Process().children(recursive=True) if SIDE in " ".join(each.cmdline())]
+    sides = [each for each in psutil.Process().children(recursive=True) if SIDE in _command(each)]
     side = sum(each.memory_info().rss for each in sides)
     return Memory(runtime.totalMemory() - runtime.freeMemory(), side, int(client.info("memory")["used_memory"]))
+
+
+def _command(process: psutil.Process) -> str:
+    """Its command line, '' when it has just ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
