@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rmq_core import Lease, LeasedQueue, LeaseLost
 from rmq_spark.reader import BatchSlice, plan
 
-LONGEST = 200
+LONGEST_NAME = 200
 
 
 class Held(NamedTuple):
@@ -43,7 +43,7 @@ def name_of(held: Sequence[Held]) -> str:
     Raises LeaseLost.
     """
     name = "+".join(f"{each.lease.id}@{_claimed_ms(each)}" for each in held)
-    return name if len(name) <= LONGEST else sha256(name.encode()).hexdigest()
+    return name if len(name) <= LONGEST_NAME else sha256(name.encode()).hexdigest()
 
 
 def _claimed_ms(held: Held) -> int:

@@ -83,13 +83,9 @@ class Options:
         value: T = self._values[option.name]
         return value
 
-    def gives(self, option: Option[Any]) -> bool:
-        """Whether the option was given, and not just its default."""
-        return option.name in self._given
-
     def refuse(self, option: Option[Any], why: str) -> None:
         """Raise ConfigurationError when an option was given that would do nothing here."""
-        if self.gives(option):
+        if option.name in self._given:
             raise ConfigurationError(f"option {option.name}: {why}")
 
 

@@ -1,6 +1,6 @@
--- Removes a lease whose messages are all done. The done record says how many of them were acked: when it is acked whole,
--- or was acked message by message, every one.
-local function finish(k, head, now, done_ttl, completed_cap, whole)
+-- Removes a lease whose messages are all done. The done record, which is kept unless its ttl is 0, says how many of them
+-- were acked.
+local function finish(k, head, now, done_ttl, completed_cap)
   local count = redis.call('LLEN', k.lease) - 1
   local settled = head.state ~= 'h' and redis.call('BITCOUNT', k.settled) or 0
   if completed_cap > 0 then redis.call('LLEN', k.completed) end -- refuses a wrong type before anything is written
@@ -18,7 +18,7 @@ local function finish(k, head, now, done_ttl, completed_cap, whole)
     redis.call('LTRIM', k.completed, 0, completed_cap - 1)
   end
   redis.call('UNLINK', k.lease, k.settled)
-  if done_ttl > 0 and (whole or head.returned == 0) then
+  if done_ttl > 0 then
     redis.call('SET', k.done, count - math.min(head.returned, settled) .. ' ' .. now .. ' ' .. head.owner, 'PX', done_ttl)
   end
   return count - settled

@@ -21,4 +21,4 @@ head = held_by(KEYS[3], ARGV[4])
 if not head then return 'lost' end
 local k = {id = ARGV[3], leases = KEYS[2], lease = KEYS[3], settled = KEYS[4], done = KEYS[5], completed = KEYS[6]}
 local done_ttl = tonumber(ARGV[5] or 0)
-return remember('acked ' .. finish(k, head, done_ttl > 0 and clock() or 0, done_ttl, tonumber(ARGV[6] or 0), true))
+return remember('acked ' .. finish(k, head, done_ttl > 0 and clock() or 0, done_ttl, tonumber(ARGV[6] or 0)))

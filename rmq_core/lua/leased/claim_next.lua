@@ -34,7 +34,7 @@ local seen = awaited(k.waiters, k.wake, k.timer)
 local late = expired(k.leases, now)
 local ready = redis.call('LLEN', k.ready) + promote(k.delayed, k.ready, now)
 redis.call('STRLEN', k.fence) -- refuses a wrong type before anything is written
-local acked = finish(done, head, now, tonumber(ARGV[10]), tonumber(ARGV[11]), true)
+local acked = finish(done, head, now, tonumber(ARGV[10]), tonumber(ARGV[11]))
 if ready == 0 or (seen and seen.paused) then return {remember('empty ' .. acked), late, {}} end
 local reply, kept = open_lease(k, o, now)
 if o.lease_ms == 'inf' then announce(k, now, seen) else announce(k, now, seen, now + tonumber(o.lease_ms)) end

@@ -61,7 +61,8 @@ if verb ~= 'ack' or head.state ~= 'p' then
   redis.call('LSET', keys.lease, 0, head_text(head))
 end
 if ARGV[14] == '1' and redis.call('BITCOUNT', keys.settled) >= size then
-  finish(keys, head, now, tonumber(ARGV[12]), 0, false)
+  -- No record when a message was given back: a retry under this id is to get what came back.
+  finish(keys, head, now, head.returned == 0 and tonumber(ARGV[12]) or 0, 0)
   verdict = 'all '
 end
 if seen and back > 0 and (not how.due or sooner(KEYS[11], how.due)) then ring(KEYS[9], KEYS[10], ARGV[13], now, seen) end
