@@ -33,11 +33,11 @@ class NewMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Messages put aside by `stage`: the id, how many, and whether any has a deduplication key."""
+    """Messages put aside by `stage`: the id, how many, and whether none has a delay or a deduplication key."""
 
     id: str
     count: int
-    keyed: bool
+    plain: bool
 
 
 class Failure(NamedTuple):

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from rmq_core import LeasedConfig, LeasedQueue, NewMessage, PayloadError, PayloadTooDeep, PayloadTooLarge
-from tests.redis.leases import drain, fall_due, key, payloads, snapshot
+from rmq_core.leased.operations.publishing import publish_many
+from tests.redis.leases import drain, engine_of, fall_due, key, payloads, run, slowly, snapshot
 from tests.redis.worlds import World
 
 PAYLOADS: list[Any] = [
@@ -51,6 +52,30 @@ def test_the_stored_bytes_of_a_payload_can_be_had(world: World) -> None:
     queue.publish_many(["ż", b"\xff", {"b": [1, "ż"], "a": None}])
     messages = queue.claim(max_messages=3).messages
     assert [message.raw for message in messages] == ["ż".encode(), b"\xff", '{"a":null,"b":[1,"ż"]}'.encode()]
+
+
+@pytest.mark.parametrize("config", [LeasedConfig(), LeasedConfig(dedup=True)])
+def test_messages_of_a_slow_publisher_are_not_older_than_they_are(world: World, config: LeasedConfig) -> None:
+    queue = world.queue(config=config)
+    queue.publish_many(slowly("x"))
+    messages = list(queue.messages(queue.claim(max_messages=9_000)))
+    times = [message.enqueued_ms for message in messages]
+    assert [message.payload for message in messages] == list(slowly("x", 0))
+    assert times == sorted(times)
+    assert times[-1] - times[0] >= 300
+    assert times[-1] - times[7_999] >= 300
+
+
+def test_a_publisher_with_a_wrong_clock_is_corrected(world: World) -> None:
+    queue, hour_ms = world.queue(), 3_600_000
+    engine_of(queue).registered = True
+    operation = publish_many(engine_of(queue), map(str, range(8_001)))
+    now_ms = int(run(world, queue, next(operation))[-1].rpartition(b"@")[2])
+    for wrong_ms in (now_ms + hour_ms, now_ms - hour_ms):
+        run(world, queue, operation.send([b"accepted 0 @%d" % wrong_ms] * 4))
+    messages = list(queue.messages(queue.claim(max_messages=9_000)))
+    assert [message.payload for message in messages] == list(map(str, range(8_001)))
+    assert max(abs(message.enqueued_ms - now_ms) for message in messages) < hour_ms / 2
 
 
 @pytest.mark.parametrize("payload", [float("nan"), None, {1: "x"}, "\ud800", ["\udfff"], {"a": {1, 2}}, 7])

@@ -20,7 +20,7 @@ from rmq_core import (
     StageLost,
 )
 from rmq_core.leased.operations.staging import publish_staged
-from tests.redis.leases import blocked, drain, engine_of, fall_due, key, lose_answer, payloads, run
+from tests.redis.leases import blocked, drain, engine_of, fall_due, key, lose_answer, payloads, run, slowly
 from tests.redis.worlds import World
 
 
@@ -135,6 +135,27 @@ def test_a_stage_that_is_gone_is_said_and_nothing_is_published(world: World) -> 
         queue.publish_staged([kept, gone], sink="s")
     assert queue.claim() is None
     assert queue.publish_staged([kept], sink="s")
+
+
+def test_a_publication_finds_its_place_behind_what_waits_already_and_before_what_comes(world: World) -> None:
+    queue = world.queue()
+    for name in "ab":
+        queue.publish_staged([queue.stage([name + str(number) for number in range(1_500)]) for _ in range(2)])
+        queue.publish("between")
+    one = [*[f"a{number}" for number in range(1_500)] * 2, "between"]
+    assert drain(queue) == [*one, *[text.replace("a", "b") for text in one]]
+
+
+def test_what_is_staged_is_as_old_as_its_staging(world: World) -> None:
+    queue = world.queue()
+    queue.publish("before")
+    stages = [queue.stage(slowly("s")), queue.stage([NewMessage("key", dedup_key="1")])]
+    queue.publish("after")
+    queue.publish_staged(stages)
+    found = {message.payload: message.enqueued_ms for message in queue.messages(queue.claim(max_messages=9_000))}
+    in_turn = [found[name] for name in ("before", "s0", "s7999", "s8000", "key", "after")]
+    assert in_turn == sorted(in_turn)
+    assert found["s8000"] - found["s7999"] >= 300
 
 
 def test_what_is_staged_expires(world: World) -> None:

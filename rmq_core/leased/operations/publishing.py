@@ -38,19 +38,49 @@ class Entry(NamedTuple):
         return self.delay_ms == other.delay_ms and (self.digest is None) == (other.digest is None)
 
 
+class Told:
+    """The server's time in ms as the last reply told it, 0 before that.
+
+    Who publishes many writes it before what goes out next, for the server takes longer to write it than to store them.
+    """
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+    @property
+    def stamp(self) -> bytes:
+        """How an envelope of now begins: no delivery, the time, no history."""
+        return b"0 %d 0 " % self.ms if self.ms else b""
+
+    def take(self, reply: bytes) -> bytes:
+        """Note the time at the end of a reply; the rest of it."""
+        rest, _, now = reply.partition(b" @")
+        self.ms = int(now or self.ms)
+        return rest
+
+
 class Chunk(NamedTuple):
-    """Messages that go out in one call: all have a digest or none has, and their delay is the same."""
+    """Messages that go out in one call: all have a digest or none has, and their delay is the same.
+
+    told_ms: the time that stands before the bodies, 0 when the server has to write it.
+    """
 
     ids: Sequence[str]
     bodies: Sequence[bytes]
     digests: Sequence[bytes] = ()
     delay_ms: int = 0
+    told_ms: int = 0
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> Chunk:
         """The chunk of these messages."""
         ids, bodies, digests, delays = zip(*entries, strict=True)
         return cls(ids, bodies, () if digests[0] is None else digests, delays[0])
+
+    def stamped(self, told: Told) -> Chunk:
+        """The same with the time before each message, if it was told."""
+        stamp = told.stamp
+        return self._replace(bodies=[stamp + body for body in self.bodies], told_ms=told.ms) if stamp else self
 
 
 Divide: TypeAlias = Callable[[Iterable[Entry]], Iterator[Chunk]]
@@ -93,7 +123,7 @@ def publish_many(
     be a callable here. A chunk ends where the delay changes.
     """
     tally = _Tally(engine)
-    chunks = chunks_of(engine, payloads, dedup_key, delay, headers)
+    chunks = chunks_of(engine, payloads, dedup_key, delay, headers, tally.told)
     if not engine.registered:
         yield from register(engine)
     try:
@@ -120,6 +150,7 @@ def chunks_of(
     dedup_key: DedupKey | None,
     delay: timedelta | float | None,
     headers: Mapping[str, str] | None,
+    told: Told,
     divide: Divide | None = None,
 ) -> Iterator[Chunk]:
     """Messages as they go out, in order, made as they are asked for; `divide` parts those that are not alike."""
@@ -128,7 +159,7 @@ def chunks_of(
             "dedup_key must be a callable for publish_many and stage: one key would make all but one a duplicate"
         )
     shared = codec.encode_headers(headers), _delay_ms(delay)
-    return _chunks(engine, iter(payloads), dedup_key, shared, divide or _divided)
+    return _chunks(engine, iter(payloads), dedup_key, shared, told, divide or _divided)
 
 
 def _chunks(
@@ -136,20 +167,22 @@ def _chunks(
     payloads: Iterator[Payload | NewMessage],
     dedup_key: DedupKey | None,
     shared: tuple[bytes, int],
+    told: Told,
     divide: Divide,
 ) -> Iterator[Chunk]:
     config, (headers, delay_ms) = engine.config, shared
     most = min(_CHUNK, config.max_ready or _CHUNK)
     unkeyed = dedup_key is None and config.dedup_key is None and not config.dedup
     while some := list(itertools.islice(payloads, most)):
-        alike = _alike(some, headers, config.max_payload_bytes) if unkeyed else None
+        alike = _alike(some, headers, config.max_payload_bytes, told.stamp) if unkeyed else None
         if alike:
-            yield alike._replace(delay_ms=delay_ms)
+            yield alike._replace(delay_ms=delay_ms, told_ms=told.ms)
         else:
-            yield from divide([_new_entry(engine, each, dedup_key, headers, delay_ms) for each in some])
+            parts = divide([_new_entry(engine, each, dedup_key, headers, delay_ms) for each in some])
+            yield from (part.stamped(told) for part in parts)
 
 
-def _alike(payloads: Sequence[Any], headers: bytes, max_bytes: int) -> Chunk | None:
+def _alike(payloads: Sequence[Any], headers: bytes, max_bytes: int, stamp: bytes) -> Chunk | None:
     """A chunk of payloads that are all text or all bytes, made at a quarter of the usual cost; None for others."""
     kinds = set(map(type, payloads))
     try:
@@ -161,7 +194,7 @@ def _alike(payloads: Sequence[Any], headers: bytes, max_bytes: int) -> Chunk | N
     if sum(map(len, data)) + len(data) * (len(headers) + _ID_ROOM) > _CHUNK_BYTES:
         return None
     ids, kind = new_ids(len(data)), b"%b%d %b" % (b"s" if kinds == {str} else b"b", len(headers), headers)
-    return Chunk(ids, [b"%b %b%b" % (own.encode(), kind, each) for own, each in zip(ids, data, strict=True)])
+    return Chunk(ids, [b"%b%b %b%b" % (stamp, own.encode(), kind, each) for own, each in zip(ids, data, strict=True)])
 
 
 def _divided(entries: Iterable[Entry]) -> Iterator[Chunk]:
@@ -218,12 +251,12 @@ class _Tally:
     """Counts what became of the chunks so far."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        self.engine, self.told = engine, Told()
         self.accepted = self.duplicates = self.dropped = 0
         self.ids: list[str | None] = []
 
     def add(self, chunk: Chunk, reply: bytes) -> None:
-        parts = reply.split()
+        parts = self.told.take(reply).split()
         dropped = int(parts[1])
         if len(parts) > 2:
             flags = parts[2]
@@ -304,7 +337,7 @@ def _call(engine: Engine, chunk: Chunk) -> Call:
     drop = "1" if config.overflow == Overflow.DROP_OLDEST else "0"
     call_nonce = int(nonce()[:13], 16) if digests else 0
     head: tuple[Encodable, ...] = (
-        keys.bell, chunk.delay_ms, config.max_ready or 0, drop, call_nonce, window, len(chunk.ids),
+        keys.bell, chunk.delay_ms, config.max_ready or 0, drop, call_nonce, window, len(chunk.ids), chunk.told_ms,
     )  # fmt: skip
     return Call(
         load("leased/publish"),

@@ -21,7 +21,7 @@ from rmq_core.ids import new_id, nonce
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.durability import apart, check, confirmation
-from rmq_core.leased.operations.publishing import Chunk, Entry, chunks_of, register
+from rmq_core.leased.operations.publishing import Chunk, Entry, Told, chunks_of, register
 from rmq_core.lua import load
 from rmq_core.messages import NewMessage, Payload, Stage
 from rmq_core.policy import Overflow, milliseconds, whole
@@ -49,17 +49,17 @@ def stage(
     if engine.config.overflow == Overflow.DROP_OLDEST:
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
     stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)
-    parts = chunks_of(engine, payloads, dedup_key, None, headers, _set_aside)
-    count, keyed = 0, False
+    told, count, plain = Told(), 0, True
+    parts = chunks_of(engine, payloads, dedup_key, None, headers, told, _set_aside)
     try:
         while window := list(itertools.islice(parts, _WINDOW)):
-            keyed = keyed or any(chunk.digests for chunk in window)
-            count += yield from _push(engine, stage_id, count, window, keep_ms)
+            plain = plain and not any(chunk.digests or chunk.delay_ms for chunk in window)
+            count += yield from _push(engine, Stage(stage_id, count, plain), window, told, keep_ms)
     except Exception as error:
         if not isinstance(error, QueueUnavailable):  # else it expires
-            yield from drop_staged(engine, [Stage(stage_id, count, keyed)])
+            yield from drop_staged(engine, [Stage(stage_id, count, plain)])
         raise
-    return Stage(stage_id, count, keyed)
+    return Stage(stage_id, count, plain)
 
 
 def publish_staged(
@@ -112,28 +112,29 @@ def finish(engine: Engine, member: str) -> Exchange[int]:
             return total
 
 
-def _push(engine: Engine, stage_id: str, count: int, window: Sequence[Chunk], keep_ms: int) -> Exchange[int]:
-    """Add some chunks to a stage that holds `count` messages; how many that were."""
+def _push(engine: Engine, so_far: Stage, window: Sequence[Chunk], told: Told, keep_ms: int) -> Exchange[int]:
+    """Add some chunks to what was staged so far; how many messages that were."""
     calls, added = [], 0
     for chunk in window:
-        args: tuple[Encodable, ...] = (count + added, keep_ms, *chunk.bodies)
-        calls.append(Call(load("leased/stage"), (engine.keys.stage(stage_id),), args))
+        args: tuple[Encodable, ...] = (so_far.count + added, keep_ms, chunk.told_ms, *chunk.bodies)
+        calls.append(Call(load("leased/stage"), (engine.keys.stage(so_far.id),), args))
         added += len(chunk.ids)
     replies = yield Batch(tuple(calls))
     for call, reply in zip(calls, replies, strict=True):
         if isinstance(reply, Exception):
             raise reply
         # One that overtook the chunk before it, whose script the server had yet to be told, is sent again.
-        if reply != b"staged" and (yield call) != b"staged":
-            raise StageLost(stage_id)
+        if told.take(reply) != b"staged" and told.take((yield call)) != b"staged":
+            raise StageLost(so_far.id)
     return added
 
 
 def _set_aside(entries: Iterable[Entry]) -> Iterator[Chunk]:
-    """Chunks in which each message says its delay and its digest by itself; `digests` tells only whether there are."""
+    """Chunks in which each message says its delay and digest by itself: those of the chunk tell only whether it has."""
     for chunk in chunks(entries, lambda entry: len(entry.body)):
         digests = [entry.digest for entry in chunk if entry.digest]
-        yield Chunk([entry.id for entry in chunk], [_staged(entry) for entry in chunk], digests)
+        longest_ms = max(entry.delay_ms for entry in chunk)
+        yield Chunk([entry.id for entry in chunk], [_staged(entry) for entry in chunk], digests, longest_ms)
 
 
 def _staged(entry: Entry) -> bytes:
@@ -158,7 +159,7 @@ def _commit(
         ),
         (
             PUBLICATION + publication.encode(), number, remember_ms, _PEACE_MS, engine.config.max_ready or 0,
-            *[f"{each.count} {each.keyed:d} {each.id}" for each in stages],
+            *[f"{each.count} {each.plain:d} {each.id}" for each in stages],
         ),
         confirm=confirmation(engine),
     )  # fmt: skip
@@ -187,11 +188,11 @@ def _committed(engine: Engine, call: Call) -> Exchange[bool]:
 
 def _empty(engine: Engine, member: str, record: bytes, element: bytes) -> Exchange[int]:
     """Move the messages of the stage that an element of the record names, unless somebody else does."""
-    keyed, _, stage_id = element.decode().partition(" ")[2].partition(" ")
+    plain, _, stage_id = element.decode().partition(" ")[2].partition(" ")
     total = 0
     while True:
         left, digests = "", []
-        if keyed == "1":
+        if plain == "0":
             left, digests = yield Call(load("leased/staged"), (engine.keys.stage(stage_id),), (_KEYED,), slot=False)
         reply = yield _move(engine, (member, record, element), stage_id, left, digests)
         words = reply.decode().split(" ")

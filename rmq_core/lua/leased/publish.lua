@@ -2,11 +2,14 @@
 -- KEYS: 1 slot  2 ready  3 delayed  4 waiters  5 wake  6 timer  7... deduplication keys, one per message or none
 --       [last: the slot of the chunk before, when chained]
 -- ARGV: 1 seq  2 slot ttl ms  3 bell channel  4 delay ms  5 max ready or 0  6 '1' to drop the oldest when full
---       7 nonce of this call  8 deduplication window ms, 0 for none  9 number of messages  10... their bodies
+--       7 nonce of this call  8 deduplication window ms, 0 for none  9 number of messages
+--       10 server time that their publisher has written before them, 0 for none  11... the messages
 --       [last: the seq of the chunk before, when chained]
--- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate>]', 'full <now ms>', 'unchained' or 'superseded'.
+-- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate>] [@<now ms>, of many]', 'full <now ms>',
+--   'unchained' or 'superseded'.
 -- include: clock
 -- include: replay
+-- include: stamped
 -- include: ring
 -- include: timer
 -- include: set_delayed
@@ -19,11 +22,11 @@ if #KEYS > 6 + keys then
   if string.sub(before, 1, #ARGV[#ARGV] + 9) ~= ARGV[#ARGV] .. ' accepted' then return 'unchained' end
 end
 local now = clock()
-local stamp = '0 ' .. now .. ' 0 '
 local seen = awaited(KEYS[4], KEYS[5], KEYS[6])
-local fresh, verdicts, markers, met = {}, nil, {}, {}
+local fresh, verdicts, markers, met = stamped(ARGV[10], now, 11, 10 + n), nil, {}, {}
 if keys > 0 then
-  verdicts = {}
+  local given = fresh
+  verdicts, fresh = {}, {}
   local taken = keys == 1 and {redis.call('GET', KEYS[7])} or redis.call('MGET', unpack(KEYS, 7, 6 + keys))
   for i = 1, n do
     local key = KEYS[6 + i]
@@ -31,12 +34,10 @@ if keys > 0 then
     if not met[key] and (not taken[i] or taken[i] == ARGV[7]) then verdicts[i] = '1' end
     if not met[key] and not taken[i] then
       markers[#markers + 1] = key
-      fresh[#fresh + 1] = stamp .. ARGV[9 + i]
+      fresh[#fresh + 1] = given[i]
     end
     met[key] = true
   end
-else
-  for i = 1, n do fresh[i] = stamp .. ARGV[9 + i] end
 end
 if keys > 1 and #markers > 0 and redis.call('EXISTS', unpack(markers)) > 0 then -- MGET does not tell
   return redis.error_reply('WRONGTYPE a deduplication key holds another kind of value')
@@ -59,4 +60,5 @@ elseif #fresh > 0 then
 end
 if dropped > 0 then redis.call('RPOP', KEYS[2], dropped) end -- the first write is one that a full server refuses
 for i = 1, #markers do redis.call('SET', markers[i], ARGV[7], 'PX', ARGV[8]) end
-return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or ''))
+local told = n > 1 and ' @' .. now or ''
+return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or '') .. told)

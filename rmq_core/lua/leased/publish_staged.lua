@@ -2,7 +2,7 @@
 -- KEYS: 1 slot  2 leases  3 record of the publication  4 sink  5 ready  6 delayed  7... the stages
 -- ARGV: 1 seq  2 slot ttl ms  3 the publication as a member of the leases  4 number of the batch, '' without a sink
 --       5 ms for which the sink is remembered  6 ms after which others finish it  7 max ready or 0
---       8... for each stage '<messages> <1 with deduplication keys> <id>'
+--       8... for each stage '<messages> <1 when plain> <id>'
 -- Reply: 'committed', 'before' (that batch or one of these stages was published), 'gone <id of a stage that is not
 --   whole>', 'full <now ms>' or 'superseded'.
 -- include: clock

@@ -3,7 +3,7 @@
 --       9 timer  10... deduplication keys of these messages, in order, of those that have one
 -- ARGV: 1 seq  2 slot ttl ms  3 the publication as a member of the leases  4 the first element of the record
 --       5 bell channel  6 ms after which others go on  7 nonce of this call  8 deduplication window ms
---       9 messages in the stage, '' when nobody has to know  10 how many to move, at most
+--       9 messages in the stage, '' when it is plain  10 how many to move, at most
 -- Reply: 'moved <accepted> <duplicates> <messages left in the stage>', 'elsewhere' when that was done by another, or
 --   'superseded'.
 -- include: clock
@@ -11,12 +11,13 @@
 -- include: ring
 -- include: timer
 -- include: set_delayed
+-- include: take
 local earlier = replay()
 if earlier then return earlier end
-local first, most = redis.call('LINDEX', KEYS[3], 0), tonumber(ARGV[10])
+local first, most, plain = redis.call('LINDEX', KEYS[3], 0), tonumber(ARGV[10]), ARGV[9] == ''
 if not first then redis.call('ZREM', KEYS[2], ARGV[3]) end
 local held = redis.call('LLEN', KEYS[4])
-if first ~= ARGV[4] or (ARGV[9] ~= '' and held ~= tonumber(ARGV[9])) then return refuse('elsewhere') end
+if first ~= ARGV[4] or not (plain or held == tonumber(ARGV[9])) then return refuse('elsewhere') end
 local now, seen = clock(), awaited(KEYS[7], KEYS[8], KEYS[9])
 redis.call('LLEN', KEYS[5]) -- refuses a wrong type before anything is written
 redis.call('ZCARD', KEYS[6])
@@ -31,18 +32,23 @@ if keys > 0 then
   end
 end
 redis.call('PERSIST', KEYS[4]) -- a write that a full server does not refuse: this was decided before, and only moves
-local stamp, accepted, moved, bytes, at, batch = '0 ' .. now .. ' 0 ', 0, 0, 0, 0, 128
+local accepted, moved, bytes, at, batch = 0, 0, 0, 0, 128
 local due, added = nil, false
-while moved < most and bytes < 8388608 do
-  local got = redis.call('LPOP', KEYS[4], math.min(most - moved, batch))
+if plain and held > 0 then
+  local renamed = redis.call('RENAMENX', KEYS[4], KEYS[5]) == 1
+  moved = renamed and held or take(KEYS[4], KEYS[5], most, false, true)
+  accepted, added = moved, true
+end
+while not plain and moved < most and bytes < 8388608 do
+  local got = redis.call('RPOP', KEYS[4], math.min(most - moved, batch))
   if not got then break end
   local ready = {}
   for i = 1, #got do
     local entry, delay, fresh = got[i], 0, true
     bytes = bytes + #entry
-    if string.byte(entry, 1) == 1 then
-      local wait, digest, body = string.match(entry, '^\1(%d+) (%S+) (.*)$')
-      entry, delay = body, tonumber(wait)
+    local stamp, wait, digest, body = string.match(entry, '^(%d+ %d+ %d+ )\1(%d+) (%S+) (.*)$')
+    if stamp then
+      entry, delay = stamp .. body, tonumber(wait)
       if digest ~= '-' then
         at = at + 1
         local key = KEYS[9 + at]
@@ -53,10 +59,10 @@ while moved < most and bytes < 8388608 do
     end
     if fresh then accepted = accepted + 1 end
     if fresh and delay > 0 then
-      set_delayed(KEYS[6], now + delay, stamp .. entry)
+      set_delayed(KEYS[6], now + delay, entry)
       due = math.min(due or now + delay, now + delay)
     elseif fresh then
-      ready[#ready + 1] = stamp .. entry
+      ready[#ready + 1] = entry
     end
   end
   if #ready > 0 then added = redis.call('LPUSH', KEYS[5], unpack(ready)) end

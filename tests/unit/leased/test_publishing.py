@@ -207,6 +207,16 @@ def test_many_payloads_go_out_in_order_in_chunks_of_a_thousand_four_to_a_write()
     assert len(set(report.ids)) == 5200
 
 
+def test_a_publisher_that_was_told_the_time_writes_it_before_what_goes_out_next() -> None:
+    payloads = [*map(str, range(5_000)), {"not": "alike"}, *map(str, range(3_000))]
+    told_at = [[b"accepted 0 @1700000000001"] * 4, [b"accepted 0 @1700000000001"] * 3 + [b"accepted 0"], b"accepted 0"]
+    _, wants = drive(publish_many(engine(), payloads), told_at)
+    calls = [call for want in wants for call in getattr(want, "calls", [want])]
+    assert [argv(call, 10) for call in calls] == [0] * 4 + [1_700_000_000_001] * 5
+    assert not any(body.startswith(b"0 17") for call in calls[:4] for body in bodies(call))
+    assert all(body.startswith(b"0 1700000000001 0 ") for call in calls[4:] for body in bodies(call))
+
+
 def test_an_endless_iterable_is_read_one_write_at_a_time() -> None:
     read = 0
 

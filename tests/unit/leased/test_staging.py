@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from rmq_core.messages import NewMessage, Stage
 from rmq_core.policy import Durability, Overflow
 from tests.unit.leased.by_hand import argv, asked, drive, engine, result, scripts
 
-PLAIN, KEYED = Stage("plain", 2, keyed=False), Stage("keyed", 1, keyed=True)
+PLAIN, KEYED = Stage("plain", 2, plain=True), Stage("keyed", 1, plain=False)
 DIGEST = b"00" * 16
 
 
@@ -28,7 +29,7 @@ def test_chunks_of_a_stage_say_how_many_messages_come_before_them() -> None:
     staged, (batch,) = drive(stage(engine(), map(str, range(2_500))), [[b"staged"] * 3])
     assert isinstance(batch, Batch)
     assert [argv(call, 3) for call in batch.calls] == [0, 1000, 2000]
-    assert (staged.count, staged.keyed) == (2_500, False)
+    assert (staged.count, staged.plain) == (2_500, True)
 
 
 def test_a_stage_of_nothing_asks_for_nothing() -> None:
@@ -38,11 +39,17 @@ def test_a_stage_of_nothing_asks_for_nothing() -> None:
 def test_delay_and_deduplication_key_stand_before_the_body() -> None:
     messages = ["x", NewMessage("x", delay=2), NewMessage("x", dedup_key="k")]
     staged, (batch,) = drive(stage(engine(), messages), [[b"staged"]])
-    plain, delayed, keyed = batch.calls[0].args[2:]
+    plain, delayed, keyed = batch.calls[0].args[3:]
     assert plain.endswith(b" s0 x")
     assert delayed.startswith(b"\x012000 - ")
     assert keyed.startswith(b"\x010 ")
-    assert staged.keyed
+    assert not staged.plain
+
+
+@pytest.mark.parametrize("own", [{"delay": 2}, {"dedup_key": "k"}])
+def test_a_stage_with_one_message_that_must_be_looked_at_is_not_plain(own: dict[str, Any]) -> None:
+    messages = [*map(str, range(2_000)), NewMessage("x", **own)]
+    assert not result(stage(engine(), messages), [b"staged"] * 3).plain
 
 
 def test_a_stage_that_holds_another_number_of_messages_is_lost() -> None:
@@ -74,20 +81,20 @@ def test_a_queue_that_drops_its_oldest_messages_stages_nothing() -> None:
 
 def test_publishing_decides_then_moves_until_nothing_is_left() -> None:
     replies = [
-        b"committed", [b"2 0 plain", b"1 1 keyed"], b"moved 1 0 1", b"moved 1 0 0", [1, [DIGEST]], b"moved 0 1 0",
+        b"committed", [b"2 1 plain", b"1 0 keyed"], b"moved 1 0 1", b"moved 1 0 0", [1, [DIGEST]], b"moved 0 1 0",
         [], b"elsewhere",
     ]  # fmt: skip
-    published, wants = drive(publish_staged(engine(), [PLAIN, KEYED, Stage("none", 0, keyed=False)]), replies)
+    published, wants = drive(publish_staged(engine(), [PLAIN, KEYED, Stage("none", 0, plain=True)]), replies)
     assert published
     assert scripts(wants) == ["publish_staged", "scan", "unstage", "unstage", "staged", "unstage", "scan", "unstage"]
-    assert wants[0].args[5:] == ("2 0 plain", "1 1 keyed")
+    assert wants[0].args[5:] == ("2 1 plain", "1 0 keyed")
     assert wants[5].keys[-1].endswith(b"dedup:" + bytes(16))
     assert [argv(wants[at], 10) for at in (2, 5)] == [4000, 1]
 
 
 def test_what_is_decided_is_published_although_redis_went_away_then() -> None:
     away = QueueUnavailable("away")
-    for replies in ([b"committed", away], [b"committed", [b"2 0 plain"], b"moved 1 0 1", away]):
+    for replies in ([b"committed", away], [b"committed", [b"2 1 plain"], b"moved 1 0 1", away]):
         published, _ = drive(publish_staged(engine(), [PLAIN]), replies)
         assert published
 

@@ -36,7 +36,7 @@ def test_a_sink_travels_to_the_executors_whole() -> None:
 
 
 def test_stages_come_in_the_order_of_the_partitions_without_those_that_have_none() -> None:
-    first, second = (Written(Stage(name, 1, keyed=False)) for name in "ab")
+    first, second = (Written(Stage(name, 1, plain=True)) for name in "ab")
     assert [stage.id for stage in stages_of([first, None, Written(), second])] == ["a", "b"]
 
 
