@@ -42,10 +42,10 @@ class Laps:
         return 1 / Spread.of(self.seconds).median
 
 
-def race(baseline: Contender, contenders: Sequence[Contender], rounds: int) -> dict[str, Laps]:
-    """The laps of the baseline and of each contender, by name."""
+def race(baseline: Contender, contenders: Sequence[Contender], rounds: int, warm: int = 1) -> dict[str, Laps]:
+    """The laps of the baseline and of each contender, by name; before them, each has run `warm` times."""
     laps = {each.name: Laps() for each in (baseline, *contenders)}
-    for each in (baseline, *contenders):
+    for each in (baseline, *contenders) * warm:
         _slice(each)
     for _ in range(rounds):
         before = _slice(baseline)
