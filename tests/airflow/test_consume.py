@@ -383,14 +383,14 @@ def test_a_span_of_the_work_is_linked_to_the_publishers_and_tells_no_payload(
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr("rmq_airflow.tracing.tracer", provider.get_tracer("test"))
-    queue.publish("bad", headers={"traceparent": f"00-{0xABC:032x}-{0xDEF:016x}-01"})
+    queue.publish("poison", headers={"traceparent": f"00-{0xABC:032x}-{0xDEF:016x}-01"})
     queue.publish("b", headers={"traceparent": "no trace"})
-    consume(task_context, on_message=fail_on("bad"))
+    consume(task_context, on_message=fail_on("poison"))
     first, second = exporter.get_finished_spans()
     assert [link.context.trace_id for link in first.links] == [0xABC]
     assert (first.name, first.status.description) == (f"process {QUEUE}", "ValueError")
     assert list(second.links) == []
-    assert "bad" not in first.to_json()
+    assert "poison" not in first.to_json()
 
 
 @pytest.mark.parametrize(
