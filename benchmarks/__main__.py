@@ -45,7 +45,7 @@ rounds, with their quartiles in brackets. The server has a core of its own. The 
 for batches of 1000 it is a pipeline of 1000 `LPUSH`; for waiters it is a `BLMOVE`, and time runs from the publisher's
 send to the message in the hand of another process. The async façade is compared with `redis.asyncio`. Memory is the
 growth of `used_memory`. The docstrings of the modules beside this file say more. Rates and times are context: they
-belong to this machine. What faults cost is counted in [Faults in the core and in Spark](../docs/reference/faults.md)."""
+belong to this machine. Faults are counted in [Faults in the core and in Spark](../docs/reference/faults.md)."""
 BESIDE = """\
 # RMQ beside other libraries
 

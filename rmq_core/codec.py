@@ -1,8 +1,9 @@
 r"""Envelopes and payloads to bytes and back. Pure: no Redis, no clock.
 
-An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`, written
-by the server's scripts; its body `<id> <kind><length of headers> <headers><payload>` comes from the client. Kinds: `s`
-str, `b` bytes, `j` JSON. A line of history is `<nack|expired>\t<ms>\t<owner>\t<reason>\n`.
+An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`. Its body
+`<id> <kind><length of headers> <headers><payload>` comes from the client; what is before it the server's scripts write,
+or check when a publisher of many has written it. Kinds: `s` str, `b` bytes, `j` JSON. A line of history is
+`<nack|expired>\t<ms>\t<owner>\t<reason>\n`.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ rmq:{q}:consumer:<c> hash    who has the name of a consumer: run, stream, until 
 rmq:{q}:fence        string  counter of fencing numbers
 rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
 rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
-rmq:{q}:stage:<id>   list    messages put aside, in order; expires until they are published
-rmq:{q}:staged:<p>   list    stages of a publication that are not ready yet: "<messages> <1 with keys> <id>"
+rmq:{q}:stage:<id>   list    messages put aside, newest left; expires until they are published
+rmq:{q}:staged:<p>   list    stages of a publication that are not ready yet: "<messages> <1 when plain> <id>"
 rmq:{q}:sink:<id>    string  number of the last batch that a sink published; expires
 rmq:{q}:dead         list    dead letters, newest left, capped
 rmq:{q}:completed    list    acked messages, newest left, capped, off by default

@@ -14,10 +14,11 @@ faults: Counter[str] = Counter()
 PAGE = """\
 # Faults in the core and in Spark
 
-How often `make faults` has done what to queues of every discipline, and to Spark's sources and sinks; made by it, do not
-edit. Each of these belongs to a test that counts messages afterwards. All {passed:,} tests passed: no message was settled by
-somebody who no longer held it, none was left in a lease that nobody works on, and none was lost, but for those that only a
-primary had which was killed before a replica heard of them. These are counted here, too; `Durability` is for them.
+How often `make faults` has done what to queues of every discipline, and to Spark's sources and sinks; made by it, do
+not edit. Each of these belongs to a test that counts messages afterwards. All {passed:,} tests passed: no message was
+settled by somebody who no longer held it, none was left in a lease that nobody works on, and none was lost, but for
+those that only a primary had which was killed before a replica heard of them. These are counted here, too; `Durability`
+is for them.
 
 | fault, or what it led to | times |
 |---|---:|

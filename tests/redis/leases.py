@@ -131,7 +131,7 @@ def run(world: World, queue: Any, *wants: Any) -> Any:
     return loop.call(driver_of(queue).run, operation()) if loop else driver_of(queue).run(operation())
 
 
-def slowly(prefix: str, pause_s: float = 0.3) -> Iterator[str]:
+def slowly(prefix: str, pause_s: float = 0.6) -> Iterator[str]:
     """Two full writes of `publish_many`, and after a pause one more message."""
     yield from (f"{prefix}{number}" for number in range(8_000))
     time.sleep(pause_s)

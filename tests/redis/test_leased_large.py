@@ -134,6 +134,20 @@ def test_large_payloads_move_no_more_than_eight_mebibytes_a_script(world: World)
     assert drain_large(queue) == big
 
 
+def test_large_payloads_behind_small_ones_are_noticed_before_they_are_moved(world: World) -> None:
+    events: list[QueueEvent] = []
+    queue = world.queue(on_event=events.append)
+    mixed = [*[b"small"] * 200, *[bytes([n]) * MIB for n in range(20)]]
+    queue.publish_many(mixed)
+    events.clear()
+    lease = queue.claim(max_messages=300)
+    assert [event.count for event in events] == [208, 12]
+    assert payloads(queue.messages(lease)) == mixed
+    events.clear()
+    assert queue.release(lease).settled == 220
+    assert [event.count for event in events] == [8, 8, 204]
+
+
 def drain_large(queue: Any) -> list[bytes]:
     found = []
     while lease := queue.claim(max_messages=20):

@@ -62,8 +62,8 @@ def test_messages_of_a_slow_publisher_are_not_older_than_they_are(world: World, 
     times = [message.enqueued_ms for message in messages]
     assert [message.payload for message in messages] == list(slowly("x", 0))
     assert times == sorted(times)
-    assert times[-1] - times[0] >= 300
-    assert times[-1] - times[7_999] >= 300
+    assert times[-1] - times[0] >= 600
+    assert times[-1] - times[7_999] >= 600
 
 
 def test_a_publisher_with_a_wrong_clock_is_corrected(world: World) -> None:

@@ -35,11 +35,9 @@ local function place(envelopes, keys, how)
 end
 local function give_back(keys, k, how)
   local size = redis.call('LLEN', keys.lease) - 1
-  local newest = redis.call('LINDEX', keys.lease, -1)
-  local batch = math.max(1, math.min(128, math.floor(8388608 / (#newest + 1))))
   local back, ids, bytes, moved = 0, {}, 0, 0
   while size > 0 and moved < k and bytes < 8388608 do
-    local n = math.min(batch, k - moved, size)
+    local n = math.min(fitting(keys.lease, moved, bytes), k - moved, size)
     local lo = size - n + 1
     local got = redis.call('LRANGE', keys.lease, lo, size)
     local first = math.floor((lo - 1) / 8)
@@ -56,7 +54,6 @@ local function give_back(keys, k, how)
     back = back + placed
     for i = 1, #dead do ids[#ids + 1] = dead[i] end
     moved, size = moved + n, size - n
-    batch = math.min(4 * batch, 4000, math.ceil((8388608 - bytes) * moved / bytes))
   end
   if size == 0 then
     redis.call('ZREM', keys.leases, keys.id)

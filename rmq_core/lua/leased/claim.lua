@@ -27,6 +27,7 @@ end
 -- include: timer
 -- include: deliveries
 -- include: promote
+-- include: fitting
 -- include: take
 -- include: claim
 -- include: takeover

@@ -15,6 +15,7 @@
 -- include: timer
 -- include: deliveries
 -- include: promote
+-- include: fitting
 -- include: take
 -- include: claim
 -- include: finish

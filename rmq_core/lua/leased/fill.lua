@@ -4,6 +4,7 @@
 -- Reply: 'filled <count>' (less than asked at the 8 MiB bound, 0 when ready is empty), 'lost' or 'superseded'.
 -- include: replay
 -- include: head
+-- include: fitting
 -- include: take
 local earlier = replay()
 if earlier then return earlier end

@@ -10,6 +10,7 @@
 -- include: timer
 -- include: recount
 -- include: set_delayed
+-- include: fitting
 -- include: give_back
 local earlier = replay()
 if earlier then return earlier end

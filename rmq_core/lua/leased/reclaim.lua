@@ -11,6 +11,7 @@
 -- include: deliveries
 -- include: recount
 -- include: set_delayed
+-- include: fitting
 -- include: give_back
 local earlier = replay()
 if earlier then return earlier end

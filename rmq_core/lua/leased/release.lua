@@ -8,6 +8,7 @@
 -- include: ring
 -- include: recount
 -- include: set_delayed
+-- include: fitting
 -- include: give_back
 local earlier = replay()
 if earlier then return earlier end

@@ -14,6 +14,7 @@
 -- include: timer
 -- include: recount
 -- include: set_delayed
+-- include: fitting
 -- include: give_back
 -- include: finish
 local earlier = replay()

@@ -11,6 +11,7 @@
 -- include: ring
 -- include: timer
 -- include: set_delayed
+-- include: fitting
 -- include: take
 local earlier = replay()
 if earlier then return earlier end
@@ -32,7 +33,7 @@ if keys > 0 then
   end
 end
 redis.call('PERSIST', KEYS[4]) -- a write that a full server does not refuse: this was decided before, and only moves
-local accepted, moved, bytes, at, batch = 0, 0, 0, 0, 128
+local accepted, moved, bytes, at = 0, 0, 0, 0
 local due, added = nil, false
 if plain and held > 0 then
   local renamed = redis.call('RENAMENX', KEYS[4], KEYS[5]) == 1
@@ -40,7 +41,7 @@ if plain and held > 0 then
   accepted, added = moved, true
 end
 while not plain and moved < most and bytes < 8388608 do
-  local got = redis.call('RPOP', KEYS[4], math.min(most - moved, batch))
+  local got = redis.call('RPOP', KEYS[4], math.min(most - moved, fitting(KEYS[4], moved, bytes)))
   if not got then break end
   local ready = {}
   for i = 1, #got do
@@ -66,7 +67,7 @@ while not plain and moved < most and bytes < 8388608 do
     end
   end
   if #ready > 0 then added = redis.call('LPUSH', KEYS[5], unpack(ready)) end
-  moved, batch = moved + #got, math.min(4 * batch, 1000)
+  moved = moved + #got
 end
 if moved == held then redis.call('LPOP', KEYS[3]) end
 if redis.call('LLEN', KEYS[3]) == 0 then redis.call('ZREM', KEYS[2], ARGV[3])
