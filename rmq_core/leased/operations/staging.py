@@ -43,8 +43,9 @@ def stage(
 ) -> Exchange[Stage]:
     """Put messages aside for `publish_staged`, in order; nobody sees them, and nothing is deduplicated yet.
 
-    keep: seconds or timedelta without another message or publication after which they are forgotten. Raises
-    PayloadError for what cannot be stored, QueueFull at the server's `maxmemory`, StageLost when `keep` was too short.
+    keep: seconds or timedelta without another message or publication after which they are forgotten. Their age counts
+    from here, as that of a Kafka record does from its send and not from the commit. Raises PayloadError for what cannot
+    be stored, QueueFull at the server's `maxmemory`, StageLost when `keep` was too short.
     """
     if engine.config.overflow == Overflow.DROP_OLDEST:
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
