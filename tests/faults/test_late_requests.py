@@ -136,7 +136,8 @@ def test_a_deduplicated_publish_is_stored_once_even_when_it_comes_after_its_call
     assert queue.publish_many(["a", "b", "a"], dedup_key=str)[:2] == (2, 1)
     for slot in world.client.keys("rmq:{dedup}:slot:*"):
         world.client.delete(slot)
-    assert wire.deliver_late() == [b"accepted 0 110"]
+    (late,) = wire.deliver_late()
+    assert late.startswith(b"accepted 0 110")
     assert queue.stats().ready == 3
 
 
