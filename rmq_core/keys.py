@@ -1,6 +1,6 @@
 """Every Redis key of a leased queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
 
-rmq:{q}:ready        list    envelopes; publish pushes left, claim pops right
+rmq:{q}:ready        list    envelopes; publish pushes right, claim pops left
 rmq:{q}:delayed      zset    envelope -> due time, ms
 rmq:{q}:leases       zset    lease id -> deadline, ms; +inf is never reclaimed. `~+<p>`: a publication
                              that anybody may finish from then on
@@ -11,7 +11,7 @@ rmq:{q}:consumer:<c> hash    who has the name of a consumer: run, stream, until 
 rmq:{q}:fence        string  counter of fencing numbers
 rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
 rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
-rmq:{q}:stage:<id>   list    messages put aside, newest left; expires until they are published
+rmq:{q}:stage:<id>   list    messages put aside, in the order of ready; expires until they are published
 rmq:{q}:staged:<p>   list    stages of a publication that are not ready yet: "<messages> <1 when plain> <id>"
 rmq:{q}:sink:<id>    string  number of the last batch that a sink published; expires
 rmq:{q}:dead         list    dead letters, newest left, capped

@@ -129,9 +129,8 @@ def peek(engine: Engine, part: Part, count: int) -> Exchange[list[bytes]]:
     """Payloads of a part: those that are next of what waits, the newest of a log."""
     if part is Part.PROCESSING:
         return (yield from _held(engine, count))
-    place = count if part is Part.PENDING else -count
-    found = yield Call(load("lists/peek"), (list_of(engine, part),), (place,), slot=False)
-    return [split(envelope).payload for envelope in (reversed(found) if part is Part.PENDING else found)]
+    found = yield Call(load("lists/peek"), (list_of(engine, part),), (-count,), slot=False)
+    return [split(envelope).payload for envelope in found]
 
 
 def redrive(engine: Engine, _: Part, max_messages: int | None) -> Exchange[int]:

@@ -46,7 +46,7 @@ class View:
         ready, dead, completed, failed, delayed, leases, keys = pipeline.execute()
         names = {key.removeprefix(self.prefix.encode()).decode(errors="replace") for key in keys}
         return {
-            "ready": [shape(envelope) for envelope in reversed(ready)],
+            "ready": [shape(envelope) for envelope in ready],
             "delayed": {shape(envelope) for envelope in delayed},
             "dead": [shape(envelope) for envelope in dead],
             "completed": [shape(envelope) for envelope in completed],

@@ -28,7 +28,7 @@ from rmq_core.messages import (
 from rmq_core.policy import whole
 
 _LISTED = 1000
-_BROWSED = {"ready": "right", "delayed": "due", "dead": "left", "completed": "left", "failed": "left"}
+_BROWSED = ("ready", "delayed", "dead", "completed", "failed")
 
 
 class Part(NamedTuple):
@@ -177,8 +177,8 @@ def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
 
 def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
     """The messages that would be claimed next, at most `count` of them, oldest first."""
-    found = yield Call(load("lists/peek"), (engine.keys.ready,), (whole("count", count, minimum=1),), slot=False)
-    return [message_of(envelope) for envelope in reversed(found)]
+    found = yield Call(load("lists/peek"), (engine.keys.ready,), (-whole("count", count, minimum=1),), slot=False)
+    return [message_of(envelope) for envelope in found]
 
 
 def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
@@ -194,7 +194,7 @@ def browse(engine: Engine, target: str, offset: int = 0, count: int = 25) -> Exc
     """
     if not isinstance(target, str) or target not in _BROWSED:
         raise ConfigurationError(f"target must be one of {', '.join(_BROWSED)}, not {target!r}; leases are read")
-    where = (whole("offset", offset), min(whole("count", count, minimum=1), _LISTED), _BROWSED[target])
+    where = (whole("offset", offset), min(whole("count", count, minimum=1), _LISTED), int(target == "delayed"))
     total, found, due = yield Call(load("leased/browse"), (getattr(engine.keys, target),), where, slot=False)
     return MessagePage(total, [message_of(envelope) for envelope in found], [_moment(ms) for ms in due])
 

@@ -48,7 +48,7 @@ def redrive_some(engine: Engine, message_ids: Iterable[str]) -> Exchange[int]:
         raise ConfigurationError("message_ids must be several ids, not one str; pass [message_id]")
     wanted = frozenset(map(_message_id, message_ids))
     keys, moved = engine.keys, 0
-    found = yield from _find(keys.dead, wanted)
+    found = yield from _find(keys.dead, wanted, grows_left=True)
     chosen = list(reversed(found.values()))  # the oldest is to be claimed first
     for lo in range(0, len(chosen), _CHOSEN):
         some = chosen[lo : lo + _CHOSEN]
@@ -107,12 +107,13 @@ def release_unanswered(engine: Engine) -> Exchange[None]:
         engine.unanswered.pop(lease_id, None)
 
 
-def _find(key: bytes, wanted: frozenset[str]) -> Exchange[dict[str, bytes]]:
-    """The stored envelopes of messages by id, found in slices from the left."""
+def _find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Exchange[dict[str, bytes]]:
+    """The stored envelopes of messages by id, in slices from the end that grows: what leaves the other end moves nothing."""
     found: dict[str, bytes] = {}
     lo = 0
     while len(found) < len(wanted):
-        entries = yield Call(load("leased/scan"), (key,), (lo, lo + 999), slot=False)
+        where = (lo, lo + 999) if grows_left else (-lo - 1000, -lo - 1)
+        entries = yield Call(load("leased/scan"), (key,), where, slot=False)
         for envelope in entries:
             message_id = codec.split(envelope).id
             if message_id in wanted:

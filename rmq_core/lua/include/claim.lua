@@ -1,14 +1,20 @@
 -- Starts a lease of one or many messages; k and o as in hold, and o: max, max_deliveries.
 local function open_lease(k, o, now)
   local limit = o.max
-  local before = limit > 1 and deliveries(redis.call('LINDEX', k.ready, -1)) or 0
+  local before = limit > 1 and deliveries(redis.call('LINDEX', k.ready, 0)) or 0
   if before > 0 then limit = math.max(1, math.floor(limit / 10 ^ before)) end
   if before > 0 and before + 1 >= o.max_deliveries and o.max_deliveries > 0 then limit = 1 end
   if limit == 1 then return hold_one(k, o, now) end
   local token, deadline = next_token(k, o), deadline_of(o, now)
   local head = {token = token, state = 'h', claimed = now, takeovers = 0, returned = 0, owner = o.owner}
-  redis.call('RPUSH', k.lease, head_text(head))
-  local taken, kept = take(k.ready, k.lease, math.min(limit, 4000), limit <= 4000)
+  local taken, kept = redis.call('LLEN', k.ready), {}
+  if limit > 4000 and limit >= taken then -- all that is ready, none of it to be told: it becomes the lease as it is
+    redis.call('RENAME', k.ready, k.lease)
+    redis.call('LPUSH', k.lease, head_text(head))
+  else
+    redis.call('RPUSH', k.lease, head_text(head))
+    taken, kept = take(k.ready, k.lease, math.min(limit, 4000), limit <= 4000)
+  end
   if taken < limit and redis.call('LLEN', k.ready) > 0 then
     head.state = 'f'
     redis.call('LSET', k.lease, 0, head_text(head))

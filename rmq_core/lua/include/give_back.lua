@@ -29,7 +29,7 @@ local function place(envelopes, keys, how)
   if #back > 0 and how.due then
     for i = 1, #back do set_delayed(keys.delayed, how.due, back[i]) end
   elseif #back > 0 then
-    redis.call('RPUSH', keys.ready, unpack(back))
+    redis.call('LPUSH', keys.ready, unpack(back))
   end
   return #back, ids
 end
@@ -37,7 +37,7 @@ local function give_back(keys, k, how)
   local size = redis.call('LLEN', keys.lease) - 1
   local back, ids, bytes, moved = 0, {}, 0, 0
   while size > 0 and moved < k and bytes < 8388608 do
-    local n = math.min(fitting(keys.lease, moved, bytes), k - moved, size)
+    local n = math.min(fitting(keys.lease, -1, moved, bytes), k - moved, size)
     local lo = size - n + 1
     local got = redis.call('LRANGE', keys.lease, lo, size)
     local first = math.floor((lo - 1) / 8)

@@ -14,7 +14,7 @@ local function next_token(k, o)
 end
 local function hold_one(k, o, now)
   local token, deadline = next_token(k, o), deadline_of(o, now)
-  local message = redis.call('RPOP', k.ready)
+  local message = redis.call('LPOP', k.ready)
   redis.call('RPUSH', k.lease, token .. ' h ' .. now .. ' 0 0 ' .. o.owner, message)
   redis.call('ZADD', k.leases, deadline, o.id)
   return 'claimed ' .. token .. ' ' .. deadline .. ' 1 1 0 0', {{message}}

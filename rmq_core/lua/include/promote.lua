@@ -4,6 +4,6 @@ local function promote(delayed, ready, now)
   local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, 1000)
   if #due == 0 then return 0 end
   redis.call('ZREM', delayed, unpack(due))
-  redis.call('LPUSH', ready, unpack(due))
+  redis.call('RPUSH', ready, unpack(due))
   return #due
 end

@@ -12,7 +12,7 @@ redis.call('LLEN', KEYS[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[4], '(0', '(' .. now)
 promote(KEYS[2], KEYS[1], now)
 if ARGV[1] ~= '0' then redis.call('ZADD', KEYS[4], now + tonumber(ARGV[1]), '*') end
-local oldest = redis.call('LINDEX', KEYS[1], -1)
+local oldest = redis.call('LINDEX', KEYS[1], 0)
 local due = next_due(KEYS[2], KEYS[3])
 return {redis.call('LLEN', KEYS[1]), oldest and string.match(oldest, '^%d+ (%d+) ') or '', now,
         due or '', late}

@@ -12,7 +12,7 @@ local head = held_by(KEYS[3], ARGV[3])
 if not head or redis.call('LLEN', KEYS[3]) - 1 ~= tonumber(ARGV[4]) then return 'lost' end
 redis.call('LLEN', KEYS[2])
 redis.call('PERSIST', KEYS[3])
-local taken = take(KEYS[2], KEYS[3], math.min(tonumber(ARGV[5]), 4000), false)
+local taken = take(KEYS[2], KEYS[3], math.min(tonumber(ARGV[5]), 4000))
 if taken == 0 or taken == tonumber(ARGV[5]) then
   head.state = 'h'
   redis.call('LSET', KEYS[3], 0, head_text(head))

@@ -55,10 +55,10 @@ if #fresh > 0 and delay > 0 then
   for i = 1, #fresh do set_delayed(KEYS[3], due, fresh[i]) end
   if seen and sooner(KEYS[6], due) then ring(KEYS[4], KEYS[5], ARGV[3], now, seen) end
 elseif #fresh > 0 then
-  redis.call('LPUSH', KEYS[2], unpack(fresh))
+  redis.call('RPUSH', KEYS[2], unpack(fresh))
   if seen then ring(KEYS[4], KEYS[5], ARGV[3], now, seen) end
 end
-if dropped > 0 then redis.call('RPOP', KEYS[2], dropped) end -- the first write is one that a full server refuses
+if dropped > 0 then redis.call('LPOP', KEYS[2], dropped) end -- the first write is one that a full server refuses
 for i = 1, #markers do redis.call('SET', markers[i], ARGV[7], 'PX', ARGV[8]) end
 local told = n > 1 and ' @' .. now or ''
 return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or '') .. told)

@@ -15,7 +15,7 @@ for i = #dead, 1, -1 do
   fresh[#fresh + 1] = '0' .. string.sub(dead[i], (string.find(dead[i], ' ', 1, true)))
 end
 if #fresh == 0 then return refuse('redriven 0') end
-redis.call('LPUSH', KEYS[3], unpack(fresh))
+redis.call('RPUSH', KEYS[3], unpack(fresh))
 redis.call('LTRIM', KEYS[2], 0, -(#fresh + 1))
 if seen then ring(KEYS[4], KEYS[5], ARGV[4], now, seen) end
 return remember('redriven ' .. #fresh)

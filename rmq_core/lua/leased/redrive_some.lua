@@ -16,7 +16,7 @@ for i = 4, #ARGV do
 end
 if #fresh == 0 then return refuse('redriven 0') end
 local seen = awaited(KEYS[4], KEYS[5])
-redis.call('LPUSH', KEYS[3], unpack(fresh)) -- the first write is one that a full server refuses
+redis.call('RPUSH', KEYS[3], unpack(fresh)) -- the first write is one that a full server refuses
 for i = 1, #chosen do redis.call('LREM', KEYS[2], 1, chosen[i]) end
 if seen then ring(KEYS[4], KEYS[5], ARGV[3], clock(), seen) end
 return remember('redriven ' .. #fresh)

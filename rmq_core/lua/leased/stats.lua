@@ -3,7 +3,7 @@
 -- ARGV: 1 how many lease ids to list
 -- Reply: {ready, delayed, leases, dead, paused, oldest enqueued ms or '', now ms, lease ids}.
 -- include: clock
-local oldest = redis.call('LINDEX', KEYS[1], -1)
+local oldest = redis.call('LINDEX', KEYS[1], 0)
 return {redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]),
         redis.call('LLEN', KEYS[4]), redis.call('ZSCORE', KEYS[5], '=') and 1 or 0,
         oldest and string.match(oldest, '^%d+ (%d+) ') or '', clock(),

@@ -37,11 +37,11 @@ local accepted, moved, bytes, at = 0, 0, 0, 0
 local due, added = nil, false
 if plain and held > 0 then
   local renamed = redis.call('RENAMENX', KEYS[4], KEYS[5]) == 1
-  moved = renamed and held or take(KEYS[4], KEYS[5], most, false, true)
+  moved = renamed and held or take(KEYS[4], KEYS[5], most)
   accepted, added = moved, true
 end
 while not plain and moved < most and bytes < 8388608 do
-  local got = redis.call('RPOP', KEYS[4], math.min(most - moved, fitting(KEYS[4], moved, bytes)))
+  local got = redis.call('LPOP', KEYS[4], math.min(most - moved, fitting(KEYS[4], 0, moved, bytes)))
   if not got then break end
   local ready = {}
   for i = 1, #got do
@@ -66,7 +66,7 @@ while not plain and moved < most and bytes < 8388608 do
       ready[#ready + 1] = entry
     end
   end
-  if #ready > 0 then added = redis.call('LPUSH', KEYS[5], unpack(ready)) end
+  if #ready > 0 then added = redis.call('RPUSH', KEYS[5], unpack(ready)) end
   moved = moved + #got
 end
 if moved == held then redis.call('LPOP', KEYS[3]) end
