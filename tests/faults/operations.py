@@ -157,6 +157,7 @@ OPERATIONS = (
     Operation("claim some", lambda queue, _: queue.claim(max_messages=10, owner="me"), published(15)),
     Operation("claim for ever", lambda queue, _: queue.claim(max_messages=2), published(3), LeasedConfig(lease=None)),
     Operation("claim chunks", lambda queue, _: queue.claim(max_messages=LARGE), published(LARGE + 1)),
+    Operation("claim everything", lambda queue, _: queue.claim(max_messages=LARGE), published(LARGE)),
     Operation("claim nothing", lambda queue, _: queue.claim(), config=LeasedConfig()),
     Operation("claim what is due", lambda queue, _: queue.claim(max_messages=9), delayed),
     Operation("claim by id", lambda queue, _: queue.claim(max_messages=2, lease_id="job", owner="try 1"), published(3)),

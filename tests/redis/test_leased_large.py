@@ -25,9 +25,11 @@ MIB = 1 << 20
 
 
 def large_lease(queue: Any, **options: Any) -> Any:
-    queue.publish_many(NUMBERS)
-    lease = queue.claim(max_messages=2 * MANY, **options)
+    """Of all messages, and filled in chunks: it asks for fewer than there are."""
+    queue.publish_many([*NUMBERS, "one more"])
+    lease = queue.claim(max_messages=MANY, **options)
     assert lease.count == MANY
+    assert queue.cancel(queue.peek()[0].id)
     return lease
 
 
@@ -53,6 +55,26 @@ def test_a_large_claim_takes_no_more_than_it_asked_for(world: World) -> None:
     assert (lease.count, queue.stats().ready) == (9_000, MANY - 9_000)
     assert payloads(queue.read(lease, 8_999)) == ["8999"]
     assert payloads(queue.claim().messages) == ["9000"]
+
+
+@pytest.mark.parametrize("more", [0, 5])
+def test_all_that_is_ready_becomes_a_large_lease_without_a_look_at_its_messages(world: World, more: int) -> None:
+    queue = world.queue()
+    queue.publish_many(NUMBERS)
+    queue.nack(queue.claim(max_messages=2))
+    assert queue.ack(queue.claim()).settled == queue.ack(queue.claim()).settled == 1
+    popped = commands(world, "lpop")
+    lease = queue.claim(max_messages=MANY - 2 + more, lease_id="all")
+    assert (lease.count, commands(world, "lpop")) == (MANY - 2, popped)
+    assert queue.stats()[:4] == (0, 0, MANY - 2, 1)
+    queue.publish("behind")
+    assert payloads(queue.messages(lease)) == NUMBERS[2:]
+    assert queue.nack(lease).settled == MANY - 2
+    assert payloads(queue.peek(MANY)) == [*NUMBERS[2:], "behind"]
+
+
+def commands(world: World, name: str) -> int:
+    return int(world.client.info("commandstats").get(f"cmdstat_{name}", {"calls": 0})["calls"])
 
 
 def test_reading_a_lost_lease_fails_rather_than_giving_fewer_messages(world: World) -> None:

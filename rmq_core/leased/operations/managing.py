@@ -108,7 +108,7 @@ def release_unanswered(engine: Engine) -> Exchange[None]:
 
 
 def _find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Exchange[dict[str, bytes]]:
-    """The stored envelopes of messages by id, in slices from the end that grows: what leaves the other end moves nothing."""
+    """The stored envelopes of messages by id. Slices count from the end that grows; the other moves none."""
     found: dict[str, bytes] = {}
     lo = 0
     while len(found) < len(wanted):
