@@ -83,7 +83,7 @@ def _publish(queue: LeasedQueue, messages: int) -> None:
 
 
 def _claim(queue: LeasedQueue, messages: int, *, delivered: int = 0, lease_s: float = 7200) -> Lease:
-    """All messages; of suspects, which were delivered before, a claim takes a tenth for each time."""
+    """So many messages; of suspects, which were delivered before, a claim takes a tenth for each time."""
     lease = some(queue.claim(max_messages=messages * 10**delivered, lease=lease_s))
     if lease.count != messages:
         raise RuntimeError(f"claimed {lease.count} of {messages} messages: the benchmark is broken")

@@ -112,8 +112,9 @@ def renew(engine: Engine, lease: Lease) -> Exchange[bool]:
 
 
 def trim(engine: Engine, part: Part, most: int) -> Exchange[None]:
-    """Keep the newest messages of a log."""
-    yield Command(("LTRIM", list_of(engine, part), 0, most - 1))
+    """Keep the newest messages of what waits, where they are last, or of a log, where they are first."""
+    kept = (-most, -1) if part is Part.PENDING else (0, most - 1)
+    yield Command(("LTRIM", list_of(engine, part), *kept))
 
 
 def length(engine: Engine, part: Part) -> Exchange[int]:

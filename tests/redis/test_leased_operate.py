@@ -8,7 +8,7 @@ import pytest
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core import ConfigurationError, LeasedConfig, PayloadError, QueueStats, QueueUnavailable
+from rmq_core import ConfigurationError, LeasedConfig, NewMessage, PayloadError, QueueStats, QueueUnavailable
 from tests.redis.leases import PATIENCE_S, drain, eventually, expire, fall_due, key, payloads, snapshot
 from tests.redis.worlds import World
 
@@ -63,6 +63,16 @@ def test_ready_and_delayed_messages_can_be_cancelled(world: World) -> None:
     assert [queue.cancel(chosen_id) for chosen_id in [*chosen, "unknown"]] == [False] * 5
     assert queue.stats()[:2] == (2_497, 0)
     assert drain(queue) == [str(n) for n in range(2_500) if n not in (0, 1_234, 2_499)]
+
+
+def test_of_ready_messages_with_one_id_the_newest_is_cancelled(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([NewMessage(payload, id="twin") for payload in ("a", "b", "b")] + ["c"])
+    assert queue.cancel("twin")
+    assert drain(queue) == ["a", "b", "c"]
+    queue.publish_many([NewMessage("x", id="twin"), "y", NewMessage("x", id="twin")])
+    assert queue.cancel("twin")
+    assert drain(queue) == ["x", "y"]
 
 
 def test_leased_messages_cannot_be_cancelled(world: World) -> None:

@@ -79,7 +79,10 @@ def resume(engine: Engine) -> Exchange[None]:
 
 
 def cancel(engine: Engine, message_id: str) -> Exchange[bool]:
-    """Remove a ready or delayed message; False when it is neither, which a leased one is not. Scans the queue."""
+    """Remove a ready or delayed message; False when it is neither, which a leased one is not.
+
+    Scans the queue, the newest first; of ready messages with one id it removes the newest.
+    """
     wanted = frozenset([_message_id(message_id)])
     for key, kind in ((engine.keys.ready, "list"), (engine.keys.delayed, "zset")):
         found = yield from _find(key, wanted)
@@ -108,7 +111,10 @@ def release_unanswered(engine: Engine) -> Exchange[None]:
 
 
 def _find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Exchange[dict[str, bytes]]:
-    """The stored envelopes of messages by id. Slices count from the end that grows; the other moves none."""
+    """The stored envelopes of messages by id.
+
+    Slices count from the end at which nothing is taken away: claiming shifts no index, publishing repeats some at most.
+    """
     found: dict[str, bytes] = {}
     lo = 0
     while len(found) < len(wanted):

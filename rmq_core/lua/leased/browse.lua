@@ -3,7 +3,7 @@
 -- ARGV: 1 how many to skip  2 how many to show, at most  3 '1' for a sorted set
 -- Reply: {entries in all, entries, their scores, which a list does not have}.
 local skip, last, sorted = tonumber(ARGV[1]), ARGV[1] + ARGV[2] - 1, ARGV[3] == '1'
-local total = redis.call(sorted and 'ZCARD' or 'LLEN', KEYS[1])
+local total = sorted and redis.call('ZCARD', KEYS[1]) or redis.call('LLEN', KEYS[1])
 local found, scores, bytes = {}, {}, 0
 local function show(entry)
   found[#found + 1] = entry

@@ -62,7 +62,7 @@ if ready == 0 then
   return {'empty 0 ' .. wait_end, late, {}}
 end
 local timer_free = leave(k, o, seen)
-local reply, kept = open_lease(k, o, now)
+local reply, kept = open_lease(k, o, now, ready)
 if o.lease_ms == 'inf' then announce(k, now, seen, nil, timer_free)
 else announce(k, now, seen, now + tonumber(o.lease_ms), timer_free) end
 return {remember(reply), late, kept}

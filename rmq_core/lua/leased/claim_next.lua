@@ -37,6 +37,6 @@ local ready = redis.call('LLEN', k.ready) + promote(k.delayed, k.ready, now)
 redis.call('STRLEN', k.fence) -- refuses a wrong type before anything is written
 local acked = finish(done, head, now, tonumber(ARGV[10]), tonumber(ARGV[11]))
 if ready == 0 or (seen and seen.paused) then return {remember('empty ' .. acked), late, {}} end
-local reply, kept = open_lease(k, o, now)
+local reply, kept = open_lease(k, o, now, ready)
 if o.lease_ms == 'inf' then announce(k, now, seen) else announce(k, now, seen, now + tonumber(o.lease_ms)) end
 return {remember(reply .. ' ' .. acked), late, kept}

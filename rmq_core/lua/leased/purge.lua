@@ -1,4 +1,4 @@
--- Forgets everything under one key of the queue, or some messages of a list or sorted set.
+-- Forgets everything under one key of the queue, or some messages of a sorted set or of a list: of equal ones, the newest.
 -- KEYS: 1 slot  2 list, sorted set or string
 -- ARGV: 1 seq  2 slot ttl ms  3 which of these it is: list, zset or string  4... the entries to remove, everything when
 --       there are none
@@ -15,7 +15,7 @@ if #ARGV == 3 then
   return remember('removed ' .. math.max(removed, gone))
 end
 for i = 4, #ARGV do
-  if kind == 'list' then removed = removed + redis.call('LREM', KEYS[2], 1, ARGV[i]) end
+  if kind == 'list' then removed = removed + redis.call('LREM', KEYS[2], -1, ARGV[i]) end
   if kind == 'zset' then removed = removed + redis.call('ZREM', KEYS[2], ARGV[i]) end
 end
 return refuse('removed ' .. removed)

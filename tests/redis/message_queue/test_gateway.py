@@ -123,6 +123,14 @@ def test_a_log_can_be_trimmed(world: World) -> None:
     assert logged(world, "completed") == ["x", "x"]
 
 
+def test_what_waits_can_be_trimmed_to_the_newest(world: World) -> None:
+    verbs = world.blocking(world.gateway())
+    for text in "abc":
+        verbs.add_message(PENDING, text)
+    verbs.trim_queue(PENDING, 2)
+    assert waiting(world) == ["b", "c"]
+
+
 def test_a_gateway_says_how_it_is_configured(no_world: World) -> None:
     plain = no_world.gateway(message_visibility_timeout_seconds=None)
     assert (plain.message_visibility_timeout_seconds, plain.max_delivery_count) == (None, None)

@@ -224,9 +224,9 @@ def test_an_id_that_no_lease_can_have_is_refused(operation: Any, lease_id: Any) 
 
 
 def test_a_peek_shows_the_oldest_first() -> None:
-    found, (call,) = drive(peek(engine(), 3), [list(reversed(envelopes(3)))])
+    found, (call,) = drive(peek(engine(), 3), [envelopes(3)])
     assert payloads(found) == ["p0", "p1", "p2"]
-    assert call.args == (3,)
+    assert call.args == (-3,)
     assert call.keys == (engine().keys.ready,)
 
 
@@ -250,24 +250,24 @@ def test_an_entry_of_somebody_else_is_malformed() -> None:
         drive(peek(engine()), [[b"hello"]])
 
 
-@pytest.mark.parametrize(("target", "begin"), [("ready", "right"), ("dead", "left"), ("completed", "left")])
-def test_a_page_of_messages_tells_how_many_there_are_in_all(target: str, begin: str) -> None:
+@pytest.mark.parametrize("target", ["ready", "dead", "completed"])
+def test_a_page_of_messages_tells_how_many_there_are_in_all(target: str) -> None:
     page, (call,) = drive(browse(engine(), target, 50, 2), [[1_000_000, envelopes(2), []]])
     assert (page.total, payloads(page.messages), page.due) == (1_000_000, ["p0", "p1"], [])
     assert call.keys == (getattr(engine().keys, target),)
-    assert call.args == (50, 2, begin)
+    assert call.args == (50, 2, 0)
     assert not call.slot
 
 
 def test_a_page_of_delayed_messages_says_when_each_is_due() -> None:
     page, (call,) = drive(browse(engine(), "delayed"), [[2, envelopes(2), [b"1000", b"2500.5"]]])
     assert [moment.timestamp() for moment in page.due] == [1, 2.5005]
-    assert call.args == (0, 25, "due")
+    assert call.args == (0, 25, 1)
 
 
 def test_a_page_has_at_most_a_thousand_messages() -> None:
     (call,) = asked(browse(engine(), "ready", 0, 50_000), [0, [], []])
-    assert call.args == (0, 1000, "right")
+    assert call.args == (0, 1000, 0)
 
 
 @pytest.mark.parametrize("target", ["leases", "lease", "fence", "", None, ["ready"]])
