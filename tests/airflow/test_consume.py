@@ -308,12 +308,12 @@ def test_the_mark_of_a_killed_try_is_on_the_copy_that_airflow_ran(
 
 
 SLEEPER = """
-import signal, sys, time
+import os, signal, time
 from types import SimpleNamespace
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
 
 def work(message):
-    print("working", flush=True)
+    os.write(1, b"working\\n")  # print may not be interrupted by a handler that prints
     time.sleep(600)
 
 operator = RedisQueueConsumeOperator(task_id="consume", redis_queue="work", on_message=work)
