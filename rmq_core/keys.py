@@ -35,6 +35,8 @@ from typing import Any
 from rmq_core.errors import ConfigurationError
 
 QUEUES = b"rmq:queues"
+UNHELD = ("ready", "delayed", "dead", "completed", "failed")
+"""Where a leased queue has messages that nobody holds: what can be browsed and purged."""
 
 
 def queues_of(discipline: str) -> bytes:

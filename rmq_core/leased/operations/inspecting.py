@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rmq_core.columns import Columns, columns_of, joined
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Batch, Call, Command, Exchange
-from rmq_core.keys import check_name
+from rmq_core.keys import UNHELD, check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import lost, reclaim_all
 from rmq_core.leased.operations.staging import PUBLICATION
@@ -28,7 +28,6 @@ from rmq_core.messages import (
 from rmq_core.policy import whole
 
 _LISTED = 1000
-_BROWSED = ("ready", "delayed", "dead", "completed", "failed")
 
 
 class Part(NamedTuple):
@@ -192,8 +191,8 @@ def browse(engine: Engine, target: str, offset: int = 0, count: int = 25) -> Exc
 
     `ready` comes in the order of claiming, `delayed` by due time, `dead`, `completed` and `failed` the newest first.
     """
-    if not isinstance(target, str) or target not in _BROWSED:
-        raise ConfigurationError(f"target must be one of {', '.join(_BROWSED)}, not {target!r}; leases are read")
+    if not isinstance(target, str) or target not in UNHELD:
+        raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are read")
     where = (whole("offset", offset), min(whole("count", count, minimum=1), _LISTED), int(target == "delayed"))
     total, found, due = yield Call(load("leased/browse"), (getattr(engine.keys, target),), where, slot=False)
     return MessagePage(total, [message_of(envelope) for envelope in found], [_moment(ms) for ms in due])

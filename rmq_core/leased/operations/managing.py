@@ -9,6 +9,7 @@ from rmq_core import codec
 from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
+from rmq_core.keys import UNHELD
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.adopting import reenter
 from rmq_core.leased.operations.publishing import key_bytes
@@ -16,7 +17,6 @@ from rmq_core.leased.operations.settling import release
 from rmq_core.lua import load
 from rmq_core.policy import whole
 
-_PURGEABLE = ("ready", "delayed", "dead", "completed", "failed")
 _CHOSEN = 10  # finding one of 100,000 dead letters takes the server about a millisecond
 
 
@@ -62,8 +62,8 @@ def redrive_some(engine: Engine, message_ids: Iterable[str]) -> Exchange[int]:
 
 def purge(engine: Engine, target: str) -> Exchange[int]:
     """Delete everything in `ready`, `delayed`, `dead`, `completed` or `failed`; how many messages that were."""
-    if target not in _PURGEABLE:
-        raise ConfigurationError(f"target must be one of {', '.join(_PURGEABLE)}, not {target!r}; leases are settled")
+    if target not in UNHELD:
+        raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are settled")
     kind = "zset" if target == "delayed" else "list"
     return _number((yield Call(load("leased/purge"), (getattr(engine.keys, target),), (kind,))), b"removed ")
 
