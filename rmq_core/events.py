@@ -21,6 +21,8 @@ class EventOperation(StrEnum):
     DUPLICATE = "duplicate"
     DROP = "drop"
     CLAIM = "claim"
+    ISOLATE = "isolate"
+    """A claim got messages that failed together before, fewer than it asked for; follows its `claim`."""
     TAKEOVER = "takeover"
     ACK = "ack"
     NACK = "nack"

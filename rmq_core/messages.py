@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from math import inf
+from math import ceil, inf
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias, overload
 
@@ -142,6 +142,29 @@ class Messages(Sequence[Message]):
         return message_of(self._envelopes[place], place, self._lease_id, self._delivered)
 
 
+class Isolation(NamedTuple):
+    """Why a claim got fewer messages than it asked for: they failed together before and are tried apart.
+
+    failures: how many leases of several messages they failed in. most: how many of them one claim takes at most.
+    """
+
+    failures: int
+    most: int
+
+    def __str__(self) -> str:
+        return (
+            f"these have failed together before ({self.failures} times) and are tried apart from the others, at most"
+            f" {self.most} at a time"
+        )
+
+
+class IsolatedGroup(NamedTuple):
+    """Ready messages that failed together: `count` of them, of which one claim takes `most` at most."""
+
+    count: int
+    most: int
+
+
 class Fate:
     """What this process knows of a lease: settled, partly or wholly; lost, at the latest at `until` (monotonic).
 
@@ -181,6 +204,8 @@ class Lease:
     token: str | None = field(repr=False)
     takeovers: int = 0
     named: bool = False
+    isolation: Isolation | None = None
+    """Why these are fewer messages than were asked for, when they failed together before; else None."""
     envelopes: tuple[bytes, ...] | list[bytes] | None = field(default=None, repr=False, compare=False)
     fate: Fate = field(default_factory=Fate, repr=False, compare=False)
 
@@ -293,10 +318,19 @@ class SettleReport(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """How many messages are ready and for how many seconds the oldest of them has been."""
+    """How many messages are ready and for how many seconds the oldest of them has been.
+
+    groups: those of the ready messages that failed together before and are tried apart from the others.
+    """
 
     ready: int
     oldest_age: float | None
+    groups: tuple[IsolatedGroup, ...] = ()
+
+    def claims(self, batch: int) -> int:
+        """How many claims of `batch` messages it takes to claim all that is ready: an isolated group needs its own."""
+        free = self.ready - sum(group.count for group in self.groups)
+        return ceil(free / batch) + sum(ceil(group.count / min(batch, group.most)) for group in self.groups)
 
 
 class MessagePage(NamedTuple):
@@ -308,7 +342,10 @@ class MessagePage(NamedTuple):
 
 
 class QueueStats(NamedTuple):
-    """What a queue holds: numbers of messages, of leases, and the age of the oldest ready message in seconds."""
+    """What a queue holds: numbers of messages, of leases, and the age of the oldest ready message in seconds.
+
+    isolated: how many of the ready messages failed together before and are tried apart from the others.
+    """
 
     ready: int
     delayed: int
@@ -317,6 +354,7 @@ class QueueStats(NamedTuple):
     dead: int
     oldest_age: float | None
     paused: bool
+    isolated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +370,7 @@ class LeaseInfo:
     claimed_at: datetime
     deadline: datetime | None
     fence: int
+    isolation: Isolation | None = None
 
 
 class SettledRecord(NamedTuple):

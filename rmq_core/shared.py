@@ -46,6 +46,8 @@ from rmq_core.leased.operations.enrolling import Enrolment
 from rmq_core.messages import (
     Backlog,
     Failure,
+    IsolatedGroup,
+    Isolation,
     Lease,
     LeaseInfo,
     Message,
@@ -82,6 +84,8 @@ __all__ = [
     "GatewayContractError",
     "GracefulInterruptHandler",
     "Handover",
+    "IsolatedGroup",
+    "Isolation",
     "JobFailed",
     "Lease",
     "LeaseAlreadySettled",

@@ -74,7 +74,7 @@ def stats_record(queue: str, discipline: str, stats: QueueStats) -> dict[str, An
 
 
 def stats_row(queue: str, discipline: str, stats: QueueStats) -> tuple[object, ...]:
-    ready, delayed, leased, leases, dead, oldest, paused = stats
+    ready, delayed, leased, leases, dead, oldest, paused, _ = stats
     return (queue, discipline, ready, ago(oldest), delayed, leased, leases, dead, paused)
 
 

@@ -52,6 +52,7 @@ class AsyncLeasedQueue(AsyncSlicing[Engine]):
     ack = method(settling.ack)
     nack = method(settling.nack)
     release = method(settling.release)
+    release_lease = method(managing.release_lease)
     enroll = method(enrolling.enroll)
     stay = method(enrolling.stay)
     read = method(inspecting.read)

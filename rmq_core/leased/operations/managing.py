@@ -11,10 +11,11 @@ from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.keys import UNHELD
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.adopting import reenter
+from rmq_core.leased.operations.adopting import adopt, reenter
 from rmq_core.leased.operations.publishing import key_bytes
 from rmq_core.leased.operations.settling import release
 from rmq_core.lua import load
+from rmq_core.messages import SettleReport
 from rmq_core.policy import whole
 
 _CHOSEN = 10  # finding one of 100,000 dead letters takes the server about a millisecond
@@ -98,6 +99,16 @@ def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
     digest = codec.digest("key", key_bytes(dedup_key))
     reply = yield Call(load("leased/purge"), (engine.keys.dedup(digest),), ("string",))
     return bool(_number(reply, b"removed "))
+
+
+def release_lease(engine: Engine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
+    """Give back what a lease holds by its id alone, for its holder is known to work no more; no delivery is counted.
+
+    The holder is fenced off. if_owner: only when that owner holds it, else LeaseOwnedByOther. Raises LeaseLost when
+    there is no such lease, LeaseAlreadySettled when it was acked whole.
+    """
+    lease = yield from adopt(engine, lease_id, if_owner=if_owner)
+    return (yield from release(engine, lease))
 
 
 def release_unanswered(engine: Engine) -> Exchange[None]:
