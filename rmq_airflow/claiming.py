@@ -1,20 +1,24 @@
 """Claiming under a task's name.
 
 Law: a lease is taken over only from an earlier try of the same task, or from whoever handed it over. A copy of a task
-that should be dead, or another DAG that uses the same lease id, is refused and disturbs nobody.
+that should be dead, or another DAG that uses the same lease id, is refused and disturbs nobody. What a run of the same
+name held that was deleted goes back to the queue, and what it settled is not this run's.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, get_args
 
+from rmq_airflow.identity import Relation
 from rmq_core import (
     ConfigurationError,
     LeaseAlreadySettled,
     LeasedConfig,
+    LeaseLost,
     LeaseOwnedByOther,
     RedisMessageQueueError,
     Unsupported,
@@ -26,6 +30,23 @@ if TYPE_CHECKING:
     from rmq_core import Lease, LeasedQueue, WorkQueue
 
 OnSettled = Literal["skip", "next"]
+ALL = 1_000_000  # messages of a claim without a bound
+log = logging.getLogger(__name__)
+
+
+class Claimed(NamedTuple):
+    """What a claim came to: no lease when the queue was empty.
+
+    settled_before: this task, as far as one can tell in this run, has settled messages under its name before.
+    """
+
+    lease: Lease | None
+    settled_before: bool = False
+
+    @property
+    def isolated(self) -> int:
+        """How many of the messages had failed together before and were claimed apart from the others."""
+        return self.lease.count if self.lease is not None and self.lease.isolation is not None else 0
 
 
 class HandedOver(TypedDict):
@@ -45,36 +66,43 @@ def claim(
     lease: timedelta | float | None = None,
     on_settled: OnSettled = "next",
     named: str | None = None,
-) -> Lease | None:
-    """Take over what an earlier try of this task holds, else claim; None when the queue is empty.
+) -> Claimed:
+    """Take over what an earlier try of this task holds, else claim.
 
     named: the lease id, the task's own when None. on_settled: when everything under that name was acked, as before a
     `clear`: `next` claims more under `<id>#2`, `#3`, …; `skip` raises LeaseAlreadySettled.
     """
+    settled_before = False
     for lease_id in _names(named or identity.lease_id):
-        _refuse_foreign(queue, lease_id, identity.follows)
+        _free(queue, lease_id, identity)
         try:
-            return queue.claim(max_messages=max_messages, lease=lease, lease_id=lease_id, owner=identity.owner)
+            taken = queue.claim(max_messages=max_messages, lease=lease, lease_id=lease_id, owner=identity.owner)
         except LeaseAlreadySettled:
+            if _was_settled_by_a_former_run(queue, lease_id, identity):
+                continue
+            settled_before = True
             if on_settled == "skip":
                 raise
+        else:
+            _log_isolation(taken, max_messages)
+            return Claimed(taken, settled_before)
     raise AssertionError  # pragma: no cover  numbers do not end
 
 
 def held(queue: LeasedQueue, identity: TaskIdentity) -> bool:
-    """Whether an earlier try of this task left a lease."""
+    """Whether an earlier try of this task left a lease; what a former run left goes back to the queue."""
     lease_id = next(name for name in _names(identity.lease_id) if queue.settled(name) is None)
-    info = queue.lease_info(lease_id)
-    return info is not None and identity.follows(info.owner)
+    present = _free(queue, lease_id, identity, refuse=False)
+    return present is not None and identity.follows(present)
 
 
 def adopt(
     queue: LeasedQueue, identity: TaskIdentity, handed: HandedOver, lease: timedelta | float | None = None
 ) -> Lease:
     """Take over the lease that another task of the run has claimed. LeaseLost when it is gone, or somebody else's."""
-    present = _refuse_foreign(
-        queue, handed["lease_id"], lambda owner: owner == handed["owner"] or identity.follows(owner)
-    )
+    present = _owner_of(queue, handed["lease_id"])
+    if present is not None and present != handed["owner"]:
+        _refuse_foreign(handed["lease_id"], present, identity)
     return queue.adopt(handed["lease_id"], owner=identity.owner, if_owner=present, lease=lease)
 
 
@@ -141,10 +169,48 @@ def _names(lease_id: str) -> Iterator[str]:
     yield from (f"{lease_id}#{number}" for number in itertools.count(2))
 
 
-def _refuse_foreign(queue: LeasedQueue, lease_id: str, ours: Callable[[str], bool]) -> str | None:
-    info = queue.lease_info(lease_id)
-    if info is None:
+def _free(queue: LeasedQueue, lease_id: str, identity: TaskIdentity, *, refuse: bool = True) -> str | None:
+    """The owner of a lease that this task may take over, or None; LeaseOwnedByOther when somebody else has it."""
+    owner = _owner_of(queue, lease_id)
+    if owner is None:
         return None
-    if not ours(info.owner):
-        raise LeaseOwnedByOther(lease_id, f"it is owned by {info.owner!r}, which is no earlier try of this task")
-    return info.owner
+    if identity.relation(owner) is Relation.FORMER:
+        _release_former(queue, lease_id, owner)
+        return None
+    if refuse:
+        _refuse_foreign(lease_id, owner, identity)
+    return owner
+
+
+def _owner_of(queue: LeasedQueue, lease_id: str) -> str | None:
+    info = queue.lease_info(lease_id)
+    return None if info is None else info.owner
+
+
+def _refuse_foreign(lease_id: str, owner: str, identity: TaskIdentity) -> None:
+    if not identity.follows(owner):
+        raise LeaseOwnedByOther(lease_id, f"it is owned by {owner!r}, which is no earlier try of this task")
+
+
+def _release_former(queue: LeasedQueue, lease_id: str, owner: str) -> None:
+    try:
+        released = queue.release_lease(lease_id, if_owner=owner).settled
+    except (LeaseLost, LeaseAlreadySettled):  # its holder, or its deadline, was faster
+        return
+    log.info("Released %d messages of lease %s: %s held it in a run that was deleted.", released, lease_id, owner)
+
+
+def _was_settled_by_a_former_run(queue: LeasedQueue, lease_id: str, identity: TaskIdentity) -> bool:
+    record = queue.settled(lease_id)
+    if record is None or identity.relation(record.owner) is Relation.FORMER:
+        log.info("Lease %s was settled by a run of the same name that was deleted; going on.", lease_id)
+        return True
+    apart = identity.tells_runs_apart(record.owner)
+    unknown = "" if apart else " Whether it was in this run or in a deleted one of the same name cannot be told."
+    log.info("%s has acked %d messages under lease %s.%s", record.owner, record.acked, lease_id, unknown)
+    return False
+
+
+def _log_isolation(lease: Lease | None, asked: int) -> None:
+    if lease is not None and lease.isolation is not None:
+        log.info("Got %d of %s: %s.", lease.count, "all" if asked == ALL else asked, lease.isolation)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rmq_airflow.identity import TaskIdentity
 from rmq_core import Lease, Submission
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class RemoteDriver:
         if not active and not self._operator.is_job_succeeded(status):
             return None
         lease = Lease.from_json(known["lease"])
+        if not TaskIdentity.of(self._context).follows(lease.owner):
+            return None
         submission = Submission.resumed(queue, lease, known["fence"])
         if submission is not None:
             self._operator.log.info("Driver %s of an earlier try is %s; watching it.", job, status)

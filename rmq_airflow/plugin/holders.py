@@ -7,8 +7,6 @@ from urllib.parse import quote
 
 from rmq_airflow.identity import TaskIdentity
 
-PREFIX = "airflow:"
-
 
 class Holder(TypedDict):
     """A try of a task instance, and the path of its page behind Airflow's base path."""
@@ -22,15 +20,8 @@ class Holder(TypedDict):
 
 
 def identity_of(owner: str) -> TaskIdentity | None:
-    """The task that an owner names; None when it names something else. Of all its parts only a run id has slashes."""
-    parts = owner.removeprefix(PREFIX).split("/")
-    if not owner.startswith(PREFIX) or len(parts) < 5:
-        return None
-    dag_id, *run_id, task_id, map_index, try_number = parts
-    try:
-        return TaskIdentity(dag_id, "/".join(run_id), task_id, int(map_index), int(try_number))
-    except ValueError:
-        return None
+    """The task that an owner names; None when it names something else."""
+    return TaskIdentity.read(owner)
 
 
 def holder_of(owner: str) -> Holder | None:

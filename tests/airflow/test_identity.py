@@ -1,0 +1,118 @@
+"""Whose lease is whose: tries of one run, runs of one name, names too long to be kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from rmq_airflow.identity import Relation, TaskIdentity
+from rmq_airflow.run_mark import RunMark
+
+MONDAY, TUESDAY = 1_000, 2_000
+NOW = TaskIdentity("dag", "run", "work", 3, 2, RunMark(TUESDAY, 1, 500))
+UNMARKED = replace(NOW, mark=None)
+OURS, FORMER, FOREIGN = Relation.OURS, Relation.FORMER, Relation.FOREIGN
+
+
+def other(try_number: int = 1, run_after: int = TUESDAY, clear_number: int = 1, try_id: int = 400, **names: Any) -> str:
+    return replace(NOW, try_number=try_number, mark=RunMark(run_after, clear_number, try_id), **names).owner
+
+
+@pytest.mark.parametrize(
+    ("owner", "relation"),
+    [
+        (NOW.owner, OURS),
+        (other(), OURS),
+        (other(clear_number=0), OURS),
+        (other(run_after=MONDAY), FORMER),
+        (other(run_after=TUESDAY + 1), FORMER),
+        (other(clear_number=2), FORMER),
+        (other(try_number=2), FORMER),
+        (other(try_number=7), FORMER),
+        (other(try_id=600), FOREIGN),
+        (other(try_number=3, try_id=600), FOREIGN),
+        (other(run_after=TUESDAY + 1, clear_number=0, try_id=600), FOREIGN),
+        (other(map_index=4), FOREIGN),
+        (other(run_id="another"), FOREIGN),
+        (other(task_id="wait"), FOREIGN),
+        (other(task_id="wait", run_after=MONDAY), FORMER),
+        (other(task_id="wait", run_after=MONDAY, try_id=600), FOREIGN),
+        ("airflow:dag/run/work/3/1", OURS),
+        ("airflow:dag/run/work/3/2", OURS),
+        ("airflow:dag/run/work/3/3", FOREIGN),
+        ("airflow:dag/run/work/3/1@nonsense", OURS),
+        ("airflow:dag/run/wait/-1/1", FOREIGN),
+        ("host.1234", FOREIGN),
+        ("", FOREIGN),
+    ],
+)
+def test_an_owner_is_an_earlier_try_one_of_a_former_run_or_somebody_else(owner: str, relation: Relation) -> None:
+    assert NOW.relation(owner) is relation
+    assert NOW.follows(owner) is (relation is OURS)
+
+
+@pytest.mark.parametrize(("owner", "relation"), [(other(run_after=MONDAY), OURS), (other(try_number=3), FOREIGN)])
+def test_a_task_that_does_not_know_its_run_takes_every_run_of_the_name_for_its_own(owner: str, relation: str) -> None:
+    assert UNMARKED.relation(owner) is relation
+    assert not UNMARKED.tells_runs_apart(owner)
+
+
+@pytest.mark.parametrize("task", [NOW, UNMARKED, replace(NOW, run_id="a/b c@d", map_index=-1)])
+def test_an_owner_is_read_back(task: TaskIdentity) -> None:
+    assert TaskIdentity.read(task.owner) == task
+
+
+def test_owners_that_were_written_before_there_were_marks_are_read() -> None:
+    assert TaskIdentity.read("airflow:dag/run/work/3/2") == UNMARKED
+
+
+@pytest.mark.parametrize("owner", ["", "host.1", "airflow:dag/run/work/3", "airflow:a/b/c/d/1", "rmq:dag/run/work/3/2"])
+def test_an_owner_of_another_kind_is_nobody(owner: str) -> None:
+    assert TaskIdentity.read(owner) is None
+
+
+def test_names_too_long_for_redis_queue_are_cut_and_still_told_apart() -> None:
+    long = TaskIdentity("d" * 250, "r" * 250, "t" * 250, 12, 3, RunMark(1 << 52, 100, (1 << 64) - 1))
+    twin = replace(long, task_id="t" * 249 + "u")
+    assert len(f"{long.lease_id}#1000") <= 512
+    assert len(replace(long, try_number=10_000).owner) <= 512
+    assert long.lease_id != twin.lease_id
+    assert long.relation(replace(long, try_number=2, mark=RunMark(1 << 52, 100, 5)).owner) is OURS
+    assert long.relation(replace(long, try_number=2, mark=RunMark(1, 100, 5)).owner) is FORMER
+    assert long.relation(twin.owner) is FOREIGN
+    assert TaskIdentity.read(long.owner) is None
+
+
+def test_names_that_fit_are_not_cut() -> None:
+    task = TaskIdentity("d" * 100, "r" * 200, "t" * 100, -1, 1)
+    assert task.lease_id == f"{'d' * 100}/{'r' * 200}/{'t' * 100}/-1"
+
+
+def context(ti_id: object, **run: Any) -> Any:
+    return {"ti": SimpleNamespace(id=ti_id), "dag_run": SimpleNamespace(**run)}
+
+
+def test_a_mark_is_made_of_what_airflow_says() -> None:
+    made = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
+    after = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    mark = RunMark.of(context(made, run_after=after, clear_number=2))
+    assert mark == RunMark(1_767_323_045_678_901, 2, 0x01890A5DAC96774B)
+    assert RunMark.read(str(mark)) == mark
+    assert RunMark.of(context(made, run_after=after, clear_number=None)) == mark._replace(clear_number=0)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"ti": SimpleNamespace()},
+        context(uuid4(), run_after=datetime(2026, 1, 1, tzinfo=UTC)),
+        context("no uuid", run_after=datetime(2026, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_without_a_run_or_an_id_in_the_order_of_time_there_is_no_mark(place: Any) -> None:
+    assert RunMark.of(place) is None
