@@ -27,7 +27,13 @@ def shares(seen: dict[str, Any]) -> list[int]:
 
 
 # [START howto_operator_redis_queue_decorator]
-@task.redis_queue(queue=QUEUE, max_messages=SHARE, lease=timedelta(minutes=2), retries=2)
+@task.redis_queue(
+    queue=QUEUE,
+    max_messages=SHARE,
+    lease=timedelta(minutes=2),
+    retries=2,
+    retry_delay=timedelta(seconds=30),  # shorter than the lease: a killed try's messages are its retry's
+)
 def work(messages: Any, share: int) -> dict[str, float]:
     """Returns: the share is acked. Raises: the retry gets the same messages; after the last try they go back."""
     done = [summarise(payload, FOLDER) for payload in messages.payloads]

@@ -13,11 +13,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, overload
 
+from rmq_airflow.killed import Kill, TaskKilled, why_killed
 from rmq_core import LeasedQueue, LeaseLost, Message, Outcome, RedisMessageQueueError
 
 if TYPE_CHECKING:
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
+
     from rmq_airflow.hooks.queue import RedisQueueHook
-    from rmq_core import Lease, SettleReport
+    from rmq_core import Isolation, Lease, SettleReport
 
 KILL_BUDGET_S = 2.0  # a killed task has a few seconds before it is killed for good
 KILLED = "this task was killed and has given its messages back"
@@ -62,6 +65,11 @@ class Batch(Sequence[Message]):
     def payloads(self) -> list[Any]:
         """What was published."""
         return [message.payload for message in self._messages]
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """Why these are fewer messages than were asked for, when they failed together before; else None."""
+        return None if self.lease is None else self.lease.isolation
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -128,10 +136,17 @@ class Batch(Sequence[Message]):
         if tried:
             self.failed, self.dead = self.failed + len(tried), self.dead + report.dead
 
-    def kill(self, reason: str, queue: LeasedQueue) -> None:
-        """The same from a signal handler, on a connection of its own; what the work says from then on is too late."""
+    def kill(self, kill: Kill, queue: LeasedQueue) -> None:
+        """From a signal handler, on a connection of its own: after a failure the same, else release all of it.
+
+        What the work says from then on is too late.
+        """
         self._killed = True
-        self.give_up(reason, queue)
+        if kill.is_failure:
+            self.give_up(f"the task was killed: {kill.why}", queue)
+        elif self._open:
+            self._open = set()
+            self.released += queue.release(self._held).settled
 
     @property
     def _held(self) -> Lease:
@@ -155,40 +170,45 @@ def attempt(step: Callable[[], None], batch: Batch) -> None:
 
 
 class GivesBackWhenKilled:
-    """What a task does about the batch it holds when it is marked failed, cleared or shut down."""
+    """What a task does about the batch it holds when it is marked, cleared, deleted or shut down."""
 
     _reopen: Callable[[], LeasedQueue] | None = None
     _batch: Batch | None = None
+    _ti: RuntimeTaskInstanceProtocol | None = None
     _killed = False  # never reset: Airflow makes a copy of the operator for every try
 
     @contextmanager
-    def _holding(self, batch: Batch, hook: RedisQueueHook, queue: LeasedQueue) -> Iterator[None]:
+    def _holding(
+        self, batch: Batch, hook: RedisQueueHook, queue: LeasedQueue, ti: RuntimeTaskInstanceProtocol
+    ) -> Iterator[None]:
         """Heartbeats while the block runs; after it, what the block decided stands, though Airflow may still kill."""
         # Looked up here: a signal handler must not talk to the supervisor, whose lock what it interrupts may hold.
         settings, config = hook.settings, replace(queue.config, retry_budget=KILL_BUDGET_S)
-        self._batch, self._reopen = batch, lambda: LeasedQueue(settings, queue.name, config)
+        self._batch, self._ti = batch, ti
+        self._reopen = lambda: LeasedQueue(settings, queue.name, config)
         try:
-            self._end_if_killed(batch)
+            if self._killed:
+                self.on_kill()  # for a signal that came before there was a batch: there is only the one
             with batch.holding():
                 yield
         finally:
             self._batch = self._reopen = None
 
-    def _end_if_killed(self, batch: Batch) -> None:
-        """For a signal that came before there was a batch to give back, as during a claim: there is only the one."""
-        if self._killed and batch.lease is not None:
-            self.on_kill()
-            raise LeaseLost(batch.lease.id, KILLED)
-
     def on_kill(self) -> None:
-        """Give the batch back at once. Runs in a signal handler, in the middle of anything."""
+        """Give the batch back at once and stop the work. Runs in a signal handler, in the middle of anything.
+
+        Raises TaskKilled into what it interrupts: after SIGTERM of a supervisor nobody else would end the task. It
+        logs nothing, for what it interrupts may hold the lock of the log.
+        """
         self._killed = True
         batch, reopen = self._batch, self._reopen
         if batch is None or reopen is None or batch.lease is None:
             return
-
-        def give_back() -> None:
+        kill = why_killed(self._ti)
+        try:
             with reopen() as queue:
-                batch.kill("the task was killed", queue)
-
-        attempt(give_back, batch)
+                batch.kill(kill, queue)
+        except RedisMessageQueueError as error:
+            raise TaskKilled(f"{kill.why}; its messages return when their lease expires: {error}") from error
+        verdict = "this counts as a failure of its messages" if kill.is_failure else "its messages were released"
+        raise TaskKilled(f"{kill.why}; {verdict}")

@@ -37,6 +37,8 @@ class ConsumeReport(TypedDict):
     acked: int
     failed: int
     dead: int
+    isolated: int
+    settled_before: bool
 
 
 class TooManyFailures(AirflowException):
@@ -63,7 +65,8 @@ class Drain:
         if self._delay is None and queue.config.backoff is None:
             self._delay = FAILED_DELAY_S
         self.report: ConsumeReport = {
-            "queue": queue.name, "ended": "empty", "claimed": 0, "acked": 0, "failed": 0, "dead": 0
+            "queue": queue.name, "ended": "empty", "claimed": 0, "acked": 0, "failed": 0, "dead": 0,
+            "isolated": 0, "settled_before": False,
         }  # fmt: skip
 
     def batches(self) -> Iterator[Batch]:
@@ -74,7 +77,10 @@ class Drain:
             if bound is not None:
                 self.report["ended"] = bound
                 return
-            lease = claim(self._queue, self._identity, max_messages=self._size)
+            claimed = claim(self._queue, self._identity, max_messages=self._size)
+            self.report["isolated"] += claimed.isolated
+            self.report["settled_before"] |= claimed.settled_before
+            lease = claimed.lease
             if lease is None:
                 return
             # The next batch has the same name, which a record that this one was acked would take from it.

@@ -8,6 +8,7 @@ somebody else while the retry is on its way.
 from __future__ import annotations
 
 import math
+import warnings
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,34 @@ from airflow.providers.common.compat.sdk import AirflowFailException, conf
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context
 
+    from rmq_core import LeasedConfig
+
 SLOT_MARGIN_S = 300.0  # what the scheduler and a busy pool may add to the retry delay
+
+
+class ShortLeaseWarning(UserWarning):
+    """A task's lease ends before its retry can come."""
+
+
+def warn_of_short_lease(
+    task: BaseOperator, name: str, lease: timedelta | float | None, config: LeasedConfig | None = None
+) -> None:
+    """ShortLeaseWarning when a try that is killed for good would not be taken over by its retry.
+
+    name: the parameter that says how long the lease is; `config` where that says nothing. What the connection says is
+    not known when a DAG is parsed.
+    """
+    if lease is None:
+        name, lease = "queue_config", None if config is None else config.lease
+    if lease is None or not task.retries or _seconds(lease) > _seconds(task.retry_delay):
+        return
+    warnings.warn(
+        f"task {task.task_id!r}: `{name}` holds messages for {_seconds(lease):g} s and `retry_delay` is "
+        f"{_seconds(task.retry_delay):g} s. The retry of a try that was killed with SIGKILL comes too late for them: "
+        "they count as failed and go to whoever claims next. Make the lease longer, or the delay shorter",
+        ShortLeaseWarning,
+        stacklevel=3,
+    )
 
 
 def keep_lease_s(context: Context, error: BaseException) -> float | None:

@@ -1,7 +1,8 @@
 """`@task.redis_queue`: a function of messages as a task.
 
 Law: the function gets its messages under the name `messages`, claimed in the process that runs it. It returns: they are
-acked. It raises: while there are retries left they are kept for the next try, after the last one they are nacked.
+acked. It raises: while there are retries left they are kept for the next try, after the last one they are nacked. The
+task is cleared, marked, deleted, or its worker shuts down: they are released.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +26,7 @@ from airflow.sdk.bases.xcom import BaseXCom
 
 from rmq_airflow.batch import Batch, GivesBackWhenKilled, attempt
 from rmq_airflow.claiming import (
+    Claimed,
     OnSettled,
     adopt,
     check_bound,
@@ -36,25 +39,32 @@ from rmq_airflow.claiming import (
 from rmq_airflow.drain import reason_of
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.killed import TaskKilled
 from rmq_airflow.metrics import tell
-from rmq_airflow.retries import keep_lease_s
+from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
 from rmq_airflow.tracing import working_on
 from rmq_core import ConfigurationError, LeaseAlreadySettled
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context, TaskDecorator, XComArg
 
-    from rmq_core import Lease, LeasedConfig, LeasedQueue
+    from rmq_core import LeasedConfig, LeasedQueue
 
 MESSAGES = "messages"
+SETTLED_BEFORE = "settled_before"
 
 
 class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
     """
     Run a function on a batch of messages.
 
+    Returns what the function returns, and with ``max_batches`` the list of it. Pushes ``settled_before: true`` as an
+    XCom besides when this task had settled its batch before.
+
     :param redis_queue: the queue to claim from (templated)
     :param max_messages: the most messages the function gets
+    :param max_batches: call the function for so many batches, one after another, or until the queue is empty; None for
+        no bound. A batch is acked before the next one is claimed. Not for ``hand_over``
     :param lease: seconds or timedelta of the lease, which heartbeats extend; by default that of ``queue_config``
     :param hand_over: the output of a sensor with ``hand_over=True``, whose batch is adopted instead (templated)
     :param on_settled: what to do when this task's batch was already acked, as after a ``clear``: ``skip`` calls the
@@ -73,11 +83,12 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a task can do is said where the DAG is written
         self,
         *,
         redis_queue: str | None = None,
         max_messages: int = 100,
+        max_batches: int | None = 1,
         lease: timedelta | float | None = None,
         hand_over: Mapping[str, Any] | XComArg | None = None,
         on_settled: OnSettled = "skip",
@@ -89,7 +100,13 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
             raise ConfigurationError("give either `queue`, to claim from, or `hand_over`, to adopt")
         check_queue("given by hand_over" if redis_queue is None else redis_queue, queue_config)
         check_bound("max_messages", max_messages)
+        check_bound("max_batches", max_batches)
         check_on_settled(on_settled)
+        if max_batches != 1 and (hand_over is not None or kwargs.get("multiple_outputs")):
+            raise ConfigurationError(
+                "`max_batches` is for claiming, and makes the result a list; leave it out with `hand_over` and with "
+                "`multiple_outputs`"
+            )
         if hand_over is not None and on_settled == "next":
             raise ConfigurationError(
                 "`on_settled='next'` is for claiming; leave it out where `hand_over` names the batch"
@@ -97,12 +114,14 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
         super().__init__(**kwargs)
         self.redis_queue = redis_queue
         self.max_messages = max_messages
+        self.max_batches = max_batches
         self.lease = lease
         self.hand_over = hand_over
         self._adopts = hand_over is not None  # what it is rendered to may be None
         self.on_settled = on_settled
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
+        warn_of_short_lease(self, "lease", lease, queue_config)
 
     def execute(self, context: Context) -> Any:
         """Claim, or adopt, and call; LeaseLost when the messages went to somebody else meanwhile."""
@@ -110,33 +129,65 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
         name = check_handed(self.hand_over)["queue"] if self._adopts else self.redis_queue
         with hook.queue(str(name), self.queue_config, needed_by=self.custom_operator_name) as queue:
             check_discipline(queue)
-            batch = Batch(queue, self._take(queue, TaskIdentity.of(context)))
-            self.log.info("%d messages of %s under lease %s.", len(batch), name, batch.lease and batch.lease.id)
-            try:
-                with self._holding(batch, hook, queue):
-                    value = self._work(batch, context)
-            finally:
-                counts = {"acked": batch.acked, "failed": batch.failed, "dead": batch.dead, "released": batch.released}
-                tell(self, str(name), claimed=len(batch), **counts)
-            self.log.info("%d acked, %d failed (%d dead), %d released.", *batch.counts)
-        return value
+            if self.max_batches == 1:
+                return self._work(self._batch_of(queue, self._take(queue, context)), hook, queue, context)
+            return self._work_on_batches(hook, queue, context)
 
-    def _take(self, queue: LeasedQueue, identity: TaskIdentity) -> Lease | None:
+    def _work_on_batches(self, hook: RedisQueueHook, queue: LeasedQueue, context: Context) -> list[Any]:
+        """The function's results; it is called once for an empty queue, as it is without `max_batches`."""
+        values: list[Any] = []
+        while self.max_batches is None or len(values) < self.max_batches:
+            batch = self._batch_of(queue, self._take(queue, context))
+            if values and not batch:
+                break
+            values.append(self._work(batch, hook, queue, context))
+            if not batch:
+                break
+        return values
+
+    def _take(self, queue: LeasedQueue, context: Context) -> Claimed:
+        identity, on_settled = TaskIdentity.of(context), self.on_settled if self.max_batches == 1 else "next"
         try:
             if self._adopts:
-                return adopt(queue, identity, check_handed(self.hand_over), self.lease)
-            return claim(queue, identity, max_messages=self.max_messages, lease=self.lease, on_settled=self.on_settled)
+                claimed = Claimed(adopt(queue, identity, check_handed(self.hand_over), self.lease))
+            else:
+                options: dict[str, Any] = {"lease": self.lease, "on_settled": on_settled}
+                claimed = claim(queue, identity, max_messages=self.max_messages, **options)
         except LeaseAlreadySettled as settled:
             self.log.info("%s The function gets no messages.", settled)
-            return None
+            claimed = Claimed(None, settled_before=True)
+        if claimed.settled_before and self.do_xcom_push:
+            context["ti"].xcom_push(SETTLED_BEFORE, True)
+        return claimed
 
-    def _work(self, batch: Batch, context: Context) -> Any:
+    def _batch_of(self, queue: LeasedQueue, claimed: Claimed) -> Batch:
+        lease = claimed.lease
+        if lease is not None and self.max_batches != 1:
+            # The next batch has the same name, which a record that this one was acked would take from it.
+            lease = replace(lease, named=False)
+        batch = Batch(queue, lease)
+        self.log.info("%d messages of %s under lease %s.", len(batch), queue.name, lease and lease.id)
+        tell(self, queue.name, claimed=len(batch), isolated=claimed.isolated)
+        return batch
+
+    def _work(self, batch: Batch, hook: RedisQueueHook, queue: LeasedQueue, context: Context) -> Any:
+        try:
+            with self._holding(batch, hook, queue, context["ti"]):
+                return self._call_and_settle(batch, context)
+        finally:
+            self.log.info("%d acked, %d failed (%d dead), %d released.", *batch.counts)
+            counts = {"acked": batch.acked, "failed": batch.failed, "dead": batch.dead, "released": batch.released}
+            tell(self, queue.name, **counts)
+
+    def _call_and_settle(self, batch: Batch, context: Context) -> Any:
         batch.in_hand = batch
         try:
             with working_on(batch.queue, batch):
                 value = self._handle_output(self._call(batch, context))
             self._check_output(value)
             batch.finish()
+        except TaskKilled:
+            raise  # the batch was given back
         except BaseException as error:
             # A timeout is a BaseException.
             self._conclude(batch, error, context)

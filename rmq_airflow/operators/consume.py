@@ -20,6 +20,7 @@ from rmq_airflow.drain import Bounds, ConsumeReport, Drain
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.metrics import tell
+from rmq_airflow.retries import warn_of_short_lease
 from rmq_core import ConfigurationError
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from rmq_core import LeasedConfig
 
 
-COUNTED: tuple[Literal["claimed", "acked", "failed", "dead"], ...] = ("claimed", "acked", "failed", "dead")
+Count = Literal["claimed", "acked", "failed", "dead", "isolated"]
+COUNTED: tuple[Count, ...] = ("claimed", "acked", "failed", "dead", "isolated")
 
 
 class RedisQueueConsumeOperator(GivesBackWhenKilled, BaseOperator):
@@ -39,7 +41,9 @@ class RedisQueueConsumeOperator(GivesBackWhenKilled, BaseOperator):
     the task fails, and what it had not tried goes back uncounted. AirflowFailException and AirflowSkipException out of
     the function end the task, too. A try that was killed leaves its batch to the retry, which takes it over.
 
-    Returns ``{"queue", "ended", "claimed", "acked", "failed", "dead"}``. An empty queue is a success.
+    Returns ``{"queue", "ended", "claimed", "acked", "failed", "dead", "isolated", "settled_before"}``, where
+    ``isolated`` says how many of the messages had failed together before and were tried apart. An empty queue is a
+    success. A task that is cleared, marked or deleted, or whose worker shuts down, releases what it holds.
 
     .. seealso:: :ref:`howto/operator:RedisQueueConsumeOperator`
 
@@ -93,6 +97,7 @@ class RedisQueueConsumeOperator(GivesBackWhenKilled, BaseOperator):
         )
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
+        warn_of_short_lease(self, "queue_config", None, queue_config)
 
     def execute(self, context: Context) -> ConsumeReport:
         """Drain; TooManyFailures, or LeaseLost when the messages went to somebody else meanwhile."""
@@ -102,7 +107,7 @@ class RedisQueueConsumeOperator(GivesBackWhenKilled, BaseOperator):
             drain = Drain(queue, TaskIdentity.of(context), self.bounds)
             try:
                 for batch in drain.batches():
-                    with self._holding(batch, hook, queue):
+                    with self._holding(batch, hook, queue, context["ti"]):
                         self._work(drain, batch, context)
             finally:
                 tell(self, self.redis_queue, **{name: drain.report[name] for name in COUNTED})

@@ -1,35 +1,40 @@
 """A Spark job on a claimed batch: claim, submit, watch, conclude, within one task.
 
 Law: the messages are acked by whoever holds the lease when the job has succeeded, and by nobody otherwise. A failed try
-keeps its lease for the retry; the last one gives the messages back. In client mode no driver outlives its task; in
-cluster mode one may, and the retry finds it.
+keeps its lease for the retry; the last one gives the messages back. A task that people or a deployment end has its
+driver stopped first, then its lease released. In client mode no driver outlives its task; in cluster mode one may, and
+the retry finds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 
-from rmq_airflow.claiming import OnSettled, check_discipline, check_on_settled, claim
+from rmq_airflow.claiming import Claimed, OnSettled, check_discipline, check_on_settled, claim
 from rmq_airflow.cluster import ClusterSubmitHook, check_cluster_mode, in_cluster_mode
 from rmq_airflow.guard import DriverGuard
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.hooks.spark import LeasedSparkSubmitHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.killed import Kill, TaskKilled, why_killed
 from rmq_airflow.metrics import tell
 from rmq_airflow.remote import RemoteDriver
-from rmq_airflow.retries import keep_lease_s
+from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
 from rmq_airflow.watch import Watch
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, RedisMessageQueueError, Submission
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
-    from rmq_core import Lease, LeasedQueue
+    from rmq_core import LeasedQueue
 
 Outcome = Literal["acked", "settled one by one", "empty", "already settled"]
 
@@ -42,6 +47,8 @@ class SubmitReport(TypedDict):
     outcome: Outcome
     claimed: int
     acked: int
+    isolated: int
+    settled_before: bool
 
 
 class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
@@ -50,7 +57,10 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
 
     A job that uses ``rmq_spark.adopted_batch`` adopts the lease and acks it itself; for any other job the operator
     holds the lease while it runs and acks it when the job has succeeded. An empty queue is a success with
-    ``claimed=0`` and submits nothing. Everything of ``SparkSubmitOperator`` works in client mode. Cluster mode needs
+    ``claimed=0`` and submits nothing. The report's ``isolated`` says how many of the messages had failed together
+    before and were claimed apart, ``settled_before`` whether this task had settled messages under its name before.
+
+    Everything of ``SparkSubmitOperator`` works in client mode. Cluster mode needs
     YARN with ``yarn_track_via_rm_api=True`` or Kubernetes with ``track_driver_via_k8s_api=True``; with ``durable``, a
     retry watches the driver that an earlier try has submitted.
 
@@ -99,11 +109,15 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         self._secrets: Mapping[str, str] = {}
         self._guard: DriverGuard | None = None
         self._remote: RemoteDriver | None = None
-        self._killed = False
+        self._ti: RuntimeTaskInstanceProtocol | None = None
+        self._waits_in: int | None = None
+        self._forget()
+        warn_of_short_lease(self, "queue_config", None, queue_config)
 
     def execute(self, context: Context) -> SubmitReport:  # type: ignore[override]  # the provider's operator returns None
         """Claim, submit and conclude; LeaseLost when the messages went to somebody else meanwhile."""
-        self._hook, self._guard, self._killed = None, None, False
+        self._forget()
+        self._ti = context["ti"]
         identity = TaskIdentity.of(context)
         hook = RedisQueueHook(self.redis_queue_conn_id)
         remote = self._remote = self._find_remote(hook, context)
@@ -113,29 +127,45 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
             if submission is not None:
                 return self._run(queue, submission, hook, context)
             try:
-                lease = self._claim(queue, identity)
+                self._claimed = self._claim(queue, identity)
             except LeaseAlreadySettled as settled:
                 self.log.info("%s Nothing to do; on_settled='next' would claim another batch.", settled)
-                return self._report(settled.lease_id, "already settled", claimed=0, acked=settled.acked)
+                self._claimed = Claimed(None, settled_before=True)
+                return self._report(settled.lease_id, "already settled", acked=settled.acked)
+            lease = self._claimed.lease
             if lease is None:
                 self.log.info("Queue %s is empty.", self.redis_queue)
                 return self._report(self.lease_id or identity.lease_id, "empty")
             self.log.info("Claimed %d messages of %s under lease %s.", lease.count, lease.queue, lease.id)
-            tell(self, self.redis_queue, claimed=lease.count)
+            tell(self, self.redis_queue, claimed=lease.count, isolated=self._claimed.isolated)
             submission = Submission(queue, lease)
             if remote is not None:
                 remote.begin(queue, submission)
             return self._run(queue, submission, hook, context)
 
     def on_kill(self) -> None:
-        """Have the driver ended. Runs in a signal handler: it only asks, the guard or the platform acts."""
+        """Have the driver stopped, and end the wait for one that runs elsewhere. Runs in a signal handler.
+
+        What becomes of the lease is decided when the wait has ended; Airflow sends SIGKILL after five seconds, and
+        looks at a driver on YARN or Kubernetes every ten or twenty.
+        """
         self._killed = True
+        self._stop_driver()
+        if self._remote is not None and self._waits_in == threading.get_ident():
+            raise TaskKilled("the task was killed while its driver ran")
+
+    def _forget(self) -> None:
+        """Airflow may call `execute` of one operator more than once, as `dag.test()` does."""
+        self._hook, self._guard, self._killed = None, None, False
+        self._claimed, self._waits_in = Claimed(None), None
+
+    def _stop_driver(self) -> None:
         if self._remote is not None:
             self._remote.stop()
         if self._guard is not None:
             self._guard.stop()
 
-    def _claim(self, queue: LeasedQueue, identity: TaskIdentity) -> Lease | None:
+    def _claim(self, queue: LeasedQueue, identity: TaskIdentity) -> Claimed:
         return claim(queue, identity, max_messages=self.max_messages, on_settled=self.on_settled, named=self.lease_id)
 
     def _find_remote(self, hook: RedisQueueHook, context: Context) -> RemoteDriver | None:
@@ -154,28 +184,40 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         return self._report(submission.lease.id, outcome, claimed=submission.lease.count, acked=acked or 0)
 
     def _submit(self, queue: LeasedQueue, submission: Submission, hook: RedisQueueHook, context: Context) -> int | None:
-        watch = Watch(submission, self.on_kill)
+        watch = Watch(submission, self._stop_driver)
         try:
             self._hand_over(submission, hook)
-            with watch:
+            with watch, self._waiting():
                 super().execute(context)
             return submission.finish()
         except BaseException as error:
             # A timeout is a BaseException and interrupts the wait for a driver that is alive.
             tell(self, self.redis_queue, failed_runs=1)
+            kill = why_killed(self._ti) if self._killed else None
             keep_s = keep_lease_s(context, error)
             # Airflow kills the task after a timeout, and with it any driver that was left.
-            left = not isinstance(error, AirflowTaskTimeout) and self._leave(queue, submission, keep_s)
-            if watch.lost is not None or not left:
+            ends = watch.lost is not None or isinstance(error, AirflowTaskTimeout)
+            if ends or not self._leave(queue, submission, keep_s):
                 self._end_remote()
                 self._end_driver()
-                self._conclude(submission, keep_s, reason=type(error).__name__)
+                self._conclude(submission, keep_s, kill, reason=type(error).__name__)
             if watch.lost is not None:
                 raise watch.lost from error
             raise
         finally:
             self._end_driver()
             self._secrets = {}
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """While a driver is waited for a signal may end the wait; one that came before ends it at once."""
+        self._waits_in = threading.get_ident()
+        try:
+            if self._killed and self._remote is not None:
+                raise TaskKilled("the task was killed before its driver was submitted")
+            yield
+        finally:
+            self._waits_in = None
 
     def _hand_over(self, submission: Submission, hook: RedisQueueHook) -> None:
         handover = submission.handover(hook.settings)
@@ -200,16 +242,17 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
             self.log.info("The driver goes on, and the retry watches it.")
         return left
 
-    def _conclude(self, submission: Submission, keep_s: float | None, reason: str) -> None:
+    def _conclude(self, submission: Submission, keep_s: float | None, kill: Kill | None, reason: str) -> None:
         """After a failure: keep the lease for the retry, or nack it. What fails here, expiry does later."""
         try:
-            if keep_s is None:
+            if kill is not None and not kill.is_failure:
+                submission.give_back()
+                self.log.info("Released lease %s: %s.", submission.lease.id, kill.why)
+            elif keep_s is None:
                 submission.give_up(reason)
-            elif self._killed:
-                # Airflow does not say whether it will try again, as after a clear, or never, as after "mark failed".
-                submission.keep()
             else:
-                submission.keep(keep_s)
+                # Killed without a word why, it may never be tried again.
+                submission.keep(None if kill is not None else keep_s)
         except RedisMessageQueueError:
             lease_id = submission.lease.id
             self.log.warning("Lease %s was left as it is; it returns when it expires.", lease_id, exc_info=True)
@@ -242,4 +285,6 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
             "outcome": outcome,
             "claimed": claimed,
             "acked": acked,
+            "isolated": self._claimed.isolated,
+            "settled_before": self._claimed.settled_before,
         }

@@ -20,10 +20,20 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.triggers.base import BaseTrigger, StartTriggerArgs
 
-from rmq_airflow.claiming import check_bound, check_discipline, check_queue, check_seconds, claim, held, is_template
+from rmq_airflow.claiming import (
+    ALL,
+    check_bound,
+    check_discipline,
+    check_queue,
+    check_seconds,
+    claim,
+    held,
+    is_template,
+)
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.metrics import tell
+from rmq_airflow.retries import warn_of_short_lease
 from rmq_airflow.threshold import BacklogReport, Counted, Threshold, counted, report
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
@@ -34,15 +44,14 @@ if TYPE_CHECKING:
 
     from rmq_core import Backlog, LeasedQueue, WorkQueue
 
-ALL = 1_000_000  # messages of a hand-over without a bound
-
 
 class RedisQueueSensor(BaseSensorOperator):
     """
     Wait until a queue holds enough messages.
 
     Returns ``{"queue", "ready", "oldest_age"}``, in every mode; ``dead`` or ``depth`` in place of ``ready`` when that
-    is counted, and ``lease_id``, ``owner`` and ``claimed`` besides with ``hand_over``. Messages whose delay has passed
+    is counted, and ``lease_id``, ``owner``, ``claimed``, ``isolated`` and ``settled_before`` besides with
+    ``hand_over``. Messages whose delay has passed
     and those of expired leases are ready. Deferrable mode waits in Redis without polling and wakes at once; the others
     look every ``poke_interval``, and so does whatever counts dead letters or depth, or waits for a discipline other
     than ``leased``.
@@ -92,6 +101,7 @@ class RedisQueueSensor(BaseSensorOperator):
         self.hand_over = hand_over
         self.deferrable = deferrable
         self.redis_queue_conn_id = redis_queue_conn_id
+        warn_of_short_lease(self, "hand_over", self.hand_over_s)
         self._rings = True  # whether the queue's discipline can wake a trigger, or has to be looked at
         if start_from_trigger:
             self._start_from_trigger()
@@ -149,27 +159,28 @@ class RedisQueueSensor(BaseSensorOperator):
         return queue
 
     def _poke_and_claim(self, context: Context) -> PokeReturnValue:
+        identity = TaskIdentity.of(context)
         with RedisQueueHook(self.redis_queue_conn_id).queue(self.redis_queue) as queue:
+            found = held(queue, identity)  # before it looks: what a former run held is ready then
             backlog = queue.backlog()
             self.log.info("Queue %s: %d ready, oldest %s s.", self.redis_queue, backlog.ready, backlog.oldest_age)
-            enough = self.threshold.met_by(backlog)
-            return self._claim(queue, TaskIdentity.of(context), {**self._seen(backlog)}, enough=enough)
+            if not (found or self.threshold.met_by(backlog)):
+                return PokeReturnValue(False, self._seen(backlog))
+            return self._claim(queue, identity, {**self._seen(backlog)})
 
     def _seen(self, backlog: Backlog) -> BacklogReport:
         return report(self.redis_queue, backlog._replace(ready=self._bounded(backlog.ready)))
 
-    def _claim(
-        self, queue: LeasedQueue, identity: TaskIdentity, seen: dict[str, Any], *, enough: bool
-    ) -> PokeReturnValue:
-        if not (enough or held(queue, identity)):
-            return PokeReturnValue(False, seen)
-        lease = claim(queue, identity, max_messages=self.max_messages or ALL, lease=self.hand_over_s)
+    def _claim(self, queue: LeasedQueue, identity: TaskIdentity, seen: dict[str, Any]) -> PokeReturnValue:
+        claimed = claim(queue, identity, max_messages=self.max_messages or ALL, lease=self.hand_over_s)
+        lease = claimed.lease
         if lease is None:
             return PokeReturnValue(False, seen)
         self.log.info("Handing over %d messages under lease %s, owned by %s.", lease.count, lease.id, lease.owner)
-        tell(self, self.redis_queue, claimed=lease.count)
+        tell(self, self.redis_queue, claimed=lease.count, isolated=claimed.isolated)
         handed = {"lease_id": lease.id, "owner": lease.owner, "claimed": lease.count}
-        return PokeReturnValue(True, {**seen, **handed})
+        said = {"isolated": claimed.isolated, "settled_before": claimed.settled_before}
+        return PokeReturnValue(True, {**seen, **handed, **said})
 
     def _defer(self, timeout: timedelta) -> NoReturn:
         self.defer(trigger=self._trigger(), method_name="execute_complete", timeout=timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import pytest
 import redis
@@ -23,6 +25,7 @@ from tests.servers import Server, start_server
 HOME = prepare()
 CANARY = "canary-3f1b6f0a"
 QUEUE = "work"
+TRIES = itertools.count(1)
 collect_ignore = ABSENT_FILES
 
 
@@ -99,14 +102,34 @@ MakeContext = Callable[..., Any]
 
 @pytest.fixture
 def task_context() -> MakeContext:
-    """Makes the context of a task's try: `task_context(operator, try_number=2)`."""
+    """Makes the context of a task's try: `task_context(operator, try_number=2)`.
+
+    state: what Airflow says about the task when it is asked, nothing by default. run: the run's `run_after` and
+    `clear_number`; with it each context is of a try that was made later than the one before.
+    """
 
     from airflow.sdk.execution_time.context import OutletEventAccessors
 
-    def make(task: Any, *, try_number: int = 1, max_tries: int = 2, run_id: str = "run") -> Any:
+    def make(
+        task: Any,
+        *,
+        try_number: int = 1,
+        max_tries: int = 2,
+        run_id: str = "run",
+        state: str | None = None,
+        run: tuple[datetime, int] | None = None,
+    ) -> Any:
         names = {"dag_id": "dag", "run_id": run_id, "task_id": task.task_id, "map_index": -1}
         ti = SimpleNamespace(**names, try_number=try_number, max_tries=max_tries, task=task, stats_tags={})
         ti.start_date = datetime.now(UTC)
-        return {"ti": ti, "task": task, "outlet_events": OutletEventAccessors()}
+        ti.pushed = {}
+        ti.xcom_push = ti.pushed.__setitem__
+        if state is not None:
+            ti.get_task_states = lambda *_, **__: {run_id: {} if state == "gone" else {task.task_id: state}}
+        context = {"ti": ti, "task": task, "outlet_events": OutletEventAccessors()}
+        if run is not None:
+            ti.id = UUID(int=(next(TRIES) << 80) | 7 << 76 | 0b10 << 62)
+            context["dag_run"] = SimpleNamespace(run_after=run[0], clear_number=run[1])
+        return context
 
     return make

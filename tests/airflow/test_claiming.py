@@ -24,7 +24,7 @@ OTHER = TaskIdentity("another", "run", "work", -1, 1)
 
 
 def take(queue: Any, identity: TaskIdentity, **options: Any) -> Any:
-    return claim(queue, identity, max_messages=5, named=NIGHTLY, **options)
+    return claim(queue, identity, max_messages=5, named=NIGHTLY, **options).lease
 
 
 def test_two_dags_that_use_one_lease_id_do_not_take_from_each_other(queue: Any) -> None:

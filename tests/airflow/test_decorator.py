@@ -14,6 +14,7 @@ from airflow.sdk.bases.xcom import BaseXCom
 from rmq_airflow import claiming
 from rmq_airflow.decorators import redis_queue
 from rmq_airflow.decorators.redis_queue import redis_queue_task
+from rmq_airflow.killed import TaskKilled
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_core import ConfigurationError, LeasedQueue, LeaseLost
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
@@ -193,6 +194,30 @@ def test_a_task_that_was_cleared_after_its_ack_is_called_without_messages_or_tak
     assert queue.settled(f"{LEASE}#2").acked == 1
 
 
+def test_with_max_batches_the_function_is_called_until_the_bound_or_the_end(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish_many("abcde")
+    assert run(task_context, payloads, max_messages=2, max_batches=2) == [["a", "b"], ["c", "d"]]
+    assert run(task_context, payloads, max_messages=2, max_batches=None) == [["e"]]
+    assert run(task_context, payloads, max_messages=2, max_batches=None) == [[]], "an empty queue calls it once"
+    assert queue.stats()[:4] == (0, 0, 0, 0)
+
+
+def test_the_retry_of_a_run_through_several_batches_gets_the_one_that_failed_and_goes_on(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    def fail_on_second(messages: Any) -> None:
+        if messages.payloads == ["b"]:
+            raise ValueError("no")
+
+    queue.publish_many("abc")
+    with pytest.raises(ValueError, match="no"):
+        run(task_context, fail_on_second, max_messages=1, max_batches=None)
+    assert run(task_context, payloads, max_messages=1, max_batches=None, try_number=2) == [["b"], ["c"]]
+    assert queue.stats()[:4] == (0, 0, 0, 0)
+
+
 def test_the_lease_is_extended_while_the_function_runs_and_a_lost_one_fails_the_task(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
@@ -212,15 +237,22 @@ def test_the_lease_is_extended_while_the_function_runs_and_a_lost_one_fails_the_
     assert queue.stats().leased == 1
 
 
-def test_on_kill_gives_the_messages_back(connection: str, queue: Any, task_context: MakeContext) -> None:
+@pytest.mark.parametrize(
+    ("state", "deliveries"),
+    [("restarting", 0), ("failed", 0), ("success", 0), ("running", 0), ("gone", 0), ("up_for_retry", 1), (None, 1)],
+)
+def test_a_kill_counts_as_a_failure_only_where_it_is_one(
+    state: str | None, deliveries: int, connection: str, queue: Any, task_context: MakeContext
+) -> None:
     def work(messages: Any) -> None:
         operator.on_kill()
 
-    queue.publish("a")
+    queue.publish_many("ab")
     operator = made(work)
-    with pytest.raises(LeaseLost, match="killed"):
-        operator.execute(task_context(operator))
-    assert [(message.payload, message.history[0].reason) for message in queue.peek(2)] == [("a", "the task was killed")]
+    with pytest.raises(TaskKilled):
+        operator.execute(task_context(operator, state=state))
+    assert sorted((one.payload, one.deliveries) for one in queue.peek(5)) == [("a", deliveries), ("b", deliveries)]
+    assert queue.stats().leases == 0
 
 
 def test_on_kill_during_the_claim_gives_back_what_was_claimed_and_calls_nothing(
@@ -238,7 +270,7 @@ def test_on_kill_during_the_claim_gives_back_what_was_claimed_and_calls_nothing(
     operator = made(work)
     monkeypatch.setattr(redis_queue, "claim", claim)
     queue.publish("a")
-    with pytest.raises(LeaseLost, match="killed"):
+    with pytest.raises(TaskKilled):
         operator.execute(task_context(operator))
     assert called == []
     assert [(message.payload, message.deliveries) for message in queue.peek(2)] == [("a", 0)]
@@ -336,6 +368,9 @@ def test_a_sensor_that_returned_nothing_fails_the_task_which_claims_from_no_queu
         ({"queue": None, "hand_over": {}, "on_settled": "next"}, "on_settled"),
         ({"hand_over": {}, "queue": QUEUE}, "hand_over"),
         ({"max_messages": 0}, "max_messages"),
+        ({"max_batches": 0}, "max_batches"),
+        ({"max_batches": 2, "multiple_outputs": True}, "max_batches"),
+        ({"max_batches": None, "queue": None, "hand_over": {}}, "max_batches"),
         ({"on_settled": "again"}, "on_settled"),
         ({"queue_config": 5}, "LeasedConfig"),
     ],

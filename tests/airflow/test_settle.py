@@ -103,7 +103,7 @@ def test_who_had_the_lease_is_fenced_off_by_the_settle(connection: str, queue: A
 def test_the_report_names_no_token_and_no_payload(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish("secret-payload")
     handed = hand_over(task_context)
-    assert set(handed) == {"queue", "ready", "oldest_age", "lease_id", "owner", "claimed"}
+    assert set(handed) == {"queue", "ready", "oldest_age", "lease_id", "owner", "claimed", "isolated", "settled_before"}
     lease = queue.adopt(handed["lease_id"])
     assert "secret-payload" not in str(handed)
     assert lease.token not in str(handed)

@@ -27,12 +27,15 @@ from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, handover
 from tests.airflow.clusters import Jobs, Kubernetes, resource_manager
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
-from tests.airflow.test_spark_submit import DRIVER, LEASE_ID, OWNER, Background, gone
+from tests.airflow.test_spark_submit import DRIVER, LEASE_ID, OWNER, UNTOLD, Background, gone
 from tests.faults.patience import PATIENCE_S, eventually
 
 SECRET_CONF = {f"{SECRET_REFERENCE}.RMQ_PASSWORD": "redis-queue:password"}
 
-pytestmark = pytest.mark.usefixtures("connection")
+pytestmark = [
+    pytest.mark.usefixtures("connection"),
+    pytest.mark.filterwarnings("ignore::rmq_airflow.retries.ShortLeaseWarning"),
+]
 
 
 @pytest.fixture
@@ -157,7 +160,7 @@ def test_a_driver_on_the_cluster_adopts_and_acks(
     queue.publish_many(["a", "b"])
     task = operator("adopt_and_ack", marker, platform)
     report = task.execute(context(task))
-    assert report == {"queue": QUEUE, "lease_id": LEASE_ID, "outcome": "acked", "claimed": 2, "acked": 2}
+    assert report == {"queue": QUEUE, "lease_id": LEASE_ID, "outcome": "acked", "claimed": 2, "acked": 2} | UNTOLD
     assert json.loads(marker.read_text()) == ["a", "b"]
     assert queue.settled(LEASE_ID).owner == OWNER.format(1)
     assert len(jobs.names) == 1
@@ -205,7 +208,7 @@ def test_the_retry_of_a_lost_worker_watches_the_driver_that_adopted(
     run = Reported(retry, context(retry, try_number=2))
     eventually(lambda: retry._hook is not None and retry._hook.job)
     marker.with_suffix(".go").touch()
-    assert run.report() == {"queue": QUEUE, "lease_id": LEASE_ID, "outcome": "acked", "claimed": 1, "acked": 1}
+    assert run.report() == {"queue": QUEUE, "lease_id": LEASE_ID, "outcome": "acked", "claimed": 1, "acked": 1} | UNTOLD
     assert queue.settled(LEASE_ID).owner == OWNER.format(1), "it was never taken from the driver"
     assert len(jobs.names) == 1
 

@@ -1,0 +1,176 @@
+"""A run that was deleted and created again under its name, and one that was cleared: what each gets."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.sdk import DAG
+
+from rmq_airflow.decorators.redis_queue import redis_queue_task
+from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.operators.consume import RedisQueueConsumeOperator
+from rmq_airflow.sensors.queue import RedisQueueSensor
+from rmq_core import LeaseOwnedByOther
+from tests.airflow.conftest import QUEUE, MakeContext
+
+FIRST = (datetime(2026, 1, 1, 10, tzinfo=UTC), 0)
+CLEARED = (FIRST[0], 1)
+ANEW = (datetime(2026, 1, 1, 11, tzinfo=UTC), 0)
+LEASE = "dag/run/work/-1"
+
+pytestmark = pytest.mark.usefixtures("connection")
+
+
+def decorated(function: Any = lambda messages: list(messages.payloads), **options: Any) -> Any:
+    with DAG("dag", schedule=None):
+        return redis_queue_task(function, task_id="work", queue=QUEUE, max_messages=2, **options)().operator
+
+
+def fail(messages: Any) -> None:
+    raise ValueError("no")
+
+
+def settle(queue: Any, context: MakeContext) -> None:
+    queue.publish_many("ab")
+    task = decorated()
+    assert task.execute(context(task, run=FIRST)) == ["a", "b"]
+
+
+def keep(queue: Any, context: MakeContext) -> None:
+    queue.publish_many("ab")
+    task = decorated(fail)
+    with pytest.raises(ValueError, match="no"):
+        task.execute(context(task, run=FIRST))
+    assert queue.stats().leased == 2
+
+
+def test_a_new_run_works_on_what_is_ready_after_a_settled_one(queue: Any, task_context: MakeContext) -> None:
+    settle(queue, task_context)
+    queue.publish("c")
+    task = decorated()
+    context = task_context(task, run=ANEW)
+    assert task.execute(context) == ["c"]
+    assert context["ti"].pushed == {}
+    assert queue.settled(f"{LEASE}#2").acked == 1
+
+
+def test_a_cleared_run_after_a_settled_one_gets_nothing_and_says_so(
+    queue: Any, task_context: MakeContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    settle(queue, task_context)
+    queue.publish("c")
+    task = decorated()
+    context = task_context(task, run=CLEARED, try_number=2)
+    assert task.execute(context) == []
+    assert context["ti"].pushed == {"settled_before": True}
+    assert f"has acked 2 messages under lease {LEASE}." in caplog.text
+    assert "cannot be told" not in caplog.text
+
+
+def test_a_cleared_run_with_next_goes_on_and_says_so(queue: Any, task_context: MakeContext) -> None:
+    settle(queue, task_context)
+    queue.publish("c")
+    task = decorated(on_settled="next")
+    context = task_context(task, run=CLEARED, try_number=2)
+    assert task.execute(context) == ["c"]
+    assert context["ti"].pushed == {"settled_before": True}
+
+
+def test_where_a_run_cannot_be_told_from_another_the_log_says_it(
+    queue: Any, task_context: MakeContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    queue.publish("a")
+    queue.ack(queue.claim(lease_id=LEASE, owner="airflow:dag/run/work/-1/1"))  # as written without a mark
+    queue.publish("b")
+    task = decorated()
+    context = task_context(task, run=ANEW)
+    assert task.execute(context) == []
+    assert context["ti"].pushed == {"settled_before": True}
+    assert "in this run or in a deleted one of the same name cannot be told" in caplog.text
+
+
+def test_a_new_run_gets_back_what_a_former_one_kept(queue: Any, task_context: MakeContext) -> None:
+    keep(queue, task_context)
+    task = decorated()
+    context = task_context(task, run=ANEW)
+    assert task.execute(context) == ["a", "b"]
+    assert queue.settled(LEASE).acked == 2
+
+
+def test_a_cleared_run_takes_over_what_it_kept(queue: Any, task_context: MakeContext) -> None:
+    keep(queue, task_context)
+    queue.publish("c")
+    task = decorated(lambda messages: [(one.payload, one.deliveries) for one in messages])
+    assert task.execute(task_context(task, run=CLEARED, try_number=2)) == [("a", 2), ("b", 2)]
+
+
+def test_the_retry_of_a_new_run_finds_its_own_lease_behind_what_a_former_one_settled(
+    queue: Any, task_context: MakeContext
+) -> None:
+    settle(queue, task_context)
+    queue.publish_many("cd")
+    failing = decorated(fail)
+    with pytest.raises(ValueError, match="no"):
+        failing.execute(task_context(failing, run=ANEW))
+    queue.publish("e")
+    task = decorated()
+    assert task.execute(task_context(task, run=ANEW, try_number=2)) == ["c", "d"]
+
+
+def test_a_zombie_of_a_former_run_takes_nothing_from_the_new_one(queue: Any, task_context: MakeContext) -> None:
+    task = decorated(fail)
+    zombie = task_context(task, run=FIRST, try_number=2)
+    queue.publish_many("ab")
+    with pytest.raises(ValueError, match="no"):
+        task.execute(task_context(task, run=ANEW))
+    with pytest.raises(LeaseOwnedByOther):
+        task.execute(zombie)
+    assert queue.stats().leased == 2
+
+
+def test_a_consumer_of_a_new_run_gets_what_a_killed_one_held(queue: Any, task_context: MakeContext) -> None:
+    queue.publish_many("ab")
+    task = RedisQueueConsumeOperator(task_id="work", redis_queue=QUEUE, on_batch=len)
+    former = TaskIdentity.of(task_context(task, run=FIRST, try_number=2))
+    queue.claim(max_messages=2, lease_id=former.lease_id, owner=former.owner)
+    report = task.execute(task_context(task, run=ANEW))
+    assert (report["acked"], report["settled_before"]) == (2, False)
+
+
+def sensor(**options: Any) -> RedisQueueSensor:
+    return RedisQueueSensor(task_id="wait", redis_queue=QUEUE, hand_over=True, min_messages=2, **options)
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+def test_a_sensor_of_a_new_run_waits_for_what_a_former_hand_over_held_and_gets_it(
+    adopted: Any, queue: Any, task_context: MakeContext
+) -> None:
+    queue.publish_many("ab")
+    before = sensor()
+    handed = before.execute(task_context(before, run=FIRST))
+    if adopted:
+        with DAG("dag", schedule=None):
+            task = redis_queue_task(fail, task_id="work", hand_over=handed)().operator
+        with pytest.raises(ValueError, match="no"):
+            task.execute(task_context(task, run=FIRST))
+    anew = sensor()
+    report = anew.execute(task_context(anew, run=ANEW))
+    assert (report["claimed"], report["lease_id"], report["settled_before"]) == (2, handed["lease_id"], False)
+
+
+def test_a_sensor_of_a_cleared_run_whose_hand_over_was_settled_waits_on(queue: Any, task_context: MakeContext) -> None:
+    queue.publish_many("ab")
+    before = sensor()
+    handed = before.execute(task_context(before, run=FIRST))
+    queue.ack(queue.adopt(handed["lease_id"], owner=handed["owner"]))
+    again = sensor(deferrable=True)
+    with pytest.raises(TaskDeferred):
+        again.execute(task_context(again, run=CLEARED, try_number=2))
+    queue.publish_many("cd")
+    report = again.execute(task_context(again, run=CLEARED, try_number=2))
+    assert (report["claimed"], report["settled_before"]) == (2, True)

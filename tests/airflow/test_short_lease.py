@@ -1,0 +1,101 @@
+"""A lease that ends before the retry comes is warned of when the DAG is parsed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from rmq_airflow.decorators.redis_queue import redis_queue_task
+from rmq_airflow.operators.consume import RedisQueueConsumeOperator
+from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
+from rmq_airflow.retries import ShortLeaseWarning
+from rmq_airflow.sensors.queue import RedisQueueSensor
+from rmq_core import LeasedConfig
+from tests.airflow.home import DAGS, EXAMPLES, ROOT
+
+Make = Callable[..., object]
+
+
+def work(messages: Any) -> None: ...
+
+
+def consume(lease: float | None, **options: Any) -> object:
+    config = LeasedConfig(lease=lease)
+    return RedisQueueConsumeOperator(task_id="t", redis_queue="q", on_batch=print, queue_config=config, **options)
+
+
+def spark(lease: float | None, **options: Any) -> object:
+    config = LeasedConfig(lease=lease)
+    return RedisQueueSparkSubmitOperator(task_id="t", redis_queue="q", queue_config=config, **options)
+
+
+def configured(lease: float | None, **options: Any) -> object:
+    return redis_queue_task(work, queue="q", queue_config=LeasedConfig(lease=lease), **options)()
+
+
+def decorated(lease: float, **options: Any) -> object:
+    return redis_queue_task(work, queue="q", lease=lease, **options)()
+
+
+def sensor(lease: float, **options: Any) -> object:
+    return RedisQueueSensor(task_id="t", redis_queue="q", hand_over=lease, **options)
+
+
+ALL: list[Make] = [consume, spark, configured, decorated, sensor]
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize("lease", [60, 300])
+def test_a_lease_no_longer_than_the_retry_delay_is_warned_of(make: Make, lease: float) -> None:
+    with pytest.warns(ShortLeaseWarning, match=rf"{lease} s and `retry_delay` is 300 s"):
+        make(lease, retries=1)
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_it_is_warned_of_with_what_the_dag_sets_by_default(make: Make) -> None:
+    defaults = {"retries": 2, "retry_delay": timedelta(hours=1)}
+    with DAG("dag", schedule=None, default_args=defaults), pytest.warns(ShortLeaseWarning, match="3600 s"):
+        make(600)
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize(
+    ("lease", "options"),
+    [(60, {}), (60, {"retries": 0}), (301, {"retries": 1}), (60, {"retries": 1, "retry_delay": timedelta(seconds=30)})],
+)
+def test_without_retries_or_with_time_for_them_nothing_is_said(
+    make: Make, lease: float, options: dict[str, Any]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(lease, **options)
+
+
+@pytest.mark.parametrize("make", [consume, spark, configured])
+def test_a_lease_that_never_ends_and_one_that_only_the_connection_knows_are_not_warned_of(make: Make) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(None, retries=1)
+        RedisQueueConsumeOperator(task_id="t", redis_queue="q", on_batch=print, retries=1)
+        redis_queue_task(work, queue="q", retries=1)()
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*airflow*.py")), ids=lambda path: path.stem)
+def test_the_examples_give_their_retries_time(file: Any) -> None:
+    """Mapped tasks are made in their worker, so what they are given is looked at besides."""
+    code = "import runpy, sys; runpy.run_path(sys.argv[1])"
+    paths = os.pathsep.join([str(ROOT), str(EXAMPLES), str(DAGS)])
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONWARNINGS": "always"}
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(file)], check=False, capture_output=True, text=True, env=environment
+    )
+    assert result.returncode == 0, result.stderr
+    assert "ShortLeaseWarning" not in result.stderr
