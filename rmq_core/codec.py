@@ -3,7 +3,8 @@ r"""Envelopes and payloads to bytes and back. Pure: no Redis, no clock.
 An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`. Its body
 `<id> <kind><length of headers> <headers><payload>` comes from the client; what is before it the server's scripts write,
 or check when a publisher of many has written it. Kinds: `s` str, `b` bytes, `j` JSON. A line of history is
-`<nack|expired>\t<ms>\t<owner>\t<reason>\n`.
+`<nack|expired>\t<ms>\t<owner>\t<reason>\n`; one of a message that failed together with others goes on, before its end,
+with `\x1f<failures together> <isolated group> <how many of it a claim may take> <deliveries it is not blamed for>`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Every Redis key of a leased queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
 
 rmq:{q}:ready        list    envelopes; publish pushes right, claim pops left
-rmq:{q}:delayed      zset    envelope -> due time, ms
+rmq:{q}:delayed      zset    envelope -> due time, ms; below zero isolated messages: -g for the group g
 rmq:{q}:leases       zset    lease id -> deadline, ms; +inf is never reclaimed. `~+<p>`: a publication
                              that anybody may finish from then on
 rmq:{q}:lease:<id>   list    [0] head (token, state, claimed, takeovers, returned, owner), then the envelopes
 rmq:{q}:settled:<id> bitmap  indexes settled one by one
 rmq:{q}:done:<id>    string  a lease whose id the caller chose was acked whole; expires
 rmq:{q}:consumer:<c> hash    who has the name of a consumer: run, stream, until (ms), finished, before; expires
-rmq:{q}:fence        string  counter of fencing numbers
+rmq:{q}:fence        string  counter of fencing numbers: a claim adds one, whatever else needs a number two
 rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
 rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
 rmq:{q}:stage:<id>   list    messages put aside, in the order of ready; expires until they are published
@@ -35,7 +35,7 @@ from typing import Any
 from rmq_core.errors import ConfigurationError
 
 QUEUES = b"rmq:queues"
-UNHELD = ("ready", "delayed", "dead", "completed", "failed")
+UNHELD = ("ready", "isolated", "delayed", "dead", "completed", "failed")
 """Where a leased queue has messages that nobody holds: what can be browsed and purged."""
 
 

@@ -108,7 +108,7 @@ def message_of(envelope: bytes, index: int = 0, lease_id: str = "", delivered: i
 
 def _failure(line: str) -> Failure:
     try:
-        kind, at_ms, owner, reason = line.split("\t", 3)
+        kind, at_ms, owner, reason = line.partition("\x1f")[0].split("\t", 3)
         return Failure(kind, datetime.fromtimestamp(int(at_ms) / 1000, UTC), owner, reason)
     except ValueError as error:
         raise MalformedMessage("a stored entry has a damaged history") from error
@@ -159,9 +159,9 @@ class Isolation(NamedTuple):
 
 
 class IsolatedGroup(NamedTuple):
-    """Ready messages that failed together: `count` of them, of which one claim takes `most` at most."""
+    """Ready messages that failed together: `size` of them, of which one claim takes `most` at most."""
 
-    count: int
+    size: int
     most: int
 
 
@@ -329,8 +329,8 @@ class Backlog(NamedTuple):
 
     def claims(self, batch: int) -> int:
         """How many claims of `batch` messages it takes to claim all that is ready: an isolated group needs its own."""
-        free = self.ready - sum(group.count for group in self.groups)
-        return ceil(free / batch) + sum(ceil(group.count / min(batch, group.most)) for group in self.groups)
+        free = self.ready - sum(group.size for group in self.groups)
+        return ceil(free / batch) + sum(ceil(group.size / min(batch, group.most)) for group in self.groups)
 
 
 class MessagePage(NamedTuple):

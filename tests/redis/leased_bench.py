@@ -66,6 +66,7 @@ class Bench(RuleBasedStateMachine):
         assert found["strays"] == set()
         assert found["ready"] == [item.shape for item in model.ready]
         assert found["delayed"] == {item.shape for item in model.delayed + model.due}
+        assert found["isolated"] == {(item.group, item.shape) for item in model.isolated}
         assert found["dead"] == [item.shape for item in model.dead]
         assert found["completed"] == model.completed
         assert found["failed"] == model.failed
@@ -86,8 +87,10 @@ class Bench(RuleBasedStateMachine):
         model, stats = self.model, self.watch.stats()
         leased = sum(len(held.open) for held in model.held.values())
         assert stats[:5] == (
-            len(model.ready), len(model.delayed) + len(model.due), leased, len(model.held), len(model.dead),
+            len(model.ready) + len(model.isolated), len(model.delayed) + len(model.due), leased, len(model.held),
+            len(model.dead),
         )  # fmt: skip
+        assert stats.isolated == len(model.isolated)
         assert stats.paused == model.paused
 
     def handle(self, which: int) -> Lease:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
-from rmq_core import Lease, MessageRef, Overflow, PublishReport, QueueFull
+from rmq_core import Isolation, Lease, MessageRef, Overflow, PublishReport, QueueFull
 from tests.redis.leased_bench import FOREVER, Bench, outcome
 from tests.redis.leased_values import Held
 from tests.redis.leased_view import shape
@@ -120,6 +120,7 @@ class Machine(Bench):
     def compare(self, real: Callable[[], Lease | None], expected: Callable[[], Held | None]) -> None:
         """Claim on both sides: the same refusal, or the same messages under a token nobody had before."""
         lease, refusal = outcome(real)
+        self.model.claimed = [message.id for message in self.queue.read(lease)] if lease else []
         held, expected_refusal = outcome(expected)
         assert refusal == expected_refusal
         assert (lease is None) == (held is None)
@@ -132,6 +133,8 @@ class Machine(Bench):
         self.model.held[lease.id] = held
         self.handles.append(lease)
         assert (lease.owner, lease.count, lease.takeovers) == (held.owner, len(held.items), held.takeovers)
+        failures, group, most, _ = held.items[0].mark
+        assert lease.isolation == (Isolation(failures, most) if group else None)
         self.read(-1)
 
     # Holding and settling
@@ -235,7 +238,7 @@ class Machine(Bench):
         assert self.queue.forget(key) == (key in self.model.keys)
         self.model.keys.discard(key)
 
-    @rule(what=st.sampled_from(["ready", "delayed", "dead"]), really=st.integers(0, 3))
+    @rule(what=st.sampled_from(["ready", "isolated", "delayed", "dead"]), really=st.integers(0, 3))
     def purge(self, what: str, really: int) -> None:
         if not really:  # seldom: purging makes for short stories
             assert self.queue.purge(what) == self.model.purge(what)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, LeaseOwnedByOther, Overflow
-from tests.redis.leased_values import Held, Item, Shape
+from tests.redis.leased_values import NO_MARK, Held, Item, Mark, Shape
 
 
 class Model:
@@ -20,6 +20,8 @@ class Model:
         self.ready: list[Item] = []
         self.delayed: list[Item] = []
         self.due: list[Item] = []
+        self.isolated: list[Item] = []
+        self.claimed: list[str] = []
         self.dead: list[Item] = []
         self.completed: list[Shape] = []
         self.failed: list[Shape] = []
@@ -28,7 +30,7 @@ class Model:
         self.keys: set[str] = set()
         self.paused = False
         self.gone: dict[str, str] = {}
-        self._clock = 0
+        self._clock = self._fence = 0
 
     # Publishing
 
@@ -38,7 +40,13 @@ class Model:
         for key in keys:
             fresh.append(key is None or key not in taken)
             taken |= {key} - {None}
-        room = (self.config.max_ready or 1 << 40) - len(self.ready) - len(self.delayed) - len(self.due)
+        room = (
+            (self.config.max_ready or 1 << 40)
+            - len(self.ready)
+            - len(self.delayed)
+            - len(self.due)
+            - len(self.isolated)
+        )
         dropped = max(0, sum(fresh) - room) if sum(fresh) else 0
         if dropped and (self.config.overflow != Overflow.DROP_OLDEST or dropped > len(self.ready)):
             return None
@@ -56,7 +64,8 @@ class Model:
         return item.id, self._tick()
 
     def _promote(self) -> None:
-        self.ready += self.due
+        self.ready += [item for item in self.due if not item.group]
+        self.isolated += [item for item in self.due if item.group]
         self.due = []
 
     # Claiming
@@ -102,19 +111,33 @@ class Model:
 
     def _open(self, lease_id: str | None, owner: str, most: int) -> Held | None:
         self._promote()
-        if self.paused or not self.ready:
+        if self.paused or not self.ready + self.isolated:
             return None
-        before = self.ready[0].deliveries
-        limit = max(1, most // 10**before) if before and most > 1 else most
-        if before and before + 1 >= (self.config.max_deliveries or 1 << 40):
-            limit = 1  # the last delivery is the message's own
-        items, self.ready = self.ready[:limit], self.ready[limit:]
-        return Held(lease_id or "", owner, items)
+        if self.isolated and (not self.ready or self._fence % 2 == 0):
+            items = self._piece(most)
+        else:
+            items, self.ready = self.ready[:most], self.ready[most:]
+        return Held(lease_id or "", owner, items, fence=self._next_fence(1))
+
+    def _piece(self, most: int) -> list[Item]:
+        """As many of the group that failed first as may be claimed together; which of them, the queue has chosen."""
+        group = min(item.group for item in self.isolated)
+        members = {item.id: item for item in self.isolated if item.group == group}
+        (bound,) = {item.mark[2] for item in members.values()}
+        items = [members[message_id] for message_id in self.claimed]
+        assert len(items) == min(most, bound, len(members))
+        self.isolated = [item for item in self.isolated if item not in items]
+        return items
+
+    def _next_fence(self, step: int) -> int:
+        self._fence += step
+        return self._fence
 
     def _take_over(self, held: Held, owner: str, *, counted: bool) -> Held | None:
-        most, several = self.config.max_deliveries or 1 << 40, len(held.open) > 1
-        if counted and held.items[0].deliveries + held.takeovers + 1 + several >= most:
+        before = 1 if len(held.items) > 1 else held.items[0].blamed
+        if counted and before + held.takeovers + 1 >= (self.config.max_deliveries or 1 << 40):
             return None
+        held.fence = self._next_fence(2)
         held.takeovers += counted
         held.owner, held.late = owner, None
         return held
@@ -127,7 +150,9 @@ class Model:
     def give_back(self, lease_id: str, token: str, verb: str, *, delayed: bool = False) -> tuple[int, int]:
         """Nack or release a whole lease."""
         held = self._holder(lease_id, token)
-        return self._return(self._take_away(held), held.takeovers, "nack" if verb == "nack" else "", delayed=delayed)
+        if verb == "nack":
+            return self._fail_all(held, "nack", delayed=delayed)
+        return self._release(self._take_away(held), held), 0
 
     def settle(
         self, lease_id: str, token: str, verb: str, indexes: Iterable[int], *, delayed: bool = False
@@ -162,8 +187,12 @@ class Model:
             return "settled"
         held.returned += 1
         left = held.items[index]  # the lease keeps its copy as it was
-        moved = Item(left.id, left.deliveries, list(left.history))
-        _, dead = self._return([moved], held.takeovers, "nack" if verb == "nack" else "", delayed=delayed)
+        moved = Item(left.id, left.deliveries, list(left.history), left.mark)
+        if verb == "release":
+            self._release([moved], held)
+            return "settled"
+        shared = held.takeovers if len(held.items) > 1 else 0
+        dead = self._fail([moved], held, "nack", (1, shared, 2 * held.fence), delayed=delayed)
         return "dead" if dead else "settled"
 
     def _finish(self, held: Held) -> int:
@@ -191,33 +220,55 @@ class Model:
 
     def _reclaim(self, lease_id: str) -> int:
         held = self.held[lease_id]
-        return self._return(self._take_away(held), held.takeovers, "expired")[0]
+        held.fence = self._next_fence(2)
+        return self._fail_all(held, "expired")[0]
 
-    def _return(self, items: list[Item], takeovers: int, entry: str, *, delayed: bool = False) -> tuple[int, int]:
-        """Messages go back, the newest first; how many, and how many of them are dead letters now."""
-        dead, most = 0, self.config.max_deliveries or 1 << 40
+    def _fail_all(self, held: Held, entry: str, *, delayed: bool = False) -> tuple[int, int]:
+        """A lease has failed; how many messages that concerns, and how many of them are dead letters now."""
+        items = self._take_away(held)
+        shared = held.takeovers + (len(items) > 1) if len(held.items) > 1 else 0
+        return len(items), self._fail(items, held, entry, (len(items), shared, 2 * held.fence + 1), delayed=delayed)
+
+    def _fail(
+        self, items: list[Item], held: Held, entry: str, how: tuple[int, int, int], *, delayed: bool = False
+    ) -> int:
+        """Messages have failed, `how` many together, with how much blame shared, as which group; the dead ones."""
+        (together, shared, group), dead, most = how, 0, self.config.max_deliveries or 1 << 40
         for item in reversed(items):
-            item.deliveries += takeovers + bool(entry)
-            item.history += [entry] * bool(entry)
-            if entry:
-                self._log(self.failed, [item], self.config.failed_log)
-            if entry and item.deliveries >= most:
+            item.deliveries += held.takeovers + 1
+            item.history.append(entry)
+            item.mark = _failed(item.mark, together, shared, group)
+            self._log(self.failed, [item], self.config.failed_log)
+            if most == 1 or (together == 1 and item.blamed >= most):
                 dead += 1
                 self.dead.insert(0, item)
-            elif delayed:
-                self.delayed.append(item)
             else:
-                self.ready.insert(0, item)
+                self._give_back(item, delayed=delayed)
         self._forget(self.dead[self.config.max_dead :], "dead for long")
         del self.dead[self.config.max_dead :]
-        return len(items), dead
+        return dead
+
+    def _release(self, items: list[Item], held: Held) -> int:
+        """Messages go back untouched, the newest first; how many."""
+        for item in reversed(items):
+            item.deliveries += held.takeovers if len(held.items) == 1 else 0
+            self._give_back(item, delayed=False)
+        return len(items)
+
+    def _give_back(self, item: Item, *, delayed: bool) -> None:
+        if delayed:
+            self.delayed.append(item)
+        elif item.group:
+            self.isolated.append(item)
+        else:
+            self.ready.insert(0, item)
 
     def backlog(self) -> int:
         late = self._late()
         self._promote()
         while self._reclaim_all(late):
             late = self._late()
-        return len(self.ready)
+        return len(self.ready) + len(self.isolated)
 
     # What an operator does
 
@@ -225,12 +276,12 @@ class Model:
         moved = min(len(self.dead), len(self.dead) if most is None else most)
         for _ in range(moved):
             item = self.dead.pop()
-            item.deliveries = 0
+            item.deliveries, item.mark = 0, NO_MARK
             self.ready.append(item)
         return moved
 
     def cancel(self, message_id: str) -> bool:
-        for place in (self.ready, self.delayed, self.due):
+        for place in (self.ready, self.delayed, self.due, self.isolated):
             for item in place:
                 if item.id == message_id:
                     place.remove(item)
@@ -239,7 +290,12 @@ class Model:
         return False
 
     def purge(self, target: str) -> int:
-        parts = {"ready": [self.ready], "delayed": [self.delayed, self.due], "dead": [self.dead]}[target]
+        parts = {
+            "ready": [self.ready, self.isolated],
+            "isolated": [self.isolated],
+            "delayed": [self.delayed, self.due],
+            "dead": [self.dead],
+        }[target]
         count = sum(map(len, parts))
         for part in parts:
             self._forget(part, "purged")
@@ -250,7 +306,7 @@ class Model:
 
     def living(self) -> list[Item]:
         held = [item for lease in self.held.values() for item in lease.open]
-        return [*self.ready, *self.delayed, *self.due, *self.dead, *held]
+        return [*self.ready, *self.isolated, *self.delayed, *self.due, *self.dead, *held]
 
     def _holder(self, lease_id: str, token: str) -> Held:
         held = self.held.get(lease_id)
@@ -275,3 +331,15 @@ class Model:
     def _tick(self) -> int:
         self._clock += 1
         return self._clock
+
+
+def _failed(mark: Mark, together: int, shared: int, group: int) -> Mark:
+    """The mark of a message after a failure."""
+    failures, own, most, before = mark
+    if together > 1:
+        failures += 1
+        if failures > 1:
+            own, most = group, -(-together // 2)
+    elif own:
+        own, most = group, 1
+    return failures, own, most, before + shared

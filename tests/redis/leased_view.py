@@ -7,16 +7,19 @@ from typing import Any
 import redis
 
 from rmq_core import codec
+from tests.redis.leased_values import Shape
 
-Shape = tuple[str, int, tuple[str, ...]]
 LISTS = ("ready", "dead", "completed", "failed")
 
 
 def shape(envelope: bytes) -> Shape:
-    """Id, stored deliveries and the kinds of failures of a message."""
+    """Id, stored deliveries, the kinds of failures of a message, and what its newest line says of isolation."""
     parts = codec.split(envelope)
-    kinds = tuple(line.split("\t")[0] for line in parts.history.decode().splitlines())
-    return parts.id, parts.deliveries, kinds
+    lines = parts.history.decode().splitlines()
+    _, _, text = lines[-1].partition("\x1f") if lines else ("", "", "")
+    failures, group, most, shared = map(int, text.split()) if text else (0, 0, 1, 0)
+    mark = (failures, group, most, shared) if text else None
+    return parts.id, parts.deliveries, tuple(line.split("\t")[0] for line in lines), mark
 
 
 def bits(bitmap: bytes | None) -> set[int]:
@@ -40,14 +43,15 @@ class View:
         pipeline = self.client.pipeline(transaction=True)
         for name in LISTS:
             pipeline.lrange(self.key(name), 0, -1)
-        pipeline.zrange(self.key("delayed"), 0, -1)
+        pipeline.zrange(self.key("delayed"), 0, -1, withscores=True)
         pipeline.zrange(self.key("leases"), 0, -1)
         pipeline.keys(self.key("*"))
         ready, dead, completed, failed, delayed, leases, keys = pipeline.execute()
         names = {key.removeprefix(self.prefix.encode()).decode(errors="replace") for key in keys}
         return {
             "ready": [shape(envelope) for envelope in ready],
-            "delayed": {shape(envelope) for envelope in delayed},
+            "delayed": {shape(envelope) for envelope, score in delayed if score >= 0},
+            "isolated": {(-int(score), shape(envelope)) for envelope, score in delayed if score < 0},
             "dead": [shape(envelope) for envelope in dead],
             "completed": [shape(envelope) for envelope in completed],
             "failed": [shape(envelope) for envelope in failed],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
@@ -26,7 +27,7 @@ from rmq_core.leased.operations.publishing import register
 from rmq_core.leased.operations.reclaiming import reclaim
 from rmq_core.leased.operations.staging import PUBLICATION, finish
 from rmq_core.lua import load
-from rmq_core.messages import Lease, token_of
+from rmq_core.messages import Isolation, Lease, token_of
 from rmq_core.policy import milliseconds, whole
 
 _INLINE = 4000
@@ -114,7 +115,6 @@ def _ack_and_claim(
         (
             request.id, ack.id, request.nonce, request.lease_ms, request.max_messages, request.owner, token_of(ack),
             config.settled_ttl_ms if ack.named else 0, config.completed_log, keys.bell,
-            config.max_deliveries or 0,
         ),
         confirm=confirmation(engine),
     )  # fmt: skip
@@ -156,7 +156,7 @@ def _wait(engine: Engine, request: Request, wait_ms: int, expired: list[bytes] |
     while True:
         call = _call(engine, request, wait_ms, until)
         reply = yield Wait(engine.keys.wake, block, call) if block else call
-        words, late = reply[0].decode().split(" ", 7), reply[1]
+        words, late = reply[0].decode().split(" ", 8), reply[1]
         if late and expired is not None:
             expired += late
             late = []
@@ -196,12 +196,15 @@ def _granted(engine: Engine, request: Request, words: list[str], batches: list[l
     if words[0] == "taken":
         return (yield from _fetch(engine, taken_over(engine, request.id, " ".join(words[1:]))))
     token, deadline, taken, limit = words[1], words[2], int(words[3]), int(words[4])
+    isolation = isolation_of(words[5:7])
     engine.tell(Operation.CLAIM, taken, request.id)
     envelopes = list(chain.from_iterable(batches))
     granted = Lease(
         engine.keys.name, request.id, request.owner, taken, deadline_of(deadline), token,
-        named=request.mode == "named", envelopes=envelopes or None,
+        named=request.mode == "named", isolation=isolation, envelopes=envelopes or None,
     )  # fmt: skip
+    if isolation:
+        tell_isolated(engine, granted)
     if taken < limit:
         return (yield from _fill(engine, granted, limit))
     return granted if envelopes else (yield from _fetch(engine, granted))
@@ -238,12 +241,23 @@ def _fill(engine: Engine, granted: Lease, limit: int) -> Exchange[Lease]:
 
 def taken_over(engine: Engine, lease_id: str, rest: str) -> Lease:
     """The lease that the words of a takeover describe."""
-    token, deadline, count, _, takeovers, _, owner = rest.split(" ", 6)
+    token, deadline, count, failures, most, takeovers, _, owner = rest.split(" ", 7)
     engine.tell(Operation.TAKEOVER, int(count), lease_id)
     return Lease(
         engine.keys.name, lease_id, owner, int(count), deadline_of(deadline), token, int(takeovers),
-        named=not lease_id.startswith("~"),
+        named=not lease_id.startswith("~"), isolation=isolation_of((failures, most)),
     )  # fmt: skip
+
+
+def isolation_of(words: Sequence[str | int]) -> Isolation | None:
+    """What a script says of the messages of a lease: in how many leases they failed together, 0 for not isolated."""
+    failures, most = map(int, words)
+    return Isolation(failures, most) if failures else None
+
+
+def tell_isolated(engine: Engine, lease: Lease) -> None:
+    """Emit why a claim got fewer messages than it asked for."""
+    engine.tell(Operation.ISOLATE, lease.count, lease.id, reason=str(lease.isolation))
 
 
 def requested(

@@ -11,11 +11,12 @@ from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Batch, Call, Command, Exchange
 from rmq_core.keys import UNHELD, check_name
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.claiming import lost, reclaim_all
+from rmq_core.leased.operations.claiming import isolation_of, lost, reclaim_all
 from rmq_core.leased.operations.staging import PUBLICATION
 from rmq_core.lua import load
 from rmq_core.messages import (
     Backlog,
+    IsolatedGroup,
     Lease,
     LeaseInfo,
     Message,
@@ -126,11 +127,12 @@ class Glance(NamedTuple):
 def glance(engine: Engine, bell_ms: int = 0) -> Exchange[Glance]:
     """Look once, in one call that uses no slot; arms the bell for `bell_ms`."""
     keys = engine.keys
-    ready, oldest, now, due, late = yield Call(
+    ready, oldest, now, due, late, groups = yield Call(
         load("leased/backlog"), (keys.ready, keys.delayed, keys.leases, keys.waiters), (bell_ms,), slot=False
     )
     until = max(0.0, (int(due) - int(now)) / 1000) if due else None
-    return Glance(Backlog(ready, _age(oldest, now)), until, late)
+    isolated = tuple(IsolatedGroup(size, most) for size, most in zip(groups[::2], groups[1::2], strict=True))
+    return Glance(Backlog(ready, _age(oldest, now), isolated), until, late)
 
 
 def look(engine: Engine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
@@ -144,13 +146,13 @@ def look(engine: Engine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | No
 def stats(engine: Engine) -> Exchange[QueueStats]:
     """What the queue holds. The number of leased messages is exact up to 1,000 leases, then of the 1,000 oldest."""
     keys = engine.keys
-    ready, delayed, leases, dead, paused, oldest, now, ids = yield Call(
+    ready, delayed, leases, dead, paused, oldest, now, ids, isolated = yield Call(
         load("leased/stats"), (keys.ready, keys.delayed, keys.leases, keys.dead, keys.waiters), (_LISTED,), slot=False
     )
     infos = yield from _infos(engine, ids)
     leased = sum(info.count - info.settled for info in infos)
     leases -= sum(name.startswith(PUBLICATION) for name in ids)
-    return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused))
+    return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused), isolated)
 
 
 def leases(engine: Engine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
@@ -175,8 +177,11 @@ def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
 
 
 def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
-    """The messages that would be claimed next, at most `count` of them, oldest first."""
+    """The messages that would be claimed next, at most `count` of them, oldest first; behind them isolated ones."""
     found = yield Call(load("lists/peek"), (engine.keys.ready,), (-whole("count", count, minimum=1),), slot=False)
+    if len(found) < count:
+        where = (0, min(count - len(found), _LISTED), "isolated")
+        found += (yield Call(load("leased/browse"), (engine.keys.delayed,), where, slot=False))[1]
     return [message_of(envelope) for envelope in found]
 
 
@@ -189,13 +194,22 @@ def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
 def browse(engine: Engine, target: str, offset: int = 0, count: int = 25) -> Exchange[MessagePage]:
     """At most `count` messages behind the first `offset`, fewer when they are large.
 
-    `ready` comes in the order of claiming, `delayed` by due time, `dead`, `completed` and `failed` the newest first.
+    `ready`, without what is `isolated`, and `isolated` come in the order of claiming, `delayed` by due time, `dead`,
+    `completed` and `failed` the newest first.
     """
     if not isinstance(target, str) or target not in UNHELD:
         raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are read")
-    where = (whole("offset", offset), min(whole("count", count, minimum=1), _LISTED), int(target == "delayed"))
-    total, found, due = yield Call(load("leased/browse"), (getattr(engine.keys, target),), where, slot=False)
+    key, kind = stored_in(engine, target)
+    where = (whole("offset", offset), min(whole("count", count, minimum=1), _LISTED), kind)
+    total, found, due = yield Call(load("leased/browse"), (key,), where, slot=False)
     return MessagePage(total, [message_of(envelope) for envelope in found], [_moment(ms) for ms in due])
+
+
+def stored_in(engine: Engine, target: str) -> tuple[bytes, str]:
+    """The key that holds messages that nobody holds, and what they are in it; isolated ones lie with the delayed."""
+    if target in {"delayed", "isolated"}:
+        return engine.keys.delayed, target
+    return getattr(engine.keys, target), "list"
 
 
 def _infos(engine: Engine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInfo]]:
@@ -212,11 +226,12 @@ def _infos(engine: Engine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInf
 def _info(name: str, reply: Any) -> LeaseInfo:
     if isinstance(reply, Exception):
         raise reply
-    owner, state, claimed, takeovers, deadline, count, settled_count, fence = reply
+    owner, state, claimed, takeovers, deadline, count, settled_count, fence = reply[:8]
     until = None if b"inf" in deadline else _moment(deadline)
     return LeaseInfo(
-        name, owner.decode(), state.decode(), count, settled_count, takeovers, _moment(claimed), until, int(fence)
-    )
+        name, owner.decode(), state.decode(), count, settled_count, takeovers, _moment(claimed), until, int(fence),
+        isolation_of(reply[8:]),
+    )  # fmt: skip
 
 
 def _text(value: bytes | str) -> str:

@@ -12,6 +12,7 @@ from rmq_core.exchange import Call, Exchange
 from rmq_core.keys import UNHELD
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.adopting import adopt, reenter
+from rmq_core.leased.operations.inspecting import stored_in
 from rmq_core.leased.operations.publishing import key_bytes
 from rmq_core.leased.operations.settling import release
 from rmq_core.lua import load
@@ -62,11 +63,16 @@ def redrive_some(engine: Engine, message_ids: Iterable[str]) -> Exchange[int]:
 
 
 def purge(engine: Engine, target: str) -> Exchange[int]:
-    """Delete everything in `ready`, `delayed`, `dead`, `completed` or `failed`; how many messages that were."""
+    """Delete everything in `ready`, `delayed`, `dead`, `completed` or `failed`; how many messages that were.
+
+    `isolated` are those of the ready messages that failed together before; `ready` deletes them, too.
+    """
     if target not in UNHELD:
         raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are settled")
-    kind = "zset" if target == "delayed" else "list"
-    return _number((yield Call(load("leased/purge"), (getattr(engine.keys, target),), (kind,))), b"removed ")
+    key, kind = stored_in(engine, target)
+    keys = (key,) if target != "ready" else (key, engine.keys.delayed)
+    call = Call(load("leased/purge"), keys, ("ready" if target == "ready" else kind,))
+    return _number((yield call), b"removed ")
 
 
 def pause(engine: Engine) -> Exchange[None]:

@@ -1,19 +1,46 @@
--- Gives the newest `k` messages of a lease back: to the claim end of ready, to delayed (how.due) or, past
--- how.max_deliveries, to the dead letters. From the tail, so that the order of the rest and their indexes stay.
--- how: add (deliveries to count), entry (a line of history, or ''), due, max_deliveries, max_dead, failed_log.
+-- Gives the newest `k` messages of a lease back: to the claim end of ready, to their isolated group, to delayed (how.due)
+-- or to the dead letters. From the tail, so that the order of the rest and their indexes stay.
+-- how: add (deliveries to count), group (the isolated group they return to, or become; 0 for none), due, and for a failure
+-- entry (a line of history without its end), max_deliveries, max_dead, failed_log, together (how many messages failed at
+-- once), shared (deliveries for which no message is to blame alone).
 local function is_settled(bits, first, index)
   local byte = string.byte(bits, math.floor(index / 8) - first + 1)
   return byte ~= nil and math.floor(byte / 2 ^ (7 - index % 8)) % 2 == 1
 end
+-- A delivery has failed: the envelope, its isolated group or 0, and whether the message dies. It dies for what it did
+-- alone. The first failure in company isolates nothing: mostly it is the worker's.
+local function blame(envelope, how)
+  local count, enqueued, history, body = parts_of(envelope)
+  local failures, group, most, shared = mark_in(history)
+  count, shared = count + how.add, shared + how.shared
+  if how.together > 1 then
+    failures = failures + 1
+    if failures > 1 then group, most = how.group, math.ceil(how.together / 2) end
+  elseif group > 0 then
+    group, most = how.group, 1
+  end
+  local mark = ''
+  if failures > 0 or shared > 0 then mark = table.concat({'\31', failures, ' ', group, ' ', most, ' ', shared}) end
+  local max = how.max_deliveries
+  local dies = max == 1 or (how.together == 1 and max > 0 and count - shared >= max)
+  return rewritten(count, enqueued, history, how.entry .. mark .. '\n', body), group, dies
+end
 local function place(envelopes, keys, how)
-  local back, dead, ids, failed = {}, {}, {}, {}
+  local back, isolated, dead, ids, failed = {}, 0, {}, {}, {}
   for i = 1, #envelopes do
-    local count, envelope = 0, envelopes[i]
-    if how.add > 0 then count, envelope = recount(envelope, how) end
-    if how.entry ~= '' then failed[#failed + 1] = envelope end
-    if how.entry ~= '' and how.max_deliveries > 0 and count >= how.max_deliveries then
+    local envelope, group, dies, _ = envelopes[i], how.group, false, nil
+    if how.entry then
+      envelope, group, dies = blame(envelope, how)
+      failed[#failed + 1] = envelope
+    elseif how.add > 0 then
+      _, envelope = recount(envelope, {add = how.add, entry = ''})
+    end
+    if dies then
       dead[#dead + 1] = envelope
       ids[#ids + 1] = message_id(envelope)
+    elseif group > 0 and not how.due then
+      set_delayed(keys.delayed, -group, envelope)
+      isolated = isolated + 1
     else
       back[#back + 1] = envelope
     end
@@ -31,7 +58,7 @@ local function place(envelopes, keys, how)
   elseif #back > 0 then
     redis.call('LPUSH', keys.ready, unpack(back))
   end
-  return #back, ids
+  return #back + isolated, ids
 end
 local function give_back(keys, k, how)
   local size = redis.call('LLEN', keys.lease) - 1

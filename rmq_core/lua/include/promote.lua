@@ -1,9 +1,14 @@
--- Moves messages whose delay is over to ready, at most 1,000 at a time. ready must be known to be a list.
+-- Moves messages whose delay is over to ready, or to their isolated group, at most 1,000 at a time. How many messages are
+-- ready now, and how many isolated.
 local function promote(delayed, ready, now)
-  if redis.call('ZCARD', delayed) == 0 then return 0 end
-  local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, 1000)
-  if #due == 0 then return 0 end
-  redis.call('ZREM', delayed, unpack(due))
-  redis.call('RPUSH', ready, unpack(due))
-  return #due
+  local size = redis.call('LLEN', ready) -- refuses a wrong type before anything is written
+  if redis.call('ZCARD', delayed) == 0 then return size, 0 end
+  local due, free = redis.call('ZRANGEBYSCORE', delayed, 0, now, 'LIMIT', 0, 1000), {}
+  if #due > 0 then redis.call('ZREM', delayed, unpack(due)) end
+  for i = 1, #due do
+    local _, group = mark_of(due[i])
+    if group > 0 then redis.call('ZADD', delayed, -group, due[i]) else free[#free + 1] = due[i] end
+  end
+  if #free > 0 then redis.call('RPUSH', ready, unpack(free)) end
+  return size + #free, isolated_in(delayed)
 end

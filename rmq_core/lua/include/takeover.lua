@@ -4,13 +4,16 @@ local function take_over(k, o, now, counted)
   local first = redis.call('LINDEX', k.lease, 1)
   if counted and string.sub(head.token, -#o.nonce) == o.nonce then counted = false end
   local count, settled = redis.call('LLEN', k.lease) - 1, redis.call('BITCOUNT', k.settled)
-  if counted and used_up(first, head.takeovers, count - settled, o.max_deliveries) then return 'exhausted' end
-  head.token = next_token(k, o)
+  if counted and used_up(first, head.takeovers, count, o.max_deliveries) then return 'exhausted' end
+  if head.state == 'n' or head.state == 'x' then head.returned = 1 end -- which counted the open ones until now
+  head.token = next_token(k, o, 2)
   head.state = settled > 0 and 'p' or 'h'
   head.owner = o.owner or head.owner
   if counted then head.takeovers = head.takeovers + 1 end
   redis.call('LSET', k.lease, 0, head_text(head))
   local deadline = deadline_of(o, now)
   redis.call('ZADD', k.leases, deadline, o.id)
-  return table.concat({'taken', head.token, deadline, count, count, head.takeovers, settled, head.owner}, ' ')
+  local failures, group, most = mark_of(first)
+  if group == 0 then failures, most = 0, 0 end
+  return table.concat({'taken', head.token, deadline, count, failures, most, head.takeovers, settled, head.owner}, ' ')
 end

@@ -2,12 +2,13 @@
 -- KEYS: 1 slot  2 leases  3 lease  4 fence  5 settled  6 done
 -- ARGV: 1 seq  2 slot ttl ms  3 lease id  4 nonce  5 lease ms or 'inf'  6 '1' to set the owner  7 owner
 --       8 '1' to require an owner, '2' the nonce in the token  9 that owner  10 max deliveries or 0
--- Reply: 'taken <token> <deadline ms> <count> <count> <takeovers> <settled> <owner>', 'lost', 'settled <acked> ...',
+-- Reply: as in claim.lua 'taken ...', 'lost', 'settled <acked> ...',
 --   'owned <owner>', 'exhausted' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: head
--- include: deliveries
+-- include: isolation
+-- include: used_up
 -- include: hold
 -- include: takeover
 local earlier = replay()

@@ -1,18 +1,27 @@
 -- Tells how much work is ready and how old its oldest message is; moves due messages to ready, claims nothing.
 -- KEYS: 1 ready  2 delayed  3 leases  4 waiters
 -- ARGV: 1 ms for which to arm the bell, 0 for not at all
--- Reply: {ready, oldest enqueued ms or '', now ms, next due ms or '', expired lease ids}.
+-- Reply: {ready with the isolated ones, oldest enqueued ms or '', now ms, next due ms or '', expired lease ids, isolated
+--   groups: <messages>, <how many of them a claim may take>, ...}.
 -- include: clock
 -- include: expired
+-- include: isolation
+-- include: oldest
 -- include: promote
 -- include: next_due
 local now = clock()
 local late = expired(KEYS[3], now)
-redis.call('LLEN', KEYS[1])
+redis.call('LLEN', KEYS[1]) -- refuses a wrong type before anything is written
 redis.call('ZREMRANGEBYSCORE', KEYS[4], '(0', '(' .. now)
-promote(KEYS[2], KEYS[1], now)
+local ready, isolated = promote(KEYS[2], KEYS[1], now)
 if ARGV[1] ~= '0' then redis.call('ZADD', KEYS[4], now + tonumber(ARGV[1]), '*') end
-local oldest = redis.call('LINDEX', KEYS[1], 0)
-local due = next_due(KEYS[2], KEYS[3])
-return {redis.call('LLEN', KEYS[1]), oldest and string.match(oldest, '^%d+ (%d+) ') or '', now,
-        due or '', late}
+local groups, counted, score = {}, 0, '(0'
+while counted < isolated and #groups < 200 do
+  local first, at = next_isolated(KEYS[2], score)
+  local _, _, most = mark_of(first)
+  local size = redis.call('ZCOUNT', KEYS[2], at, at)
+  groups[#groups + 1], groups[#groups + 2] = size, most
+  counted, score = counted + size, '(' .. at
+end
+if counted < isolated then groups[#groups + 1], groups[#groups + 2] = isolated - counted, 1 end -- a hundred are enough
+return {ready + isolated, oldest(KEYS[1], KEYS[2], isolated), now, next_due(KEYS[2], KEYS[3]) or '', late, groups}

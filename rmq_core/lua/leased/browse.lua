@@ -1,18 +1,28 @@
 -- Shows a slice of what nobody holds, at most about 8 MiB of it; changes nothing.
 -- KEYS: 1 list or sorted set
--- ARGV: 1 how many to skip  2 how many to show, at most  3 '1' for a sorted set
--- Reply: {entries in all, entries, their scores, which a list does not have}.
-local skip, last, sorted = tonumber(ARGV[1]), ARGV[1] + ARGV[2] - 1, ARGV[3] == '1'
-local total = sorted and redis.call('ZCARD', KEYS[1]) or redis.call('LLEN', KEYS[1])
-local found, scores, bytes = {}, {}, 0
-for lo = skip, last, 8 do
-  local hi = math.min(lo + 7, last)
-  local got = sorted and redis.call('ZRANGE', KEYS[1], lo, hi, 'WITHSCORES') or redis.call('LRANGE', KEYS[1], lo, hi)
-  for i = 1, #got, sorted and 2 or 1 do
+-- ARGV: 1 how many to skip  2 how many to show, at most  3 'list', or of the sorted set of delayed messages 'delayed',
+--       those that have a due time, or 'isolated', the others in the order of claiming
+-- Reply: {entries in all, entries, their due times, which only delayed ones have}.
+-- include: isolation
+local key, kind, found, due, bytes = KEYS[1], ARGV[3], {}, {}, 0
+local isolated = kind == 'list' and 0 or isolated_in(key)
+local rest = kind == 'list' and redis.call('LLEN', key) or redis.call('ZCARD', key) - isolated
+local total = kind == 'isolated' and isolated or rest
+-- Isolated messages come first in the set, and those of them that are claimed first come last.
+local function slice(lo, hi)
+  if kind == 'list' then return redis.call('LRANGE', key, lo, hi) end
+  if kind == 'isolated' then return redis.call('ZREVRANGE', key, rest + lo, rest + hi) end
+  local got, entries = redis.call('ZRANGE', key, isolated + lo, isolated + hi, 'WITHSCORES'), {}
+  for i = 1, #got, 2 do entries[#entries + 1], due[#due + 1] = got[i], got[i + 1] end
+  return entries
+end
+local last = math.min(ARGV[1] + ARGV[2], total) - 1
+for lo = tonumber(ARGV[1]), last, 8 do
+  local got = slice(lo, math.min(lo + 7, last))
+  for i = 1, #got do
     found[#found + 1] = got[i]
     bytes = bytes + #got[i]
-    if sorted then scores[#scores + 1] = got[i + 1] end
   end
   if bytes > 8388608 then break end
 end
-return {total, found, scores}
+return {total, found, due}

@@ -4,9 +4,11 @@
 --       11 done, for one chosen by the caller
 -- ARGV: 1 seq  2 slot ttl ms  3 lease id  4 nonce  5 lease ms or 'inf'  6 max messages  7 owner  8 max deliveries or 0
 --       9 ms to wait  10 server time in ms at which waiting ends, 0 in the first call of a claim  11 bell channel
--- Reply: {head, expired lease ids, envelopes in batches}; head is 'claimed|taken <token> <deadline ms> <count> <limit> <takeovers>
---   <settled> [<owner>]', 'empty <ms to block> <server time at which waiting ends>', 'settled <acked> ...', 'exhausted' or 'superseded'.
---   No envelopes when more than 4,000 messages are asked for, nor in a takeover.
+-- Reply: {head, expired lease ids, envelopes in batches}; head is 'claimed <token> <deadline ms> <count> <limit> <failures>
+--   <most>', 'taken <token> <deadline ms> <count> <failures> <most> <takeovers> <settled> <owner>', 'empty <ms to block>
+--   <server time at which waiting ends>', 'settled <acked> ...', 'exhausted' or 'superseded'. Failures and most are 0
+--   unless the messages are isolated. No envelopes in a takeover, nor when more than 4,000 messages are asked for, unless
+--   they are isolated.
 -- include: clock
 -- include: replay
 -- include: expired
@@ -25,7 +27,8 @@ end
 -- include: head
 -- include: ring
 -- include: timer
--- include: deliveries
+-- include: isolation
+-- include: used_up
 -- include: promote
 -- include: fitting
 -- include: take
@@ -51,9 +54,9 @@ end
 if redis.call('EXISTS', k.lease) == 1 then return {refuse('superseded'), late, {}} end -- its claim was sent once more, and granted
 local done = KEYS[11] and redis.call('GET', KEYS[11])
 if done then return {refuse('settled ' .. done), late, {}} end
-local ready = redis.call('LLEN', k.ready) + promote(k.delayed, k.ready, now)
-if seen and seen.paused then ready = 0 end
-if ready == 0 then
+local ready, isolated = promote(k.delayed, k.ready, now)
+if seen and seen.paused then ready, isolated = 0, 0 end
+if ready + isolated == 0 then
   local block = 0
   if o.block > 0 and #late == 0 then block = arm(k, o, now)
   else announce(k, now, seen, nil, leave(k, o, seen)) end
@@ -62,7 +65,7 @@ if ready == 0 then
   return {'empty 0 ' .. wait_end, late, {}}
 end
 local timer_free = leave(k, o, seen)
-local reply, kept = open_lease(k, o, now, ready)
+local reply, kept = open_lease(k, o, now, ready, isolated)
 if o.lease_ms == 'inf' then announce(k, now, seen, nil, timer_free)
 else announce(k, now, seen, now + tonumber(o.lease_ms), timer_free) end
 return {remember(reply), late, kept}

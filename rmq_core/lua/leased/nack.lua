@@ -1,4 +1,4 @@
--- Gives the newest messages of a lease back as failed: to ready, to delayed, or to the dead letters.
+-- Gives the newest messages of a lease back as failed: to ready, isolated, to delayed, or to the dead letters.
 -- KEYS: 1 slot  2 leases  3 lease  4 settled  5 ready  6 delayed  7 dead  8 failed  9 waiters  10 wake  11 timer
 -- ARGV: 1 seq  2 slot ttl ms  3 lease id  4 token  5 delay ms  6 reason  7 max deliveries or 0  8 dead letter cap
 --       9 failed log cap  10 bell channel
@@ -8,10 +8,12 @@
 -- include: head
 -- include: ring
 -- include: timer
+-- include: isolation
 -- include: recount
 -- include: set_delayed
 -- include: fitting
 -- include: give_back
+-- include: failure
 local earlier = replay()
 if earlier then return earlier end
 local head = held_by(KEYS[3], ARGV[4])
@@ -21,12 +23,12 @@ local keys = {id = ARGV[3], leases = KEYS[2], lease = KEYS[3], settled = KEYS[4]
 check_types(keys)
 local now, seen = clock(), awaited(KEYS[9], KEYS[10], KEYS[11])
 local delay = tonumber(ARGV[5])
-local entry = table.concat({'nack', now, head.owner, ARGV[6]}, '\t') .. '\n'
-local how = {add = head.takeovers + 1, entry = entry, due = delay > 0 and now + delay or nil,
-             max_deliveries = tonumber(ARGV[7]), max_dead = tonumber(ARGV[8]), failed_log = tonumber(ARGV[9])}
+local how = failure_of(head, KEYS[3], KEYS[4])
+how.entry, how.due = table.concat({'nack', now, head.owner, ARGV[6]}, '\t'), delay > 0 and now + delay or nil
+how.max_deliveries, how.max_dead, how.failed_log = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 redis.call('PERSIST', KEYS[3])
 if head.state ~= 'n' then
-  head.state, head.returned = 'n', head.returned + 1
+  head.state = 'n'
   redis.call('LSET', KEYS[3], 0, head_text(head))
 end
 -- A quarter of what release moves, for each envelope is written anew; an eighth where each is sorted in, too.

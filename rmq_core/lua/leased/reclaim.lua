@@ -8,11 +8,14 @@
 -- include: replay
 -- include: head
 -- include: ring
--- include: deliveries
+-- include: isolation
+-- include: used_up
 -- include: recount
 -- include: set_delayed
 -- include: fitting
 -- include: give_back
+-- include: failure
+-- include: untouched
 local earlier = replay()
 if earlier then return earlier end
 local keys = {id = ARGV[3], leases = KEYS[2], lease = KEYS[3], settled = KEYS[4], ready = KEYS[5], delayed = KEYS[6],
@@ -26,8 +29,7 @@ local max = tonumber(ARGV[6])
 if ARGV[4] == '' then
   local deadline = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[3]) or '-inf')
   local first = redis.call('LINDEX', KEYS[3], 1)
-  local open = redis.call('LLEN', KEYS[3]) - 1 - redis.call('BITCOUNT', KEYS[4])
-  local spent = ARGV[10] == '1' and used_up(first, head.takeovers, open, max)
+  local spent = ARGV[10] == '1' and used_up(first, head.takeovers, redis.call('LLEN', KEYS[3]) - 1, max)
   if deadline > now and not spent then return refuse('live') end
 elseif head.token ~= ARGV[4] then
   return refuse('live')
@@ -36,15 +38,14 @@ check_types(keys)
 local seen = awaited(KEYS[9], KEYS[10])
 redis.call('PERSIST', KEYS[2])
 local releasing = head.state == 'l' or head.state == 'r'
+if ARGV[4] == '' then head.token = redis.call('INCRBY', KEYS[11], 2) .. '.' .. ARGV[5] end
+local how = releasing and untouched(head, KEYS[3]) or failure_of(head, KEYS[3], KEYS[4])
+if not releasing then how.entry = table.concat({'expired', now, head.owner, ''}, '\t') end
+how.max_deliveries, how.max_dead, how.failed_log = max, tonumber(ARGV[7]), tonumber(ARGV[8])
 if ARGV[4] == '' then
-  head.token = redis.call('INCR', KEYS[11]) .. '.' .. ARGV[5]
-  head.state, head.returned = releasing and 'r' or 'x', head.returned + 1
+  head.state = releasing and 'r' or 'x'
   redis.call('LSET', KEYS[3], 0, head_text(head))
 end
-local entry = table.concat({'expired', now, head.owner, ''}, '\t') .. '\n'
-local how = {add = head.takeovers + 1, entry = entry, max_deliveries = max, max_dead = tonumber(ARGV[7]),
-             failed_log = tonumber(ARGV[8])}
-if releasing then how.add, how.entry = head.takeovers, '' end
 -- A quarter of what release moves: each envelope is written anew.
 local back, dead, left = give_back(keys, 1000, how)
 if seen and back > 0 then ring(KEYS[9], KEYS[10], ARGV[9], now, seen) end

@@ -5,6 +5,8 @@
 -- include: clock
 -- include: replay
 -- include: ring
+-- include: recount
+-- include: absolve
 local earlier = replay()
 if earlier then return earlier end
 local n, now, seen = math.min(tonumber(ARGV[3]), 4000), clock(), awaited(KEYS[4], KEYS[5])
@@ -12,7 +14,7 @@ local dead, fresh, bytes = redis.call('LRANGE', KEYS[2], -n, -1), {}, 0
 for i = #dead, 1, -1 do
   bytes = bytes + #dead[i]
   if bytes > 8388608 and #fresh > 0 then break end
-  fresh[#fresh + 1] = '0' .. string.sub(dead[i], (string.find(dead[i], ' ', 1, true)))
+  fresh[#fresh + 1] = absolve(dead[i])
 end
 if #fresh == 0 then return refuse('redriven 0') end
 redis.call('RPUSH', KEYS[3], unpack(fresh))

@@ -5,13 +5,15 @@
 -- include: clock
 -- include: replay
 -- include: ring
+-- include: recount
+-- include: absolve
 local earlier = replay()
 if earlier then return earlier end
 local chosen, fresh = {}, {}
 for i = 4, #ARGV do
   if redis.call('LPOS', KEYS[2], ARGV[i]) then
     chosen[#chosen + 1] = ARGV[i]
-    fresh[#fresh + 1] = '0' .. string.sub(ARGV[i], (string.find(ARGV[i], ' ', 1, true)))
+    fresh[#fresh + 1] = absolve(ARGV[i])
   end
 end
 if #fresh == 0 then return refuse('redriven 0') end

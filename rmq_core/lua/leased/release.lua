@@ -6,10 +6,12 @@
 -- include: replay
 -- include: head
 -- include: ring
+-- include: isolation
 -- include: recount
 -- include: set_delayed
 -- include: fitting
 -- include: give_back
+-- include: untouched
 local earlier = replay()
 if earlier then return earlier end
 local head = held_by(KEYS[3], ARGV[4])
@@ -18,11 +20,12 @@ local keys = {id = ARGV[3], leases = KEYS[2], lease = KEYS[3], settled = KEYS[4]
               dead = KEYS[7], failed = KEYS[8]}
 check_types(keys)
 local now, seen = clock(), awaited(KEYS[9], KEYS[10])
+local how = untouched(head, KEYS[3])
 redis.call('PERSIST', KEYS[3])
 if head.state ~= 'l' then
   head.state, head.returned = 'l', head.returned + 1
   redis.call('LSET', KEYS[3], 0, head_text(head))
 end
-local back, _, left = give_back(keys, 4000, {add = head.takeovers, entry = '', max_deliveries = 0})
+local back, _, left = give_back(keys, 4000, how)
 if seen and back > 0 then ring(KEYS[9], KEYS[10], ARGV[5], now, seen) end
 return remember('returned ' .. back .. ' ' .. left)

@@ -12,10 +12,12 @@
 -- include: head
 -- include: ring
 -- include: timer
+-- include: isolation
 -- include: recount
 -- include: set_delayed
 -- include: fitting
 -- include: give_back
+-- include: untouched
 -- include: finish
 local earlier = replay()
 if earlier then return earlier end
@@ -28,15 +30,15 @@ redis.call('LLEN', keys.completed)
 redis.call('STRLEN', keys.done)
 local now, seen, verb = clock(), awaited(KEYS[9], KEYS[10], KEYS[11]), ARGV[5]
 local delay, cap = tonumber(ARGV[6]), tonumber(ARGV[11])
-local how = {add = head.takeovers, entry = '', max_deliveries = tonumber(ARGV[8]), max_dead = tonumber(ARGV[9]),
-             failed_log = tonumber(ARGV[10])}
-if verb == 'nack' then
-  how.add = head.takeovers + 1
-  how.entry = table.concat({'nack', now, head.owner, ARGV[7]}, '\t') .. '\n'
-  how.due = delay > 0 and now + delay or nil
+local verdict, letters, back, acked, size = 'some ', {}, 0, {}, redis.call('LLEN', keys.lease) - 1
+local how = verb == 'release' and untouched(head, keys.lease)
+if verb == 'nack' then -- by name: each is to blame alone, for this delivery and not for what happened to all before
+  how = {add = head.takeovers + 1, together = 1, shared = size > 1 and head.takeovers or 0,
+         group = 2 * string.match(head.token, '^%d+'), entry = table.concat({'nack', now, head.owner, ARGV[7]}, '\t'),
+         due = delay > 0 and now + delay or nil, max_deliveries = tonumber(ARGV[8]), max_dead = tonumber(ARGV[9]),
+         failed_log = tonumber(ARGV[10])}
 end
 redis.call('PERSIST', keys.lease)
-local verdict, letters, back, acked, size = 'some ', {}, 0, {}, redis.call('LLEN', keys.lease) - 1
 for i = 15, #ARGV do
   local index = tonumber(ARGV[i])
   if index < 0 or index >= size then

@@ -41,7 +41,7 @@ def test_stats_without_names_tells_of_all_queues_in_one_table(rmq: Rmq) -> None:
 def test_stats_have_the_documented_names(rmq: Rmq) -> None:
     publish(rmq, "leased")
     assert list(rmq("stats", "--json").records[0]) == [
-        "queue", "discipline", "ready", "delayed", "leased", "leases", "dead", "oldest_age", "paused",
+        "queue", "discipline", "ready", "delayed", "leased", "leases", "dead", "oldest_age", "paused", "isolated",
     ]  # fmt: skip
 
 

@@ -29,7 +29,9 @@ from tests.unit.leased.by_hand import (
 
 def test_an_adopted_lease_has_a_new_token_and_its_messages_are_to_be_read() -> None:
     events: list[QueueEvent] = []
-    lease, (call,) = drive(adopt(engine(on_event=events.append), "job", lease=2), [b"taken 9.x 5000 3 3 1 0 its owner"])
+    lease, (call,) = drive(
+        adopt(engine(on_event=events.append), "job", lease=2), [b"taken 9.x 5000 3 0 0 1 0 its owner"]
+    )
     assert (lease.id, lease.token, lease.count, lease.owner) == ("job", "9.x", 3, "its owner")
     assert (lease.takeovers, lease.named, lease.complete) == (1, True, False)
     assert [argv(call, number) for number in (3, 5, 6, 7, 8, 9, 10)] == ["job", 2000, "0", "", "0", "", 10]
@@ -46,12 +48,12 @@ def test_an_adopted_lease_has_a_new_token_and_its_messages_are_to_be_read() -> N
     ],
 )
 def test_an_adoption_names_the_new_owner_and_the_expected_one(owners: dict[str, str], sent: list[str]) -> None:
-    (call,) = asked(adopt(engine(), "job", **owners), b"taken 9.x 5000 3 3 1 0 A")  # type: ignore[arg-type]
+    (call,) = asked(adopt(engine(), "job", **owners), b"taken 9.x 5000 3 0 0 1 0 A")  # type: ignore[arg-type]
     assert [argv(call, number) for number in (6, 7, 8, 9)] == sent
 
 
 def test_an_anonymous_lease_may_be_adopted_and_one_for_ever_has_no_deadline() -> None:
-    lease = result(adopt(engine(), "~1"), b"taken 9.x +inf 3 3 1 0 ")
+    lease = result(adopt(engine(), "~1"), b"taken 9.x +inf 3 0 0 1 0 ")
     assert (lease.named, lease.deadline, lease.owner) == (False, None, "")
 
 
@@ -91,12 +93,12 @@ def test_a_wrong_adoption_is_refused_by_its_parameter(wrong: dict[str, Any]) -> 
 def test_an_adoption_of_an_unanswered_claim_is_made_under_its_nonce() -> None:
     core = engine()
     core.unanswered = {"job": "n1"}
-    (call,) = asked(adopt(core, "job"), b"taken 9.n1 5000 1 1 0 0 me")
+    (call,) = asked(adopt(core, "job"), b"taken 9.n1 5000 1 0 0 0 0 me")
     assert argv(call, 4) == "n1"
     assert core.unanswered == {}
 
 
-@pytest.mark.parametrize(("reply", "found"), [(b"taken 9.n1 5000 1 1 0 0 me", True), (b"lost", False)])
+@pytest.mark.parametrize(("reply", "found"), [(b"taken 9.n1 5000 1 0 0 0 0 me", True), (b"lost", False)])
 def test_an_unanswered_claim_is_only_entered_again_under_its_own_nonce(reply: bytes, found: bool) -> None:  # noqa: FBT001
     core: Engine = engine()
     core.unanswered = {"~1": "n1"}

@@ -185,7 +185,7 @@ def test_a_takeover_reads_the_messages_of_a_lease_that_fits_one_chunk() -> None:
     read = [b"read", 1, 0, b"", envelopes(2)]
     lease, wants = drive(
         claim(engine(on_event=events.append), lease_id="job", owner="me"),
-        [[b"taken 9.x 5000 2 2 1 0 me too", [], []], read],
+        [[b"taken 9.x 5000 2 0 0 1 0 me too", [], []], read],
     )
     assert lease is not None
     assert (lease.token, lease.owner, lease.takeovers, lease.named) == ("9.x", "me too", 1, True)
@@ -204,12 +204,12 @@ def test_a_takeover_reads_the_messages_of_a_lease_that_fits_one_chunk() -> None:
     ],
 )
 def test_a_takeover_of_a_partly_settled_or_too_large_lease_leaves_reading_to_the_caller(read: list[Any]) -> None:
-    lease = granted(claim(engine(), lease_id="job"), [b"taken 9.x 5000 2 2 1 1 me", [], []], read)
+    lease = granted(claim(engine(), lease_id="job"), [b"taken 9.x 5000 2 0 0 1 1 me", [], []], read)
     assert not lease.complete
 
 
 def test_a_takeover_of_a_lease_beyond_one_chunk_reads_nothing() -> None:
-    lease = granted(claim(engine(), lease_id="job"), [b"taken 9.x 5000 4001 4001 1 0 me", [], []])
+    lease = granted(claim(engine(), lease_id="job"), [b"taken 9.x 5000 4001 0 0 1 0 me", [], []])
     assert (lease.count, lease.complete) == (4001, False)
 
 

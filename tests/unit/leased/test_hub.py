@@ -34,7 +34,7 @@ class Stock:
     def holds(self, ready: int, age_s: float = 0, due_s: float | None = None, queue: str = "q") -> None:
         due = b"" if due_s is None else b"%d" % (10_000 + due_s * 1000)
         oldest = b"%d" % (10_000 - age_s * 1000) if ready else b""
-        self.replies[b"rmq:{%b}:" % queue.encode()] = [ready, oldest, 10_000, due, []]
+        self.replies[b"rmq:{%b}:" % queue.encode()] = [ready, oldest, 10_000, due, [], []]
 
     def driver(self, _client: Any, prefix: bytes, _retry_budget_s: float) -> Driver:
         return Driver(self)
@@ -63,7 +63,7 @@ class Driver:
         assert call.args == (15_000,), "every look arms the bell"
         assert not call.slot, "queues that look together share no slot"
         self.stock.looks += 1
-        return self.stock.replies.get(call.keys[0].removesuffix(b"ready"), [0, b"", 10_000, b"", []])
+        return self.stock.replies.get(call.keys[0].removesuffix(b"ready"), [0, b"", 10_000, b"", [], []])
 
     async def close(self) -> None:
         """Nothing is open."""

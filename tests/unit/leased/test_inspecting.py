@@ -21,10 +21,10 @@ from rmq_core.leased.operations.inspecting import (
     settled,
     stats,
 )
-from rmq_core.messages import Backlog, Lease, LeaseInfo, QueueStats, SettledRecord
+from rmq_core.messages import Backlog, IsolatedGroup, Isolation, Lease, LeaseInfo, QueueStats, SettledRecord
 from tests.unit.leased.by_hand import argv, asked, drive, engine, envelope, envelopes, held, payloads, result, scripts
 
-INFO = [b"me", b"h", 1000, 2, b"5000", 7, 3, b"12"]
+INFO = [b"me", b"h", 1000, 2, b"5000", 7, 3, b"12", 0, 0]
 
 
 def test_reading_a_lease_gives_its_messages_with_their_places() -> None:
@@ -118,26 +118,32 @@ def test_reading_without_token_is_refused_with_the_way_to_one() -> None:
 
 
 def test_the_backlog_counts_and_dates_what_is_ready() -> None:
-    state, (call,) = drive(backlog(engine()), [[5, b"1000", 3500, b"", []]])
+    state, (call,) = drive(backlog(engine()), [[5, b"1000", 3500, b"", [], []]])
     assert state == Backlog(5, 2.5)
     assert call.args == (0,)
 
 
+def test_a_backlog_names_the_groups_that_are_isolated_and_how_many_claims_it_all_takes() -> None:
+    state = result(backlog(engine()), [65, b"1000", 3500, b"", [], [30, 15, 5, 1]])
+    assert state.groups == (IsolatedGroup(30, 15), IsolatedGroup(5, 1))
+    assert [state.claims(batch) for batch in (30, 10, 1)] == [1 + 2 + 5, 3 + 3 + 5, 65]
+
+
 def test_an_empty_backlog_has_no_age() -> None:
-    assert result(backlog(engine()), [0, b"", 3500, b"", []]) == Backlog(0, None)
+    assert result(backlog(engine()), [0, b"", 3500, b"", [], []]) == Backlog(0, None)
 
 
 def test_an_age_is_never_negative_after_the_clock_of_a_new_primary_went_back() -> None:
-    assert result(backlog(engine()), [1, b"4000", 3500, b"", []]) == Backlog(1, 0.0)
+    assert result(backlog(engine()), [1, b"4000", 3500, b"", [], []]) == Backlog(1, 0.0)
 
 
 def test_the_backlog_takes_expired_leases_back_until_nothing_moves() -> None:
     wants = asked(
         backlog(engine()),
-        [0, b"", 1000, b"", [b"a", b"b"]],
+        [0, b"", 1000, b"", [b"a", b"b"], []],
         b"returned 3 0 9.x",
         b"live",
-        [3, b"1000", 1000, b"", [b"b"]],
+        [3, b"1000", 1000, b"", [b"b"], []],
         b"live",
     )
     assert scripts(wants) == ["backlog", "reclaim", "reclaim", "backlog", "reclaim"]
@@ -145,22 +151,23 @@ def test_the_backlog_takes_expired_leases_back_until_nothing_moves() -> None:
 
 @pytest.mark.parametrize(("due", "until"), [(b"", None), (b"4250", 0.75), (b"3500", 0.0), (b"100", 0.0)])
 def test_a_look_arms_the_bell_and_tells_how_long_until_something_is_due(due: bytes, until: float | None) -> None:
-    (state, seconds), (call,) = drive(look(engine(), 15_000), [[1, b"3000", b"3500", due, []]])
+    (state, seconds), (call,) = drive(look(engine(), 15_000), [[1, b"3000", b"3500", due, [], []]])
     assert (state, seconds) == (Backlog(1, 0.5), until)
     assert call.args == (15_000,)
 
 
 def test_stats_count_what_the_leases_still_hold() -> None:
     found, (call, batch) = drive(
-        stats(engine()), [[4, 3, 2, 1, 1, b"1000", 3000, [b"a", b"b"]], [INFO, [b"", b"h", 1, 0, b"inf", 1, 0, b"1"]]]
+        stats(engine()),
+        [[4, 3, 2, 1, 1, b"1000", 3000, [b"a", b"b"], 2], [INFO, [b"", b"h", 1, 0, b"inf", 1, 0, b"1", 0, 0]]],
     )
-    assert found == QueueStats(ready=4, delayed=3, leased=5, leases=2, dead=1, oldest_age=2.0, paused=True)
+    assert found == QueueStats(ready=4, delayed=3, leased=5, leases=2, dead=1, oldest_age=2.0, paused=True, isolated=2)
     assert call.args == (1000,)
     assert [argv(info, 1) for info in batch.calls] == ["a", "b"]
 
 
 def test_stats_of_an_empty_queue_ask_once() -> None:
-    assert result(stats(engine()), [0, 0, 0, 0, 0, b"", 3000, []]) == QueueStats(0, 0, 0, 0, 0, None, False)
+    assert result(stats(engine()), [0, 0, 0, 0, 0, b"", 3000, [], 0]) == QueueStats(0, 0, 0, 0, 0, None, False)
 
 
 def test_a_lease_is_described_without_its_token() -> None:
@@ -175,6 +182,15 @@ def test_a_lease_for_ever_has_no_deadline() -> None:
     info = result(lease_info(engine(), "job"), [[*INFO[:4], b"inf", *INFO[5:]]])
     assert info is not None
     assert info.deadline is None
+
+
+def test_a_lease_of_isolated_messages_says_why_it_is_small() -> None:
+    info = result(lease_info(engine(), "job"), [[*INFO[:8], 3, 4]])
+    assert info is not None
+    assert info.isolation == Isolation(3, 4)
+    assert str(info.isolation) == (
+        "these have failed together before (3 times) and are tried apart from the others, at most 4 at a time"
+    )
 
 
 def test_there_may_be_no_lease_of_an_id() -> None:
@@ -230,6 +246,12 @@ def test_a_peek_shows_the_oldest_first() -> None:
     assert call.keys == (engine().keys.ready,)
 
 
+def test_isolated_messages_are_shown_behind_the_others_as_far_as_there_is_room() -> None:
+    found, (_, call) = drive(peek(engine(), 3), [envelopes(2), [1, [envelope("apart")], []]])
+    assert payloads(found) == ["p0", "p1", "apart"]
+    assert (call.keys, call.args) == ((engine().keys.delayed,), (0, 1, "isolated"))
+
+
 def test_dead_letters_are_shown_newest_first_with_their_history() -> None:
     history = b"nack\t2000\tme\tbad\n"
     found, (call,) = drive(dead_letters(engine()), [[envelope("new", history=history), envelope("old")]])
@@ -250,29 +272,40 @@ def test_an_entry_of_somebody_else_is_malformed() -> None:
         drive(peek(engine()), [[b"hello"]])
 
 
+def test_a_mark_of_isolation_is_no_part_of_the_reason() -> None:
+    history = b"nack\t2000\tme\tbad\n" + b"expired\t3000\tyou\t\x1f2 7 50 3\n"
+    (found,) = result(dead_letters(engine(), 1), [envelope("x", history=history)])
+    assert [(one.kind, one.owner, one.reason) for one in found.history] == [
+        ("nack", "me", "bad"),
+        ("expired", "you", ""),
+    ]
+
+
 @pytest.mark.parametrize("target", ["ready", "dead", "completed"])
 def test_a_page_of_messages_tells_how_many_there_are_in_all(target: str) -> None:
     page, (call,) = drive(browse(engine(), target, 50, 2), [[1_000_000, envelopes(2), []]])
     assert (page.total, payloads(page.messages), page.due) == (1_000_000, ["p0", "p1"], [])
     assert call.keys == (getattr(engine().keys, target),)
-    assert call.args == (50, 2, 0)
+    assert call.args == (50, 2, "list")
     assert not call.slot
 
 
 def test_a_page_of_delayed_messages_says_when_each_is_due() -> None:
     page, (call,) = drive(browse(engine(), "delayed"), [[2, envelopes(2), [b"1000", b"2500.5"]]])
     assert [moment.timestamp() for moment in page.due] == [1, 2.5005]
-    assert call.args == (0, 25, 1)
+    assert call.args == (0, 25, "delayed")
 
 
 def test_a_page_has_at_most_a_thousand_messages() -> None:
     (call,) = asked(browse(engine(), "ready", 0, 50_000), [0, [], []])
-    assert call.args == (0, 1000, 0)
+    assert call.args == (0, 1000, "list")
 
 
 @pytest.mark.parametrize("target", ["leases", "lease", "fence", "", None, ["ready"]])
 def test_only_what_nobody_holds_can_be_browsed(target: Any) -> None:
-    with pytest.raises(ConfigurationError, match="target must be one of ready, delayed, dead, completed, failed"):
+    with pytest.raises(
+        ConfigurationError, match="target must be one of ready, isolated, delayed, dead, completed, failed"
+    ):
         next(browse(engine(), target))
 
 

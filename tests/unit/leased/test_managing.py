@@ -19,7 +19,7 @@ from rmq_core.leased.operations.managing import (
 )
 from tests.unit.leased.by_hand import argv, asked, drive, engine, envelope, envelopes, result, scripts, told
 
-TAKEN = b"taken 9.n1 5000 1 1 0 0 me"
+TAKEN = b"taken 9.n1 5000 1 0 0 0 0 me"
 
 
 def test_all_dead_letters_are_redriven_a_thousand_at_a_time() -> None:
@@ -91,20 +91,29 @@ def test_what_names_no_dead_letters_is_refused(message_ids: Any, match: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("target", "kind"),
-    [("ready", "list"), ("delayed", "zset"), ("dead", "list"), ("completed", "list"), ("failed", "list")],
+    ("target", "keys", "kind"),
+    [
+        ("ready", [b"ready", b"delayed"], "ready"),
+        ("isolated", [b"delayed"], "isolated"),
+        ("delayed", [b"delayed"], "delayed"),
+        ("dead", [b"dead"], "list"),
+        ("completed", [b"completed"], "list"),
+        ("failed", [b"failed"], "list"),
+    ],
 )
-def test_a_purge_names_the_key_and_what_it_holds(target: str, kind: str) -> None:
+def test_a_purge_names_the_keys_and_what_they_hold(target: str, keys: list[bytes], kind: str) -> None:
     removed, (call,) = drive(purge(engine(), target), [b"removed 7"])
     assert removed == 7
-    assert call.keys == (b"rmq:{q}:" + target.encode(),)
+    assert call.keys == tuple(b"rmq:{q}:" + key for key in keys)
     assert call.args == (kind,)
     assert call.slot
 
 
 @pytest.mark.parametrize("target", ["leases", "lease", "fence", "", "prefix", "Ready", None, ["ready"]])
 def test_only_messages_that_nobody_holds_can_be_purged(target: Any) -> None:
-    with pytest.raises(ConfigurationError, match="target must be one of ready, delayed, dead, completed, failed"):
+    with pytest.raises(
+        ConfigurationError, match="target must be one of ready, isolated, delayed, dead, completed, failed"
+    ):
         next(purge(engine(), target))
 
 

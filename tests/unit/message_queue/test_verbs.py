@@ -147,7 +147,7 @@ def test_peeking_shows_what_is_next_and_the_newest_of_a_log() -> None:
 
 
 def test_peeking_at_what_is_being_processed_shows_the_payloads_of_leases() -> None:
-    info = [b"me", b"h", 1, 0, b"5000", 1, 0, b"7"]
+    info = [b"me", b"h", 1, 0, b"5000", 1, 0, b"7", 0, 0]
     replies = [[b"a", b"b"], [info, info], [[envelope("x")], []]]
     assert result(verbs.peek(engine(), Part.PROCESSING, 9), *replies) == [b"x"]
 
