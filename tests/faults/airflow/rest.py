@@ -54,20 +54,45 @@ class Rest:
         found = self._ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
         return {one["task_id"]: TaskState(one["task_id"], one["state"], one["try_number"], one["pid"]) for one in found}
 
-    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Clear a task and what comes after it."""
-        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [task_id], "only_failed": False}
+    def mapped(self, dag_id: str, run_id: str, task_id: str) -> dict[int, TaskState]:
+        """The instances of a mapped task, by map index."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/listMapped"
+        found = self._ask("GET", path)["task_instances"]
+        return {one["map_index"]: TaskState(task_id, one["state"], one["try_number"], one["pid"]) for one in found}
+
+    def clear(self, dag_id: str, run_id: str, task_id: str, map_index: int | None = None) -> None:
+        """Clear a task, or one instance of a mapped one, and what comes after it."""
+        chosen = task_id if map_index is None else [task_id, map_index]
+        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [chosen], "only_failed": False}
         self._ask("POST", f"/dags/{dag_id}/clearTaskInstances", json={**body, "include_downstream": True})
+
+    def mark(self, dag_id: str, run_id: str, task_id: str, state: str, map_index: int | None = None) -> None:
+        """Mark a task, or one instance of a mapped one, success or failed."""
+        instance = "" if map_index is None else f"/{map_index}"
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}{instance}"
+        self._ask("PATCH", path, json={"new_state": state})
 
     def mark_failed(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Mark a task failed."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
-        self._ask("PATCH", path, json={"new_state": "failed"})
+        self.mark(dag_id, run_id, task_id, "failed")
+
+    def end_run(self, dag_id: str, run_id: str) -> None:
+        """Mark a run failed, whatever its tasks do."""
+        self._ask("PATCH", f"/dags/{dag_id}/dagRuns/{run_id}", json={"state": "failed"})
+
+    def delete_run(self, dag_id: str, run_id: str) -> None:
+        """Delete a run that has ended, and with it all that Airflow knows about it."""
+        self._ask("DELETE", f"/dags/{dag_id}/dagRuns/{run_id}")
 
     def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
         """What a task returned."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
-        return self._ask("GET", path, params={"deserialize": True})["value"]
+        return self.pushed(dag_id, run_id, task_id)["return_value"]
+
+    def pushed(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
+        """All XComs of a task, by key."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries"
+        keys = [entry["key"] for entry in self._ask("GET", path)["xcom_entries"]]
+        return {key: self._ask("GET", f"{path}/{key}", params={"deserialize": True})["value"] for key in keys}
 
     def enqueue_test(self, connection: dict[str, Any]) -> str:
         """Have a worker test a connection; what to ask `tested` for."""
@@ -82,4 +107,4 @@ class Rest:
     def _ask(self, method: str, path: str, **options: Any) -> Any:
         answer = self._client.request(method, path, **options)
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
-        return answer.json()
+        return answer.json() if answer.content else None

@@ -1,0 +1,16 @@
+"""What befalls the first five of many mapped tasks, each once, while they hold messages.
+
+Tasks import this file, too.
+"""
+
+from __future__ import annotations
+
+SHARE = 30
+VICTIMS = ("cleared", "marked failed", "marked success", "SIGKILL", "SIGKILL of supervisor and task")
+MARKED = 2
+"""How many of them Airflow does not try again."""
+
+
+def place_of(queue: str, map_index: int) -> str:
+    """The ledger at which a task stands still until something has befallen it."""
+    return f"{queue}.{map_index}"

@@ -1,0 +1,80 @@
+"""Mapped tasks share a queue while five things befall them at once: nothing is left that nobody works on."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+import pytest
+
+from rmq_core import LeasedQueue
+from tests.faults import report
+from tests.faults.airflow.deployment import Deployment
+from tests.faults.airflow.fan_out import MARKED, SHARE, VICTIMS, place_of
+from tests.faults.airflow.ledger import Ledger
+from tests.faults.airflow.rest import TaskState
+from tests.faults.airflow.scene import PATIENCE_S, World
+from tests.servers.process import until
+
+pytestmark = pytest.mark.slow
+RUN = ("fan_out", "befallen")
+HEAD = f"""# A fan-out in Airflow
+
+Mapped `@task.redis_queue(max_messages={SHARE}, retries=1)`, as many as there are messages for, on a real Airflow. Each
+of five things befalls one of the tasks while it holds {SHARE} messages and would hold them for ever; all come at once.
+Behind the mapped tasks one more goes on until the queue is empty: nobody else would take what a task had in hand that
+was marked. Made by `make faults`; do not edit.
+"""
+KEY = """- **messages**: what the task held when it happened.
+- **left**: messages that are ready, delayed, leased or dead at the end of the run.
+- **tries**: of the task; one that was marked is not tried again.
+- **released by it**: of its messages those that the last task found.
+"""
+PAGE = report.page("airflow-fan-out", HEAD, KEY, ("left",))
+
+
+def test_a_fan_out_leaves_nothing_whatever_befalls_its_tasks(deployed: World, pytestconfig: pytest.Config) -> None:
+    tasks = 20 if pytestconfig.getoption("faults") == "full" else 8
+    airflow, started = deployed.airflow, time.monotonic()
+    with LeasedQueue(deployed.redis.url, "fan-out") as queue:
+        payloads = [str(number) for number in range(tasks * SHARE)]
+        queue.publish_many(payloads)
+        airflow.rest.trigger(*RUN, {"queue": queue.name, "tasks": tasks})
+        standing = [Ledger(place_of(queue.name, index), airflow.ledgers) for index in range(len(VICTIMS))]
+        until(lambda: all(one.stands() for one in standing), PATIENCE_S, pace_s=0.5)
+        _befall(airflow)
+        until(lambda: airflow.rest.run_state(*RUN) in ("success", "failed"), PATIENCE_S, pace_s=1)
+        stats = queue.stats()
+    left = stats.ready + stats.delayed + stats.leased + stats.dead
+    _tell(airflow, left, f"{len(payloads)} messages, {tasks} tasks", time.monotonic() - started)
+    assert left == 0, stats
+    assert sorted(Ledger("fan-out", airflow.ledgers).effects().values()) == sorted(payloads)
+    # What a mark released; what the three others held, they or their next try worked on.
+    assert sum(airflow.rest.returned(*RUN, "rest")) == MARKED * SHARE
+
+
+def _befall(airflow: Deployment) -> None:
+    """Nobody opens a gate: the work ends because it is ended."""
+    held = airflow.rest.mapped(*RUN, "work")
+    airflow.rest.clear(*RUN, "work", 0)
+    airflow.rest.mark(*RUN, "work", "failed", 1)
+    airflow.rest.mark(*RUN, "work", "success", 2)
+    _process(held[3]).kill()
+    process = _process(held[4])
+    supervisor = psutil.Process(process.ppid())
+    assert supervisor.name().startswith("airflow worker"), supervisor
+    supervisor.kill()
+    process.kill()
+
+
+def _process(task: TaskState) -> psutil.Process:
+    return psutil.Process(task.pid)
+
+
+def _tell(airflow: Deployment, left: int, what: str, seconds: float) -> None:
+    tries = airflow.rest.mapped(*RUN, "work")
+    for index, fault in enumerate(VICTIMS):
+        released = SHARE if "marked" in fault else 0
+        counts = {"messages": SHARE, "left": left, "tries": tries[index].try_number, "released by it": released}
+        PAGE.cells.append(report.Cell(fault, what, counts))
+    PAGE.figures.append(report.Figure("from the trigger to the end of the run", f"{seconds:.0f} s", "", met=True))
