@@ -23,6 +23,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowTaskTim
 from airflow.sdk.execution_time.timeout import timeout
 
 from rmq_airflow.cluster import SECRET_REFERENCE, write_properties
+from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, handover
 from tests.airflow.clusters import Jobs, Kubernetes, resource_manager
@@ -305,6 +306,57 @@ def test_a_timeout_ends_the_driver_as_airflow_would_and_keeps_the_lease_for_the_
     again = operator("adopt_and_ack", marker, platform)
     assert again.execute(context(again, try_number=2))["acked"] == 1
     assert json.loads(marker.read_text()) == ["a"]
+
+
+def test_a_task_that_people_end_stops_its_driver_and_releases_without_another_look_at_the_platform(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send_term() -> None:
+        eventually(lambda: marker.exists() and task._hook is not None and task._hook.job)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    queue.publish_many("ab")
+    task = operator("adopt_and_work", marker, platform)
+    monkeypatch.setattr(task, "poll_until_complete", lambda *_: time.sleep(2 * PATIENCE_S))
+    before = signal.signal(signal.SIGTERM, lambda *_: task.on_kill())
+    term = threading.Thread(target=send_term)
+    term.start()
+    try:
+        with pytest.raises(TaskKilled):
+            task.execute(context(task, state="restarting"))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        term.join()
+    assert [(message.payload, message.deliveries) for message in queue.peek(5)] == [("a", 0), ("b", 0)]
+    assert queue.stats().leases == 0
+    eventually(lambda: gone(marker))
+
+
+def test_a_task_that_is_killed_before_it_submits_submits_nothing(
+    platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
+) -> None:
+    queue.publish("a")
+    task = operator("work", marker, platform, spark_env=lambda: task.on_kill() or {})
+    with pytest.raises(TaskKilled, match="before"):
+        task.execute(context(task, state="restarting"))
+    assert jobs.names == []
+    assert queue.peek(1)[0].deliveries == 0
+
+
+def test_the_driver_of_a_former_run_is_not_watched(
+    platform: dict[str, Any],
+    queue: Any,
+    marker: Path,
+    context: Any,
+    jobs: Jobs,
+    lose_worker: Callable[[RedisQueueSparkSubmitOperator], None],
+) -> None:
+    task = operator("adopt_and_ack", marker, platform)
+    lose_worker(task)
+    queue.publish("b")
+    foreign = context(task, try_number=1, run_id="another")
+    assert task.execute(foreign)["lease_id"] == "dag/another/spark/-1"
+    assert len(jobs.names) == 2
 
 
 def test_a_pod_that_was_deleted_is_no_success(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +267,54 @@ def test_on_kill_waits_for_nothing_and_ends_the_driver(queue: Any, marker: Path,
     assert isinstance(run.ended_with(), AirflowException)
     assert gone(marker)
     assert queue.lease_info(LEASE_ID) is not None, "kept for the retry"
+
+
+@pytest.mark.parametrize("behaviour", ["work", "adopt_and_work"])
+def test_a_task_that_people_end_has_its_driver_gone_first_and_then_its_messages_released(
+    behaviour: str, queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_back(submission: Any) -> bool:
+        assert gone(marker)
+        return original(submission)
+
+    original = handover.Submission.give_back
+    monkeypatch.setattr(handover.Submission, "give_back", give_back)
+    queue.publish_many("ab")
+    task = operator(behaviour, marker)
+    run = Background(task, task_context(task, state="restarting"))
+    eventually(marker.exists)
+    task.on_kill()
+    assert isinstance(run.ended_with(), AirflowException)
+    assert [(message.payload, message.deliveries) for message in queue.peek(5)] == [("a", 0), ("b", 0)]
+    assert queue.stats().leases == 0
+
+
+def test_a_lost_heartbeat_is_a_failure_of_the_messages(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish("a")
+    task = operator("work", marker)
+    run = Background(task, task_context(task, state="up_for_retry"))
+    eventually(marker.exists)
+    task.on_kill()
+    assert isinstance(run.ended_with(), AirflowException)
+    assert queue.lease_info(LEASE_ID).owner == OWNER.format(1), "for the retry"
+
+
+def test_a_new_run_under_an_old_name_submits_what_is_ready_whatever_the_former_one_left(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
+    first, anew = ((datetime(2026, 1, day, tzinfo=UTC), 0) for day in (1, 2))
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker)
+    task.execute(task_context(task, run=first))
+    queue.publish("b")
+    report = task.execute(task_context(task, run=anew))
+    assert (report["lease_id"], report["acked"], report["settled_before"]) == (f"{LEASE_ID}#2", 1, False)
+    queue.publish("c")
+    failing = operator("adopt_and_fail", marker)
+    with pytest.raises(AirflowException):
+        failing.execute(task_context(failing, run=first, run_id="kept"))
+    report = task.execute(task_context(task, run=anew, run_id="kept"))
+    assert (report["claimed"], report["acked"]) == (1, 1)
 
 
 def test_a_killed_task_holds_its_messages_no_longer_than_a_lease_for_there_may_be_no_retry(

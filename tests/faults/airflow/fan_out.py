@@ -1,4 +1,4 @@
-"""What befalls the first five of many mapped tasks, each once, while they hold messages.
+"""What befalls the first of many mapped tasks, each once, while they hold messages.
 
 Tasks import this file, too.
 """
@@ -6,7 +6,14 @@ Tasks import this file, too.
 from __future__ import annotations
 
 SHARE = 30
-VICTIMS = ("cleared", "marked failed", "marked success", "SIGKILL", "SIGKILL of supervisor and task")
+VICTIMS = (
+    "cleared",
+    "marked failed",
+    "marked success",
+    "SIGKILL",
+    "SIGKILL of supervisor and task",
+    "SIGTERM of its supervisor",
+)
 MARKED = 2
 """How many of them Airflow does not try again."""
 

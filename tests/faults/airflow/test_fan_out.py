@@ -1,4 +1,4 @@
-"""Mapped tasks share a queue while five things befall them at once: nothing is left that nobody works on."""
+"""Mapped tasks share a queue while these things befall them at once: nothing is left that nobody works on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUN = ("fan_out", "befallen")
 HEAD = f"""# A fan-out in Airflow
 
 Mapped `@task.redis_queue(max_messages={SHARE}, retries=1)`, as many as there are messages for, on a real Airflow. Each
-of five things befalls one of the tasks while it holds {SHARE} messages and would hold them for ever; all come at once.
+of these things befalls one of the tasks while it holds {SHARE} messages and would hold them for ever; all come at once.
 Behind the mapped tasks one more goes on until the queue is empty: nobody else would take what a task had in hand that
 was marked. Made by `make faults`; do not edit.
 """
@@ -49,7 +49,7 @@ def test_a_fan_out_leaves_nothing_whatever_befalls_its_tasks(deployed: World, py
     _tell(airflow, left, f"{len(payloads)} messages, {tasks} tasks", time.monotonic() - started)
     assert left == 0, stats
     assert sorted(Ledger("fan-out", airflow.ledgers).effects().values()) == sorted(payloads)
-    # What a mark released; what the three others held, they or their next try worked on.
+    # What the marked tasks released: what the others held they worked on themselves, in their next try.
     assert sum(airflow.rest.returned(*RUN, "rest")) == MARKED * SHARE
 
 
@@ -60,15 +60,19 @@ def _befall(airflow: Deployment) -> None:
     airflow.rest.mark(*RUN, "work", "failed", 1)
     airflow.rest.mark(*RUN, "work", "success", 2)
     _process(held[3]).kill()
-    process = _process(held[4])
-    supervisor = psutil.Process(process.ppid())
-    assert supervisor.name().startswith("airflow worker"), supervisor
-    supervisor.kill()
-    process.kill()
+    for process in (_supervisor(held[4]), _process(held[4])):
+        process.kill()
+    _supervisor(held[5]).terminate()
 
 
 def _process(task: TaskState) -> psutil.Process:
     return psutil.Process(task.pid)
+
+
+def _supervisor(task: TaskState) -> psutil.Process:
+    found = psutil.Process(_process(task).ppid())
+    assert found.name().startswith("airflow worker"), found
+    return found
 
 
 def _tell(airflow: Deployment, left: int, what: str, seconds: float) -> None:
