@@ -1,7 +1,9 @@
 """As many tasks as there is work for: each mapped task claims a share of its own.
 
 No task is told which messages are its: it takes what is next. So it does not matter how many tasks run at once, in
-which order, and whether one of them comes back as a retry, which gets its own messages again.
+which order, and whether one of them comes back as a retry, which gets its own messages again. Each goes on until the
+queue is empty: what a task gave back that was cleared or marked, and what a claim leaves out of messages that failed
+together, is worked on in the same run.
 """
 
 from __future__ import annotations
@@ -30,12 +32,13 @@ def shares(seen: dict[str, Any]) -> list[int]:
 @task.redis_queue(
     queue=QUEUE,
     max_messages=SHARE,
+    max_batches=None,
     lease=timedelta(minutes=2),
     retries=2,
-    retry_delay=timedelta(seconds=30),  # shorter than the lease: a killed try's messages are its retry's
+    retry_delay=timedelta(seconds=30),
 )
 def work(messages: Any, share: int) -> dict[str, float]:
-    """Returns: the share is acked. Raises: the retry gets the same messages; after the last try they go back."""
+    """Returns: the batch is acked. Raises: the retry gets the same messages; after the last try they go back."""
     done = [summarise(payload, FOLDER) for payload in messages.payloads]
     return {"share": share, "months": len(done), "hours": sum(each["hours"] for each in done)}
 
@@ -45,8 +48,8 @@ def work(messages: Any, share: int) -> dict[str, float]:
 
 @task
 def total(parts: Any) -> dict[str, float]:
-    """All shares together."""
-    found = list(parts)
+    """All batches of all tasks together."""
+    found = [batch for part in parts for batch in part]
     return {name: sum(part[name] for part in found) for name in ("months", "hours")}
 
 

@@ -1,7 +1,7 @@
 """Why a task was killed, as far as Airflow says.
 
 Law: what people and deployments do is no failure of the messages: clear, mark, delete, SIGTERM to a worker that shuts
-down. `on_kill` is told no reason, so it asks for the task's state. What it cannot learn within a second counts as a
+down. `on_kill` is told no reason, so it asks for the task's state. What it cannot learn within two seconds counts as a
 failure, and so does a lost heartbeat.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
-ASK_S = 1.0  # Airflow sends SIGKILL five seconds after SIGTERM
+ASK_S = 2.0  # Airflow sends SIGKILL five seconds after SIGTERM, and giving back may take two of them
 GONE = "gone"
 WHY = {
     "running": "its worker was told to shut down",

@@ -16,6 +16,10 @@ VICTIMS = (
 )
 MARKED = 2
 """How many of them Airflow does not try again."""
+KILLED = 2
+"""How many are failures of their messages."""
+SAID = {0: "it was cleared", 1: "failed", 2: "success", 5: "was told to shut down"}
+"""What those that are no failure write into their log."""
 
 
 def place_of(queue: str, map_index: int) -> str:

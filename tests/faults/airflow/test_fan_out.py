@@ -10,7 +10,7 @@ import pytest
 from rmq_core import LeasedQueue
 from tests.faults import report
 from tests.faults.airflow.deployment import Deployment
-from tests.faults.airflow.fan_out import MARKED, SHARE, VICTIMS, place_of
+from tests.faults.airflow.fan_out import KILLED, MARKED, SAID, SHARE, VICTIMS, place_of
 from tests.faults.airflow.ledger import Ledger
 from tests.faults.airflow.rest import TaskState
 from tests.faults.airflow.scene import PATIENCE_S, World
@@ -48,7 +48,12 @@ def test_a_fan_out_leaves_nothing_whatever_befalls_its_tasks(deployed: World, py
     left = stats.ready + stats.delayed + stats.leased + stats.dead
     _tell(airflow, left, f"{len(payloads)} messages, {tasks} tasks", time.monotonic() - started)
     assert left == 0, stats
-    assert sorted(Ledger("fan-out", airflow.ledgers).effects().values()) == sorted(payloads)
+    ledger = Ledger("fan-out", airflow.ledgers)
+    assert sorted(ledger.effects().values()) == sorted(payloads)
+    for index, why in SAID.items():
+        assert f"{why}; its messages were released" in _log(airflow, index)
+    deliveries = [max(numbers) for numbers in ledger.fences("did").values()]
+    assert sum(number > 1 for number in deliveries) == KILLED * SHARE, "a release is no delivery"
     # What the marked tasks released: what the others held they worked on themselves, in their next try.
     assert sum(airflow.rest.returned(*RUN, "rest")) == MARKED * SHARE
 
@@ -63,6 +68,12 @@ def _befall(airflow: Deployment) -> None:
     for process in (_supervisor(held[4]), _process(held[4])):
         process.kill()
     _supervisor(held[5]).terminate()
+
+
+def _log(airflow: Deployment, map_index: int) -> str:
+    """What the first try of a mapped task wrote, as far as it is about its end."""
+    place = airflow.home / "logs" / "dag_id=fan_out" / f"run_id={RUN[1]}" / "task_id=work" / f"map_index={map_index}"
+    return "\n".join(line for line in (place / "attempt=1.log").read_text().splitlines() if "TaskKilled" in line)
 
 
 def _process(task: TaskState) -> psutil.Process:

@@ -27,7 +27,7 @@ def work(messages: Any, share: int, ti: Any = None) -> int:
         Ledger(place_of(messages.queue, share)).stand_still()
     ledger = Ledger(messages.queue)
     for message in messages:
-        ledger.have_effect(0, message.id, message.payload)
+        ledger.have_effect(message.deliveries, message.id, message.payload)
     return len(messages)
 
 
@@ -36,7 +36,7 @@ def rest(messages: Any) -> int:
     """Goes on until nothing is left."""
     ledger = Ledger(messages.queue)
     for message in messages:
-        ledger.have_effect(0, message.id, message.payload)
+        ledger.have_effect(message.deliveries, message.id, message.payload)
     return len(messages)
 
 
