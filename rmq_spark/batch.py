@@ -7,6 +7,7 @@ a second delivery overwrites the first.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader
 from rmq_spark.shards import claim_shards, open_shards
 from rmq_spark.verdicts import Verdicts
 from rmq_spark.watch import LossWatch, exit_with_parent
+
+log = logging.getLogger(__name__)
 
 MANY = 10_000  # for fewer, Spark's overhead weighs more than the work
 MOST_PARTITIONS = 32  # more readers than this only queue up in front of Redis
@@ -161,6 +164,8 @@ def adopted_batch(
 
 def _alone(queue: LeasedQueue, take: Callable[[], Lease | None]) -> list[Held]:
     lease = take()
+    if lease and lease.isolation:
+        log.warning("lease %r has only %d messages: %s", lease.id, lease.count, lease.isolation)
     return [Held(queue, lease)] if lease else []
 
 

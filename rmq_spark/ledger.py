@@ -66,6 +66,8 @@ class Ledger:
             lease = self._queue.claim(lease_id=name, max_messages=limit, wait=wait_s, owner=self._member.run)
         except LeaseAlreadySettled:
             raise ReplayedBatch(name) from None
+        if lease and lease.isolation:
+            log.warning("batch %r got %d of %d messages: %s", name, lease.count, limit, lease.isolation)
         return lease and self._keep(seq, lease)
 
     def exists(self, seq: int) -> bool:

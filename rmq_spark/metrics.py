@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 class StreamMetrics:
     """A stream after one of its batches.
 
-    lag: messages that are ready; oldest_s: seconds for which the oldest of them has been. leased: messages under leases
+    lag: messages that are ready; oldest_s: seconds for which the oldest of them has been. isolated: those of them that
+    failed together before, which batches get apart from the others and in halves. leased: messages under leases
     of all consumers. rows, rows_per_s: of the batch. lease_margin_s: seconds until this stream would lose the lease it
     has, None without one. With heartbeats it stays above two thirds of the lease's time.
     """
@@ -47,11 +48,13 @@ class StreamMetrics:
     leased: int
     dead: int
     lease_margin_s: float | None
+    isolated: int = 0
 
 
 OnMetrics: TypeAlias = Callable[[StreamMetrics], object]
 GAUGES = {
     "rmq.stream.lag": ("lag", "{message}", "Messages that are ready"),
+    "rmq.stream.isolated": ("isolated", "{message}", "Ready messages that are tried apart from the others"),
     "rmq.stream.oldest": ("oldest_s", "s", "For how long the oldest ready message has been"),
     "rmq.stream.rate": ("rows_per_s", "{message}/s", "Messages a second of the last batch"),
     "rmq.stream.lease_margin": ("lease_margin_s", "s", "Time until the stream's lease would expire"),
@@ -119,6 +122,7 @@ class RmqMetricsListener(StreamingQueryListener):
         return StreamMetrics(
             offset.queue, offset.consumer, batch, rows, rows_per_s, stats.ready, stats.oldest_age, stats.leased,
             stats.dead, margin_s([info for info in infos if info is not None], datetime.now(UTC)),
+            stats.isolated,
         )  # fmt: skip
 
     def _open(self, name: str) -> SourceQueue:

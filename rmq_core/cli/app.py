@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from rmq_core.cli import bench, consume, dead, doctor, looking, publish, reap, top
+from rmq_core.cli import bench, consume, dead, doctor, looking, publish, reap, release, top
 from rmq_core.cli.failures import Exit, report
 from rmq_core.errors import RedisMessageQueueError
 
@@ -27,6 +27,7 @@ app.command()(consume.consume)
 app.command()(looking.stats)
 app.command()(looking.peek)
 app.command()(looking.leases)
+app.command()(release.release)
 app.command()(reap.reap)
 app.command()(doctor.doctor)
 app.command()(bench.bench)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -10,6 +10,7 @@ from rich.text import Text
 from rmq_core.cli.checks import Finding, Level, examine
 from rmq_core.cli.facts import gather
 from rmq_core.cli.failures import Exit
+from rmq_core.cli.holders import examine_leases
 from rmq_core.cli.needs import needed
 from rmq_core.cli.opening import DEFAULT, Server, connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Url
@@ -22,24 +23,28 @@ _MARKS = {
     Level.FAIL: ("✘", "bold red"),
     Level.UNKNOWN: ("?", "dim"),
 }
+_NO_QUEUE, _LISTED = "rmq-doctor", 1000
 _Name = Annotated[
     str,
     typer.Argument(
-        help="A queue, if your user may only touch the keys of some.", show_default=False, metavar="[QUEUE]"
+        help="A queue whose leases to check, and if your user may only touch the keys of some.",
+        show_default=False,
+        metavar="[QUEUE]",
     ),
 ]
 
 
-def doctor(
-    queue: _Name = "rmq-doctor", *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
-) -> None:
-    """Check version, role, persistence, memory, eviction, clock and permissions; change nothing.
+def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
+    """Check version, role, persistence, memory, eviction, clock and permissions, and a queue's leases; change nothing.
 
-    Ends with 1 when something must be changed.
+    Ends with 1 when something must be changed. Of the leases of a named queue it says whose holder has ended, as far as
+    Airflow or Dagster, where they are installed and configured here, know it.
     """
     with connected(url) as server:
         known = discipline or _discipline_of(server, queue)
         findings = examine(server.ask(gather(needed(known, queue))))
+        if queue != _NO_QUEUE:
+            findings += _leases(server, queue, known)
         where = str(server.settings)
     failed = any(finding.level == Level.FAIL for finding in findings)
     if as_json:
@@ -56,6 +61,17 @@ def _discipline_of(server: Server, queue: str) -> str:
         return server.discipline_of(queue) or DEFAULT
     except ScriptFailed:  # the registry may not be read: one of the findings will say so
         return DEFAULT
+
+
+def _leases(server: Server, queue: str, discipline: str) -> list[Finding]:
+    with server.queue(queue, discipline) as opened:
+        held: Any = opened
+        if not hasattr(held, "release_lease"):
+            return []
+        try:
+            return list(examine_leases(queue, held.leases(_LISTED)))
+        except ScriptFailed as error:  # a user who may not look there; the permissions say which right is missing
+            return [Finding(Level.UNKNOWN, "leases", str(error))]
 
 
 def _show(findings: list[Finding], where: str, discipline: str) -> None:

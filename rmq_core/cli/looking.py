@@ -15,7 +15,10 @@ from rmq_core.protocol import DISCIPLINES, open_queue
 
 
 def stats(queue: Queues = None, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
-    """What queues hold: how much is ready, delayed, leased and dead."""
+    """What queues hold: how much is ready, delayed, leased and dead.
+
+    Isolated messages are ready ones that failed together before; claims get them apart from the others, in halves.
+    """
     with connected(url) as server:
         found = [(each, stats_of(server, each)) for each in chosen(server, queue, discipline)]
     if as_json:
@@ -41,7 +44,10 @@ def peek(
 def leases(
     queue: Queue, *, count: Count = 100, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
 ) -> None:
-    """Who holds what, and until when; those that expire first come first."""
+    """Who holds what, and until when; those that expire first come first.
+
+    A lease of isolated messages has fewer than were asked for: they failed together before and are tried apart.
+    """
     with connected(url) as server, server.queue(queue, discipline) as opened:
         found = _leases(server, opened, count)
     if as_json:

@@ -10,10 +10,10 @@ from typing import Any
 from rmq_core.cli.output import ago, preview
 from rmq_core.messages import LeaseInfo, Message, PublishReport, QueueStats
 
-STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "dead", "paused")
+STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "dead", "paused", "isolated")
 MESSAGES = ("id", "age", "deliveries", "payload")
 DEAD = ("id", "age", "deliveries", "why", "payload")
-LEASES = ("lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in")
+LEASES = ("lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in", "isolated")
 
 
 def message_record(queue: str, message: Message) -> dict[str, Any]:
@@ -57,6 +57,7 @@ def lease_record(queue: str, lease: LeaseInfo) -> dict[str, Any]:
         "takeovers": lease.takeovers,
         "claimed_at": lease.claimed_at.isoformat(),
         "deadline": lease.deadline.isoformat() if lease.deadline else None,
+        "isolation": lease.isolation._asdict() if lease.isolation else None,
     }
 
 
@@ -65,7 +66,8 @@ def lease_row(lease: LeaseInfo) -> tuple[object, ...]:
     left = None if lease.deadline is None else lease.deadline.timestamp() - now
     ends = "never" if left is None else "expired" if left <= 0 else ago(left)
     since = ago(now - lease.claimed_at.timestamp())
-    return (lease.id, lease.owner, lease.state, lease.count, lease.settled, lease.takeovers, since, ends)
+    why = f"failed together {lease.isolation.failures} times" if lease.isolation else None
+    return (lease.id, lease.owner, lease.state, lease.count, lease.settled, lease.takeovers, since, ends, why)
 
 
 def stats_record(queue: str, discipline: str, stats: QueueStats) -> dict[str, Any]:
@@ -74,8 +76,8 @@ def stats_record(queue: str, discipline: str, stats: QueueStats) -> dict[str, An
 
 
 def stats_row(queue: str, discipline: str, stats: QueueStats) -> tuple[object, ...]:
-    ready, delayed, leased, leases, dead, oldest, paused, _ = stats
-    return (queue, discipline, ready, ago(oldest), delayed, leased, leases, dead, paused)
+    ready, delayed, leased, leases, dead, oldest, paused, isolated = stats
+    return (queue, discipline, ready, ago(oldest), delayed, leased, leases, dead, paused, isolated)
 
 
 def report_record(queue: str, discipline: str, report: PublishReport) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 Mark = tuple[int, int, int, int]
 Shape = tuple[str, int, tuple[str, ...], Mark | None]
-NO_MARK = (0, 0, 1, 0)
+NO_MARK = (0, 0, 0, 0)
 
 
 @dataclass(eq=False)

@@ -17,7 +17,7 @@ def shape(envelope: bytes) -> Shape:
     parts = codec.split(envelope)
     lines = parts.history.decode().splitlines()
     _, _, text = lines[-1].partition("\x1f") if lines else ("", "", "")
-    failures, group, most, shared = map(int, text.split()) if text else (0, 0, 1, 0)
+    failures, group, most, shared = map(int, text.split()) if text else (0, 0, 0, 0)
     mark = (failures, group, most, shared) if text else None
     return parts.id, parts.deliveries, tuple(line.split("\t")[0] for line in lines), mark
 

@@ -120,22 +120,6 @@ def test_a_crash_loop_on_one_id_ends_in_the_dead_letters_and_spares_the_others(w
     assert [failure.kind for failure in dead.history] == ["expired"]
 
 
-@pytest.mark.parametrize(("failures", "together"), [(0, 200), (1, 20), (2, 2), (3, 1)])
-def test_a_suspect_takes_fewer_neighbours_along_the_more_often_it_failed(
-    world: World, failures: int, together: int
-) -> None:
-    queue = world.queue()
-    queue.publish("suspect")
-    for _ in range(failures):
-        queue.nack(queue.claim())
-    queue.publish_many(map(str, range(500)))
-    lease = queue.claim(max_messages=200)
-    assert lease.count == together
-    assert lease.messages[0].payload == "suspect"
-    queue.ack(lease)
-    assert queue.claim(max_messages=200).count == 200
-
-
 def test_an_id_that_was_acked_whole_cannot_be_claimed_again(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])

@@ -98,7 +98,7 @@ def test_each_part_of_a_queue_can_be_purged(world: World) -> None:
 
 @pytest.mark.parametrize("target", ["leases", "lease:x", "", None])
 def test_only_known_parts_can_be_purged(world: World, target: Any) -> None:
-    with pytest.raises(ConfigurationError, match="target must be one of ready, delayed, dead, completed, failed"):
+    with pytest.raises(ConfigurationError, match="target must be one of ready, isolated, delayed, dead, completed"):
         world.queue().purge(target)
 
 
@@ -251,8 +251,8 @@ def test_failures_are_logged_when_asked_for(world: World) -> None:
     queue.release(queue.claim())
     queue.nack(queue.claim())
     queue.nack(queue.claim(), delay=60)
-    assert sorted(logged(world, "failed")[:2]) == ["a", "b"]
-    assert len(logged(world, "failed")) == 3
+    *before, last = logged(world, "failed")
+    assert (before, last in {"a", "b"}) == (["a", "a"], True)
 
 
 def logged(world: World, log: str) -> list[str]:

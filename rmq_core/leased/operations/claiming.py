@@ -196,7 +196,7 @@ def _granted(engine: Engine, request: Request, words: list[str], batches: list[l
     if words[0] == "taken":
         return (yield from _fetch(engine, taken_over(engine, request.id, " ".join(words[1:]))))
     token, deadline, taken, limit = words[1], words[2], int(words[3]), int(words[4])
-    isolation = isolation_of(words[5:7])
+    isolation = None if words[5] == "0" else isolation_of(words[5:7])
     engine.tell(Operation.CLAIM, taken, request.id)
     envelopes = list(chain.from_iterable(batches))
     granted = Lease(

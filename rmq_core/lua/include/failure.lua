@@ -2,8 +2,9 @@
 -- its head keeps how many messages were open at first.
 local function failure_of(head, lease, settled)
   local count, begun = redis.call('LLEN', lease) - 1, head.state == 'n' or head.state == 'x'
-  if not begun then head.returned = math.max(1, count - redis.call('BITCOUNT', settled)) end
-  local how = {add = head.takeovers + 1, together = head.returned, shared = 0}
+  local how = {size = count, add = head.takeovers + 1, shared = 0, settled = head.state ~= 'h'}
+  if not begun then head.returned = math.max(1, count - (how.settled and redis.call('BITCOUNT', settled) or 0)) end
+  how.together = head.returned
   if how.together > 1 then how.shared = how.add
   elseif begun or count > 1 then how.shared = head.takeovers end
   how.group = 2 * string.match(head.token, '^%d+') + 1

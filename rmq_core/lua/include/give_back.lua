@@ -2,36 +2,50 @@
 -- or to the dead letters. From the tail, so that the order of the rest and their indexes stay.
 -- how: add (deliveries to count), group (the isolated group they return to, or become; 0 for none), due, and for a failure
 -- entry (a line of history without its end), max_deliveries, max_dead, failed_log, together (how many messages failed at
--- once), shared (deliveries for which no message is to blame alone).
+-- once), shared (deliveries for which no message is to blame alone). size: how many
+-- messages the lease has; settled: whether some were settled before.
 local function is_settled(bits, first, index)
   local byte = string.byte(bits, math.floor(index / 8) - first + 1)
   return byte ~= nil and math.floor(byte / 2 ^ (7 - index % 8)) % 2 == 1
 end
--- A delivery has failed: the envelope, its isolated group or 0, and whether the message dies. It dies for what it did
--- alone. The first failure in company isolates nothing: mostly it is the worker's.
-local function blame(envelope, how)
-  local count, enqueued, history, body = parts_of(envelope)
-  local failures, group, most, shared = mark_in(history)
-  count, shared = count + how.add, shared + how.shared
+-- What a failure makes of a mark (see mark.lua), which most messages of a lease have in common: the new line of history,
+-- the group, and how many deliveries are not to be blamed. The first failure in company isolates nothing: mostly it is
+-- the worker's.
+local function blamed(mark, how)
+  local failures, group, most, shared = string.match(mark or '0 0 0 0', '(%d+) (%d+) (%d+) (%d+)')
+  failures, group, shared = tonumber(failures), tonumber(group), shared + how.shared
   if how.together > 1 then
     failures = failures + 1
     if failures > 1 then group, most = how.group, math.ceil(how.together / 2) end
   elseif group > 0 then
     group, most = how.group, 1
   end
-  local mark = ''
-  if failures > 0 or shared > 0 then mark = table.concat({'\31', failures, ' ', group, ' ', most, ' ', shared}) end
+  local text = ''
+  if failures > 0 or shared > 0 then text = '\31' .. failures .. ' ' .. group .. ' ' .. most .. ' ' .. shared end
+  return {line = how.entry .. text .. '\n', group = group, shared = shared}
+end
+-- A delivery has failed: the envelope, its isolated group or 0, and whether the message dies, which it does for what it
+-- did alone.
+local function failed_once(envelope, how, known)
+  local count, enqueued, history, body = parts_of(envelope)
+  local mark = history ~= '' and string.match(history, '\31([%d ]+)\n$') or false
+  local made = known[mark]
+  if not made then
+    made = blamed(mark, how)
+    known[mark] = made
+  end
+  count = count + how.add
   local max = how.max_deliveries
-  local dies = max == 1 or (how.together == 1 and max > 0 and count - shared >= max)
-  return rewritten(count, enqueued, history, how.entry .. mark .. '\n', body), group, dies
+  local dies = max == 1 or (how.together == 1 and max > 0 and count - made.shared >= max)
+  return rewritten(count, enqueued, history, made.line, body), made.group, dies
 end
 local function place(envelopes, keys, how)
-  local back, isolated, dead, ids, failed = {}, 0, {}, {}, {}
+  local back, isolated, dead, ids, failed, known = {}, 0, {}, {}, {}, {}
   for i = 1, #envelopes do
     local envelope, group, dies, _ = envelopes[i], how.group, false, nil
     if how.entry then
-      envelope, group, dies = blame(envelope, how)
-      failed[#failed + 1] = envelope
+      envelope, group, dies = failed_once(envelope, how, known)
+      if how.failed_log > 0 then failed[#failed + 1] = envelope end
     elseif how.add > 0 then
       _, envelope = recount(envelope, {add = how.add, entry = ''})
     end
@@ -49,7 +63,7 @@ local function place(envelopes, keys, how)
     redis.call('LPUSH', keys.dead, unpack(dead))
     redis.call('LTRIM', keys.dead, 0, how.max_dead - 1)
   end
-  if #failed > 0 and how.failed_log > 0 then
+  if #failed > 0 then
     redis.call('LPUSH', keys.failed, unpack(failed))
     redis.call('LTRIM', keys.failed, 0, how.failed_log - 1)
   end
@@ -61,8 +75,11 @@ local function place(envelopes, keys, how)
   return #back + isolated, ids
 end
 local function give_back(keys, k, how)
-  local size = redis.call('LLEN', keys.lease) - 1
-  local back, ids, bytes, moved = 0, {}, 0, 0
+  local size, back, ids, bytes, moved = how.size, 0, {}, 0, 0
+  if size == 1 and not how.settled then
+    back, ids = place({redis.call('LINDEX', keys.lease, 1)}, keys, how)
+    size = 0
+  end
   while size > 0 and moved < k and bytes < 8388608 do
     local n = math.min(fitting(keys.lease, -1, moved, bytes), k - moved, size)
     local lo = size - n + 1

@@ -4,11 +4,11 @@ local function deadline_of(o, now)
   if o.lease_ms == 'inf' then return '+inf' end
   return string.format('%.0f', now + tonumber(o.lease_ms))
 end
-local function next_token(k, o, step)
-  local fence = redis.pcall('INCRBY', k.fence, step or 1)
+local function next_token(k, o)
+  local fence = redis.pcall('INCR', k.fence)
   if type(fence) == 'table' then -- the server is full: a write that it does not refuse opens the door for this one
     redis.call('PERSIST', k.leases)
-    fence = redis.call('INCRBY', k.fence, step or 1)
+    fence = redis.call('INCR', k.fence)
   end
   return fence .. '.' .. o.nonce
 end

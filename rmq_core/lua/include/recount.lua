@@ -1,14 +1,15 @@
 -- An envelope is '<deliveries> <enqueued ms> <length of history> <history><body>'.
 local function parts_of(envelope)
   local _, stop, count, enqueued, length = string.find(envelope, '^(%d+) (%d+) (%d+) ')
-  return tonumber(count), enqueued, string.sub(envelope, stop + 1, stop + length), string.sub(envelope, stop + length + 1)
+  if length == '0' then return count, enqueued, '', string.sub(envelope, stop + 1) end
+  return count, enqueued, string.sub(envelope, stop + 1, stop + length), string.sub(envelope, stop + length + 1)
 end
 -- One with a line more in its history, of which the newest KiB is kept, and the newest line always.
 local function rewritten(count, enqueued, history, line, body)
   history = history .. line
   if #line > 1024 then history = line
   elseif #history > 1024 then history = string.sub(history, string.find(history, '\n', #history - 1024, true) + 1) end
-  return table.concat({count, ' ', enqueued, ' ', #history, ' ', history, body})
+  return count .. ' ' .. enqueued .. ' ' .. #history .. ' ' .. history .. body
 end
 -- One with how.add deliveries more and the line how.entry in its history.
 local function recount(envelope, how)

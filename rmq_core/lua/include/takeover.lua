@@ -6,7 +6,8 @@ local function take_over(k, o, now, counted)
   local count, settled = redis.call('LLEN', k.lease) - 1, redis.call('BITCOUNT', k.settled)
   if counted and used_up(first, head.takeovers, count, o.max_deliveries) then return 'exhausted' end
   if head.state == 'n' or head.state == 'x' then head.returned = 1 end -- which counted the open ones until now
-  head.token = next_token(k, o, 2)
+  redis.call('PERSIST', k.leases) -- a write that a full server does not refuse opens the door for the next
+  head.token = redis.call('INCRBY', k.fence, 2) .. '.' .. o.nonce
   head.state = settled > 0 and 'p' or 'h'
   head.owner = o.owner or head.owner
   if counted then head.takeovers = head.takeovers + 1 end

@@ -3,6 +3,7 @@
 local function untouched(head, lease)
   local first = redis.call('LINDEX', lease, 1)
   local _, group = mark_of(first or '')
-  local alone = head.state ~= 'l' and head.state ~= 'r' and redis.call('LLEN', lease) == 2
-  return {add = alone and head.takeovers or 0, group = group}
+  local size, begun = redis.call('LLEN', lease) - 1, head.state == 'l' or head.state == 'r'
+  local add = size == 1 and not begun and head.takeovers or 0
+  return {size = size, add = add, group = group, settled = head.state ~= 'h'}
 end

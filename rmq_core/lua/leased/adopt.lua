@@ -7,7 +7,7 @@
 -- include: clock
 -- include: replay
 -- include: head
--- include: isolation
+-- include: mark
 -- include: used_up
 -- include: hold
 -- include: takeover

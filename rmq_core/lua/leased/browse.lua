@@ -3,7 +3,7 @@
 -- ARGV: 1 how many to skip  2 how many to show, at most  3 'list', or of the sorted set of delayed messages 'delayed',
 --       those that have a due time, or 'isolated', the others in the order of claiming
 -- Reply: {entries in all, entries, their due times, which only delayed ones have}.
--- include: isolation
+-- include: isolated
 local key, kind, found, due, bytes = KEYS[1], ARGV[3], {}, {}, 0
 local isolated = kind == 'list' and 0 or isolated_in(key)
 local rest = kind == 'list' and redis.call('LLEN', key) or redis.call('ZCARD', key) - isolated

@@ -19,26 +19,34 @@ local k = {ready = KEYS[2], leases = KEYS[3], lease = KEYS[4], fence = KEYS[5]}
 local o = {id = ARGV[3], nonce = ARGV[4], lease_ms = ARGV[5], owner = ARGV[7]}
 local now = string.format('%.0f', clock()) -- a number would be written out anew by each call that gets it
 local late = expired(k.leases, now)
--- One message for a new id, while nobody waits and nothing is delayed: answered before the rest below is even defined.
-if ARGV[6] == '1' and not KEYS[10] and redis.call('EXISTS', KEYS[4], KEYS[6], KEYS[7]) == 0 and redis.call('LLEN', k.ready) > 0 then
+-- Messages for a new id, while nobody waits and nothing is delayed: answered before the rest below is even defined.
+local plain = not KEYS[10] and redis.call('EXISTS', KEYS[4], KEYS[6], KEYS[7]) == 0 and redis.call('LLEN', k.ready) or 0
+if plain > 0 and ARGV[6] == '1' then
   local reply, kept = hold_one(k, o, now)
+  return {remember(reply), late, kept}
+end
+-- include: fitting
+-- include: take
+-- include: open_ready
+o.max = tonumber(ARGV[6])
+if plain > 0 then
+  local reply, kept = open_ready(k, o, now, plain)
   return {remember(reply), late, kept}
 end
 -- include: head
 -- include: ring
 -- include: timer
--- include: isolation
+-- include: mark
+-- include: isolated
 -- include: used_up
 -- include: promote
--- include: fitting
--- include: take
--- include: claim
+-- include: open_lease
 -- include: takeover
 -- include: next_due
 -- include: waiting
 now = tonumber(now)
 k.delayed, k.waiters, k.wake, k.timer, k.settled, k.bell = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[11]
-o.max, o.max_deliveries, o.waiter = tonumber(ARGV[6]), tonumber(ARGV[8]), ARGV[9] ~= '0' and 'w' .. o.nonce or ''
+o.max_deliveries, o.waiter = tonumber(ARGV[8]), ARGV[9] ~= '0' and 'w' .. o.nonce or ''
 local wait_end = tonumber(ARGV[10])
 if wait_end == 0 then wait_end = now + tonumber(ARGV[9]) end
 o.block = math.max(0, math.min(5000, wait_end - now))

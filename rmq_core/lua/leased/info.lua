@@ -4,7 +4,7 @@
 -- Reply: {owner, state, claimed ms, takeovers, deadline ms or 'inf', messages, settled, fence, failures, most},
 --   failures and most 0 unless its messages are isolated; or nil when there is none.
 -- include: head
--- include: isolation
+-- include: mark
 local head = head_of(KEYS[2])
 if not head then return false end
 local failures, group, most = mark_of(redis.call('LINDEX', KEYS[2], 1) or '')

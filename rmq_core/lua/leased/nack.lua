@@ -8,7 +8,6 @@
 -- include: head
 -- include: ring
 -- include: timer
--- include: isolation
 -- include: recount
 -- include: set_delayed
 -- include: fitting
@@ -27,7 +26,7 @@ local how = failure_of(head, KEYS[3], KEYS[4])
 how.entry, how.due = table.concat({'nack', now, head.owner, ARGV[6]}, '\t'), delay > 0 and now + delay or nil
 how.max_deliveries, how.max_dead, how.failed_log = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 redis.call('PERSIST', KEYS[3])
-if head.state ~= 'n' then
+if head.state ~= 'n' and how.size > 1 then
   head.state = 'n'
   redis.call('LSET', KEYS[3], 0, head_text(head))
 end

@@ -4,7 +4,7 @@
 --       set; or ready, which has isolated ones as well  4... the entries to remove, everything when there are none
 -- Reply: 'removed <count>' or 'superseded'.
 -- include: replay
--- include: isolation
+-- include: isolated
 local earlier = replay()
 if earlier then return earlier end
 local kind, removed = ARGV[3], 0

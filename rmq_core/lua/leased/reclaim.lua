@@ -8,7 +8,7 @@
 -- include: replay
 -- include: head
 -- include: ring
--- include: isolation
+-- include: mark
 -- include: used_up
 -- include: recount
 -- include: set_delayed

@@ -6,7 +6,7 @@
 -- include: replay
 -- include: head
 -- include: ring
--- include: isolation
+-- include: mark
 -- include: recount
 -- include: set_delayed
 -- include: fitting

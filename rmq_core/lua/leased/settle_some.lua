@@ -12,7 +12,7 @@
 -- include: head
 -- include: ring
 -- include: timer
--- include: isolation
+-- include: mark
 -- include: recount
 -- include: set_delayed
 -- include: fitting

@@ -3,7 +3,7 @@
 -- ARGV: 1 how many lease ids to list
 -- Reply: {ready with the isolated ones, delayed, leases, dead, paused, oldest enqueued ms or '', now ms, lease ids, isolated}.
 -- include: clock
--- include: isolation
+-- include: isolated
 -- include: oldest
 local isolated = isolated_in(KEYS[2])
 return {redis.call('LLEN', KEYS[1]) + isolated, redis.call('ZCARD', KEYS[2]) - isolated, redis.call('ZCARD', KEYS[3]),

@@ -48,16 +48,16 @@ def test_a_lease_is_shown_without_what_settles_it() -> None:
     now = datetime.now(UTC)
     info = LeaseInfo("l", "me", "held", 3, 1, 0, now - timedelta(minutes=1), now + timedelta(seconds=90.5), 7)
     assert set(records.lease_record("q", info)) == {
-        "queue", "id", "owner", "state", "count", "settled", "takeovers", "claimed_at", "deadline",
+        "queue", "id", "owner", "state", "count", "settled", "takeovers", "claimed_at", "deadline", "isolation",
     }  # fmt: skip
-    assert records.lease_row(info)[-2:] == ("1 min", "1 min 30 s")
+    assert records.lease_row(info)[-3:] == ("1 min", "1 min 30 s", None)
 
 
 @pytest.mark.parametrize(("seconds", "ends"), [(None, "never"), (-1, "expired")])
 def test_a_lease_ends_never_or_has_expired(seconds: int | None, ends: str) -> None:
     now = datetime.now(UTC)
     deadline = None if seconds is None else now + timedelta(seconds=seconds)
-    assert records.lease_row(LeaseInfo("l", "me", "held", 1, 0, 0, now, deadline, 7))[-1] == ends
+    assert records.lease_row(LeaseInfo("l", "me", "held", 1, 0, 0, now, deadline, 7))[-2] == ends
 
 
 def test_the_figures_of_a_queue_stand_under_their_headings() -> None:
@@ -65,5 +65,5 @@ def test_the_figures_of_a_queue_stand_under_their_headings() -> None:
     row = dict(zip(records.STATS, records.stats_row("q", "leased", stats), strict=True))
     assert row == {
         "queue": "q", "discipline": "leased", "ready": 1, "oldest": "6 s", "delayed": 2, "leased": 3, "leases": 4,
-        "dead": 5, "paused": True,
+        "dead": 5, "paused": True, "isolated": 0,
     }  # fmt: skip

@@ -1,0 +1,41 @@
+"""`rmq release`: give back what a lease holds whose holder will not come back for it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rmq_core.cli.opening import connected
+from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Url
+from rmq_core.cli.output import counted, emit, say
+from rmq_core.errors import Unsupported
+
+_Lease = Annotated[
+    str, typer.Argument(help="Id of the lease, as `rmq leases` shows it.", show_default=False, metavar="LEASE")
+]
+_Owner = Annotated[
+    str | None,
+    typer.Option("--owner", help="Only if this is its owner still: a retry may have it by now.", show_default=False),
+]
+
+
+def release(
+    queue: Queue,
+    lease: _Lease,
+    *,
+    owner: _Owner = None,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Make the messages of a lease ready again, no delivery counted; its holder can settle nothing any more."""
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        leased: Any = opened
+        if not hasattr(leased, "release_lease"):
+            raise Unsupported(opened.discipline, "release of a lease by its id", ("leased",))
+        count = leased.release_lease(lease, if_owner=owner).settled
+    if as_json:
+        emit({"queue": queue, "lease": lease, "released": count})
+    else:
+        say(f"released {counted(count, 'message')} of {queue}")

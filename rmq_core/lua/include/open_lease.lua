@@ -1,0 +1,34 @@
+-- Starts a lease of ready messages, or of a piece of the isolated group that failed first; k and o as in open_ready. A
+-- piece is never larger than one reply can bring.
+local function open_isolated(k, o, now)
+  local first, score = next_isolated(k.delayed, '(0')
+  local failures, _, most = mark_of(first)
+  local limit, taken, bytes, kept = math.min(o.max, math.max(1, most), 4000), 0, 0, {}
+  local token, deadline = next_token(k, o), deadline_of(o, now)
+  redis.call('RPUSH', k.lease, token .. ' h ' .. now .. ' 0 0 ' .. o.owner)
+  while taken < limit and bytes < 8388608 do
+    local fit = taken == 0 and 8 or math.max(1, math.floor((8388608 - bytes) * taken / bytes))
+    local got = redis.call('ZRANGEBYSCORE', k.delayed, score, score, 'LIMIT', 0, math.min(limit - taken, fit, 512))
+    if #got == 0 then break end
+    redis.call('ZREM', k.delayed, unpack(got))
+    redis.call('RPUSH', k.lease, unpack(got))
+    for i = 1, #got do bytes = bytes + #got[i] end
+    kept[#kept + 1], taken = got, taken + #got
+  end
+  redis.call('ZADD', k.leases, deadline, o.id)
+  return claimed(token, deadline, taken, taken, failures, most), kept
+end
+local function open_lease(k, o, now, ready, isolated)
+  -- Isolated and other messages take turns: claims add one to the fence, whatever else moves it two.
+  if isolated > 0 and (ready == 0 or tonumber(redis.call('GET', k.fence) or 0) % 2 == 0) then
+    return open_isolated(k, o, now)
+  end
+  return open_ready(k, o, now, ready)
+end
+local function announce(k, now, seen, deadline, timer_free)
+  if not seen then return end
+  local left = redis.call('LLEN', k.ready) > 0 or isolated_in(k.delayed) > 0
+  if timer_free or left or (deadline and sooner(k.timer, deadline)) then
+    ring(k.waiters, k.wake, k.bell, now, seen)
+  end
+end

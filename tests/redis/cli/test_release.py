@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from rmq_core import LeasedQueue
+from rmq_core.cli import holders
+
+Rmq = Callable[..., Any]
+
+
+@pytest.fixture
+def queue(rmq: Rmq, server_url: str) -> Any:
+    del rmq  # which empties the database
+    with LeasedQueue(server_url, "orders") as opened:
+        yield opened
+
+
+def test_a_lease_is_given_back_by_its_id_and_its_holder_is_fenced_off(rmq: Rmq, queue: LeasedQueue) -> None:
+    queue.publish_many([*"abc"])
+    held = queue.claim(max_messages=2, lease_id="dag/run/task", owner="try 1")
+    assert held is not None
+    ran = rmq("release", "orders", "dag/run/task")
+    assert (ran.code, ran.out) == (0, "released 2 messages of orders\n")
+    assert queue.lease_info("dag/run/task") is None
+    assert [message.deliveries for message in queue.peek(3)] == [0, 0, 0]
+
+
+def test_a_release_in_json_says_what_came_of_it(rmq: Rmq, queue: LeasedQueue) -> None:
+    queue.publish("x")
+    queue.claim(lease_id="job")
+    assert rmq("release", "orders", "job", "--json").records == [{"queue": "orders", "lease": "job", "released": 1}]
+
+
+def test_a_lease_that_a_retry_has_taken_over_is_left_to_it(rmq: Rmq, queue: LeasedQueue) -> None:
+    queue.publish("x")
+    queue.claim(lease_id="job", owner="try 1")
+    queue.claim(lease_id="job", owner="try 2")
+    ran = rmq("release", "orders", "job", "--owner", "try 1")
+    assert (ran.code, "it is owned by 'try 2'" in ran.err) == (1, True)
+    assert rmq("release", "orders", "job", "--owner", "try 2").code == 0
+
+
+def test_a_lease_that_is_gone_is_named(rmq: Rmq, queue: LeasedQueue) -> None:
+    queue.publish("x")
+    ran = rmq("release", "orders", "job")
+    assert (ran.code, "there is no lease of this id" in ran.err) == (1, True)
+
+
+def test_other_disciplines_refuse_to_release_by_id(rmq: Rmq) -> None:
+    rmq("publish", "work", "x", "-d", "reliable")
+    ran = rmq("release", "work", "job")
+    assert (ran.code, "reliable" in ran.err) == (2, True)
+
+
+def test_leases_and_stats_say_what_is_isolated(rmq: Rmq, queue: LeasedQueue) -> None:
+    queue.publish_many([*"abcd"])
+    for _ in range(2):
+        lease = queue.claim(max_messages=4)
+        assert lease is not None
+        queue.nack(lease)
+    assert rmq("stats", "orders", "--json").records[0]["isolated"] == 4
+    queue.claim(max_messages=4, lease_id="job")
+    (lease_record,) = rmq("leases", "orders", "--json").records
+    assert lease_record["isolation"] == {"failures": 2, "most": 2}
+    assert "failed together 2 times" in rmq("leases", "orders").out
+
+
+def ended(owners: Collection[str]) -> Mapping[str, str]:
+    return dict.fromkeys(owners & {"gone"}, "its run was deleted")  # type: ignore[operator]
+
+
+def broken(owners: Collection[str]) -> Mapping[str, str]:
+    raise RuntimeError(f"no database for {len(owners)}")
+
+
+def with_orchestrators(monkeypatch: pytest.MonkeyPatch, **functions: str) -> None:
+    """Let these packages be installed."""
+    points = [EntryPoint(name, f"{__name__}:{value}", holders.GROUP) for name, value in functions.items()]
+    monkeypatch.setattr(holders, "entry_points", lambda group: [point for point in points if point.group == group])
+
+
+def about_leases(ran: Any) -> list[tuple[str, str, str]]:
+    findings = ran.records[0]["findings"]
+    return [(one["level"], one["found"], one["advice"]) for one in findings if one["what"] == "leases"]
+
+
+def test_the_doctor_names_leases_whose_holder_has_ended_and_the_way_out(
+    rmq: Rmq, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_orchestrators(monkeypatch, airflow="ended")
+    queue.publish_many([*"abc"])
+    queue.claim(max_messages=2, lease_id="job", owner="gone")
+    queue.claim(lease_id="other", owner="alive")
+    (found,) = about_leases(rmq("doctor", "orders", "--json"))
+    way_out = "rmq release orders 'job' --owner 'gone'"
+    assert found == ("warn", "'job' holds 2 messages: its run was deleted", way_out)
+    assert rmq("release", "orders", "job", "--owner", "gone").code == 0
+    assert about_leases(rmq("doctor", "orders", "--json")) == [
+        ("ok", "1 lease, none whose holder is known to have ended", "")
+    ]
+
+
+def test_an_orchestrator_that_cannot_be_asked_hides_nothing_else(
+    rmq: Rmq, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_orchestrators(monkeypatch, dagster="broken", airflow="ended")
+    queue.publish("x")
+    queue.claim(lease_id="job", owner="gone")
+    levels = [level for level, _, _ in about_leases(rmq("doctor", "orders", "--json"))]
+    assert levels == ["unknown", "warn"]
+    assert "RuntimeError: no database for 1" in rmq("doctor", "orders").out

@@ -1,0 +1,329 @@
+"""Messages that failed together are tried apart: nobody is starved by them, and none dies for the company it kept."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rmq_core import IsolatedGroup, Isolation, LeasedConfig, Operation, QueueEvent
+from tests.redis.leases import drain, expire, fall_due, payloads
+from tests.redis.worlds import World
+
+
+def failing_twice(queue: Any, count: int) -> None:
+    """Let the first messages of a queue fail together, and once more."""
+    for _ in range(2):
+        queue.nack(queue.claim(max_messages=count))
+
+
+def bound(count: int, poisons: int = 1) -> float:
+    """How many runs may pass until all but the poisons are done."""
+    return poisons * (2 * math.log2(count) + 4)
+
+
+@pytest.mark.parametrize("fail", ["nack", "expire"])
+def test_a_lease_that_fails_once_takes_nothing_from_the_claims_of_others(world: World, fail: str) -> None:
+    queue = world.queue()
+    queue.publish_many(map(str, range(600)))
+    lease = queue.claim(max_messages=30)
+    queue.nack(lease) if fail == "nack" else expire(world, lease.id)
+    claims = [queue.claim(max_messages=30) for _ in range(20)]
+    assert [claim.count for claim in claims] == [30] * 20
+    assert sorted((m.payload for claim in claims for m in claim.messages), key=int) == list(map(str, range(600)))
+
+
+def test_messages_that_failed_together_twice_come_in_halves_and_the_others_in_full(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(map(str, range(300)))
+    failing_twice(queue, 30)
+    leases = [queue.claim(max_messages=100) for _ in range(5)]
+    assert sorted(lease.count for lease in leases) == [15, 15, 70, 100, 100]
+    assert [lease.isolation for lease in leases if lease.count == 15] == [Isolation(2, 15)] * 2
+    assert {lease.isolation for lease in leases if lease.count != 15} == {None}
+    assert queue.claim() is None
+
+
+def test_a_claim_of_isolated_messages_says_why_it_is_small(world: World) -> None:
+    events: list[QueueEvent] = []
+    queue = world.queue(on_event=events.append)
+    queue.publish_many(map(str, range(8)))
+    failing_twice(queue, 8)
+    assert queue.backlog().groups == (IsolatedGroup(8, 4),)
+    assert (queue.backlog().ready, queue.backlog().claims(8), queue.stats().ready, queue.stats().isolated) == (
+        8,
+        2,
+        8,
+        8,
+    )
+    lease = queue.claim(max_messages=8, lease_id="job")
+    assert lease.isolation == queue.lease_info("job").isolation == Isolation(2, 4)
+    assert str(lease.isolation).startswith("these have failed together before (2 times) and are tried apart")
+    event = events[-1]
+    assert (event.operation, event.count, event.lease_id) == (Operation.ISOLATE, 4, "job")
+    assert event.reason == str(lease.isolation)
+    again = queue.claim(max_messages=8, lease_id="job")
+    assert (again.count, again.isolation) == (4, Isolation(2, 4))
+    queue.ack(again)
+    assert (queue.stats().isolated, queue.stats().delayed) == (4, 0)
+
+
+@pytest.mark.parametrize("count", [20, 200, 1000])
+@pytest.mark.parametrize("poisons", [1, 2, 5])
+@pytest.mark.parametrize("fail", ["nack", "expire"])
+def test_poison_is_found_in_few_runs_whatever_the_retries_and_alone_it_dies(
+    world: World, count: int, poisons: int, fail: str
+) -> None:
+    drawn, needed = random.Random(f"{count} {poisons}").sample(range(count), poisons), []
+    for retries in (0, 1, 3):
+        queue = world.queue(f"retries {retries}")
+        ids = queue.publish_many(map(str, range(count))).ids
+        consumer = Consumer(world, queue, {ids[place] for place in drawn}, retries, fail)
+        needed.append(consumer.work_until(lambda left, bad: left == bad, count))
+        consumer.work_until(lambda left, _: not left, count)
+        assert {message.id for message in queue.dead_letters(100)} == consumer.bad
+    assert max(needed) <= bound(count, poisons)
+    assert max(needed) - min(needed) <= poisons * 2  # a group has no order, and so its halves differ by chance
+
+
+@pytest.mark.parametrize("place", range(20))
+def test_it_does_not_matter_which_of_the_messages_is_the_poison(world: World, place: int) -> None:
+    queue = world.queue()
+    ids = queue.publish_many(map(str, range(20))).ids
+    consumer = Consumer(world, queue, {ids[place]}, 0, "nack")
+    assert consumer.work_until(lambda left, bad: left == bad, 20) <= bound(20)
+
+
+class Consumer:
+    """Works on batches, under one lease id for all tries; one with a poison in it fails each time."""
+
+    def __init__(self, world: World, queue: Any, bad: set[str], retries: int, fail: str) -> None:
+        self.world, self.queue, self.bad, self.retries, self.fail = world, queue, bad, retries, fail
+        self.names = (f"run {number}" for number in itertools.count())
+
+    def work_until(self, done: Callable[[set[str], set[str]], bool], batch: int) -> int:
+        """How many runs it takes until what the queue has left is as it should be."""
+        for runs in range(40 * int(bound(batch, len(self.bad)))):
+            left = {message.id for message in self.queue.peek(max(1, self.queue.backlog().ready))}
+            if done(left, self.bad):
+                return runs
+            self.work(next(self.names), batch)
+        raise AssertionError(left)
+
+    def work(self, lease_id: str, batch: int) -> None:
+        lease = self.queue.claim(max_messages=batch, lease_id=lease_id)
+        if not {message.id for message in lease.messages} & self.bad:
+            self.queue.ack(lease)
+            return
+        for number in range(self.retries):
+            again = self.queue.claim(max_messages=batch, lease_id=lease_id, owner=f"try {number}")
+            if again is None:
+                return  # what was left of its deliveries is used up
+            lease = again
+        self.queue.nack(lease) if self.fail == "nack" else expire(self.world, lease.id, self.queue.name)
+
+
+def test_fresh_messages_are_not_starved_by_isolated_ones(world: World) -> None:
+    queue = world.queue()
+    bad = queue.publish_many(map(str, range(200))).ids[123]
+    born, waited = {}, []
+    for number in range(100):
+        for name in queue.publish_many(["fresh"] * 100).ids:  # half of what a claim takes
+            born[name] = number
+        lease = queue.claim(max_messages=200)
+        ids = {message.id for message in lease.messages}
+        if bad in ids:
+            queue.nack(lease)
+            continue
+        waited += [number - born.pop(name) for name in ids & born.keys()]
+        queue.ack(lease)
+    assert max(waited) <= 12
+    assert number - min(born.values(), default=number) <= 12
+
+
+def test_isolated_messages_are_not_starved_by_fresh_ones(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(["old"] * 10)
+    failing_twice(queue, 10)
+    found = []
+    for _ in range(4):
+        queue.publish_many(["fresh"] * 10)
+        lease = queue.claim(max_messages=10)
+        found += payloads(lease.messages)
+        queue.ack(lease)
+    assert found.count("old") == 10
+
+
+@pytest.mark.parametrize("ending", ["release", "release some", "release_lease"])
+def test_what_is_released_returns_to_its_group_and_nothing_is_counted(world: World, ending: str) -> None:
+    queue = world.queue()
+    queue.publish_many(map(str, range(8)))
+    failing_twice(queue, 8)
+    before = {message.id: message.deliveries for message in queue.peek(8)}
+    lease = queue.claim(max_messages=8, lease_id="job")
+    lease = queue.claim(max_messages=8, lease_id="job", owner="another try")
+    if ending == "release":
+        queue.release(lease)
+    elif ending == "release some":
+        queue.release(lease, lease.messages)
+    else:
+        assert queue.release_lease("job", if_owner="another try").settled == 4
+    assert queue.backlog().groups == (IsolatedGroup(8, 4),)
+    assert {message.id: message.deliveries for message in queue.peek(8)} == before
+
+
+def test_a_message_nacked_by_name_is_tried_alone_once_it_was_isolated_and_the_others_stay_free(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abcdefgh"])
+    failing_twice(queue, 8)
+    lease = queue.claim(max_messages=8)
+    named = lease.messages[0]
+    queue.nack(lease, [named], reason="it is this one")
+    queue.ack(lease)
+    assert queue.backlog().groups == (IsolatedGroup(4, 4), IsolatedGroup(1, 1))
+    drained = [queue.claim(max_messages=8) for _ in range(2)]
+    assert [lease.count for lease in drained] == [4, 1]
+    assert drained[1].message.id == named.id
+
+
+def test_naming_a_message_that_never_failed_in_company_isolates_nothing(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abcd"])
+    for _ in range(3):
+        lease = queue.claim(max_messages=4)
+        assert lease.count == 4
+        queue.nack(lease, [lease.messages[0]])
+        queue.release(lease)
+    assert queue.stats().isolated == 0
+
+
+def test_a_message_that_is_named_answers_for_that_delivery_and_not_for_the_takeovers_of_all(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=3))
+    queue.publish_many([*"ab"])
+    queue.claim(max_messages=2, lease_id="job", owner="1")
+    lease = queue.claim(max_messages=2, lease_id="job", owner="2")
+    report = queue.nack(lease, [lease.messages[0]])
+    assert report.dead == 0
+    queue.ack(lease)
+    for deaths in (0, 1):
+        assert queue.nack(queue.claim()).dead == deaths
+
+
+def test_isolated_messages_keep_their_group_through_a_delay(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(map(str, range(10)))
+    queue.nack(queue.claim(max_messages=10))
+    queue.nack(queue.claim(max_messages=10), delay=60)
+    assert (queue.stats().isolated, queue.stats().delayed, queue.claim()) == (0, 10, None)
+    assert all(due.timestamp() > 0 for due in queue.browse("delayed").due)
+    fall_due(world)
+    assert queue.backlog().groups == (IsolatedGroup(10, 5),)
+    assert queue.claim(max_messages=10).count == 5
+
+
+def test_a_redriven_message_is_as_good_as_new(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    queue.publish_many([*"ab"])
+    queue.nack(queue.claim(max_messages=2))
+    strict = queue
+    queue = world.queue()
+    assert strict.redrive() == 2
+    for _ in range(2):
+        assert queue.claim(max_messages=2, lease_id="job").count == 2
+        queue.nack(queue.claim(max_messages=2, lease_id="job"))
+    assert queue.stats().isolated == 2
+    strict.nack(strict.claim())
+    (dead,) = strict.dead_letters()
+    assert len(dead.history) == 4
+    strict.redrive_some([dead.id])
+    assert queue.stats().isolated == 1
+    queue.release(queue.claim(lease_id="job"))
+    assert [message.deliveries for message in queue.peek(2) if message.id == dead.id] == [0]
+    assert queue.stats().isolated == 1
+
+
+def test_what_is_isolated_is_seen_cancelled_and_purged_like_all_that_is_ready(world: World) -> None:
+    queue = world.queue()
+    ids = queue.publish_many([*"abcd"]).ids
+    failing_twice(queue, 4)
+    queue.publish("e")
+    assert sorted(payloads(queue.peek(9))) == [*"abcde"]
+    page = queue.browse("isolated", 1, 2)
+    assert (page.total, len(page.messages), page.due) == (4, 2, [])
+    assert (queue.browse("delayed").total, queue.browse("ready").total) == (0, 1)
+    assert queue.cancel(ids[2])
+    assert queue.purge("delayed") == 0
+    assert queue.stats().ready == 4
+    assert queue.purge("isolated") == 3
+    assert queue.purge("ready") == 1
+    failing = queue.publish_many([*"xy"]).ids
+    failing_twice(queue, len(failing))
+    assert queue.purge("ready") == 2
+    assert queue.claim() is None
+
+
+def test_delayed_messages_are_seen_and_purged_without_the_isolated_ones(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    failing_twice(queue, 2)
+    queue.publish("later", delay=60)
+    assert payloads(queue.browse("delayed").messages) == ["later"]
+    assert (queue.stats().ready, queue.stats().delayed) == (2, 1)
+    assert queue.purge("delayed") == 1
+    assert sorted(drain(queue)) == ["a", "b"]
+
+
+def test_a_pause_holds_isolated_messages_too_and_a_full_queue_counts_them(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_ready=3))
+    queue.publish_many([*"ab"])
+    failing_twice(queue, 2)
+    queue.pause()
+    assert queue.claim() is None
+    queue.resume()
+    queue.publish("c")
+    with pytest.raises(Exception, match="max_ready"):
+        queue.publish("d")
+    assert len(drain(queue)) == 3
+
+
+def test_a_waiting_claim_is_woken_by_messages_that_become_isolated(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    queue.nack(queue.claim(max_messages=2))
+    lease = queue.claim(max_messages=2)
+    waiting = world.in_background(world.queue().claim, max_messages=2, wait=60)
+    while not world.client.zcard("rmq:{q}:waiters"):
+        pass
+    queue.nack(lease)
+    assert waiting.result(60).isolation == Isolation(2, 1)
+
+
+def test_large_isolated_groups_come_in_pieces_that_one_reply_can_bring(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many("x" for _ in range(12_000))
+    failing_twice(queue, 12_000)
+    lease = queue.claim(max_messages=12_000)
+    assert (lease.count, lease.complete, lease.isolation) == (4000, True, Isolation(2, 6000))
+    queue.nack(lease)
+    assert queue.backlog().groups == (IsolatedGroup(8000, 6000), IsolatedGroup(4000, 2000))
+    heavy = world.queue("heavy")
+    heavy.publish_many("x" * 500_000 for _ in range(60))
+    failing_twice(heavy, 60)
+    assert 8 <= heavy.claim(max_messages=60).count < 30
+
+
+def test_many_groups_are_counted_without_an_end(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(["x"] * 240)
+    leases = [queue.claim(max_messages=2) for _ in range(120)]
+    for lease in leases:
+        queue.nack(lease)
+    for lease in [queue.claim(max_messages=2) for _ in range(120)]:
+        queue.nack(lease)
+    backlog = queue.backlog()
+    assert (backlog.ready, len(backlog.groups), backlog.groups[-1]) == (240, 101, IsolatedGroup(40, 1))
+    assert backlog.claims(10) == 240
