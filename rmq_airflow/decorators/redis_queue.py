@@ -244,6 +244,8 @@ def redis_queue_task(
         )
     if queue is not None:
         kwargs["queue" if "redis_queue" in kwargs else "redis_queue"] = queue
+    if multiple_outputs is None and kwargs.get("max_batches", 1) != 1:
+        multiple_outputs = False  # Airflow would guess it from what the function returns, of which there will be a list
     return task_decorator_factory(
         python_callable=_without_messages(python_callable),
         multiple_outputs=multiple_outputs,

@@ -204,6 +204,16 @@ def test_with_max_batches_the_function_is_called_until_the_bound_or_the_end(
     assert queue.stats()[:4] == (0, 0, 0, 0)
 
 
+def test_with_max_batches_a_function_may_say_that_it_returns_a_dictionary(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
+    def count(messages: Any) -> dict[str, int]:
+        return {"count": len(messages)}
+
+    queue.publish_many("abc")
+    assert run(task_context, count, max_messages=2, max_batches=None) == [{"count": 2}, {"count": 1}]
+
+
 def test_the_retry_of_a_run_through_several_batches_gets_the_one_that_failed_and_goes_on(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
