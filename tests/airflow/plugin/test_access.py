@@ -109,12 +109,12 @@ async def test_an_auth_manager_that_fails_lets_nobody_in(
 async def test_a_page_that_cannot_be_imported_serves_nothing(
     op: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import rmq_airflow.plugin
+    from rmq_airflow.plugin import late
 
     def broken() -> Any:
         raise ImportError("Airflow moved its security module")
 
-    monkeypatch.setattr(rmq_airflow.plugin, "_page", broken)
+    monkeypatch.setattr(late, "_page", broken)
     assert (await op.get("/")).status_code == 500
 
 

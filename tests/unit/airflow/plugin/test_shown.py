@@ -83,5 +83,5 @@ def test_the_numbers_of_a_queue_are_shown_under_their_names() -> None:
     shown = stats_shown("work", "leased", QueueStats(1, 2, 3, 4, 5, 6.5, paused=True))
     assert shown == {
         "name": "work", "discipline": "leased", "ready": 1, "delayed": 2, "leased": 3, "leases": 4, "dead": 5,
-        "oldest_age": 6.5, "paused": True,
+        "oldest_age": 6.5, "paused": True, "isolated": 0,
     }  # fmt: skip
