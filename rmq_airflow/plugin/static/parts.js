@@ -1,10 +1,19 @@
 // Small pieces that several views are made of.
 
-import { h, icon } from "./dom.js";
+import { h, icon, number } from "./dom.js";
 import { airflow } from "./theme.js";
 
 export function empty(picture, title, text, ...more) {
   return h("div.empty.card", {}, h("div.picture", {}, icon(picture)), h("h2", {}, title), h("p", {}, text), more);
+}
+
+/** What there is to say when ready messages are isolated; nothing when none is. */
+export function isolated({ isolated: many, ready }) {
+  if (!many) return [];
+  const whom = many === ready ? (many === 1 ? "The ready message is" : "All ready messages are") : `${number(many)} of the ready messages ${many === 1 ? "is" : "are"}`;
+  return [h("p.note", {}, icon("apart"), h("span", {}, h("strong", {}, `${whom} isolated. `),
+    "They failed together before, each time with the whole batch that they were claimed in. They are tried apart from the others and in ever smaller groups, " +
+    "until the one that fails is found; claims for them bring fewer messages than they ask for. See “Messages that are tried apart” in the how-to of this page."))];
 }
 
 /** A link to a page of Airflow's. The frame around this page may not open it itself, the page around it may. */
