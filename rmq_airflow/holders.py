@@ -14,7 +14,6 @@ from importlib import import_module
 from rmq_airflow.identity import TaskIdentity
 
 PREFIX = "airflow:"
-ELSEWHERE = ", unless it belongs to another Airflow"
 log = logging.getLogger(__name__)
 
 
@@ -43,8 +42,4 @@ def ended(owners: Collection[str]) -> Mapping[str, str]:
     except Exception as error:  # noqa: BLE001  whatever is wrong with Airflow here, the rest of a tool goes on
         log.debug("Airflow cannot tell which tasks have ended: %s", type(error).__name__)
         return {}
-    return {
-        owner: standing.reason if standing.known else standing.reason + ELSEWHERE
-        for owner, standing in found.items()
-        if standing.reason is not None
-    }
+    return {owner: at.reason for owner, at in found.items() if at.known and at.reason is not None}

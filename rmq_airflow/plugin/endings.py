@@ -16,8 +16,7 @@ Also what tells a mark from a clear: the click that marks is often followed by a
 class Endings:
     """What was seen of holders at earlier looks.
 
-    A task instance that is missing tells nothing by itself, for other Airflows may use the same Redis: it has ended
-    when it was there at an earlier look.
+    A task instance that is missing has ended only if it is known to have been there, now or at an earlier look.
     """
 
     def __init__(self) -> None:

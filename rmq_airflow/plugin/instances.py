@@ -1,7 +1,8 @@
 """What Airflow's database says of the task instances that hold leases.
 
 Law: a holder has ended when Airflow will not run its task instance again by itself. A sensor that has handed its lease
-over ends long before the task that adopts it: what it holds belongs to its DAG run, and ends with that.
+over ends long before the task that adopts it: what it holds belongs to its DAG run, and ends with that. A task instance
+that is missing was this Airflow's only if its audit log tells of it: others may use the same Redis.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
@@ -26,7 +28,7 @@ Key: TypeAlias = tuple[str, str, str, int]
 
 
 class Standing(NamedTuple):
-    """Whether Airflow has the task instance, and why its holder has ended; None while it goes on."""
+    """Whether Airflow has, or has had, the task instance; why its holder has ended, None while it goes on."""
 
     known: bool
     reason: str | None
@@ -48,7 +50,10 @@ def standings(owners: Collection[str]) -> dict[str, Standing]:
         rows = _rows(session, set(keys.values()))
         unsure = {keys[owner] for owner in keys if _may_have_handed_over(rows.get(keys[owner]))}
         returned = _returned(session, unsure) if unsure else {}
-    return {owner: _standing(owner, rows.get(key), returned.get(key)) for owner, key in keys.items()}
+        known = {*rows, *_audited(session, set(keys.values()) - rows.keys())}
+    return {
+        owner: _standing(owner, rows.get(key), returned.get(key), known=key in known) for owner, key in keys.items()
+    }
 
 
 def _tasks(owners: Collection[str]) -> Iterator[tuple[str, Any]]:
@@ -70,6 +75,12 @@ def _returned(session: Any, keys: Collection[Key]) -> dict[Key, Any]:
     return {(*row[:4],): row[4] for row in _found(session, query, XComModel, keys)}
 
 
+def _audited(session: Any, keys: Collection[Key]) -> Iterator[Key]:
+    """Those that the audit log tells of; deleting a run or a DAG leaves its entries, one for each start of a task."""
+    query = select(*_names(Log)).distinct()
+    return ((*row,) for row in _found(session, query, Log, keys))
+
+
 def _found(session: Any, query: Any, table: Any, keys: Collection[Key]) -> Iterator[Any]:
     every = list(keys)
     for start in range(0, len(every), CHUNK):
@@ -89,9 +100,9 @@ def _may_have_handed_over(row: Row | None) -> bool:
     return row is not None and row.state == "success" and row.run_state not in RUN_ENDED
 
 
-def _standing(owner: str, row: Row | None, returned: Any) -> Standing:
+def _standing(owner: str, row: Row | None, returned: Any, *, known: bool) -> Standing:
     if row is None:
-        return Standing(False, GONE)
+        return Standing(known, GONE)
     pending = _may_have_handed_over(row) and _names_owner(returned, owner)
     if row.state not in ENDED or pending:
         return Standing(True, None)

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
@@ -52,15 +53,23 @@ class Instances:
         with create_session() as session:
             session.execute(update(DagRun).filter_by(**_run_of(owner)).values(state=state))
 
+    def start(self, owner: str) -> None:
+        """Have the audit log tell that the try was started."""
+        task = identity_of(owner)
+        assert task is not None
+        names = {"dag_id": task.dag_id, "run_id": task.run_id, "task_id": task.task_id, "map_index": task.map_index}
+        with create_session() as session:
+            session.add(Log("running", **names, try_number=task.try_number))
+
     def delete(self, owner: str) -> None:
-        """Delete the run, and all that belongs to it."""
+        """Delete the run, and all that belongs to it but its entries in the audit log."""
         with create_session() as session:
             for table in (XComModel, TaskInstance, DagRun):
                 session.execute(delete(table).filter_by(**_run_of(owner)))
 
     def close(self) -> None:
         with create_session() as session:
-            for table in (XComModel, TaskInstance, DagRun):
+            for table in (XComModel, TaskInstance, DagRun, Log):
                 session.execute(delete(table).where(table.dag_id.in_(self._dags)))
 
 

@@ -29,11 +29,13 @@ def test_a_tool_finds_it_among_the_entry_points() -> None:
 def test_it_names_those_that_have_ended_and_why(instances: Any) -> None:
     failed, running, kept = (instances.put(owner(state), state) for state in ("failed", "running", "up_for_retry"))
     waits = instances.put(owner("wait"), "success", returned={"owner": owner("wait")})
-    gone = TaskIdentity("etl", "deleted", "load", 3, 1).owner
-    assert holders.ended([failed, running, kept, waits, gone, "worker-7", "dagster:run/step"]) == {
+    gone, elsewhere = (TaskIdentity("etl", run, "load", 3, 1).owner for run in ("deleted", "elsewhere"))
+    instances.put(gone, "up_for_retry")
+    instances.start(gone)
+    instances.delete(gone)
+    assert holders.ended([failed, running, kept, waits, gone, elsewhere, "worker-7", "dagster:run/step"]) == {
         failed: "its task instance has ended (failed)",
-        gone: "its task instance is gone, as when its DAG run or its DAG was deleted, unless it belongs to another "
-        "Airflow",
+        gone: "its task instance is gone, as when its DAG run or its DAG was deleted",
     }
 
 

@@ -102,6 +102,17 @@ def test_messages_of_a_run_that_was_deleted_are_ready_again(
     assert queue.stats().ready == 3
 
 
+def test_a_run_that_was_deleted_before_anybody_looked_is_known_from_the_audit_log(
+    watch: Any, instances: Any, queue: Any
+) -> None:
+    hold(queue, instances.put(OWNER, "up_for_retry"))
+    instances.start(OWNER)
+    instances.delete(OWNER)
+    watch.look(0)
+    watch.look(GRACE_S)
+    assert queue.stats().ready == 3
+
+
 def test_a_run_that_this_airflow_never_had_is_left_to_the_airflow_that_has_it(
     watch: Any, instances: Any, queue: Any
 ) -> None:
