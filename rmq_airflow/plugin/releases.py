@@ -57,12 +57,14 @@ class Watches:
         self._running.clear()
 
     def _places(self, ids: list[str]) -> dict[str, RedisSettings]:
-        """Where the connections lead; a wrong one is named once and left out."""
+        """Where the connections lead; one that cannot be read is named once, and leads where it led before."""
         found = {}
         self._troubles = {name: self._troubles.get(name) or Trouble(f"Connection {name!r}") for name in ids}
         for name, trouble in self._troubles.items():
             with trouble.told():
                 found[name] = connections.place(name, CLIENT_NAME)
+            if name not in found and name in self._running:
+                found[name] = self._running[name].settings
         return found
 
     def _follow(self, places: Mapping[str, RedisSettings]) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow.observability.stats import Stats
-from sqlalchemy.exc import SQLAlchemyError
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
 from rmq_airflow.plugin.endings import Endings
 from rmq_airflow.plugin.instances import standings
@@ -34,6 +34,7 @@ LISTED = 10_000
 CONFIG = LeasedConfig(retry_budget=1.0)
 SLOWEST_S = 10.0
 PART = 4
+OURS = (RedisMessageQueueError, AirflowNotFoundException)
 log = logging.getLogger(__name__)
 
 
@@ -108,7 +109,8 @@ class Trouble:
 
     def __init__(self, what: str) -> None:
         self.times = 0
-        self._what, self._told = what, ""
+        self._what = what
+        self._told: set[str] = set()
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -121,17 +123,17 @@ class Trouble:
         else:
             if self.times:
                 log.info("%s can be looked at again.", self._what)
-            self.times, self._told = 0, ""
+            self.times, self._told = 0, set()
 
     def _tell(self, error: Exception) -> None:
         kind = type(error).__name__
-        if kind == self._told:
+        if kind in self._told:
             return
-        self._told = kind
-        # What a database driver says may hold the address with the password; what we say of Redis never does.
-        text = f"{kind}: {error}" if isinstance(error, RedisMessageQueueError) else kind
-        unforeseen = not isinstance(error, RedisMessageQueueError | SQLAlchemyError)
-        log.warning("%s cannot be looked at (%s); trying again.", self._what, text, exc_info=unforeseen)
+        self._told.add(kind)
+        # What a database driver or a secrets backend says may hold a password; what we say of Redis never does.
+        text = f"{kind}: {error}" if isinstance(error, OURS) else kind
+        log.warning("%s cannot be looked at (%s); trying again.", self._what, text)
+        log.debug("In full:", exc_info=error)
 
 
 def release(queue: LeasedQueue, lease: LeaseInfo, reason: str) -> None:

@@ -371,6 +371,29 @@ class TestRunning:
             await until_async(lambda: not owners(queue))
 
 
+async def test_a_secrets_backend_that_fails_for_a_while_ends_no_watch(
+    queues: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from rmq_airflow.plugin import connections, releases
+
+    def denied(*_: Any) -> Any:
+        raise PermissionError(CANARY)
+
+    watches = releases.Watches(5.0)
+    watches.reread()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(connections, "place", denied)
+            for _ in range(3):
+                watches.reread()
+            assert f"rmq-releases-{CONNECTION}" in ours()
+        assert caplog.text.count(f"Connection '{CONNECTION}' cannot be looked at (PermissionError)") == 1
+        assert CANARY not in caplog.text
+    finally:
+        watches.stop()
+    assert ours() == []
+
+
 def test_a_metadata_database_that_was_away_is_said_once_and_nothing_of_it_is_shown(
     watch: Any, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
