@@ -1,6 +1,7 @@
 // Questions before something is changed. Deleting asks for the queue's name, redriving and releasing for a click.
 
 import { count, h, icon, number } from "./dom.js";
+import { taskOf } from "./parts.js";
 
 let open = null;
 
@@ -47,7 +48,7 @@ export const askRedrive = (queue, many) =>
 
 export function askRelease(queue, { count: all, settled, owner, holder }) {
   const many = all - settled;
-  const who = holder ? `${holder.dag_id} › ${holder.task_id}, try ${holder.try_number},` : owner || "Who holds them";
+  const who = holder ? `${holder.dag_id} › ${taskOf(holder)}, try ${holder.try_number},` : owner || "Who holds them";
   return ask({
     title: many === 1 ? "Release this message?" : `Release ${number(many)} messages?`,
     body: h("p", {}, many === 1 ? "It becomes ready again in " : "They become ready again in ", h("strong", {}, queue),
