@@ -431,12 +431,19 @@ def test_the_pace_grows_while_something_is_wrong_and_falls_to_what_a_slow_server
     assert pace(60, 0.1, 5) == 60
 
 
-def test_looking_connections_up_says_nothing_in_the_log(queues: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_looking_a_connection_up_writes_it_as_no_url_which_airflow_would_warn_of_each_time(
+    queues: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.models.connection import Connection
+
     from rmq_airflow.plugin import connections
 
-    connections.settings(CONNECTION)
-    connections.place(CONNECTION, "tests")
-    assert "shall not contain" not in caplog.text
+    def warns(_: Any) -> Any:
+        raise AssertionError("Connection schemes (type: redis_queue) shall not contain '_'")
+
+    monkeypatch.setattr(Connection, "get_uri", warns)
+    assert connections.settings(CONNECTION).client_name == "rmq-airflow-page"
+    assert connections.place(CONNECTION, "tests").client_name == "tests"
 
 
 def api_server() -> Any:
