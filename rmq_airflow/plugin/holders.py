@@ -1,13 +1,12 @@
-"""Which task holds a lease, and where Airflow shows it: the owner that `rmq_airflow.identity` wrote, read back."""
+"""Which task holds a lease, and where Airflow shows it."""
 
 from __future__ import annotations
 
 from typing import TypedDict
 from urllib.parse import quote
 
+from rmq_airflow.holders import identity_of
 from rmq_airflow.identity import TaskIdentity
-
-PREFIX = "airflow:"
 
 
 class Holder(TypedDict):
@@ -21,20 +20,8 @@ class Holder(TypedDict):
     path: str
 
 
-def identity_of(owner: str) -> TaskIdentity | None:
-    """The task that an owner names; None when it names something else. Of all its parts only a run id has slashes."""
-    parts = owner.removeprefix(PREFIX).split("/")
-    if not owner.startswith(PREFIX) or len(parts) < 5:
-        return None
-    dag_id, *run_id, task_id, map_index, try_number = parts
-    try:
-        return TaskIdentity(dag_id, "/".join(run_id), task_id, int(map_index), int(try_number))
-    except ValueError:
-        return None
-
-
 def holder_of(owner: str) -> Holder | None:
-    """The same for the page."""
+    """The task that an owner names, for the page; None when it names something else."""
     task = identity_of(owner)
     if task is None:
         return None

@@ -61,8 +61,20 @@ class Rest:
 
     def mark_failed(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Mark a task failed."""
+        self.mark(dag_id, run_id, task_id, "failed")
+
+    def mark(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """Mark a task `success`, `failed` or `skipped`."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
-        self._ask("PATCH", path, json={"new_state": "failed"})
+        self._ask("PATCH", path, json={"new_state": state})
+
+    def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
+        """Mark a run `success` or `failed`."""
+        self._ask("PATCH", f"/dags/{dag_id}/dagRuns/{run_id}", json={"state": state})
+
+    def delete_dag(self, dag_id: str) -> None:
+        """Delete a DAG with all of its runs."""
+        self._ask("DELETE", f"/dags/{dag_id}")
 
     def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
         """What a task returned."""
@@ -82,4 +94,4 @@ class Rest:
     def _ask(self, method: str, path: str, **options: Any) -> Any:
         answer = self._client.request(method, path, **options)
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
-        return answer.json()
+        return answer.json() if answer.content else None
