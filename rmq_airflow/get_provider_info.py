@@ -40,7 +40,12 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         # No "plugins": the entry point `airflow.plugins` registers the page in every mode, a second one is an error.
-        "config": {"rmq": {"description": "RMQ's page in the UI.", "options": _options()}},
+        "config": {
+            "rmq": {
+                "description": "RMQ in the API server.",
+                "options": _options(),
+            }
+        },
     }
 
 
@@ -54,7 +59,23 @@ def _options() -> dict[str, Any]:
             "type": "string",
             "example": "redis_queue_default,redis_queue_reports",
             "default": "",
-        }
+        },
+        "release_ended": {
+            "description": "Whether API servers release leases whose task has ended and will not be tried again: it "
+            "was marked success, failed or skipped, its run was, or its run or DAG was deleted. Without that, its "
+            "messages wait until the lease expires.",
+            "version_added": "0.1.0",
+            "type": "boolean",
+            "example": None,
+            "default": "True",
+        },
+        "release_interval": {
+            "description": "How often, in seconds, each API server looks for such leases; at least 1.",
+            "version_added": "0.1.0",
+            "type": "float",
+            "example": None,
+            "default": "5",
+        },
     }
 
 

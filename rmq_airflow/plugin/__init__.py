@@ -1,13 +1,11 @@
-"""The page "Queues" in Airflow's UI.
+"""The page "Queues" in Airflow's UI, and what an API server does beside it.
 
 Law: schedulers, triggerers and workers load every plugin, and pay nothing for this one. All that is loaded with it is
-this file; the page itself is imported by its first request, which only an API server gets.
+this file; an API server asks for the application, and the page itself is imported by its first request.
 """
 
 from __future__ import annotations
 
-import asyncio
-from functools import cache
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,19 +13,6 @@ from urllib.parse import urlsplit
 from airflow.providers.common.compat.sdk import AirflowPlugin, conf
 
 PREFIX = "/rmq"
-
-
-class LateApp:
-    """An ASGI application that is imported when it is first asked for something; until it can be, nothing is served."""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        app = await asyncio.to_thread(_page)
-        await app(scope, receive, send)
-
-
-@cache
-def _page() -> Any:
-    return import_module("rmq_airflow.plugin.app").app
 
 
 def base_path() -> str:
@@ -39,8 +24,7 @@ class RmqPlugin(AirflowPlugin):
     """Registers the application and its place in the navigation."""
 
     name = "rmq"
-    fastapi_apps = [{"app": LateApp(), "url_prefix": PREFIX, "name": "RMQ"}]  # noqa: RUF012  Airflow's own form
-    external_views = [  # noqa: RUF012
+    external_views = [  # noqa: RUF012  Airflow's own form
         {
             "name": "Queues",
             "href": f"{base_path()}{PREFIX}/",
@@ -51,3 +35,8 @@ class RmqPlugin(AirflowPlugin):
             "url_route": "rmq",
         }
     ]
+
+    @property
+    def fastapi_apps(self) -> list[Any]:  # type: ignore[override]  # only an API server asks, of an instance
+        late = import_module("rmq_airflow.plugin.late")
+        return [{"app": late.LateApp(), "url_prefix": PREFIX, "name": "RMQ"}]

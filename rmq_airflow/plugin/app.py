@@ -14,7 +14,15 @@ from pydantic import BaseModel, Field
 
 from rmq_airflow.plugin import access, base_path, connections
 from rmq_airflow.plugin.console import CHANGE_S, LOOK_S, Console, console
-from rmq_core import ConfigurationError, QueueUnavailable, RedisMessageQueueError, Unsupported
+from rmq_core import (
+    ConfigurationError,
+    LeaseAlreadySettled,
+    LeaseLost,
+    LeaseOwnedByOther,
+    QueueUnavailable,
+    RedisMessageQueueError,
+    Unsupported,
+)
 
 STATIC = Path(__file__).with_name("static")
 ASSETS = frozenset(path.name for path in STATIC.iterdir())
@@ -38,6 +46,14 @@ class Redrive(BaseModel):
 
     queue: str
     message_ids: list[str] | None = Field(default=None, min_length=1, max_length=1000)
+
+
+class Release(BaseModel):
+    """Which lease to give back, and who held it when the user saw it: of anybody else it is left alone."""
+
+    queue: str
+    lease_id: str
+    owner: str
 
 
 class Purge(BaseModel):
@@ -102,6 +118,17 @@ async def queue_messages(
 async def redrive(connection_id: str, wish: Redrive) -> dict[str, int]:
     async with await _console(connection_id, CHANGE_S) as opened:
         return {"redriven": await opened.redrive(wish.queue, wish.message_ids)}
+
+
+@app.post("/api/connections/{connection_id}/release", dependencies=access.changes("rmq_release"))
+async def release(connection_id: str, wish: Release) -> dict[str, int]:
+    async with await _console(connection_id, CHANGE_S) as opened:
+        try:
+            return {"released": await opened.release(wish.queue, wish.lease_id, wish.owner)}
+        except LeaseOwnedByOther as error:
+            raise HTTPException(409, f"nothing was released: {error.detail}") from error
+        except (LeaseLost, LeaseAlreadySettled) as error:
+            raise HTTPException(409, "nothing was released: this lease has ended by itself meanwhile") from error
 
 
 @app.post("/api/connections/{connection_id}/purge", dependencies=access.changes("rmq_purge"))

@@ -6,11 +6,13 @@ the environment cannot be listed. Every other connection is unknown here, so tha
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import NamedTuple
 
+from airflow.configuration import ensure_secrets_loaded
 from airflow.models.connection import Connection
-from airflow.providers.common.compat.sdk import conf
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
@@ -18,8 +20,10 @@ from rmq_airflow.location import extra_of, settings_of
 from rmq_core import ConfigurationError, RedisSettings
 
 CONNECTION_TYPE = "redis_queue"
+CLIENT_NAME = "rmq-airflow-page"
 PATIENCE_S = 2.0
 """For one answer of a server. The page is asked again every few seconds, and must say soon that nobody answers."""
+log = logging.getLogger(__name__)
 
 
 class Known(NamedTuple):
@@ -32,7 +36,7 @@ class Known(NamedTuple):
 def known() -> list[Known]:
     """The connections in the order of their ids; blocks on the metadata database."""
     found = dict.fromkeys(_configured(), "[rmq] connections")
-    with create_session() as session:
+    with create_session(scoped=False) as session:
         stored = select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)
         found |= dict.fromkeys(session.scalars(stored), "database")
     return [Known(name, found[name]) for name in sorted(found)]
@@ -45,9 +49,30 @@ def settings(connection_id: str) -> RedisSettings:
             f"there is no connection {connection_id!r} of type {CONNECTION_TYPE} in the metadata database; if it is "
             "kept elsewhere, add it to `[rmq] connections`"
         )
-    connection = Connection.get_connection_from_secrets(connection_id)
+    return place(connection_id, CLIENT_NAME)
+
+
+def place(connection_id: str, client_name: str) -> RedisSettings:
+    """The same for a connection that is known to be one of them, and for another client of ours."""
+    connection = _looked_up(connection_id)
     found = settings_of(connection, extra_of(connection))
-    return replace(found, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name="rmq-airflow-page")
+    return replace(found, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name=client_name)
+
+
+def _looked_up(connection_id: str) -> Connection:
+    # Not by `get_connection_from_secrets`: it writes every connection of the database as a URL into a cache, and a
+    # warning into the log each time, for the "_" in the name of our type.
+    for backend in ensure_secrets_loaded():
+        try:
+            found: Connection | None = backend.get_connection(conn_id=connection_id)
+        except PermissionError:  # a backend that refuses has the last word
+            raise
+        except Exception as error:  # noqa: BLE001  as Airflow does: a backend that fails is passed over
+            log.debug("%s did not find connection %s: %s", type(backend).__name__, connection_id, type(error).__name__)
+            continue
+        if found is not None:
+            return found
+    raise AirflowNotFoundException(f"The conn_id `{connection_id}` isn't defined")
 
 
 def _configured() -> list[str]:

@@ -72,6 +72,13 @@ class Console:
                 raise Unsupported(discipline, "redrive of chosen messages", ("leased",))
             return int(await queue.redrive_some(message_ids))
 
+    async def release(self, name: str, lease_id: str, owner: str) -> int:
+        """Give back what a lease holds, if that is still the owner's; how many messages. Raises LeaseLost."""
+        async with self._opened(name) as (queue, discipline):
+            if not hasattr(queue, "release_lease"):
+                raise Unsupported(discipline, "release of a lease by its id", ("leased",))
+            return int((await queue.release_lease(lease_id, if_owner=owner)).settled)
+
     async def purge(self, name: str, target: str) -> int:
         """Delete what nobody holds; how many messages."""
         async with self._opened(name) as (queue, _):
@@ -118,6 +125,7 @@ def _able(queue: AsyncWorkQueue) -> dict[str, Any]:
         "leases": hasattr(queue, "leases"),
         "list": ["ready", "delayed", "dead"] if hasattr(queue, "browse") else ["ready", "dead"],
         "choose": hasattr(queue, "redrive_some"),
+        "release": hasattr(queue, "release_lease"),
     }
 
 

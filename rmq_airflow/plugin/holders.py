@@ -1,10 +1,11 @@
-"""Which task holds a lease, and where Airflow shows it: the owner that `rmq_airflow.identity` wrote, read back."""
+"""Which task holds a lease, and where Airflow shows it."""
 
 from __future__ import annotations
 
 from typing import TypedDict
 from urllib.parse import quote
 
+from rmq_airflow.holders import identity_of
 from rmq_airflow.identity import TaskIdentity
 
 
@@ -19,13 +20,8 @@ class Holder(TypedDict):
     path: str
 
 
-def identity_of(owner: str) -> TaskIdentity | None:
-    """The task that an owner names; None when it names something else."""
-    return TaskIdentity.read(owner)
-
-
 def holder_of(owner: str) -> Holder | None:
-    """The same for the page."""
+    """The task that an owner names, for the page; None when it names something else."""
     task = identity_of(owner)
     if task is None:
         return None

@@ -30,6 +30,7 @@ def lease_shown(lease: LeaseInfo) -> dict[str, Any]:
         "takeovers": lease.takeovers,
         "claimed_at": _ms(lease.claimed_at),
         "deadline": None if lease.deadline is None else _ms(lease.deadline),
+        "isolation": None if lease.isolation is None else str(lease.isolation),
     }
 
 

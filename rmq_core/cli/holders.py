@@ -6,7 +6,9 @@ ended. What an orchestrator cannot be asked for here, such as a database that is
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import redirect_stdout
 from importlib.metadata import entry_points
 
 from rmq_core.cli.checks import Finding, Level
@@ -23,8 +25,9 @@ def examine_leases(queue: str, leases: Collection[LeaseInfo]) -> Iterator[Findin
     ended: dict[str, str] = {}
     for point in entry_points(group=GROUP) if owners else ():
         try:
-            ask: Ended = point.load()
-            ended |= ask(owners)
+            with redirect_stdout(sys.stderr):  # Airflow logs to stdout, which is for data here
+                ask: Ended = point.load()
+                ended |= ask(owners)
         except Exception as error:  # noqa: BLE001  whatever ails an orchestrator, the other checks count
             yield Finding(Level.UNKNOWN, "leases", f"{point.name} cannot be asked: {type(error).__name__}: {error}")
     kept = [lease for lease in leases if lease.owner in ended]

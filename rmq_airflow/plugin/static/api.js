@@ -46,5 +46,6 @@ export const api = {
   messages: (connection, name, target, offset, count) =>
     look(`${of(connection)}/messages`, { name, target, offset, count }),
   redrive: (connection, queue, message_ids = null) => change(`${of(connection)}/redrive`, { queue, message_ids }),
+  release: (connection, queue, lease_id, owner) => change(`${of(connection)}/release`, { queue, lease_id, owner }),
   purge: (connection, queue, target, confirm) => change(`${of(connection)}/purge`, { queue, target, confirm }),
 };

@@ -1,6 +1,7 @@
-// Questions before something is changed. Deleting asks for the queue's name, redriving for a click.
+// Questions before something is changed. Deleting asks for the queue's name, redriving and releasing for a click.
 
-import { count, h, icon } from "./dom.js";
+import { count, h, icon, number } from "./dom.js";
+import { taskOf } from "./parts.js";
 
 let open = null;
 
@@ -44,6 +45,19 @@ export const askRedrive = (queue, many) =>
     action: h("span", {}, icon("redrive"), "Redrive"),
     kind: "primary",
   });
+
+export function askRelease(queue, { count: all, settled, owner, holder }) {
+  const many = all - settled;
+  const who = holder ? `${holder.dag_id} › ${taskOf(holder)}, try ${holder.try_number},` : owner || "Who holds them";
+  return ask({
+    title: many === 1 ? "Release this message?" : `Release ${number(many)} messages?`,
+    body: h("p", {}, many === 1 ? "It becomes ready again in " : "They become ready again in ", h("strong", {}, queue),
+      " at once, and no delivery is counted. ", h("strong", {}, who), " can no longer settle them: if it still works, ",
+      "others do the same work again."),
+    action: h("span", {}, icon("release"), "Release"),
+    kind: "primary",
+  });
+}
 
 const WHAT = { ready: "ready message", delayed: "delayed message", dead: "dead letter" };
 

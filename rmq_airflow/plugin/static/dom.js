@@ -3,12 +3,14 @@
 const SVG = "http://www.w3.org/2000/svg";
 const ICONS = {
   alert: "M12 8v5m0 3.5v.01M10.3 3.9 2.4 17.6A2 2 0 0 0 4.1 20.6h15.8a2 2 0 0 0 1.7-3L13.7 3.9a2 2 0 0 0-3.4 0z",
+  apart: "M4 6h6M4 12h6M4 18h6M15 4v16M19 9v6",
   back: "m15 18-6-6 6-6",
   check: "m5 12.5 4.5 4.5L19 7.5",
   chevron: "m9 6 6 6-6 6",
   lock: "M7 11V8a5 5 0 0 1 10 0v3M6 11h12v9H6z",
   queue: "M4 4h16v4H4zM4 10h16v4H4zM4 16h9v4H4z",
   redrive: "M4 12a8 8 0 0 1 13.7-5.6L20 8.7M20 4v4.7h-4.7M20 12a8 8 0 0 1-13.7 5.6L4 15.3M4 20v-4.7h4.7",
+  release: "M9 14 4 9l5-5M4 9h10a6 6 0 0 1 0 12h-3",
   search: "M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zm5.2-1.8L21 21",
   task: "M7 17 17 7M9 7h8v8",
   trash: "M4 7h16M9 7V4h6v3M6.5 7l1 13h9l1-13M10 11v5m4-5v5",

@@ -1,13 +1,16 @@
 // Who holds messages of a queue, until when, and how far they are. The times run by themselves between two answers.
 
-import { ago, count, duration, h, number } from "./dom.js";
-import { owner } from "./parts.js";
+import { api } from "./api.js";
+import { askRelease } from "./dialogs.js";
+import { ago, count, duration, h, icon, number } from "./dom.js";
+import { owner, toast } from "./parts.js";
 
 const SOON_S = 15;
 
-export function leaseTable(base) {
+export function leaseTable({ base, connection, queue, mayEdit, onChange }) {
   const body = h("tbody");
-  const head = h("tr", {}, ["Held by", "Messages", "Claimed", "Expires"].map((label) => h("th", { scope: "col" }, label)));
+  const labels = ["Held by", "Messages", "Claimed", "Expires"].map((label) => h("th", { scope: "col" }, label));
+  const head = h("tr", {}, labels, mayEdit ? h("th", { "aria-label": "Release" }) : null);
   const element = h("div.card.scroll", {}, h("table.leases", {}, h("thead", {}, head), body));
   let leases = [];
   let written = "";
@@ -15,29 +18,47 @@ export function leaseTable(base) {
   function show(next) {
     leases = next;
     const now = JSON.stringify(leases.map(({ deadline, ...rest }) => rest));
-    if (now !== written) body.replaceChildren(...leases.map((lease) => row(base, lease)));
+    if (now !== written) body.replaceChildren(...leases.map((lease) => row(base, lease, mayEdit ? button(lease) : null)));
     written = now;
     tick();
   }
 
   function tick() {
     leases.forEach((lease, at) => {
-      const cell = body.children[at].lastElementChild;
+      const cell = body.children[at].querySelector(".expires");
       const [text, kind] = expiry(lease.deadline);
       cell.replaceChildren(h(`span.expiry.${kind}`, {}, text));
     });
   }
 
+  function button(lease) {
+    const who = lease.holder?.task_id ?? lease.owner;
+    return h("button.plain", { type: "button", "aria-label": `Release the lease of ${who}`, onclick: () => release(lease) },
+      icon("release"), "Release");
+  }
+
+  async function release(lease) {
+    if (!(await askRelease(queue, lease))) return;
+    try {
+      const { released } = await api.release(connection, queue, lease.id, lease.owner);
+      toast(`${count(released, "message")} ${released === 1 ? "is" : "are"} ready again`);
+    } catch (error) {
+      toast(error.message, "failed");
+    }
+    onChange();
+  }
+
   return { element, show, tick };
 }
 
-function row(base, lease) {
+function row(base, lease, button) {
   const again = lease.takeovers ? h("span.badge", { title: "Claimed again under the same id" }, count(lease.takeovers, "takeover")) : null;
   return h("tr", {},
     h("td", {}, owner(base, lease), again, lease.holder ? null : h("span.run", {}, lease.id)),
-    h("td", {}, progress(lease)),
+    h("td", {}, progress(lease), lease.isolation ? h("p.apart", {}, h("span.badge.isolated", {}, "tried apart"), lease.isolation) : null),
     h("td", { title: new Date(lease.claimed_at).toLocaleString("en-GB") }, ago(lease.claimed_at)),
-    h("td"));
+    h("td.expires"),
+    button ? h("td.right", {}, button) : null);
 }
 
 function progress({ count: all, settled, state }) {

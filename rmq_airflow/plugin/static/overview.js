@@ -5,7 +5,7 @@ import { count, duration, h, icon, number, perSecond, short } from "./dom.js";
 import { sparkline } from "./chart.js";
 import { rateOf, remember, samplesOf } from "./history.js";
 import { pager } from "./pager.js";
-import { empty } from "./parts.js";
+import { empty, isolated } from "./parts.js";
 
 const TILES = [
   ["ready", "Ready"],
@@ -39,7 +39,8 @@ export function overview({ connection, hrefOf, refresh, onServer }) {
   });
   const heading = h("h1", {}, "Queues");
   const top = h("div.heading", {}, heading, h("label.search-box", {}, icon("search"), input, h("kbd", {}, "/")));
-  const element = h("div", {}, top, tiles, table, nothing, pages.element);
+  const note = h("div");
+  const element = h("div", {}, top, tiles, note, table, nothing, pages.element);
 
   function show(found) {
     onServer(found.server);
@@ -48,6 +49,7 @@ export function overview({ connection, hrefOf, refresh, onServer }) {
     const sums = Object.fromEntries(TILES.map(([line]) => [line, counted.reduce((sum, queue) => sum + queue[line], 0)]));
     if (!search && !offset) remember(connection, TOTAL, sums);
     tiles.replaceChildren(...TILES.map((tile) => total(tile, sums, found)));
+    note.replaceChildren(...isolated({ isolated: counted.reduce((sum, queue) => sum + queue.isolated, 0), ready: sums.ready }));
     const wanted = found.queues.map((queue) => row(queue));
     for (const name of [...rows.keys()]) if (!found.queues.some((queue) => queue.name === name)) rows.delete(name);
     if (wanted.some((each, at) => body.children[at] !== each) || body.children.length !== wanted.length) {
@@ -125,6 +127,7 @@ const zero = (value) => (value ? short(value) : dash());
 export function badges(queue) {
   return [
     queue.paused ? h("span.badge.paused", { title: "Claims get nothing until the queue is resumed" }, "paused") : null,
+    queue.isolated ? h("span.badge.isolated", { title: "Ready messages that failed together before and are tried apart" }, `${short(queue.isolated)} isolated`) : null,
     queue.discipline === "leased" ? null : h("span.badge", {}, queue.discipline),
   ];
 }

@@ -1,10 +1,19 @@
 // Small pieces that several views are made of.
 
-import { h, icon } from "./dom.js";
+import { h, icon, number } from "./dom.js";
 import { airflow } from "./theme.js";
 
 export function empty(picture, title, text, ...more) {
   return h("div.empty.card", {}, h("div.picture", {}, icon(picture)), h("h2", {}, title), h("p", {}, text), more);
+}
+
+/** What there is to say when ready messages are isolated; nothing when none is. */
+export function isolated({ isolated: many, ready }) {
+  if (!many) return [];
+  const whom = many === ready ? (many === 1 ? "The ready message is" : "All ready messages are") : `${number(many)} of the ready messages ${many === 1 ? "is" : "are"}`;
+  return [h("p.note", {}, icon("apart"), h("span", {}, h("strong", {}, `${whom} isolated. `),
+    "They failed together before and are tried apart from the others, in ever smaller groups, until the one that fails is found. " +
+    "Claims for them bring fewer messages than they ask for. See “Messages that are tried apart” in the how-to of this page."))];
 }
 
 /** A link to a page of Airflow's. The frame around this page may not open it itself, the page around it may. */
@@ -25,13 +34,14 @@ export function airflowLink(base, path, ...children) {
   return h("a.task", { href, onclick: open, onauxclick: open }, ...children);
 }
 
+export const taskOf = ({ task_id: name, map_index: index }) => (index >= 0 ? `${name} [${index}]` : name);
+
 /** The task instance that a lease, or a failure, belongs to; other owners as they are. */
 export function owner(base, { owner: name, holder }) {
   if (!holder) return h("span.owner", { title: name }, name || "unnamed");
-  const map = holder.map_index >= 0 ? ` [${holder.map_index}]` : "";
   return h("span.holder", {},
     airflowLink(base, holder.path, h("span.dag", {}, holder.dag_id), h("span.sep", {}, "›"),
-      h("strong", {}, holder.task_id + map), icon("task")),
+      h("strong", {}, taskOf(holder)), icon("task")),
     h("span.run", { title: holder.run_id }, `${holder.run_id} · try ${holder.try_number}`));
 }
 

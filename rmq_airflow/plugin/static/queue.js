@@ -8,7 +8,7 @@ import { leaseTable } from "./leases.js";
 import { messageList } from "./messages.js";
 import { badges } from "./overview.js";
 import { pager } from "./pager.js";
-import { empty } from "./parts.js";
+import { empty, isolated } from "./parts.js";
 
 const LEASES = 25;
 const LEASES_LISTED = 1000;
@@ -25,16 +25,18 @@ export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refres
   const rate = h("span.rate");
   const tabs = new Map(TABS.map(([id, label]) => [id, tabLink(id, label, hrefOf(name, id), id === tab)]));
   const panel = h("section.panel");
+  const note = h("div");
   const title = h("h1", {}, name);
   const element = h("div", {},
     h("div.heading", {}, title),
     tiles,
+    note,
     h("section.card.chart-card", {}, h("div.chart-head", {}, h("h2", {}, "Messages"), legend(), rate), drawn.element),
     h("nav.tabs", { "aria-label": "Parts of the queue" }, [...tabs.values()].map(({ element: link }) => link)),
     panel);
   let offset = 0;
   let shown = null;
-  const table = leaseTable(base);
+  let table = null;
   const none = empty("check", "Nobody holds a message", "Leases appear here while tasks work on messages of this queue.");
   const pages = pager((next) => {
     offset = next;
@@ -45,6 +47,7 @@ export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refres
     remember(connection, name, queue);
     title.replaceChildren(name, ...badges(queue).filter(Boolean));
     tiles.replaceChildren(...tilesOf(connection, queue));
+    note.replaceChildren(...isolated(queue));
     drawn.draw(samplesOf(connection, name));
     rate.textContent = forecast(rateOf(connection, name), queue);
     for (const [id, { number: cell }] of tabs) cell.textContent = short(queue[id]);
@@ -55,6 +58,7 @@ export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refres
 
   function showLeases(queue) {
     if (!queue.able.leases) return panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” keeps no list of who holds what.`));
+    table ??= leaseTable({ base, connection, queue: name, mayEdit: mayEdit && queue.able.release, onChange: refresh });
     if (!shown) panel.replaceChildren(h("div.actions", {}, pages.element), table.element, none);
     shown = table;
     table.show(queue.listed);

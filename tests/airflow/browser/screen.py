@@ -89,7 +89,7 @@ class Screen:
         patience = WebDriverWait(self.driver, PATIENCE_S, 0.1, [StaleElementReferenceException])
         return patience.until(lambda _: look(), f"waited for {what}")
 
-    def complaints(self) -> list[str]:
+    def complaints(self, but: str = UNREACHABLE) -> list[str]:
         """What the browser found wrong with our page, not with Airflow's, since it was asked last."""
         found = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
-        return [text for text in found if "/rmq/" in text and UNREACHABLE not in text]
+        return [text for text in found if "/rmq/" in text and UNREACHABLE not in text and but not in text]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from rmq_core import open_queue
+from rmq_core import Isolation, open_queue
 from tests.airflow.browser.conftest import EMPTY, MAIN
 from tests.airflow.browser.screen import Screen
 from tests.servers.process import Server
@@ -17,6 +17,15 @@ pytestmark = pytest.mark.slow
 
 OWNER = "airflow:etl/manual__2026-11-20T22:00:00+00:00/load/-1/2"
 Opened = Callable[..., Any]
+ISOLATED = """
+const real = window.fetch, why = arguments[0];
+window.fetch = async (...asked) => {
+  const body = await (await real(...asked)).json();
+  for (const queue of body.queues ?? [body]) queue.isolated = 2;
+  for (const lease of body.listed ?? []) lease.isolation = why;
+  return new Response(JSON.stringify(body));
+};
+"""
 
 
 def bury(queue: Any, *names: str) -> None:
@@ -109,6 +118,70 @@ def test_a_lease_links_to_the_page_of_the_task_that_holds_it(screen: Screen, ope
     path = "/dags/etl/runs/manual__2026-11-20T22%3A00%3A00%2B00%3A00/tasks/load"
     screen.driver.switch_to.default_content()
     screen.wait(lambda: path in screen.driver.current_url, path)
+
+
+def test_a_lease_is_released_after_a_question(screen: Screen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish_many([*"abcd"])
+    lease = queue.claim(lease_id="etl/run/load/-1", owner=OWNER, max_messages=4, lease=3600)
+    queue.ack(lease, lease.messages[:1])
+    screen.open(MAIN, "work")
+    screen.button("Release").click()
+    screen.shows("Release 3 messages?", "dialog")
+    screen.shows("load, try 2, can no longer settle them", "dialog")
+    screen.button("Cancel").click()
+    screen.wait(lambda: not screen.all("dialog"), "the dialog to close")
+    assert len(queue.leases()) == 1
+    screen.button("Release").click()
+    screen.click("dialog .primary")
+    screen.shows("3 messages are ready again", "#toasts")
+    screen.shows("Nobody holds a message")
+    assert queue.stats()[:5] == (3, 0, 0, 0, 0)
+
+
+def test_a_lease_that_a_retry_took_over_while_the_question_stood_is_left_alone(screen: Screen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish_many([*"ab"])
+    queue.claim(lease_id="etl/run/load/-1", owner=OWNER, max_messages=2, lease=3600)
+    screen.open(MAIN, "work")
+    screen.button("Release").click()
+    screen.shows("Release 2 messages?", "dialog")
+    retry = f"{OWNER[:-1]}3"
+    queue.claim(lease_id="etl/run/load/-1", owner=retry, lease=3600)
+    screen.click("dialog .primary")
+    screen.shows("nothing was released: it is owned by", "#toasts")
+    screen.shows("try 3", "table.leases")
+    assert [lease.owner for lease in queue.leases()] == [retry]
+    assert screen.complaints(but="409") == []
+
+
+def test_a_lease_that_has_expired_says_so_until_it_is_released(screen: Screen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish("x")
+    queue.claim(owner="worker-7", lease=1)
+    screen.open(MAIN, "work")
+    screen.shows("expired, will be reclaimed", "table.leases")
+    screen.button("Release").click()
+    screen.shows("Release this message?", "dialog")
+    screen.click("dialog .primary")
+    screen.shows("1 message is ready again", "#toasts")
+    assert queue.stats()[:5] == (1, 0, 0, 0, 0)
+
+
+def test_messages_that_are_tried_apart_are_counted_and_explained(screen: Screen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish_many([*"abcd"])
+    queue.claim(owner=OWNER, lease=3600)
+    screen.open(MAIN)
+    screen.shows("work", "tbody")
+    assert "isolated" not in screen.text("main")
+    screen.run(ISOLATED, str(Isolation(3, 2)))
+    screen.shows("2 isolated", "tbody")
+    screen.shows("2 of the ready messages are isolated. They failed together before", ".note")
+    screen.run("location.hash = arguments[0]", f"#/{MAIN}/work")
+    screen.shows("2 isolated", "h1")
+    screen.shows("Messages that are tried apart", ".note")
+    screen.shows(str(Isolation(3, 2)), "table.leases")
 
 
 def test_messages_are_looked_at_and_stay_where_they_are(screen: Screen, opened: Opened) -> None:

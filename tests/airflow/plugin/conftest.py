@@ -53,12 +53,23 @@ def queues(stored: Callable[..., str], secured_url: str) -> str:
 
 
 @pytest.fixture
+def instances(airflow_database: None) -> Iterator[Any]:
+    """Puts task instances into the metadata database until the test ends."""
+    from tests.airflow.plugin.instances import Instances
+
+    made = Instances()
+    yield made
+    made.close()
+
+
+@pytest.fixture
 async def asking(auth_manager: Any) -> AsyncIterator[Asking]:
     """Makes clients: `asking("op")` is logged in with that role, `asking()` is not logged in."""
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from fastapi import FastAPI
 
-    from rmq_airflow.plugin import PREFIX, LateApp
+    from rmq_airflow.plugin import PREFIX
+    from rmq_airflow.plugin.late import LateApp
 
     airflow = FastAPI()
     airflow.mount(PREFIX, LateApp())

@@ -15,12 +15,15 @@ LOOKS = [f"{API}/queues", f"{API}/queue?name={QUEUE}"]
 PAYLOADS = [f"{API}/messages?name={QUEUE}&target={target}" for target in ("ready", "delayed", "dead")]
 CHANGES: list[tuple[str, dict[str, Any]]] = [
     (f"{API}/redrive", {"queue": QUEUE}),
+    (f"{API}/release", {"queue": QUEUE, "lease_id": "held", "owner": "worker"}),
     (f"{API}/purge", {"queue": QUEUE, "target": "ready", "confirm": QUEUE}),
 ]
 
 
 @pytest.fixture(autouse=True)
 def some_work(queues: str, queue: Any) -> None:
+    queue.publish("held", headers={"kind": "held"})
+    queue.claim(lease_id="held", owner="worker")
     queue.publish_many(["secret payload", "another"])
 
 
@@ -109,12 +112,12 @@ async def test_an_auth_manager_that_fails_lets_nobody_in(
 async def test_a_page_that_cannot_be_imported_serves_nothing(
     op: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import rmq_airflow.plugin
+    from rmq_airflow.plugin import late
 
     def broken() -> Any:
         raise ImportError("Airflow moved its security module")
 
-    monkeypatch.setattr(rmq_airflow.plugin, "_page", broken)
+    monkeypatch.setattr(late, "_page", broken)
     assert (await op.get("/")).status_code == 500
 
 
@@ -143,7 +146,7 @@ async def test_a_foreign_page_changes_nothing_with_the_cookie_of_an_op(
 @pytest.mark.parametrize("headers", [{"Sec-Fetch-Site": "same-origin"}, {"Origin": "http://airflow.test"}])
 async def test_our_own_page_may_change_what_its_user_may(asking: Asking, headers: dict[str, str], queue: Any) -> None:
     client = asking("OP", **FROM_PAGE, **headers)
-    assert [(await client.post(path, json=wish)).status_code for path, wish in CHANGES] == [200, 200]
+    assert [(await client.post(path, json=wish)).status_code for path, wish in CHANGES] == [200, 200, 200]
     assert queue.stats().ready == 0
 
 
@@ -155,17 +158,20 @@ async def test_a_form_cannot_be_a_change(asking: Asking, queue: Any) -> None:
     assert queue.stats().ready == 2
 
 
-async def test_changes_are_in_airflows_audit_log(op: httpx.AsyncClient) -> None:
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change[0].rpartition("/")[2])
+async def test_changes_are_in_airflows_audit_log(op: httpx.AsyncClient, change: tuple[str, dict[str, Any]]) -> None:
     from airflow.models.log import Log
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    assert (await op.post(CHANGES[1][0], json=CHANGES[1][1])).status_code == 200
+    path, wish = change
+    assert (await op.post(path, json=wish)).status_code == 200
+    event = f"rmq_{path.rpartition('/')[2]}"
     with create_session() as session:
-        entry = session.scalars(select(Log).where(Log.event == "rmq_purge").order_by(Log.id.desc())).first()
+        entry = session.scalars(select(Log).where(Log.event == event).order_by(Log.id.desc())).first()
         assert entry is not None
         assert entry.owner == "OP"
-        assert QUEUE in str(entry.extra)
+        assert all(str(value) in str(entry.extra) for value in wish.values())
         assert CONNECTION in str(entry.extra)
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from rmq_core import LeasedConfig, LeasedQueue, open_queue
+from rmq_core import LeasedConfig, LeasedQueue, LeaseLost, open_queue
 from tests.airflow.conftest import QUEUE
 from tests.airflow.plugin.conftest import CONNECTION
 from tests.servers import start_server
 
+ENDED_MEANWHILE = "nothing was released: this lease has ended by itself meanwhile"
 API = f"/api/connections/{CONNECTION}"
 
 
@@ -91,13 +92,49 @@ async def test_leases_tell_which_try_holds_them(op: httpx.AsyncClient, queue: An
     queue.ack(held, held.messages[:1])
     queue.claim(owner="worker", lease=60)
     shown = await look(op, "queue", name=QUEUE)
-    assert shown["able"] == {"leases": True, "list": ["ready", "delayed", "dead"], "choose": True}
+    assert shown["able"] == {"leases": True, "list": ["ready", "delayed", "dead"], "choose": True, "release": True}
     first, second = shown["listed"]
     assert first["holder"]["path"] == "/dags/etl/runs/run/tasks/load/mapped/5?try_number=2"
     assert (first["count"], first["settled"]) == (3, 1)
     (deadline,) = [info.deadline for info in queue.leases() if info.id == "etl/run/load/5"]
     assert first["deadline"] == pytest.approx(deadline.timestamp() * 1000, abs=1)
     assert (second["owner"], second["holder"]) == ("worker", None)
+
+
+async def test_a_lease_is_released_from_the_owner_that_was_shown(
+    op: httpx.AsyncClient, queue: Any, queues: str
+) -> None:
+    queue.publish_many([*"abc"])
+    held = queue.claim(lease_id="etl/run/load/-1", owner="airflow:etl/run/load/-1/1", max_messages=3, lease=3600)
+    queue.ack(held, held.messages[:1])
+    (shown,) = (await look(op, "queue", name=QUEUE))["listed"]
+    assert await change(op, "release", lease_id=shown["id"], owner=shown["owner"]) == {"released": 2}
+    assert queue.stats()[:5] == (2, 0, 0, 0, 0)
+    with pytest.raises(LeaseLost):
+        queue.ack(held)
+
+
+async def test_a_lease_that_somebody_else_has_by_now_is_left_alone_and_the_page_says_so(
+    op: httpx.AsyncClient, queue: Any, queues: str
+) -> None:
+    queue.publish_many([*"abc"])
+    held = queue.claim(lease_id="etl/run/load/-1", owner="airflow:etl/run/load/-1/2", max_messages=3)
+    wish = {"queue": QUEUE, "lease_id": held.id, "owner": "airflow:etl/run/load/-1/1"}
+    other = await op.post(f"{API}/release", json=wish)
+    assert other.status_code == 409
+    assert "nothing was released: it is owned by 'airflow:etl/run/load/-1/2'" in other.json()["detail"]
+    queue.ack(held)
+    for lease_id in (held.id, "unheard-of"):
+        gone = await op.post(f"{API}/release", json={**wish, "lease_id": lease_id})
+        assert (gone.status_code, gone.json()["detail"]) == (409, ENDED_MEANWHILE)
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+async def test_a_lease_without_an_owner_is_released_as_shown(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
+    queue.publish("x")
+    queue.claim(owner="")
+    (shown,) = (await look(op, "queue", name=QUEUE))["listed"]
+    assert await change(op, "release", lease_id=shown["id"], owner="") == {"released": 1}
 
 
 async def test_leases_are_read_page_by_page(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
@@ -279,10 +316,12 @@ async def test_queues_of_every_discipline_are_shown_as_far_as_they_can_tell(
         assert queue.claim(owner="worker") is not None
         shown = await look(op, "queue", name=QUEUE)
         assert (shown["ready"], shown["leased"]) == (0, 1)
-        assert shown["able"] == {"leases": leases > 0, "list": ["ready", "dead"], "choose": False}
+        assert shown["able"] == {"leases": leases > 0, "list": ["ready", "dead"], "choose": False, "release": False}
         assert [lease["owner"] for lease in shown["listed"]] == ["worker"] * leases
-        refused = await op.post(f"{API}/redrive", json={"queue": QUEUE, "message_ids": ["m"]})
-        assert refused.status_code == 400
-        assert "leased can" in refused.json()["detail"]
+        wishes = {"redrive": {"message_ids": ["m"]}, "release": {"lease_id": "l", "owner": "worker"}}
+        for route, wish in wishes.items():
+            refused = await op.post(f"{API}/{route}", json={"queue": QUEUE, **wish})
+            assert refused.status_code == 400
+            assert "leased can" in refused.json()["detail"]
     finally:
         queue.close()

@@ -46,6 +46,8 @@ def test_the_configuration_option_has_the_default_that_the_page_assumes() -> Non
 
     options = get_provider_info()["config"]["rmq"]["options"]
     assert options["connections"]["default"] == conf.get("rmq", "connections", fallback="") == ""
+    assert conf.getboolean("rmq", "release_ended", fallback=True) is (options["release_ended"]["default"] == "True")
+    assert conf.getfloat("rmq", "release_interval", fallback=5.0) == float(options["release_interval"]["default"])
 
 
 def test_processes_that_serve_no_page_load_none_of_it() -> None:
@@ -59,6 +61,20 @@ print(*sorted(set(sys.modules) - before))
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
     ours = {name for name in loaded.split() if name.split(".")[0] not in sys.stdlib_module_names}
     assert "rmq_airflow.plugin" in ours <= {"rmq_airflow", "rmq_airflow.plugin"}
+
+
+def test_only_who_asks_for_the_application_imports_it_and_no_thread_starts_before_an_api_server_does() -> None:
+    code = """
+import sys, threading
+from airflow import plugins_manager as p
+before = threading.active_count()
+p.get_timetables_plugins(); p.get_global_operator_extra_links()
+late = "rmq_airflow.plugin.late" in sys.modules
+names = [app["name"] for app in p.get_fastapi_plugins()[0]]
+print("result:", late, "rmq_airflow.plugin.app" in sys.modules, names, threading.active_count() - before)
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert "result: False False ['RMQ'] 0" in result.stdout, result.stdout + result.stderr
 
 
 def test_behind_a_path_the_view_is_found_there(monkeypatch: pytest.MonkeyPatch) -> None:

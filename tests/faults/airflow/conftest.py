@@ -45,6 +45,7 @@ def _environment(wire: Wire, *, full: bool) -> dict[str, str]:
     launcher = {} if full else {"PATH": f"{WITHOUT_JVM}{os.pathsep}{os.environ['PATH']}"}
     return {
         "AIRFLOW_CONN_REDIS_QUEUE_DEFAULT": json.dumps(queues),
+        "AIRFLOW__RMQ__CONNECTIONS": "redis_queue_default",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "RMQ_TESTS_DRIVER": str(HERE / "jobs" / ("spark.py" if full else "light.py")),
         "PYSPARK_PYTHON": sys.executable,

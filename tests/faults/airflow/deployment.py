@@ -53,14 +53,19 @@ class Deployment:
         self.rest = Rest(f"http://127.0.0.1:{port}")
         until(self._ready, START_S, pace_s=1)
 
-    def start(self, part: str) -> None:
-        """Start a part, again if need be."""
+    def start(self, part: str, name: str = "", **environment: str) -> None:
+        """Start a part, again if need be; under a `name`, another one of it."""
+        name = name or part
         command = [*DIES_WITH_US, sys.executable, "-m", "airflow", part, *PARTS[part]]
-        with (self.home / f"{part}.log").open("ab") as log:
-            self.parts[part] = subprocess.Popen(
-                command, env=self.environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
+        with self.log(name).open("ab") as log:
+            self.parts[name] = subprocess.Popen(
+                command, env=self.environment | environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
             )
-        self._sessions.append(self.parts[part].pid)
+        self._sessions.append(self.parts[name].pid)
+
+    def log(self, name: str) -> Path:
+        """What a part has written."""
+        return self.home / f"{name}.log"
 
     def kill(self, part: str, *, whole_session: bool = False) -> None:
         """SIGKILL to a part; with its whole session, as when its machine is gone."""
@@ -95,7 +100,7 @@ class Deployment:
 
     def _ready(self) -> bool:
         for name, part in self.parts.items():
-            assert part.poll() is None, (self.home / f"{name}.log").read_text()[-4000:]
+            assert part.poll() is None, self.log(name).read_text()[-4000:]
         with contextlib.suppress(httpx.HTTPError):
             return self.rest.ready()
         return False

@@ -76,13 +76,17 @@ class Rest:
         """Mark a task failed."""
         self.mark(dag_id, run_id, task_id, "failed")
 
-    def end_run(self, dag_id: str, run_id: str) -> None:
-        """Mark a run failed, whatever its tasks do."""
-        self._ask("PATCH", f"/dags/{dag_id}/dagRuns/{run_id}", json={"state": "failed"})
+    def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
+        """Mark a run `success` or `failed`."""
+        self._ask("PATCH", f"/dags/{dag_id}/dagRuns/{run_id}", json={"state": state})
 
     def delete_run(self, dag_id: str, run_id: str) -> None:
         """Delete a run that has ended, and with it all that Airflow knows about it."""
         self._ask("DELETE", f"/dags/{dag_id}/dagRuns/{run_id}")
+
+    def delete_dag(self, dag_id: str) -> None:
+        """Delete a DAG with all of its runs."""
+        self._ask("DELETE", f"/dags/{dag_id}")
 
     def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
         """What a task returned."""

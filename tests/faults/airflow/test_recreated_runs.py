@@ -99,7 +99,7 @@ class Again:
             self._rest.clear(*self.run, "wait" if self.case.dag_id == "sensor_again" else "take")
             return
         if not self._ended():
-            self._rest.end_run(*self.run)
+            self._rest.mark_run(*self.run, "failed")
         self._rest.delete_run(*self.run)
         self._rest.trigger(*self.run, {"queue": self.queue.name})
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_airflow.plugin.shown import SHOWN_BINARY, SHOWN_BYTES, lease_shown, message_shown, stats_shown
-from rmq_core import Failure, LeaseInfo, Message, QueueStats
+from rmq_core import Failure, Isolation, LeaseInfo, Message, QueueStats
 
 AT = datetime.fromtimestamp(1.5, UTC)
 OWNER = "airflow:etl/run/load/-1/2"
@@ -73,6 +73,13 @@ def test_a_lease_is_shown_with_its_task_and_without_its_token() -> None:
     assert shown["holder"]["path"] == "/dags/etl/runs/run/tasks/load?try_number=2"
     assert (shown["claimed_at"], shown["deadline"], shown["count"], shown["settled"]) == (1500, 1500, 10, 4)
     assert not {"token", "fence"} & set(shown)
+
+
+def test_a_lease_that_was_shortened_says_why() -> None:
+    assert lease_shown(lease())["isolation"] is None
+    words = lease_shown(lease(isolation=Isolation(3, 4)))["isolation"]
+    assert words == str(Isolation(3, 4))
+    assert "3 times" in words
 
 
 def test_a_lease_may_last_for_ever() -> None:

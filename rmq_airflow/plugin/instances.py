@@ -1,0 +1,119 @@
+"""What Airflow's database says of the task instances that hold leases.
+
+Law: a holder has ended when Airflow will not run its task instance again by itself. A sensor that has handed its lease
+over ends long before the task that adopts it: what it holds belongs to its DAG run, and ends with that. A task instance
+that is missing was this Airflow's only if its audit log tells of it: others may use the same Redis.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
+from airflow.utils.session import create_session
+from sqlalchemy import and_, select, tuple_
+
+from rmq_airflow.holders import identity_of
+
+ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
+RUN_ENDED = {"success", "failed"}
+GONE = "its task instance is gone, as when its DAG run or its DAG was deleted"
+CHUNK = 500
+Key: TypeAlias = tuple[str, str, str, int]
+
+
+class Standing(NamedTuple):
+    """Whether Airflow has, or has had, the task instance; why its holder has ended, None while it goes on."""
+
+    known: bool
+    reason: str | None
+
+
+class Row(NamedTuple):
+    """A task instance as far as it matters here."""
+
+    state: str | None
+    run_state: str | None
+
+
+def standings(owners: Collection[str]) -> dict[str, Standing]:
+    """How each owner that names a task stands; the others are left out. Blocks, and raises what SQLAlchemy raises."""
+    keys = {owner: (task.dag_id, task.run_id, task.task_id, task.map_index) for owner, task in _tasks(owners)}
+    if not keys:
+        return {}
+    with create_session(scoped=False) as session:
+        rows = _rows(session, set(keys.values()))
+        unsure = {keys[owner] for owner in keys if _may_have_handed_over(rows.get(keys[owner]))}
+        returned = _returned(session, unsure) if unsure else {}
+        known = {*rows, *_audited(session, set(keys.values()) - rows.keys())}
+    return {
+        owner: _standing(owner, rows.get(key), returned.get(key), known=key in known) for owner, key in keys.items()
+    }
+
+
+def _tasks(owners: Collection[str]) -> Iterator[tuple[str, Any]]:
+    for owner in owners:
+        task = identity_of(owner)
+        if task is not None:
+            yield owner, task
+
+
+def _rows(session: Any, keys: Collection[Key]) -> dict[Key, Row]:
+    run = and_(DagRun.dag_id == TaskInstance.dag_id, DagRun.run_id == TaskInstance.run_id)
+    query = select(*_names(TaskInstance), TaskInstance.state, DagRun.state).join(DagRun, run)
+    return {(*row[:4],): Row(*map(_word, row[4:])) for row in _found(session, query, TaskInstance, keys)}
+
+
+def _returned(session: Any, keys: Collection[Key]) -> dict[Key, Any]:
+    """What these tasks returned, as the database has it: a backend of one's own may keep only a reference there."""
+    query = select(*_names(XComModel), XComModel.value).where(XComModel.key == "return_value")
+    return {(*row[:4],): row[4] for row in _found(session, query, XComModel, keys)}
+
+
+def _audited(session: Any, keys: Collection[Key]) -> Iterator[Key]:
+    """Those that the audit log tells of; deleting a run or a DAG leaves its entries, one for each start of a task."""
+    query = select(*_names(Log)).distinct()
+    return ((*row,) for row in _found(session, query, Log, keys))
+
+
+def _found(session: Any, query: Any, table: Any, keys: Collection[Key]) -> Iterator[Any]:
+    every = list(keys)
+    for start in range(0, len(every), CHUNK):
+        some = tuple_(*_names(table)).in_(every[start : start + CHUNK])
+        yield from session.execute(query.where(some))
+
+
+def _names(table: Any) -> tuple[Any, ...]:
+    return table.dag_id, table.run_id, table.task_id, table.map_index
+
+
+def _word(state: object) -> str | None:
+    return None if state is None else str(getattr(state, "value", state))
+
+
+def _may_have_handed_over(row: Row | None) -> bool:
+    return row is not None and row.state == "success" and row.run_state not in RUN_ENDED
+
+
+def _standing(owner: str, row: Row | None, returned: Any, *, known: bool) -> Standing:
+    if row is None:
+        return Standing(known, GONE)
+    pending = _may_have_handed_over(row) and _names_owner(returned, owner)
+    if row.state not in ENDED or pending:
+        return Standing(True, None)
+    return Standing(True, f"its task instance has ended ({row.state})")
+
+
+def _names_owner(returned: Any, owner: str) -> bool:
+    """Whether a task returned a lease of that owner for others to adopt; it may have when that cannot be read."""
+    try:
+        while isinstance(returned, str):
+            returned = json.loads(returned)
+    except ValueError:
+        return True
+    return isinstance(returned, Mapping) and returned.get("owner") == owner

@@ -1,0 +1,77 @@
+"""Releases leases that nobody will work on: each server that the page knows has a watch of its own.
+
+Law: a slow or dead server holds up no other. Every API server does this, and they need not know of each other: a
+lease is released only from the owner under which it was seen.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from airflow.providers.common.compat.sdk import conf
+
+from rmq_airflow.plugin import connections
+from rmq_airflow.plugin.watches import Trouble, Watch, pace
+from rmq_core import RedisSettings
+
+REREAD_S = 60.0
+STOP_S = 5.0
+SHORTEST_S = 1.0
+CLIENT_NAME = "rmq-airflow-releases"
+
+
+def run(over: threading.Event) -> None:
+    """Watch until `over`; returns at once when the configuration says so."""
+    if conf.getboolean("rmq", "release_ended", fallback=True):
+        watches = Watches(max(SHORTEST_S, conf.getfloat("rmq", "release_interval", fallback=5.0)))
+        pause_s = 0.0
+        while not over.wait(pause_s):
+            pause_s = watches.reread()
+        watches.stop()
+
+
+class Watches:
+    """A watch for each connection, for as long as it is there and leads to the same place."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._running: dict[str, Watch] = {}
+        self._trouble = Trouble("The connections whose leases are to be released")
+        self._troubles: dict[str, Trouble] = {}
+
+    def reread(self) -> float:
+        """Read the connections anew; seconds until that is to be done again."""
+        with self._trouble.told():
+            self._follow(self._places([known.id for known in connections.known()]))
+        return pace(self._interval_s, 0.0, self._trouble.times) if self._trouble.times else REREAD_S
+
+    def stop(self) -> None:
+        """End them all, and wait a few seconds for those that are in the middle of something."""
+        for watch in self._running.values():
+            watch.stop()
+        until = time.monotonic() + STOP_S
+        for watch in self._running.values():
+            watch.join(max(0.0, until - time.monotonic()))
+        self._running.clear()
+
+    def _places(self, ids: list[str]) -> dict[str, RedisSettings]:
+        """Where the connections lead; one that cannot be read is named once, and leads where it led before."""
+        found = {}
+        self._troubles = {name: self._troubles.get(name) or Trouble(f"Connection {name!r}") for name in ids}
+        for name, trouble in self._troubles.items():
+            with trouble.told():
+                found[name] = connections.place(name, CLIENT_NAME)
+            if name not in found and name in self._running:
+                found[name] = self._running[name].settings
+        return found
+
+    def _follow(self, places: Mapping[str, RedisSettings]) -> None:
+        for name, watch in list(self._running.items()):
+            if places.get(name) != watch.settings:
+                self._running.pop(name).stop()
+        for name, settings in places.items():
+            if name not in self._running:
+                self._running[name] = Watch(name, settings, self._interval_s)
+                self._running[name].start()

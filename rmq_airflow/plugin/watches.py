@@ -1,0 +1,156 @@
+"""The leases on one server, looked at again and again: those whose task has ended are released.
+
+Law: whatever goes wrong here is said once and tried again, ever more slowly. Nothing is waited for long, and no look
+takes more than a part of the time: a server that is slow is looked at less often.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow.observability.stats import Stats
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
+
+from rmq_airflow.plugin.endings import Endings
+from rmq_airflow.plugin.instances import standings
+from rmq_core import (
+    LeaseAlreadySettled,
+    LeasedConfig,
+    LeasedQueue,
+    LeaseInfo,
+    LeaseLost,
+    QueueUnavailable,
+    RedisMessageQueueError,
+    RedisSettings,
+    disciplines,
+)
+
+LISTED = 10_000
+CONFIG = LeasedConfig(retry_budget=1.0)
+SLOWEST_S = 10.0
+PART = 4
+OURS = (RedisMessageQueueError, AirflowNotFoundException)
+log = logging.getLogger(__name__)
+
+
+class Watch:
+    """Looks every `interval_s` seconds at the server of a connection, in a thread of its own, once it was started."""
+
+    def __init__(self, connection_id: str, settings: RedisSettings, interval_s: float) -> None:
+        self.settings = settings
+        self._id, self._interval_s = connection_id, interval_s
+        self._endings = Endings()
+        self._client: Any = None
+        self._trouble = Trouble(f"The leases on the server of connection {connection_id!r}")
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"rmq-releases-{connection_id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Have it end after the look that it is taking."""
+        self._over.set()
+
+    def join(self, limit_s: float) -> None:
+        self._thread.join(limit_s)
+
+    def look(self, now: float) -> None:
+        """Look once, at the monotonic time `now`. Raises what Redis or the metadata database has to complain about."""
+        queues = {name: self._queue(name) for name, kind in disciplines(self._redis()).items() if kind == "leased"}
+        held = [(queue, lease) for queue in queues.values() for lease in self._leases(queue)]
+        found = standings({lease.owner for _, lease in held})
+        due = self._endings.due(found, now)
+        for queue, lease in held:
+            if lease.owner in due:
+                release(queue, lease, due[lease.owner])
+
+    def close(self) -> None:
+        """Give up the connections to the server; a look makes new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _run(self) -> None:
+        pause_s = 0.0
+        while not self._over.wait(pause_s):
+            started = time.monotonic()
+            with self._trouble.told():
+                self.look(started)
+            if self._trouble.times:
+                self.close()
+            pause_s = pace(self._interval_s, time.monotonic() - started, self._trouble.times)
+        self.close()
+
+    def _redis(self) -> Any:
+        if self._client is None:
+            self._client = self.settings.client()
+        return self._client
+
+    def _queue(self, name: str) -> LeasedQueue:
+        return LeasedQueue(self._redis(), name, CONFIG)
+
+    def _leases(self, queue: LeasedQueue) -> list[LeaseInfo]:
+        try:
+            return queue.leases(LISTED)
+        except QueueUnavailable:
+            raise
+        except RedisMessageQueueError:  # one damaged queue must not hide the others; the page names it
+            return []
+
+
+class Trouble:
+    """Says once that something is wrong, and once that it is over; `times` counts how often in a row it was."""
+
+    def __init__(self, what: str) -> None:
+        self.times = 0
+        self._what = what
+        self._told: set[str] = set()
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """A block whose exceptions end here."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  the loop goes on whatever it was
+            self.times += 1
+            self._tell(error)
+        else:
+            if self.times:
+                log.info("%s can be looked at again.", self._what)
+            self.times, self._told = 0, set()
+
+    def _tell(self, error: Exception) -> None:
+        kind = type(error).__name__
+        if kind in self._told:
+            return
+        self._told.add(kind)
+        # What a database driver or a secrets backend says may hold a password; what we say of Redis never does.
+        text = f"{kind}: {error}" if isinstance(error, OURS) else kind
+        log.warning("%s cannot be looked at (%s); trying again.", self._what, text)
+        log.debug("In full:", exc_info=error)
+
+
+def release(queue: LeasedQueue, lease: LeaseInfo, reason: str) -> None:
+    """Give a lease back, unless somebody else has it or had it before us: another API server, a retry."""
+    try:
+        report = queue.release_lease(lease.id, if_owner=lease.owner)
+    except (LeaseLost, LeaseAlreadySettled):
+        return
+    log.info(
+        "Released lease %s of queue %s: %d messages are ready again, for %s. It was held by %s.",
+        *(lease.id, queue.name, report.settled, reason, lease.owner),
+    )
+    Stats.incr("rmq.released_ended", report.settled, tags={"queue": queue.name})
+
+
+def pace(interval_s: float, took_s: float, failures: int) -> float:
+    """Seconds until the next look."""
+    if failures:
+        return min(interval_s * 2.0 ** min(failures, 8), max(interval_s, SLOWEST_S))
+    return max(interval_s, PART * took_s)

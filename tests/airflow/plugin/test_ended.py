@@ -1,0 +1,67 @@
+"""What tools are told of holders that have ended, as by `rmq doctor`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmq_airflow import holders
+from rmq_airflow.identity import TaskIdentity
+
+ROOT = Path(__file__).parents[3]
+
+
+def owner(task_id: str) -> str:
+    return TaskIdentity("etl", "run", task_id, -1, 1).owner
+
+
+def test_a_tool_finds_it_among_the_entry_points() -> None:
+    (point,) = entry_points(group="rmq.holders", name="airflow")
+    assert point.load() is holders.ended
+
+
+def test_it_names_those_that_have_ended_and_why(instances: Any) -> None:
+    failed, running, kept = (instances.put(owner(state), state) for state in ("failed", "running", "up_for_retry"))
+    waits = instances.put(owner("wait"), "success", returned={"owner": owner("wait")})
+    gone, elsewhere = (TaskIdentity("etl", run, "load", 3, 1).owner for run in ("deleted", "elsewhere"))
+    instances.put(gone, "up_for_retry")
+    instances.start(gone)
+    instances.delete(gone)
+    assert holders.ended([failed, running, kept, waits, gone, elsewhere, "worker-7", "dagster:run/step"]) == {
+        failed: "its task instance has ended (failed)",
+        gone: "its task instance is gone, as when its DAG run or its DAG was deleted",
+    }
+
+
+def test_without_a_task_among_the_owners_airflow_is_not_even_imported() -> None:
+    code = """
+import sys
+from rmq_airflow.holders import ended
+print("result:", ended(["worker-7", "dagster:run/step"]), "airflow" in sys.modules, "sqlalchemy" in sys.modules)
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert result.stdout == "result: {} False False\n"
+
+
+@pytest.mark.parametrize("database", ["sqlite:////{home}/none/at/all.db", "sqlite:////{home}/empty.db"])
+def test_without_a_database_or_its_tables_nothing_is_known(tmp_path: Path, database: str) -> None:
+    code = f"from rmq_airflow.holders import ended; print('result:', ended([{owner('load')!r}]))"
+    place = {"AIRFLOW_HOME": str(tmp_path), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database.format(home=tmp_path)}
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, cwd=ROOT, env=os.environ | place
+    )
+    assert "result: {}" in result.stdout, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("suffix", ["", "~0198", "#2", ":2026-11-20T22:00:00+00:00", "@abc"])
+def test_what_follows_the_number_of_a_try_is_no_part_of_it(suffix: str) -> None:
+    task = TaskIdentity("etl", "a/b", "load", 4, 12)
+    found = holders.identity_of(f"airflow:etl/a/b/load/4/12{suffix}")
+    assert found is not None
+    assert (found.lease_id, found.try_number) == (task.lease_id, 12)

@@ -1,0 +1,471 @@
+"""Leases of tasks that have ended go back; those of tasks that go on, or that are somebody else's, stay."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from rmq_airflow.identity import TaskIdentity
+from rmq_core import LeasedQueue, open_queue
+from tests.airflow.conftest import CANARY, QUEUE
+from tests.airflow.plugin.conftest import CONNECTION
+from tests.servers import start_server
+from tests.servers.process import until
+
+PATIENCE_S = 120
+GRACE_S = 10.0
+FAILURES_S = 5.0  # for several looks of one that looks every second
+ENDED = ["success", "failed", "skipped", "upstream_failed", "removed"]
+GO_ON = [None, "scheduled", "queued", "running", "restarting", "up_for_retry", "up_for_reschedule", "deferred"]
+TASK = TaskIdentity("etl", "manual__2026-11-20T22:00:00+00:00", "load", -1, 1)
+OWNER = TASK.owner
+
+
+@pytest.fixture
+def watch(queues: str) -> Iterator[Any]:
+    """What looks at the server of the connection, when the test has it look."""
+    made = make_watch()
+    yield made
+    made.close()
+
+
+def make_watch() -> Any:
+    from rmq_airflow.plugin import connections
+    from rmq_airflow.plugin.watches import Watch
+
+    return Watch(CONNECTION, connections.place(CONNECTION, "tests"), 5.0)
+
+
+def hold(queue: Any, owner: str = OWNER, count: int = 3) -> Any:
+    """A lease of so many messages, as a failed task keeps it."""
+    queue.publish_many([f"{owner}: {number}" for number in range(count)])
+    task = owner.removeprefix("airflow:").rpartition("/")[0]
+    return queue.claim(lease_id=task, owner=owner, max_messages=count, lease=3600)
+
+
+def owners(queue: Any) -> list[str]:
+    return sorted(lease.owner for lease in queue.leases())
+
+
+@pytest.mark.parametrize("state", ENDED)
+def test_messages_of_a_task_that_has_ended_are_ready_again_and_were_not_delivered(
+    watch: Any, instances: Any, queue: Any, state: str
+) -> None:
+    hold(queue, instances.put(OWNER, "up_for_retry"))
+    watch.look(0)
+    instances.set(OWNER, state)
+    watch.look(5)
+    assert owners(queue) == [OWNER]
+    watch.look(5 + GRACE_S)
+    assert queue.stats()[:5] == (3, 0, 0, 0, 0)
+    assert [message.deliveries for message in queue.claim(max_messages=3).messages] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("state", GO_ON)
+def test_a_task_that_goes_on_or_will_be_tried_again_keeps_its_messages(
+    watch: Any, instances: Any, queue: Any, state: str | None
+) -> None:
+    hold(queue, instances.put(OWNER, state))
+    for now in range(0, 300, 5):
+        watch.look(now)
+    assert owners(queue) == [OWNER]
+
+
+def test_a_mark_that_is_taken_back_by_a_clear_releases_nothing(watch: Any, instances: Any, queue: Any) -> None:
+    hold(queue, instances.put(OWNER, "failed"))
+    watch.look(0)
+    instances.set(OWNER, None)
+    watch.look(5)
+    instances.set(OWNER, "failed")
+    watch.look(GRACE_S + 1)
+    assert owners(queue) == [OWNER]
+    watch.look(2 * GRACE_S + 1)
+    assert owners(queue) == []
+
+
+@pytest.mark.parametrize("map_index", [-1, 4])
+def test_messages_of_a_run_that_was_deleted_are_ready_again(
+    watch: Any, instances: Any, queue: Any, map_index: int
+) -> None:
+    owner = TaskIdentity("etl", "backfill/of/2026", "load", map_index, 2).owner
+    hold(queue, instances.put(owner, "up_for_retry"))
+    watch.look(0)
+    instances.delete(owner)
+    watch.look(5)
+    watch.look(5 + GRACE_S)
+    assert queue.stats().ready == 3
+
+
+def test_a_run_that_was_deleted_before_anybody_looked_is_known_from_the_audit_log(
+    watch: Any, instances: Any, queue: Any
+) -> None:
+    hold(queue, instances.put(OWNER, "up_for_retry"))
+    instances.start(OWNER)
+    instances.delete(OWNER)
+    watch.look(0)
+    watch.look(GRACE_S)
+    assert queue.stats().ready == 3
+
+
+def test_a_run_that_this_airflow_never_had_is_left_to_the_airflow_that_has_it(
+    watch: Any, instances: Any, queue: Any
+) -> None:
+    hold(queue)
+    for now in range(0, 300, 5):
+        watch.look(now)
+    assert owners(queue) == [OWNER]
+
+
+def test_one_map_index_that_has_ended_gives_back_its_own_messages_alone(watch: Any, instances: Any, queue: Any) -> None:
+    states = {0: "failed", 1: "running", 2: "up_for_retry", 10: "success"}
+    mapped = {index: TaskIdentity("etl", "run", "load", index, 1).owner for index in states}
+    for index, state in states.items():
+        hold(queue, instances.put(mapped[index], state))
+    watch.look(0)
+    watch.look(GRACE_S)
+    assert owners(queue) == sorted([mapped[1], mapped[2]])
+    assert queue.stats().ready == 6
+
+
+def test_holders_that_are_no_tasks_of_airflow_keep_what_they_have(watch: Any, instances: Any, queue: Any) -> None:
+    instances.put(OWNER, "failed")
+    others = ["worker-7", "dagster:run/step", "airflow", "airflow:etl/run", ""]
+    for owner in others:
+        queue.publish("x")
+        queue.claim(owner=owner)
+    for now in range(0, 100, 5):
+        watch.look(now)
+    assert owners(queue) == sorted(others)
+
+
+class TestHandOver:
+    """A sensor that handed its lease over has ended with success long before the next task adopts it."""
+
+    SENSOR = TaskIdentity("etl", "run", "wait", -1, 1).owner
+    RETURNED = {"queue": QUEUE, "ready": 3, "lease_id": "etl/run/wait/-1", "owner": SENSOR, "claimed": 3}  # noqa: RUF012
+
+    @pytest.mark.parametrize("returned", [RETURNED, "s3://elsewhere/xcom/return_value.json"])
+    def test_it_waits_for_the_next_task_as_long_as_the_run_goes_on(
+        self, watch: Any, instances: Any, queue: Any, returned: Any
+    ) -> None:
+        hold(queue, instances.put(self.SENSOR, "success", returned=returned))
+        for now in range(0, 3000, 50):
+            watch.look(now)
+        assert owners(queue) == [self.SENSOR]
+
+    @pytest.mark.parametrize("state", ["success", "failed"])
+    def test_it_goes_back_when_the_run_has_ended_and_nobody_adopted(
+        self, watch: Any, instances: Any, queue: Any, state: str
+    ) -> None:
+        hold(queue, instances.put(self.SENSOR, "success", returned=self.RETURNED))
+        watch.look(0)
+        watch.look(100)
+        instances.end_run(self.SENSOR, state)
+        watch.look(105)
+        assert owners(queue) == [self.SENSOR]
+        watch.look(105 + GRACE_S)
+        assert queue.stats().ready == 3
+
+    def test_what_the_next_task_adopted_is_its_own(self, watch: Any, instances: Any, queue: Any) -> None:
+        lease = hold(queue, instances.put(self.SENSOR, "success", returned=self.RETURNED))
+        taker = TaskIdentity("etl", "run", "take", -1, 1).owner
+        instances.put(taker, "up_for_retry")
+        watch.look(0)
+        queue.adopt(lease.id, owner=taker, if_owner=self.SENSOR)
+        watch.look(5)
+        watch.look(100)
+        assert owners(queue) == [taker]
+        instances.set(taker, "failed")
+        watch.look(105)
+        watch.look(105 + GRACE_S)
+        assert owners(queue) == []
+
+    @pytest.mark.parametrize("returned", [None, {"lease_id": "etl/run/wait/-1", "acked": 0}, [1, 2]])
+    def test_a_task_that_was_marked_success_handed_nothing_over(
+        self, watch: Any, instances: Any, queue: Any, returned: Any
+    ) -> None:
+        hold(queue, instances.put(self.SENSOR, "success", returned=returned))
+        watch.look(0)
+        watch.look(GRACE_S)
+        assert owners(queue) == []
+
+
+def test_api_servers_that_look_at_the_same_time_give_a_lease_back_once(
+    instances: Any, queue: Any, queues: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    every = [TaskIdentity("etl", f"run-{number}", "load", -1, 1).owner for number in range(20)]
+    for owner in every:
+        hold(queue, instances.put(owner, "failed"))
+    watches = [make_watch() for _ in range(3)]
+    caplog.set_level(logging.INFO, "rmq_airflow")
+    for watch in watches:
+        watch.look(0)
+    threads = [threading.Thread(target=watch.look, args=(GRACE_S,)) for watch in watches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for watch in watches:
+        watch.close()
+    assert queue.stats()[:5] == (60, 0, 0, 0, 0)
+    said = [record.getMessage() for record in caplog.records if "Released lease" in record.getMessage()]
+    assert len(said) == 20
+    assert all("3 messages are ready again, for its task instance has ended (failed)" in text for text in said)
+
+
+def test_a_retry_that_took_the_lease_over_meanwhile_keeps_it(queue: Any, queues: str, instances: Any) -> None:
+    from rmq_airflow.plugin.watches import release
+
+    hold(queue)
+    (seen,) = queue.leases()
+    retry = TaskIdentity(TASK.dag_id, TASK.run_id, TASK.task_id, -1, 2).owner
+    held = queue.claim(lease_id=seen.id, owner=retry)
+    release(queue, seen, "it had ended")
+    assert owners(queue) == [retry]
+    queue.ack(held)
+    release(queue, seen, "it had ended")
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_damaged_queues_and_those_of_other_disciplines_hide_no_lease(
+    watch: Any, instances: Any, queue: Any, secured_url: str
+) -> None:
+    streams = open_queue(secured_url, "events", "streams")
+    streams.publish({"n": 1})
+    assert streams.claim(owner=OWNER) is not None
+    with LeasedQueue(secured_url, "damaged") as damaged:
+        damaged.publish("x")
+        damaged.client.set("rmq:{damaged}:leases", "foreign")
+    hold(queue, instances.put(OWNER, "failed"))
+    watch.look(0)
+    watch.look(GRACE_S)
+    assert owners(queue) == []
+    assert streams.stats().leased == 1
+    streams.close()
+
+
+def test_more_leases_than_fit_into_one_query_are_all_looked_at(watch: Any, instances: Any, queue: Any) -> None:
+    from rmq_airflow.plugin.instances import CHUNK
+
+    every = [TaskIdentity("etl", "run", "load", index, 1).owner for index in range(CHUNK + 20)]
+    for owner in every:
+        hold(queue, instances.put(owner, "failed"), count=1)
+    watch.look(0)
+    watch.look(GRACE_S)
+    assert queue.stats()[:5] == (CHUNK + 20, 0, 0, 0, 0)
+
+
+def test_what_was_released_is_counted(watch: Any, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rmq_airflow.plugin import watches
+
+    told: list[Any] = []
+    monkeypatch.setattr(watches.Stats, "incr", lambda *words, tags: told.append((*words, tags)))
+    hold(queue, instances.put(OWNER, "failed"))
+    watch.look(0)
+    watch.look(GRACE_S)
+    assert told == [("rmq.released_ended", 3, {"queue": QUEUE})]
+
+
+class TestRunning:
+    """The loop itself: threads, from the lifespan that Airflow enters to its end."""
+
+    @pytest.fixture(autouse=True)
+    def quickly(self, monkeypatch: pytest.MonkeyPatch, airflow_database: None) -> None:
+        from rmq_airflow.plugin import endings
+
+        monkeypatch.setattr(endings, "GRACE_S", 0.5)
+        monkeypatch.setenv("AIRFLOW__RMQ__RELEASE_INTERVAL", "1")
+
+    async def test_it_lives_as_long_as_the_api_server(self, queues: str, instances: Any, queue: Any) -> None:
+        hold(queue, instances.put(OWNER, "failed"))
+        async with api_server():
+            await until_async(lambda: not owners(queue))
+        assert ours() == []
+        hold(queue, instances.put(TASK.owner.replace("/load/", "/store/"), "failed"))
+        await asyncio.sleep(FAILURES_S)
+        assert len(owners(queue)) == 1
+
+    async def test_it_can_be_switched_off(
+        self, queues: str, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("AIRFLOW__RMQ__RELEASE_ENDED", "False")
+        hold(queue, instances.put(OWNER, "failed"))
+        async with api_server():
+            await until_async(lambda: not ours())
+        assert owners(queue) == [OWNER]
+
+    async def test_a_setting_that_is_nonsense_is_logged_and_the_api_server_runs(
+        self, queues: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setenv("AIRFLOW__RMQ__RELEASE_INTERVAL", "often")
+        async with api_server():
+            await until_async(lambda: not ours())
+        assert "are not released here" in caplog.text
+        assert "release_interval" in caplog.text.lower()
+
+    async def test_a_server_that_hangs_and_one_that_is_gone_hold_up_no_other(
+        self,
+        queues: str,
+        instances: Any,
+        queue: Any,
+        stored: Callable[..., str],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        hanging = start_server("7.0")
+        hanging.pause()
+        try:
+            stored("a-hanging", conn_type="redis_queue", host="127.0.0.1", port=hanging.port, password=CANARY)
+            stored("b-gone", conn_type="redis_queue", host="127.0.0.1", port=1, login="u", password=CANARY)
+            stored("c-wrong", conn_type="redis_queue", host=f"redis://u:{CANARY}@127.0.0.1")
+            hold(queue, instances.put(OWNER, "failed"))
+            async with api_server():
+                await until_async(lambda: not owners(queue))
+                await until_async(lambda: all(name in caplog.text for name in ("a-hanging", "b-gone", "c-wrong")))
+        finally:
+            hanging.resume()
+            hanging.stop()
+        assert CANARY not in caplog.text
+
+    async def test_redis_that_was_away_is_said_once_and_looked_at_again(
+        self, instances: Any, stored: Callable[..., str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "rmq_airflow")
+        server = start_server("7.0", "--appendonly", "yes", "--appendfsync", "always")
+        try:
+            stored("own", conn_type="redis_queue", host="127.0.0.1", port=server.port)
+            with LeasedQueue(server.url, QUEUE) as held:
+                hold(held, instances.put(OWNER, "up_for_retry"))
+                async with api_server():
+                    await until_async(lambda: bool(watched(server)))
+                    server.kill9()
+                    instances.set(OWNER, "failed")
+                    await until_async(lambda: "'own' cannot be looked at" in caplog.text)
+                    await asyncio.sleep(FAILURES_S)
+                    server.restart()
+                    await until_async(lambda: "'own' can be looked at again" in caplog.text)
+                    await until_async(lambda: not owners(held))
+        finally:
+            server.stop()
+        assert caplog.text.count("'own' cannot be looked at") == 1
+
+    async def test_a_connection_that_is_added_or_leads_elsewhere_is_followed(
+        self, queues: str, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch, secured_url: str
+    ) -> None:
+        from rmq_airflow.plugin import releases
+
+        monkeypatch.setattr(releases, "REREAD_S", 0.5)
+        monkeypatch.setenv("AIRFLOW__RMQ__CONNECTIONS", "from_environment")
+        monkeypatch.setenv("AIRFLOW_CONN_FROM_ENVIRONMENT", "redis-queue://127.0.0.1:1")
+        hold(queue, instances.put(OWNER, "up_for_retry"))
+        async with api_server():
+            await until_async(lambda: {"rmq-releases-from_environment", f"rmq-releases-{CONNECTION}"} <= set(ours()))
+            monkeypatch.delenv("AIRFLOW__RMQ__CONNECTIONS")
+            await until_async(lambda: "rmq-releases-from_environment" not in ours())
+            instances.set(OWNER, "failed")
+            await until_async(lambda: not owners(queue))
+
+
+async def test_a_secrets_backend_that_fails_for_a_while_ends_no_watch(
+    queues: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from rmq_airflow.plugin import connections, releases
+
+    def denied(*_: Any) -> Any:
+        raise PermissionError(CANARY)
+
+    watches = releases.Watches(5.0)
+    watches.reread()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(connections, "place", denied)
+            for _ in range(3):
+                watches.reread()
+            assert f"rmq-releases-{CONNECTION}" in ours()
+        assert caplog.text.count(f"Connection '{CONNECTION}' cannot be looked at (PermissionError)") == 1
+        assert CANARY not in caplog.text
+    finally:
+        watches.stop()
+    assert ours() == []
+
+
+def test_a_metadata_database_that_was_away_is_said_once_and_nothing_of_it_is_shown(
+    watch: Any, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from rmq_airflow.plugin import watches
+
+    def away(_: Any) -> Any:
+        raise OperationalError(f"SELECT {CANARY}", {}, ConnectionError(f"postgresql://u:{CANARY}@h"))
+
+    caplog.set_level(logging.INFO, "rmq_airflow")
+    hold(queue, instances.put(OWNER, "failed"))
+    trouble = watches.Trouble("The leases")
+    with monkeypatch.context() as patched:
+        patched.setattr(watches, "standings", away)
+        for now in range(5):
+            with trouble.told():
+                watch.look(now)
+    assert trouble.times == 5
+    for now in (10, 20 + GRACE_S):
+        with trouble.told():
+            watch.look(now)
+    assert owners(queue) == []
+    assert CANARY not in caplog.text
+    assert [text for text in caplog.messages if "looked at" in text] == [
+        "The leases cannot be looked at (OperationalError); trying again.",
+        "The leases can be looked at again.",
+    ]
+
+
+def test_the_pace_grows_while_something_is_wrong_and_falls_to_what_a_slow_server_bears() -> None:
+    from rmq_airflow.plugin.watches import pace
+
+    assert [pace(5, 0.1, failures) for failures in (0, 1, 2, 10_000)] == [5, 10, 10, 10]
+    assert [pace(1, 0.1, failures) for failures in range(6)] == [1, 2, 4, 8, 10, 10]
+    assert pace(5, 3.0, 0) == 12
+    assert pace(60, 0.1, 5) == 60
+
+
+def test_looking_a_connection_up_writes_it_as_no_url_which_airflow_would_warn_of_each_time(
+    queues: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.models.connection import Connection
+
+    from rmq_airflow.plugin import connections
+
+    def warns(_: Any) -> Any:
+        raise AssertionError("Connection schemes (type: redis_queue) shall not contain '_'")
+
+    monkeypatch.setattr(Connection, "get_uri", warns)
+    assert connections.settings(CONNECTION).client_name == "rmq-airflow-page"
+    assert connections.place(CONNECTION, "tests").client_name == "tests"
+
+
+def api_server() -> Any:
+    """The lifespan of an Airflow API server that has mounted us, as Airflow enters it."""
+    from airflow.api_fastapi.app import lifespan
+    from airflow.plugins_manager import get_fastapi_plugins
+    from fastapi import FastAPI
+
+    (ours,) = (each for each in get_fastapi_plugins()[0] if each["name"] == "RMQ")
+    airflow = FastAPI()
+    airflow.mount(ours["url_prefix"], ours["app"])
+    return lifespan(airflow)
+
+
+def ours() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("rmq-releases")]
+
+
+def watched(server: Any) -> list[Any]:
+    with server.client() as client:
+        return [each for each in client.client_list() if each["name"] == "rmq-airflow-releases"]
+
+
+async def until_async(holds: Callable[[], bool]) -> None:
+    await asyncio.to_thread(until, holds, PATIENCE_S, pace_s=0.1)
