@@ -7,26 +7,12 @@ a task's owner to ask about.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Mapping
 from importlib import import_module
 
 from rmq_airflow.identity import TaskIdentity
 
-PREFIX = "airflow:"
 log = logging.getLogger(__name__)
-
-
-def identity_of(owner: str) -> TaskIdentity | None:
-    """The task that an owner names; None when it names something else. Of all its parts only a run id has slashes."""
-    parts = owner.removeprefix(PREFIX).split("/")
-    if not owner.startswith(PREFIX) or len(parts) < 5:
-        return None
-    dag_id, *run_id, task_id, map_index, last = parts
-    number = re.match(r"\d+", last)  # what follows the number tells runs of the same name apart
-    if number is None or not re.fullmatch(r"-1|\d+", map_index):
-        return None
-    return TaskIdentity(dag_id, "/".join(run_id), task_id, int(map_index), int(number[0]))
 
 
 def ended(owners: Collection[str]) -> Mapping[str, str]:
@@ -34,7 +20,7 @@ def ended(owners: Collection[str]) -> Mapping[str, str]:
 
     Empty when Airflow's database cannot be reached or has no tables. For tools: an entry point of `rmq.holders`.
     """
-    tasks = [owner for owner in owners if identity_of(owner) is not None]
+    tasks = [owner for owner in owners if TaskIdentity.read(owner) is not None]
     if not tasks:
         return {}
     try:

@@ -46,10 +46,14 @@ class RunMark(NamedTuple):
         made = getattr(context["ti"], "id", None)
         if run_after is None or not isinstance(made, UUID) or made.version != TIME_ORDERED:
             return None
-        microseconds = (run_after - EPOCH) // timedelta(microseconds=1)
-        return cls(microseconds, getattr(run, "clear_number", None) or 0, made.int >> 64)
+        return cls(microseconds(run_after), getattr(run, "clear_number", None) or 0, made.int >> 64)
 
     def replaces(self, other: RunMark) -> bool:
         """Whether this is surely of a later run than `other`; two of one run, or too much alike, are not."""
         another_run = self.run_after != other.run_after or self.clear_number < other.clear_number
         return another_run and self.try_id > other.try_id
+
+
+def microseconds(moment: datetime) -> int:
+    """Since 1970."""
+    return (moment - EPOCH) // timedelta(microseconds=1)

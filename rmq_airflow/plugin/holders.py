@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TypedDict
 from urllib.parse import quote
 
-from rmq_airflow.holders import identity_of
 from rmq_airflow.identity import TaskIdentity
 
 
@@ -22,7 +21,7 @@ class Holder(TypedDict):
 
 def holder_of(owner: str) -> Holder | None:
     """The task that an owner names, for the page; None when it names something else."""
-    task = identity_of(owner)
+    task = TaskIdentity.read(owner)
     if task is None:
         return None
     return {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
 from airflow.models.dagrun import DagRun
@@ -18,7 +19,8 @@ from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import and_, select, tuple_
 
-from rmq_airflow.holders import identity_of
+from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.run_mark import microseconds
 
 ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
 RUN_ENDED = {"success", "failed"}
@@ -34,16 +36,21 @@ class Standing(NamedTuple):
     reason: str | None
 
 
+REPLACED = Standing(True, "its DAG run was deleted, and another one of that name was created")
+
+
 class Row(NamedTuple):
     """A task instance as far as it matters here."""
 
     state: str | None
     run_state: str | None
+    run_after: datetime
 
 
 def standings(owners: Collection[str]) -> dict[str, Standing]:
     """How each owner that names a task stands; the others are left out. Blocks, and raises what SQLAlchemy raises."""
-    keys = {owner: (task.dag_id, task.run_id, task.task_id, task.map_index) for owner, task in _tasks(owners)}
+    tasks = dict(_tasks(owners))
+    keys = {owner: (task.dag_id, task.run_id, task.task_id, task.map_index) for owner, task in tasks.items()}
     if not keys:
         return {}
     with create_session(scoped=False) as session:
@@ -52,21 +59,30 @@ def standings(owners: Collection[str]) -> dict[str, Standing]:
         returned = _returned(session, unsure) if unsure else {}
         known = {*rows, *_audited(session, set(keys.values()) - rows.keys())}
     return {
-        owner: _standing(owner, rows.get(key), returned.get(key), known=key in known) for owner, key in keys.items()
+        owner: REPLACED
+        if _is_of_another_run(tasks[owner], rows.get(key))
+        else _standing(owner, rows.get(key), returned.get(key), known=key in known)
+        for owner, key in keys.items()
     }
 
 
 def _tasks(owners: Collection[str]) -> Iterator[tuple[str, Any]]:
     for owner in owners:
-        task = identity_of(owner)
+        task = TaskIdentity.read(owner)
         if task is not None:
             yield owner, task
 
 
+def _is_of_another_run(task: TaskIdentity, row: Row | None) -> bool:
+    """Whether the run of this name that there is was created after the one of this task was deleted."""
+    return row is not None and task.mark is not None and microseconds(row.run_after) != task.mark.run_after
+
+
 def _rows(session: Any, keys: Collection[Key]) -> dict[Key, Row]:
     run = and_(DagRun.dag_id == TaskInstance.dag_id, DagRun.run_id == TaskInstance.run_id)
-    query = select(*_names(TaskInstance), TaskInstance.state, DagRun.state).join(DagRun, run)
-    return {(*row[:4],): Row(*map(_word, row[4:])) for row in _found(session, query, TaskInstance, keys)}
+    query = select(*_names(TaskInstance), TaskInstance.state, DagRun.state, DagRun.run_after).join(DagRun, run)
+    found = _found(session, query, TaskInstance, keys)
+    return {(*row[:4],): Row(_word(row[4]), _word(row[5]), row[6]) for row in found}
 
 
 def _returned(session: Any, keys: Collection[Key]) -> dict[Key, Any]:

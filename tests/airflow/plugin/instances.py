@@ -13,7 +13,7 @@ from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import delete, insert, select, update
 
-from rmq_airflow.holders import identity_of
+from rmq_airflow.identity import TaskIdentity
 
 
 class Instances:
@@ -24,7 +24,7 @@ class Instances:
 
     def put(self, owner: str, state: str | None, *, run_state: str = "running", returned: Any = None) -> str:
         """A run with the task that an owner names in it; returns the owner."""
-        task = identity_of(owner)
+        task = TaskIdentity.read(owner)
         assert task is not None
         self._dags.add(task.dag_id)
         names = {"dag_id": task.dag_id, "run_id": task.run_id}
@@ -42,7 +42,7 @@ class Instances:
 
     def set(self, owner: str, state: str | None) -> None:
         """Mark the task."""
-        task = identity_of(owner)
+        task = TaskIdentity.read(owner)
         assert task is not None
         names = {"dag_id": task.dag_id, "run_id": task.run_id, "task_id": task.task_id, "map_index": task.map_index}
         with create_session() as session:
@@ -55,7 +55,7 @@ class Instances:
 
     def start(self, owner: str) -> None:
         """Have the audit log tell that the try was started."""
-        task = identity_of(owner)
+        task = TaskIdentity.read(owner)
         assert task is not None
         names = {"dag_id": task.dag_id, "run_id": task.run_id, "task_id": task.task_id, "map_index": task.map_index}
         with create_session() as session:
@@ -78,6 +78,6 @@ def _run(state: str) -> dict[str, Any]:
 
 
 def _run_of(owner: str) -> dict[str, str]:
-    task = identity_of(owner)
+    task = TaskIdentity.read(owner)
     assert task is not None
     return {"dag_id": task.dag_id, "run_id": task.run_id}

@@ -59,9 +59,9 @@ def test_without_a_database_or_its_tables_nothing_is_known(tmp_path: Path, datab
     assert "result: {}" in result.stdout, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("suffix", ["", "~0198", "#2", ":2026-11-20T22:00:00+00:00", "@abc"])
+@pytest.mark.parametrize("suffix", ["", "@abc", "@64a0.2.198f"])
 def test_what_follows_the_number_of_a_try_is_no_part_of_it(suffix: str) -> None:
     task = TaskIdentity("etl", "a/b", "load", 4, 12)
-    found = holders.identity_of(f"airflow:etl/a/b/load/4/12{suffix}")
+    found = TaskIdentity.read(f"airflow:etl/a/b/load/4/12{suffix}")
     assert found is not None
     assert (found.lease_id, found.try_number) == (task.lease_id, 12)

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.run_mark import RunMark
 from rmq_core import LeasedQueue, open_queue
 from tests.airflow.conftest import CANARY, QUEUE
 from tests.airflow.plugin.conftest import CONNECTION
@@ -111,6 +113,17 @@ def test_a_run_that_was_deleted_before_anybody_looked_is_known_from_the_audit_lo
     watch.look(0)
     watch.look(GRACE_S)
     assert queue.stats().ready == 3
+
+
+def test_messages_of_a_run_that_was_deleted_are_ready_again_although_another_has_its_name(
+    watch: Any, instances: Any, queue: Any
+) -> None:
+    former = replace(TASK, mark=RunMark(1_000_000, 0, 7)).owner
+    instances.put(OWNER, "running")  # whose run was created now
+    hold(queue, former)
+    watch.look(0.0)
+    watch.look(GRACE_S)
+    assert (owners(queue), queue.stats().ready) == ([], 3)
 
 
 def test_a_run_that_this_airflow_never_had_is_left_to_the_airflow_that_has_it(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.plugin.holders import holder_of, identity_of, path_of
+from rmq_airflow.plugin.holders import holder_of, path_of
 
 TASKS = [
     TaskIdentity("etl", "manual__2026-01-01T00:00:00+00:00", "load", -1, 1),
@@ -14,7 +14,7 @@ TASKS = [
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_owner_that_a_task_writes_is_read_back(task: TaskIdentity) -> None:
-    assert identity_of(task.owner) == task
+    assert TaskIdentity.read(task.owner) == task
 
 
 @pytest.mark.parametrize(
