@@ -201,7 +201,7 @@ class Doorbell:
     def busy(self, enough: Mapping[str, Backlog], pending: int) -> str:
         """Why nothing was requested although something is ready."""
         ready = sum(backlog.ready for backlog in enough.values())
-        apart = sum(group.count for backlog in enough.values() for group in backlog.groups)
+        apart = sum(group.size for backlog in enough.values() for group in backlog.groups)
         isolated = f", {apart} of them tried apart from the others for having failed together" if apart else ""
         return (
             f"Queue {', '.join(map(repr, islice(enough, 3)))} has {ready} ready{isolated}; {pending} run(s) of this"

@@ -52,7 +52,7 @@ def test_ticks_without_any_claim_in_between_settle_at_exactly_the_runs_the_backl
 
 def test_a_tick_asks_for_what_claims_of_messages_get_that_are_tried_apart() -> None:
     bell = Doorbell("orders", "bell", batch=30, max_in_flight_runs=50, patience_s=600)
-    apart = (IsolatedGroup(count=30, most=15), IsolatedGroup(count=9, most=2), IsolatedGroup(count=100, most=50))
+    apart = (IsolatedGroup(size=30, most=15), IsolatedGroup(size=9, most=2), IsolatedGroup(size=100, most=50))
     assert bell.wanted({"orders": Backlog(45, 1.0)}, []) == {"orders": 2}
     assert bell.wanted({"orders": Backlog(30 + 9 + 100 + 45, 1.0, apart)}, []) == {"orders": 2 + 5 + 4 + 2}
     assert "184 ready, 139 of them tried apart" in bell.busy({"orders": Backlog(184, 1.0, apart)}, 3)
