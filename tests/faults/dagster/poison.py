@@ -36,8 +36,10 @@ def consumer(case: str, retries: int) -> dg.AssetsDefinition:
     @dg.asset(name=case, retry_policy=dg.RetryPolicy(max_retries=retries) if retries else None)
     def consume(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
         with redis_queue.claimed(context, case, max_messages=BATCH, config=CONFIG) as batch:
-            suffer(context, case, batch.payloads)
-        Board.here().note("acked", case, run=context.run.run_id)
+            if batch:  # a try whose message has just died gets nothing
+                suffer(context, case, batch.payloads)
+        if batch:
+            Board.here().note("acked", case, run=context.run.run_id)
         return dg.MaterializeResult(metadata=batch.metadata)
 
     return consume
