@@ -41,12 +41,16 @@ def redis_queue_asset(
 
 
 def measured(stats: QueueStats) -> dict[str, int | float]:
-    """What Dagster plots: `depth` is all that is ready, delayed or leased; the age is in seconds, 0 when none waits."""
+    """What Dagster plots: `depth` is all that is ready, delayed or leased; the age is in seconds, 0 when none waits.
+
+    `isolated`: how many of the ready messages failed together before and are tried apart from the others.
+    """
     return {
         "rmq/depth": depth(stats),
         "rmq/ready": stats.ready,
         "rmq/delayed": stats.delayed,
         "rmq/leased": stats.leased,
+        "rmq/isolated": stats.isolated,
         "rmq/oldest_age_seconds": float(stats.oldest_age or 0),
         "rmq/dead_letters": stats.dead,
     }

@@ -23,7 +23,7 @@ from rmq_core import (
     SettleReport,
 )
 from rmq_dagster import runs
-from rmq_dagster.claiming import OnSettled, check_batch, check_on_settled, claim
+from rmq_dagster.claiming import OnSettled, check_batch, check_on_settled, claim, shortened
 from rmq_dagster.ending import concluding
 
 GONE = {Outcome.LOST, Outcome.MISSING}
@@ -34,11 +34,14 @@ class ClaimedBatch:
 
     Those that are neither acked, nacked nor released in the block are acked when it ends and nacked when it raises,
     unless Dagster will retry: then the retry gets them back. `acked_before`: what an earlier run of this step acked.
+    `asked`: how many messages were asked for, at most.
     """
 
-    def __init__(self, queue: LeasedQueue, lease: Lease | None, acked_before: int | None = None) -> None:
+    def __init__(
+        self, queue: LeasedQueue, lease: Lease | None, acked_before: int | None = None, *, asked: int = 0
+    ) -> None:
         self._queue, self._lease, self._started = queue, lease, time.monotonic()
-        self.acked_before = acked_before
+        self.acked_before, self.asked = acked_before, asked
 
     @property
     def lease(self) -> Lease:
@@ -61,10 +64,11 @@ class ClaimedBatch:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """For the result of the step: queue, lease id, how many were claimed, and seconds since."""
+        """For the result of the step: queue, lease id, how many were claimed, seconds since, and why so few if so."""
         told: dict[str, Any] = {"rmq/queue": self._queue.name, "rmq/claimed": len(self)}
         if self._lease is not None:
             told |= {"rmq/lease_id": self._lease.id, "rmq/seconds": round(time.monotonic() - self._started, 3)}
+            told |= shortened(self._lease, self.asked)
         return told | ({} if self.acked_before is None else {"rmq/acked_before": self.acked_before})
 
     def ack(self, *messages: Message) -> None:
@@ -133,7 +137,7 @@ def working(context: runs.StepContext, queue: LeasedQueue, terms: Terms) -> Iter
     if not batch:
         yield batch
         return
-    with concluding(context, batch), queue.hold(batch.lease):
+    with concluding(context, batch, queue.config), queue.hold(batch.lease):
         yield batch
         batch.finish()
 
@@ -143,8 +147,8 @@ def _claimed(context: runs.StepContext, queue: LeasedQueue, terms: Terms) -> Cla
         lease = claim(context, queue, max_messages=terms.max_messages, on_settled=terms.on_settled)
     except LeaseAlreadySettled as settled:
         context.log.info("Everything of %r was acked before: %d message(s)", settled.lease_id, settled.acked)
-        return ClaimedBatch(queue, None, settled.acked)
-    return ClaimedBatch(queue, lease)
+        return ClaimedBatch(queue, None, settled.acked, asked=terms.max_messages)
+    return ClaimedBatch(queue, lease, asked=terms.max_messages)
 
 
 def _in_time(settle: Callable[[], object]) -> bool:

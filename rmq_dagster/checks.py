@@ -40,12 +40,14 @@ class QueueLimits:
     """What is checked; None is not. Ages are seconds.
 
     depth: messages that are ready, delayed or leased. oldest_age: how long the oldest ready one has waited.
-    dead_letters: messages that failed too often. freshness: since the asset was materialized or observed.
+    dead_letters: messages that failed too often. isolated: ready messages that failed together before and are tried
+    apart from the others. freshness: since the asset was materialized or observed.
     """
 
     depth: Limit | None = None
     oldest_age: Limit | None = None
     dead_letters: Limit | None = Limit(error=0)
+    isolated: Limit | None = None
     freshness: Limit | None = None
 
     def given(self) -> dict[str, Limit]:
@@ -58,6 +60,7 @@ MEASURES: dict[str, Callable[[QueueStats], float]] = {
     "depth": depth,
     "oldest_age": lambda stats: stats.oldest_age or 0,
     "dead_letters": lambda stats: stats.dead,
+    "isolated": lambda stats: stats.isolated,
 }
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import dagster as dg
 
 from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue
 from rmq_dagster import runs
-from rmq_dagster.tags import CLAIMED, LEASE, QUEUE
+from rmq_dagster.tags import CLAIMED, ISOLATED, LEASE, QUEUE
 
 OnSettled: TypeAlias = Literal["skip", "next"]
 LARGEST_BATCH = 1_000_000
@@ -25,7 +25,7 @@ def claim(
     claims more, under `<name>#2`, `#3`, ... Either would overwrite the result of a try that acked, had its result and
     failed to store it, so then dg.Failure says so, and allows no retries.
     """
-    _refuse_cancelled(context)
+    _refuse_interrupted(context)
     for number, name in enumerate(_names(context, queue)):
         try:
             lease = queue.claim(max_messages=max_messages, lease_id=name, owner=runs.owner(context))
@@ -35,7 +35,7 @@ def claim(
             if on_settled == "skip":
                 raise
         else:
-            _report(context, queue, lease.count if lease else 0)
+            _report(context, queue, lease, max_messages)
             return lease
     raise AssertionError("unreachable: the names never end")
 
@@ -62,10 +62,13 @@ def _names(context: runs.StepContext, queue: LeasedQueue) -> Iterator[str]:
     yield from (f"{base}#{number}" for number in itertools.count(2))
 
 
-def _refuse_cancelled(context: runs.StepContext) -> None:
-    """In one process with its run, Dagster answers the cancelling of a step by trying it again if a policy says so."""
+def _refuse_interrupted(context: runs.StepContext) -> None:
+    """In one process with its run, Dagster answers an interrupt by trying the step again if a policy says so."""
     if runs.is_interrupted(context):
-        raise dg.Failure("The run is being cancelled; nothing was claimed.", allow_retries=False)
+        raise dg.Failure(
+            "The run was cancelled or deleted, or its process was told to stop; nothing was claimed.",
+            allow_retries=False,
+        )
 
 
 def _refuse_lost_result(context: runs.StepContext, settled: LeaseAlreadySettled) -> None:
@@ -78,7 +81,24 @@ def _refuse_lost_result(context: runs.StepContext, settled: LeaseAlreadySettled)
         ) from settled
 
 
-def _report(context: runs.StepContext, queue: LeasedQueue, claimed: int) -> None:
+def shortened(lease: Lease, asked: int) -> dict[str, Any]:
+    """For the result of a step: why its claim got fewer messages than it asked for; empty when nothing shortened it."""
+    return {} if lease.isolation is None else {"rmq/asked": asked, "rmq/isolated": str(lease.isolation)}
+
+
+def _report(context: runs.StepContext, queue: LeasedQueue, lease: Lease | None, asked: int) -> None:
     if context.run.tags.get(QUEUE, queue.name) == queue.name:  # else it has yet to claim what it was rung for
-        context.instance.add_run_tags(context.run.run_id, {CLAIMED: str(claimed)})
-    context.log.info("Claimed %d message(s) of %r", claimed, queue.name)
+        context.instance.add_run_tags(context.run.run_id, _tags(context, lease))
+    context.log.info("Claimed %d message(s) of %r", lease.count if lease else 0, queue.name)
+    if lease and lease.isolation:
+        context.log.warning("got %d of %d: %s", lease.count, asked, lease.isolation)
+
+
+def _tags(context: runs.StepContext, lease: Lease | None) -> dict[str, str]:
+    """How many messages the run has claimed in all, for its steps may claim one piece after the other."""
+    run = context.instance.get_run_by_id(context.run.run_id)
+    before = int(run.tags.get(CLAIMED, 0)) if run else 0
+    if lease is None:
+        return {CLAIMED: str(before)}
+    claimed = max(before, lease.count) if lease.takeovers else before + lease.count
+    return {CLAIMED: str(claimed)} | ({ISOLATED: "true"} if lease.isolation else {})

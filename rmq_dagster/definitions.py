@@ -26,10 +26,10 @@ def redis_queue_definitions(
     resource_key: str = "redis_queue",
     **sensor_options: Any,
 ) -> dg.Definitions:
-    """The doorbell sensor that starts `target`, both status sensors, and the asset `<queue>_queue` with its checks.
+    """The doorbell sensor that starts `target`, the status sensors, and the asset `<queue>_queue` with its checks.
 
     `sensor_options` are those of build_redis_queue_sensor: batch, max_in_flight_runs, minimum_interval_seconds, ...; a
-    `default_status` is that of all three sensors. `limits`: what the checks compare; without them a dead letter is an
+    `default_status` is that of all four sensors. `limits`: what the checks compare; without them a dead letter is an
     error. Queues of partitions have no asset and no checks. `resource` is bound to `resource_key`; None when another
     part of the project does that.
 

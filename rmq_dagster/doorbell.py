@@ -2,22 +2,23 @@
 
 A tick only peeks. It claims nothing and names no message, so a tick that times out, a run request that is dropped and a
 run that waits an hour in the run queue all cost nothing: the next tick sees what is still ready and rings again. The
-run claims whatever is next when it starts; a run that finds nothing left succeeds with `claimed=0`.
+run claims whatever is next when it starts; a run that finds nothing left succeeds with `claimed=0`. What runs hold that
+have ended goes back first.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from typing import Any
 
 import dagster as dg
 
-from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, queues
-from rmq_dagster import claims
+from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, LeaseInfo, queues
+from rmq_dagster import claims, holders
 from rmq_dagster.claiming import check_batch
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.tags import CLAIMED, LEASE, QUEUE, REPOSITORY, RUN_KEY, SENSOR
@@ -33,12 +34,13 @@ RUNS_LOOKED_AT = 1000
 LEASES_LOOKED_AT = 1000
 
 
-def rings(ready: int, batch: int, on_the_way: int, room: int) -> int:
+def rings(claims: int, on_the_way: int, room: int) -> int:
     """How many runs to request now.
 
-    Enough for what is ready, less the runs already on their way to claim it, and never more than there is room for.
+    One for each claim that what is ready takes, less the runs already on their way to make it, and never more than
+    there is room for.
     """
-    return max(0, min(math.ceil(ready / batch) - on_the_way, room))
+    return max(0, min(claims - on_the_way, room))
 
 
 def dealt(wanted: Mapping[str, int], room: int) -> list[str]:
@@ -81,6 +83,7 @@ class Doorbell:
     def ring(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
         """One tick on a redis-py client: peek, count the runs that have yet to claim, and request what is missing."""
         partitions, last = self.partitions(redis), self.last_number(context)
+        self.settle_ended(context, redis, config, list(partitions))
         if self.claim_for_s is not None:
             self.look_after_claims(context.instance, redis, config, list(partitions), last)
         backlogs = self.looks(redis, partitions, config)
@@ -106,6 +109,19 @@ class Doorbell:
         if isinstance(self.queue, str):
             return {self.queue: None}
         return {**self.queue.among(queues(redis))}
+
+    def settle_ended(
+        self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig, names: Sequence[str]
+    ) -> None:
+        """Give back what runs hold that were cancelled or deleted, nack what runs hold that failed for good."""
+        with ExitStack() as opened:
+            queues = [opened.enter_context(LeasedQueue(redis, name, config)) for name in names]
+            for done in holders.settle_ended(context.instance, queues, self.was_claimed_here):
+                context.log.info(done)
+
+    def was_claimed_here(self, lease: LeaseInfo) -> bool:
+        """Whether a tick of this sensor claimed it, whoever holds it now."""
+        return self.claim_for_s is not None and lease.id == claims.name_of(self.sensor, claims.number_of(lease.id))
 
     def look_after_claims(
         self, instance: dg.DagsterInstance, redis: Any, config: LeasedConfig, names: Sequence[str], last: int
@@ -141,7 +157,7 @@ class Doorbell:
         """How many runs each queue could use, the one that has waited longest first."""
         by_age = sorted(enough, key=lambda name: -(enough[name].oldest_age or 0))
         return {
-            name: rings(enough[name].ready, self.batch, self.on_the_way(of(name, pending)), self.max_in_flight_runs)
+            name: rings(enough[name].claims(self.batch), self.on_the_way(of(name, pending)), self.max_in_flight_runs)
             for name in by_age
         }
 
@@ -185,9 +201,11 @@ class Doorbell:
     def busy(self, enough: Mapping[str, Backlog], pending: int) -> str:
         """Why nothing was requested although something is ready."""
         ready = sum(backlog.ready for backlog in enough.values())
+        apart = sum(group.size for backlog in enough.values() for group in backlog.groups)
+        isolated = f", {apart} of them tried apart from the others for having failed together" if apart else ""
         return (
-            f"Queue {', '.join(map(repr, islice(enough, 3)))} has {ready} ready; {pending} run(s) of this sensor have"
-            f" yet to claim (max_in_flight_runs={self.max_in_flight_runs})."
+            f"Queue {', '.join(map(repr, islice(enough, 3)))} has {ready} ready{isolated}; {pending} run(s) of this"
+            f" sensor have yet to claim (max_in_flight_runs={self.max_in_flight_runs})."
         )
 
     def pending(self, instance: dg.DagsterInstance, redis: Any, config: LeasedConfig) -> list[dg.RunRecord]:

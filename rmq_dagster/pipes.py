@@ -25,7 +25,7 @@ from rmq_core import (
     Submission,
 )
 from rmq_dagster import runs
-from rmq_dagster.claiming import OnSettled, check_batch, check_on_settled, claim
+from rmq_dagster.claiming import OnSettled, check_batch, check_on_settled, claim, shortened
 from rmq_dagster.driver import DriverProcess
 from rmq_dagster.ending import concluding
 from rmq_dagster.resources import RedisQueueResource
@@ -120,7 +120,7 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
             return
         submission, started = Submission(queue, lease), time.monotonic()
         given = {**(env or {}), **submission.handover(self.redis.settings()).environment()}
-        with concluding(context, submission):
+        with concluding(context, submission, queue.config):
             with self._session(context, extras) as session:
                 given |= session.get_bootstrap_env_vars()
                 # Inside the other blocks: what becomes of the lease is decided when the driver's processes are gone.
@@ -150,6 +150,7 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
             "rmq/lease_id": lease.id,
             "rmq/claimed": lease.count,
             **({} if acked is None else {"rmq/acked": acked}),
+            **shortened(lease, self.max_messages),
             "rmq/seconds": round(seconds, 3),
             "rmq/processed_per_minute": round(60 * lease.count / seconds, 1),
         }

@@ -17,6 +17,12 @@ from rmq_dagster.tags import ROOT, WILL_RETRY
 
 StepContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
 STARTS = (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_RESTARTED)
+STOPS = (
+    dg.DagsterEventType.STEP_UP_FOR_RETRY,
+    dg.DagsterEventType.STEP_SUCCESS,
+    dg.DagsterEventType.STEP_FAILURE,
+    dg.DagsterEventType.STEP_SKIPPED,
+)
 CANCELLED = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
 INTERRUPTS = (KeyboardInterrupt, DagsterExecutionInterruptedError)
 RESULTS = (dg.DagsterEventType.STEP_OUTPUT, dg.DagsterEventType.STEP_SUCCESS)
@@ -24,12 +30,17 @@ RESULTS = (dg.DagsterEventType.STEP_OUTPUT, dg.DagsterEventType.STEP_SUCCESS)
 
 def lease_id(context: StepContext) -> str:
     """`<root run>/<step>[/<partition>]`: a retry of the step or of the run claims the same messages again."""
-    parts = [context.run.root_run_id or context.run.run_id, context.get_step_execution_context().step.key]
+    parts = [root(context.run), context.get_step_execution_context().step.key]
     if context.has_partition_key:
         parts.append(context.partition_key)
     elif context.has_partition_key_range:
         parts.append(f"{context.partition_key_range.start}...{context.partition_key_range.end}")
     return lease_name("/".join(parts))
+
+
+def root(run: dg.DagsterRun) -> str:
+    """The run that this one, and every other one of its group, executes again; itself when it is the first."""
+    return run.root_run_id or run.run_id
 
 
 def owner(context: StepContext) -> str:
@@ -73,11 +84,31 @@ def failure_of(context: StepContext, error: BaseException) -> BaseException:
 
 
 def is_interrupted(context: StepContext, error: BaseException | None = None) -> bool:
-    """Whether the step ends because somebody ends the run."""
+    """Whether the step ends because somebody cancelled or deleted its run, or ends its process.
+
+    In one process with its run, Dagster answers SIGTERM by trying the step again if a policy says so. The interrupt is
+    remembered, for a process that was told to stop must not begin anything.
+    """
     if isinstance(error, INTERRUPTS):
+        _interrupted.add(context.run.run_id)
+    if context.run.run_id in _interrupted:
         return True
     run = context.instance.get_run_by_id(context.run.run_id)
-    return run is not None and run.status in CANCELLED
+    return run is None or run.status in CANCELLED
+
+
+_interrupted: set[str] = set()
+"""The runs whose steps were interrupted in this process."""
+
+
+def is_working(instance: dg.DagsterInstance, run_id: str) -> bool:
+    """Whether a step of the run is at work: one that waits for its retry is not."""
+    last = {
+        event.step_key: event.event_type
+        for entry in instance.all_logs(run_id, of_type={*STARTS, *STOPS})
+        if (event := entry.dagster_event)
+    }
+    return any(kind in STARTS for kind in last.values())
 
 
 def will_be_retried(

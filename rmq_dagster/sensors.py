@@ -17,6 +17,7 @@ from rmq_dagster.resources import RedisQueueResource
 # Dagster abandons a tick after 60 s but lets its body run on: end well before that.
 TICK_RETRY_BUDGET_S = 4
 TICK_TIMEOUT_S = 2
+TICK_EVERY_S = 10  # Dagster's 30 would leave what a deleted run held with nobody for longer than that
 
 
 def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said where it is defined
@@ -35,9 +36,11 @@ def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said whe
 ) -> dg.SensorDefinition:
     """A sensor that requests runs of `target` while `queue` has work.
 
-    Each tick requests one run per `batch` ready messages, less the runs of this sensor that are already on their way,
-    and lets at most `max_in_flight_runs` be on their way at a time. A run that has claimed no longer counts: how many
-    runs work at once is for Dagster's own concurrency limits to say. Times are seconds or timedelta.
+    Each tick requests one run per `batch` ready messages, and one per claim that messages take which failed together
+    and are tried apart; less the runs of this sensor that are already on their way, of which there are at most
+    `max_in_flight_runs` at a time. A run that has claimed no longer counts: how many runs work at once is for Dagster's
+    own concurrency limits to say. What a run holds that was cancelled or deleted goes back, what one holds that failed
+    for good is nacked. Times are seconds or timedelta.
 
     queue: a name, or QueuePartitions, whose queues are the dynamic partitions of `target`.
     min_messages, max_age: ring when so many are ready, or when the oldest has waited so long.
@@ -46,14 +49,14 @@ def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said whe
     and a sensor that pauses, have so long. Handing over to the run counts as a delivery; one step of the run may claim.
     config: must be the one that the runs use; that of the resource when None.
 
-    Further `sensor_options` go to `dagster.sensor`: name, minimum_interval_seconds, default_status, description, ...
+    Further `sensor_options` go to `dagster.sensor`: name, minimum_interval_seconds (10), default_status, ...
     """
     named = queue if isinstance(queue, str) else queue.prefix
     name = sensor_options.pop("name", None) or dagster_name(named) + "_doorbell"
     limits = (batch, max_in_flight_runs, _seconds(ring_again_after) or 0, min_messages)
     bell = Doorbell(queue, name, *limits, _seconds(max_age), _seconds(claim_for))
 
-    @dg.sensor(name=name, target=target, required_resource_keys={resource_key}, **sensor_options)
+    @dg.sensor(name=name, target=target, required_resource_keys={resource_key}, **with_interval(sensor_options))
     def doorbell(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
         # The daemon gives resources in the context only, a call by hand (in a test) as keywords too.
         resource: RedisQueueResource = getattr(context.resources, resource_key)
@@ -62,6 +65,11 @@ def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said whe
             return dataclasses.replace(bell, repository=repository_of(context)).ring(context, redis, peeking)
 
     return doorbell
+
+
+def with_interval(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a sensor, with how often it ticks when they do not say."""
+    return {**options, "minimum_interval_seconds": options.get("minimum_interval_seconds") or TICK_EVERY_S}
 
 
 def _seconds(duration: dt.timedelta | float | None) -> float | None:

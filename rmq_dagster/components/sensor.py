@@ -26,6 +26,9 @@ class LimitsSettings(dg.Model, dg.Resolvable):
     depth: LimitSettings | None = Field(default=None, description="Messages that are ready, delayed or leased.")
     oldest_age: LimitSettings | None = Field(default=None, description="Seconds that the oldest has been ready.")
     dead_letters: LimitSettings | None = Field(default=None, description="Messages that failed too often.")
+    isolated: LimitSettings | None = Field(
+        default=None, description="Ready messages that failed together before and are tried apart from the others."
+    )
     freshness: LimitSettings | None = Field(default=None, description="Seconds since the queue was observed.")
 
     def limits(self) -> QueueLimits:
@@ -48,7 +51,7 @@ class RedisQueueSensorComponent(QueueComponent):
     claim_for_seconds: float | None = Field(
         default=None, description="Claim in the tick, for so long, instead of ringing; read the guide first."
     )
-    minimum_interval_seconds: int | None = Field(default=None, description="Seconds between two ticks; Dagster's 30.")
+    minimum_interval_seconds: int | None = Field(default=None, description="Seconds between two ticks; 10.")
     running: bool = Field(default=True, description="Whether the sensors run without being switched on.")
     limits: LimitsSettings | None = Field(default=None, description="What is checked; by default only dead letters.")
 

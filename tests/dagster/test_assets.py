@@ -73,6 +73,7 @@ def test_observing_a_queue_notes_what_it_holds_and_claims_nothing(
         "rmq/ready": 2,
         "rmq/delayed": 1,
         "rmq/leased": 1,
+        "rmq/isolated": 0,
         "rmq/dead_letters": 0,
     }
     assert queue.stats()[:2] == (2, 1)
@@ -87,7 +88,7 @@ def test_an_asset_is_named_after_its_queue_in_letters_that_dagster_accepts() -> 
 def test_everything_around_a_queue_has_names_that_dagster_accepts() -> None:
     defs = redis_queue_definitions("bestellungen_für", target="invoices")
     names = {sensor.name for sensor in defs.sensors or ()}
-    assert names == {f"bestellungen_f_r_{ending}" for ending in ("doorbell", "on_failure", "on_cancel")}
+    assert names == {f"bestellungen_f_r_{ending}" for ending in ("doorbell", "on_failure", "on_cancel", "on_canceling")}
 
 
 @pytest.fixture
@@ -141,6 +142,17 @@ def test_every_limit_is_a_check_of_its_own(check: Check, queue: LeasedQueue) -> 
     found = check(limits)
     verdicts = {name: evaluation.passed for name, evaluation in found.items()}
     assert verdicts == {"depth": True, "oldest_age": False, "dead_letters": True, "freshness": True}
+
+
+def test_a_limit_on_messages_that_are_tried_apart_is_a_check_too(
+    check: Check, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.publish_many(["a", "b", "c"])
+    stats = queue.stats()._replace(isolated=3)
+    monkeypatch.setattr(LeasedQueue, "stats", lambda self: stats)
+    found = check(QueueLimits(isolated=Limit(warn=2)))["isolated"]
+    assert (found.passed, found.severity) == (False, WARN)
+    assert values(found.metadata) == {"rmq/value": 3.0, "rmq/warn_above": 2}
 
 
 def test_an_asset_that_was_never_materialized_is_not_fresh_and_only_warns(check: Check) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -15,6 +16,7 @@ from tests.dagster.pipeline import ROOT, notes
 from tests.faults.patience import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.slow
+End = Callable[[subprocess.Popen[bytes], dg.DagsterInstance], None]
 
 
 def wait_for_driver(seen: Path, run: subprocess.Popen[bytes]) -> dict[str, int]:
@@ -31,9 +33,21 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+def terminate(run: subprocess.Popen[bytes], instance: dg.DagsterInstance) -> None:
+    """As the launcher does when somebody presses "Terminate"."""
+    instance.report_run_canceling(instance.get_runs()[0])
+    run.send_signal(signal.SIGINT)
+
+
+def shut_down(run: subprocess.Popen[bytes], instance: dg.DagsterInstance) -> None:
+    """As a deployment does; Dagster takes it for a failure, and does not know of it before."""
+    run.send_signal(signal.SIGTERM)
+
+
 @pytest.mark.parametrize("job", ["launched", "launched_with_a_retry", "launched_in_processes"])
-def test_cancelling_a_run_stops_everything_its_driver_started_and_gives_the_messages_back_untouched(
-    job: str, queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
+@pytest.mark.parametrize("end", [terminate, shut_down])
+def test_ending_a_run_stops_everything_its_driver_started_and_gives_the_messages_back_untouched(
+    job: str, end: End, queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
 ) -> None:
     queue.publish_many(["a", "b"])
     work = {"queue": queue.name, "behaviours": ["hang"], "seen": str(seen)}
@@ -45,8 +59,7 @@ def test_cancelling_a_run_stops_everything_its_driver_started_and_gives_the_mess
         run = subprocess.Popen([*command, "-c", str(config)], env=env, cwd=ROOT, stdout=log, stderr=log)
     try:
         driver = wait_for_driver(seen, run)
-        instance.report_run_canceling(instance.get_runs()[0])  # as the launcher does when somebody presses "Terminate"
-        run.send_signal(signal.SIGINT)
+        end(run, instance)
         run.wait(PATIENCE_S)
     finally:
         run.kill()
@@ -54,7 +67,7 @@ def test_cancelling_a_run_stops_everything_its_driver_started_and_gives_the_mess
     assert not alive(driver["pid"])
     assert not alive(driver["child"])
     (record,) = instance.get_runs()
-    assert record.status is dg.DagsterRunStatus.CANCELED
+    assert record.status is (dg.DagsterRunStatus.CANCELED if end is terminate else dg.DagsterRunStatus.FAILURE)
     assert queue.stats().leases == 0
     assert [(message.payload, message.deliveries, message.history) for message in queue.peek(10)] == [
         ("a", 0, ()),

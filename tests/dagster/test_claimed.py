@@ -1,5 +1,7 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+import dataclasses
 import gc
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,9 +12,9 @@ from dagster._core.definitions.job_base import InMemoryJob  # no public name run
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.execution.api import execute_run
 
-from rmq_core import LeasedQueue
+from rmq_core import Isolation, LeasedQueue
 from rmq_dagster import ClaimedBatch, RedisQueueResource
-from rmq_dagster.tags import CLAIMED, QUEUE
+from rmq_dagster.tags import CLAIMED, ISOLATED, QUEUE
 from tests.dagster.pipeline import CONFIG
 from tests.faults.patience import eventually
 
@@ -79,6 +81,26 @@ def test_a_block_that_ends_well_acks_and_tells_what_it_claimed(
     record = instance.get_run_by_id(result.run_id)
     assert record is not None
     assert record.tags[CLAIMED] == "2"
+
+
+def test_a_claim_that_was_shortened_says_so_in_metadata_tag_and_log(
+    run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.publish_many(["a", "b", "c"])
+    isolation, claim = Isolation(failures=3, most=4), LeasedQueue.claim
+    monkeypatch.setattr(LeasedQueue, "claim", lambda *args, **kw: isolated(claim(*args, **kw), isolation))
+    result = run(lambda batch: None, max_messages=30)
+    told = metadata(result)
+    assert (told["rmq/claimed"], told["rmq/asked"], told["rmq/isolated"]) == (3, 30, str(isolation))
+    record = instance.get_run_by_id(result.run_id)
+    assert record is not None
+    assert (record.tags[CLAIMED], record.tags[ISOLATED]) == ("3", "true")
+    log = [entry.user_message for entry in instance.all_logs(result.run_id)]
+    assert f"got 3 of 30: {isolation}" in log
+
+
+def isolated(lease: Any, isolation: Isolation) -> Any:
+    return dataclasses.replace(lease, isolation=isolation)
 
 
 def test_a_run_that_claims_of_another_queue_has_yet_to_claim_of_the_one_it_was_rung_for(
@@ -205,6 +227,37 @@ def test_an_interrupted_run_gives_back_untouched(run: Run, queue: LeasedQueue) -
     assert (message.deliveries, message.history) == (0, ())
 
 
+def test_a_step_whose_process_is_told_to_stop_claims_nothing_more_although_a_policy_tries_it_again(
+    run: Run, queue: LeasedQueue, seen: list[list[Any]]
+) -> None:
+    queue.publish("a")
+
+    def told_to_stop(batch: ClaimedBatch) -> None:
+        seen.append(batch.payloads)
+        signal.raise_signal(signal.SIGTERM)
+
+    assert not run(told_to_stop, retries=3).success
+    assert seen == [["a"]]
+    (message,) = queue.peek()
+    assert (message.deliveries, message.history) == (0, ())
+
+
+def test_a_step_whose_run_is_deleted_gives_back_and_claims_nothing_more(
+    run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, seen: list[list[Any]]
+) -> None:
+    queue.publish("a")
+
+    def deleted(batch: ClaimedBatch) -> None:
+        seen.append(batch.payloads)
+        instance.delete_run(instance.get_runs()[0].run_id)
+        raise ValueError
+
+    run(deleted, retries=3)
+    assert seen == [["a"]]
+    (message,) = queue.peek()
+    assert (message.deliveries, message.history) == (0, ())
+
+
 def test_whatever_fails_while_the_run_is_cancelled_gives_back_untouched(
     run: Run, queue: LeasedQueue, instance: dg.DagsterInstance
 ) -> None:
@@ -303,9 +356,43 @@ def test_the_work_of_a_step_can_be_repeated_in_one_block_after_the_other(
     def work() -> None:
         drain()
 
-    assert work.execute_in_process(instance=instance).success
+    result = work.execute_in_process(instance=instance)
+    assert result.success
     assert seen == [["a", None], ["b", None], [1]]
     assert queue.stats().ready == 1
+    record = instance.get_run_by_id(result.run_id)
+    assert record is not None
+    assert record.tags[CLAIMED] == "2"
+
+
+def test_a_step_that_goes_on_with_further_pieces_finds_again_the_one_it_failed_in(
+    queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: list[list[Any]]
+) -> None:
+    queue.publish_many(["a", "b", "c", "d", "e"])
+
+    @dg.op(retry_policy=dg.RetryPolicy(max_retries=1))
+    def drain(context: dg.OpExecutionContext) -> None:
+        while True:
+            with redis_queue.claimed(context, queue.name, max_messages=2, on_settled="next", config=CONFIG) as batch:
+                if not batch:
+                    break
+                seen.append([*batch.payloads, batch.lease.id.rpartition("/")[2], context.retry_number])
+                if "c" in batch.payloads and not context.retry_number:
+                    queue.publish("f")
+                    raise ValueError
+
+    @dg.job
+    def work() -> None:
+        drain()
+
+    result = work.execute_in_process(instance=instance)
+    assert result.success
+    again = [["c", "d", "drain#2", 1], ["e", "f", "drain#3", 1]]
+    assert seen == [["a", "b", "drain", 0], ["c", "d", "drain#2", 0], *again]
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+    record = instance.get_run_by_id(result.run_id)
+    assert record is not None
+    assert record.tags[CLAIMED] == "6"
 
 
 class Warehouse(dg.IOManager):

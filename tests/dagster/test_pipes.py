@@ -77,6 +77,17 @@ def test_a_driver_that_knows_nothing_of_leases_is_acked_for_when_it_ends_well(
     )
 
 
+def test_a_driver_of_messages_that_failed_together_gets_half_of_them_and_the_result_says_so(
+    materialize: Materialize, queue: LeasedQueue
+) -> None:
+    queue.publish_many(["a", "b", "c", "d"])
+    for _ in range(2):
+        assert not materialize("fail").success
+    told = metadata(materialize("adopt"))
+    assert (told["rmq/claimed"], told["rmq/asked"]) == (2, 100)
+    assert told["rmq/isolated"].startswith("these have failed together before")
+
+
 def test_a_driver_that_adopts_settles_itself_and_the_run_only_watches(
     materialize: Materialize, queue: LeasedQueue, seen: Path
 ) -> None:

@@ -14,6 +14,7 @@ from rmq_dagster.tags import PARTITION, WILL_RETRY
 from tests.dagster.pipeline import CONFIG
 
 FAILED, CANCELED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED
+CANCELING = dg.DagsterRunStatus.CANCELING
 Ended = Callable[..., None]
 
 
@@ -39,7 +40,7 @@ def ended(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQu
     """Let the status sensor for how a run ended see it."""
 
     def evaluate(run: dg.DagsterRun, queues: str | Sequence[str] | QueuePartitions = "") -> None:
-        on_failure, on_cancel = redis_queue_status_sensors(queues or queue.name, config=CONFIG)
+        sensors = redis_queue_status_sensors(queues or queue.name, config=CONFIG)
         context = dg.build_run_status_sensor_context(
             sensor_name="ended",
             dagster_event=dg.DagsterEvent("PIPELINE_FAILURE", run.job_name),
@@ -48,7 +49,7 @@ def ended(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQu
             resources={"redis_queue": redis_queue},
         )
         with context:
-            (on_failure if run.status is FAILED else on_cancel)(context)
+            sensors[[FAILED, CANCELED, CANCELING].index(run.status)](context)
 
     return evaluate
 
@@ -94,7 +95,7 @@ def test_before_dagster_has_noted_its_verdict_the_sensor_asks_for_it(
     with dg.instance_for_test(overrides={"run_retries": {"enabled": True, "max_retries": max_retries}}) as instance:
         run = instance.create_run_for_job(work, status=FAILED)
         queue.claim(lease_id="work", owner=run.run_id)
-        on_failure, _ = redis_queue_status_sensors(queue.name, config=CONFIG)
+        on_failure, *_ = redis_queue_status_sensors(queue.name, config=CONFIG)
         event = dg.DagsterEvent("PIPELINE_FAILURE", run.job_name)
         given: Any = {"sensor_name": "ended", "dagster_event": event, "dagster_instance": instance}
         with dg.build_run_status_sensor_context(
@@ -184,5 +185,5 @@ def test_sensors_for_no_queue_are_refused_and_options_are_passed_on() -> None:
         redis_queue_status_sensors([])
     running = dg.DefaultSensorStatus.RUNNING
     made = redis_queue_status_sensors(["a", "b"], name="flights", default_status=running, monitored_jobs=[work])
-    assert [sensor.name for sensor in made] == ["flights_on_failure", "flights_on_cancel"]
+    assert [sensor.name for sensor in made] == ["flights_on_failure", "flights_on_cancel", "flights_on_canceling"]
     assert {sensor.default_status for sensor in made} == {running}

@@ -24,11 +24,16 @@ ROOT = Path(__file__).parents[3]
 START_S, END_S = 300, 60
 TICK_TIMEOUT = "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS"
 SLOTS = 6
+LANE = "lane"  # a tag: runs with the same value of it work one after the other
+ONE_BY_ONE = {"key": LANE, "value": {"applyLimitPerUniqueValue": True}, "limit": 1}
 DAEMON, CODE_SERVER, RUN_WORKER = "dagster._daemon", "-m dagster api grpc", "multiprocessing.spawn"
 NO_LOGS = "dagster._core.storage.noop_compute_log_manager"
 STATE = "query { repositoriesOrError { ... on RepositoryConnection { nodes { name sensors { name } } } } }"
 TERMINATE = """mutation ($run: String!, $policy: TerminateRunPolicy) {
   terminateRun(runId: $run, terminatePolicy: $policy) { __typename ... on PythonError { message } }
+}"""
+DELETE = """mutation ($run: String!) {
+  deleteRun(runId: $run) { __typename ... on PythonError { message } }
 }"""
 RELOAD = """mutation ($location: String!) {
   reloadRepositoryLocation(repositoryLocationName: $location) { __typename ... on PythonError { message } }
@@ -106,6 +111,10 @@ class Deployment:
         """What the button does with "force": the run is canceled in the books."""
         self.ask(TERMINATE, run=run_id, policy="MARK_AS_CANCELED_IMMEDIATELY")
 
+    def delete(self, run_id: str) -> None:
+        """What "Delete" does in the menu of a run."""
+        self.ask(DELETE, run=run_id)
+
     def reload(self) -> None:
         """What the button "Reload definitions" does."""
         self.ask(RELOAD, location=self.module)
@@ -166,5 +175,5 @@ def _settings(postgres: Postgres) -> dict[str, Any]:
         "run_retries": {"enabled": True, "max_retries": 0},
         "run_monitoring": {"enabled": True, "poll_interval_seconds": 5},
         "sensors": {"use_threads": True, "num_workers": 8},
-        "concurrency": {"runs": {"max_concurrent_runs": SLOTS}},
+        "concurrency": {"runs": {"max_concurrent_runs": SLOTS, "tag_concurrency_limits": [ONE_BY_ONE]}},
     }

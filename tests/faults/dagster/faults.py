@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +36,15 @@ def kill_workers(scene: Scene) -> None:
         tally.count("Dagster run worker killed")
         kill(pid)
     scene.see_off(drivers)
+
+
+def shut_down_workers(scene: Scene) -> None:
+    """SIGTERM to the processes of the runs, as when a deployment replaces their machine; nobody has asked Dagster."""
+    runs = {note["run"] for notes in scene.at_work().values() for note in notes}
+    for pid in scene.workers():
+        tally.count("Dagster run worker shut down")
+        os.kill(pid, signal.SIGTERM)
+    scene.await_that(lambda: all(_status(scene, run) is dg.DagsterRunStatus.FAILURE for run in runs))
 
 
 def cancel(scene: Scene) -> None:
@@ -132,6 +143,7 @@ SHORT = (WORKER_KILLED, DAEMON_KILLED)
 FULL = (
     WORKER_KILLED,
     Fault("run canceled", cancel),
+    Fault("run worker SIGTERM", shut_down_workers),
     DAEMON_KILLED,
     Fault("code server killed", kill_code_server),
     Fault("run queue full for longer than the lease", fill_run_queue),

@@ -22,7 +22,9 @@ def names(defs: dg.Definitions) -> set[str]:
 
 def test_one_call_makes_a_doorbell_status_sensors_an_asset_and_a_check_for_dead_letters() -> None:
     defs = redis_queue_definitions("shop/orders", target=invoices, resource=RESOURCE)
-    assert names(defs) == {"shop_orders_doorbell", "shop_orders_on_failure", "shop_orders_on_cancel"}
+    assert names(defs) == {
+        f"shop_orders_{sensor}" for sensor in ("doorbell", "on_failure", "on_cancel", "on_canceling")
+    }
     graph = defs.resolve_asset_graph()
     assert dg.AssetKey("shop_orders_queue") in graph.get_all_asset_keys()
     assert [key.name for key in graph.asset_check_keys] == ["shop_orders_dead_letters"]
@@ -66,6 +68,7 @@ def test_queues_of_partitions_have_sensors_only_and_no_limits() -> None:
         "orders_doorbell",
         "orders_on_failure",
         "orders_on_cancel",
+        "orders_on_canceling",
     }
     with pytest.raises(ConfigurationError, match="limits need one queue"):
         redis_queue_definitions(tenants, target=invoices, limits=QueueLimits())

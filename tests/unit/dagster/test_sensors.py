@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmq_core import Backlog, ConfigurationError
-from rmq_dagster import QueuePartitions, build_redis_queue_sensor
+from rmq_core import Backlog, ConfigurationError, IsolatedGroup
+from rmq_dagster import QueuePartitions, build_redis_queue_sensor, redis_queue_status_sensors
 from rmq_dagster.doorbell import Doorbell, dealt, rings
 
 
@@ -37,7 +37,7 @@ def drain() -> None:
 def test_a_tick_asks_for_one_run_per_batch_less_those_on_their_way_and_never_above_the_room(
     ready: int, batch: int, on_the_way: int, room: int, expected: int
 ) -> None:
-    assert rings(ready, batch, on_the_way, room) == expected
+    assert rings(Backlog(ready, None).claims(batch), on_the_way, room) == expected
 
 
 @given(ready=st.integers(1, 10**7), batch=st.integers(1, 10**4), cap=st.integers(1, 50))
@@ -46,8 +46,23 @@ def test_ticks_without_any_claim_in_between_settle_at_exactly_the_runs_the_backl
 ) -> None:
     pending = 0
     for _ in range(3):
-        pending += rings(ready, batch, pending, cap - pending)
+        pending += rings(Backlog(ready, None).claims(batch), pending, cap - pending)
     assert pending == min(-(-ready // batch), cap)
+
+
+def test_a_tick_asks_for_what_claims_of_messages_get_that_are_tried_apart() -> None:
+    bell = Doorbell("orders", "bell", batch=30, max_in_flight_runs=50, patience_s=600)
+    apart = (IsolatedGroup(size=30, most=15), IsolatedGroup(size=9, most=2), IsolatedGroup(size=100, most=50))
+    assert bell.wanted({"orders": Backlog(45, 1.0)}, []) == {"orders": 2}
+    assert bell.wanted({"orders": Backlog(30 + 9 + 100 + 45, 1.0, apart)}, []) == {"orders": 2 + 5 + 4 + 2}
+    assert "184 ready, 139 of them tried apart" in bell.busy({"orders": Backlog(184, 1.0, apart)}, 3)
+
+
+def test_sensors_tick_every_ten_seconds_unless_told_otherwise() -> None:
+    made = [build_redis_queue_sensor("orders", target=drain), *redis_queue_status_sensors("orders")]
+    assert {sensor.minimum_interval_seconds for sensor in made} == {10}
+    (*_, told) = redis_queue_status_sensors("orders", minimum_interval_seconds=3)
+    assert told.minimum_interval_seconds == 3
 
 
 @pytest.mark.parametrize(
