@@ -17,15 +17,6 @@ pytestmark = pytest.mark.slow
 
 OWNER = "airflow:etl/manual__2026-11-20T22:00:00+00:00/load/-1/2"
 Opened = Callable[..., Any]
-ISOLATED = """
-const real = window.fetch, why = arguments[0];
-window.fetch = async (...asked) => {
-  const body = await (await real(...asked)).json();
-  for (const queue of body.queues ?? [body]) queue.isolated = 2;
-  for (const lease of body.listed ?? []) lease.isolation = why;
-  return new Response(JSON.stringify(body));
-};
-"""
 
 
 def bury(queue: Any, *names: str) -> None:
@@ -171,17 +162,18 @@ def test_a_lease_that_has_expired_says_so_until_it_is_released(screen: Screen, o
 def test_messages_that_are_tried_apart_are_counted_and_explained(screen: Screen, opened: Opened) -> None:
     queue = opened("work")
     queue.publish_many([*"abcd"])
-    queue.claim(owner=OWNER, lease=3600)
+    queue.nack(queue.claim(max_messages=4))
     screen.open(MAIN)
     screen.shows("work", "tbody")
     assert "isolated" not in screen.text("main")
-    screen.run(ISOLATED, str(Isolation(3, 2)))
+    queue.nack(queue.claim(max_messages=4))
+    assert queue.claim(max_messages=4, owner=OWNER, lease=3600).isolation == Isolation(2, 2)
     screen.shows("2 isolated", "tbody")
     screen.shows("2 of the ready messages are isolated. They failed together before", ".note")
     screen.run("location.hash = arguments[0]", f"#/{MAIN}/work")
     screen.shows("2 isolated", "h1")
     screen.shows("Messages that are tried apart", ".note")
-    screen.shows(str(Isolation(3, 2)), "table.leases")
+    screen.shows(str(Isolation(2, 2)), "table.leases")
 
 
 def test_messages_are_looked_at_and_stay_where_they_are(screen: Screen, opened: Opened) -> None:
