@@ -12,7 +12,7 @@ import sys
 
 from rmq_core import LeasedConfig, LeasedQueue, Message
 
-CONFIG = LeasedConfig(lease=60, max_deliveries=4)
+CONFIG = LeasedConfig(lease=60, max_deliveries=5)
 
 
 def main(url: str, max_messages: str, lease_id: str | None = None) -> None:

@@ -168,6 +168,7 @@ def test_messages_that_are_tried_apart_are_counted_and_explained(screen: Screen,
     assert "isolated" not in screen.text("main")
     queue.nack(queue.claim(max_messages=4))
     assert queue.claim(max_messages=4, owner=OWNER, lease=3600).isolation == Isolation(2, 2)
+    queue.publish("e")
     screen.shows("2 isolated", "tbody")
     screen.shows("2 of the ready messages are isolated. They failed together before", ".note")
     screen.run("location.hash = arguments[0]", f"#/{MAIN}/work")
