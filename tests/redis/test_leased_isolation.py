@@ -327,3 +327,22 @@ def test_many_groups_are_counted_without_an_end(world: World) -> None:
     backlog = queue.backlog()
     assert (backlog.ready, len(backlog.groups), backlog.groups[-1]) == (240, 101, IsolatedGroup(40, 1))
     assert backlog.claims(10) == 240
+
+
+def test_a_release_and_a_redrive_keep_a_history_of_one_line_that_is_longer_than_a_kib(world: World) -> None:
+    queue, owner = world.queue(config=LeasedConfig(max_deliveries=2)), "ü" * 512
+    queue.publish_many([*"ab"])
+    for _ in range(2):
+        queue.nack(queue.claim(max_messages=2, owner=owner), reason="long")
+    for tries in range(2):
+        queue.release(queue.claim(lease_id=f"job {tries}", owner=owner))
+    queue.claim(lease_id="job", owner=owner)
+    queue.release(queue.claim(lease_id="job", owner=owner))  # the deliveries of a takeover stay
+    assert queue.backlog().groups == (IsolatedGroup(2, 1),)
+    assert [len(message.history) for message in queue.peek(2)] == [1, 1]
+    assert queue.claim().isolation == Isolation(2, 1)
+    strict = world.queue("strict", config=LeasedConfig(max_deliveries=1))
+    strict.publish("c")
+    strict.nack(strict.claim(owner=owner))
+    assert strict.redrive() == 1
+    assert len(strict.peek()[0].history) == 1
