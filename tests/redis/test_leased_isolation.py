@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from rmq_core import IsolatedGroup, Isolation, LeasedConfig, Operation, QueueEvent
-from tests.redis.leases import drain, expire, fall_due, payloads
+from rmq_core.leased.operations.settling import nack
+from tests.redis.leases import drain, engine_of, expire, fall_due, payloads, run
 from tests.redis.worlds import World
 
 
@@ -346,3 +347,14 @@ def test_a_release_and_a_redrive_keep_a_history_of_one_line_that_is_longer_than_
     strict.nack(strict.claim(owner=owner))
     assert strict.redrive() == 1
     assert len(strict.peek()[0].history) == 1
+
+
+def test_a_nack_that_is_cut_off_never_leaves_one_message_behind_to_be_blamed_for_the_tries_of_all(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=4))
+    queue.publish_many("x" for _ in range(1_001))
+    queue.claim(max_messages=1_001, lease_id="job")
+    lease = queue.claim(max_messages=1_001, lease_id="job", owner="another try")
+    run(world, queue, next(nack(engine_of(queue), lease)))
+    for number in range(4):
+        queue.claim(max_messages=1_001, lease_id="job", owner=f"try {number}")
+    assert queue.stats().dead == 0
