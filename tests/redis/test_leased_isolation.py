@@ -12,7 +12,7 @@ import pytest
 
 from rmq_core import IsolatedGroup, Isolation, LeasedConfig, Operation, QueueEvent
 from rmq_core.leased.operations.settling import nack
-from tests.redis.leases import drain, engine_of, expire, fall_due, payloads, run
+from tests.redis.leases import drain, engine_of, expire, fall_due, key, payloads, run
 from tests.redis.worlds import World
 
 
@@ -357,4 +357,17 @@ def test_a_nack_that_is_cut_off_never_leaves_one_message_behind_to_be_blamed_for
     run(world, queue, next(nack(engine_of(queue), lease)))
     for number in range(4):
         queue.claim(max_messages=1_001, lease_id="job", owner=f"try {number}")
+    assert queue.stats().dead == 0
+
+
+def test_messages_of_which_an_earlier_version_had_given_back_a_part_do_not_die_in_company(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=2))
+    queue.publish_many([*"abcd"])
+    lease = queue.claim(max_messages=4)
+    queue.nack(lease, lease.messages)
+    lease = queue.claim(max_messages=4)
+    token, _, claimed, *_ = world.client.lindex(key(f"lease:{lease.id}"), 0).decode().split(" ")
+    world.client.lset(key(f"lease:{lease.id}"), 0, f"{token} n {claimed} 0 1 ")  # as that version counts calls
+    expire(world, lease.id)
+    assert queue.claim(max_messages=4) is not None
     assert queue.stats().dead == 0
