@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -371,3 +372,32 @@ def test_messages_of_which_an_earlier_version_had_given_back_a_part_do_not_die_i
     expire(world, lease.id)
     assert queue.claim(max_messages=4) is not None
     assert queue.stats().dead == 0
+
+
+def test_isolated_messages_are_shown_in_the_order_in_which_they_are_claimed(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(map(str, range(40)))
+    for _ in range(2):
+        leases = [queue.claim(max_messages=count) for count in (3, 25, 12)]
+        for lease in leases:
+            queue.nack(lease)
+    shown = queue.peek(40)
+    assert [queue.browse("isolated", place).messages[0] for place in range(40)] == shown
+    assert payloads(queue.browse("isolated", 5, 30).messages) == payloads(shown[5:35])
+    claimed = []
+    while lease := queue.claim(max_messages=100):
+        claimed += [message.id for message in lease.messages]
+    assert claimed == [message.id for message in shown]
+
+
+def test_the_oldest_of_isolated_messages_tells_the_age_of_the_backlog(world: World) -> None:
+    queue = world.queue()
+    queue.publish("old")
+    time.sleep(0.05)
+    queue.publish("new")
+    failing_twice(queue, 2)
+    (old,) = (message for message in queue.peek(2) if message.payload == "old")
+    seconds, micros = world.client.time()
+    age_s = (seconds * 1000 + micros // 1000 - old.enqueued_ms) / 1000
+    assert queue.backlog().oldest_age >= age_s
+    assert queue.stats().oldest_age >= age_s
