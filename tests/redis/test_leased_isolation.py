@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import IsolatedGroup, Isolation, LeasedConfig, Operation, QueueEvent
+from rmq_core import IsolatedGroup, Isolation, LeasedConfig, Operation, Overflow, QueueEvent
 from rmq_core.leased.operations.settling import nack
 from tests.redis.leases import drain, engine_of, expire, fall_due, key, payloads, run
 from tests.redis.worlds import World
@@ -401,3 +401,14 @@ def test_the_oldest_of_isolated_messages_tells_the_age_of_the_backlog(world: Wor
     age_s = (seconds * 1000 + micros // 1000 - old.enqueued_ms) / 1000
     assert queue.backlog().oldest_age >= age_s
     assert queue.stats().oldest_age >= age_s
+
+
+def test_a_queue_that_drops_its_oldest_messages_drops_isolated_ones_before_it_refuses(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_ready=4, overflow=Overflow.DROP_OLDEST))
+    queue.publish_many([*"abcd"])
+    failing_twice(queue, 4)
+    assert queue.publish("e").accepted
+    assert queue.publish_many([*"fgh"]).dropped == 3
+    assert (queue.stats().ready, queue.stats().isolated) == (4, 0)
+    assert queue.publish("i").accepted
+    assert drain(queue) == [*"fghi"]
