@@ -412,3 +412,16 @@ def test_a_queue_that_drops_its_oldest_messages_drops_isolated_ones_before_it_re
     assert (queue.stats().ready, queue.stats().isolated) == (4, 0)
     assert queue.publish("i").accepted
     assert drain(queue) == [*"fghi"]
+
+
+def test_a_release_isolates_no_message_that_an_earlier_version_put_among_isolated_ones(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    failing_twice(queue, 2)
+    for envelope in world.client.zrange(key("delayed"), 0, -1):  # as that version does, which takes them for due
+        world.client.zrem(key("delayed"), envelope)
+        world.client.rpush(key("ready"), envelope)
+    queue.publish_many([*"cdefgh"])
+    queue.release(queue.claim(max_messages=8))
+    assert queue.backlog().groups == (IsolatedGroup(2, 1),)
+    assert [lease.count for lease in iter(lambda: queue.claim(max_messages=8), None)] in ([1, 6, 1], [6, 1, 1])

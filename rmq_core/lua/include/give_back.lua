@@ -46,8 +46,9 @@ local function place(envelopes, keys, how)
     if how.entry then
       envelope, group, dies = failed_once(envelope, how, known)
       if how.failed_log > 0 then failed[#failed + 1] = envelope end
-    elseif how.add > 0 then
-      _, envelope = recount(envelope, {add = how.add, entry = ''})
+    else
+      if how.add > 0 then _, envelope = recount(envelope, {add = how.add, entry = ''}) end
+      if group > 0 then _, group = mark_of(envelope) end -- an earlier version mixes isolated messages with others
     end
     if dies then
       dead[#dead + 1] = envelope
