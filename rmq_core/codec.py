@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from json import encoder as _encoder
 from typing import Any, NamedTuple
@@ -28,6 +29,9 @@ _FLAT = frozenset((str, bool, int, float, type(None)))
 _SCALARS = (str, bool, int, float, type(None))
 
 
+_MARK = re.compile(rb"\x1f\d+ \d+ \d+ (\d+)\n\Z")
+
+
 class Parts(NamedTuple):
     """An envelope, taken apart."""
 
@@ -38,6 +42,12 @@ class Parts(NamedTuple):
     kind: str
     headers: dict[str, str]
     payload: bytes
+
+
+def unblamed(history: bytes) -> int:
+    """How many deliveries a message is not blamed for, as the newest line of its history says."""
+    mark = _MARK.search(history)
+    return int(mark[1]) if mark else 0
 
 
 def encode_payload(payload: Any, max_bytes: int | None = None, max_depth: int = 64) -> tuple[str, bytes]:

@@ -24,7 +24,7 @@ class LeasedConfig:
 
     lease: how long a claim holds its messages unless extended; None means for ever (an operator can release it).
     max_hold: how long heartbeats may keep a lease at most, from its claim; None for no bound.
-    max_deliveries: a message that failed so often becomes a dead letter; None for no bound.
+    max_deliveries: a message that failed so often, for what it did alone, becomes a dead letter; None for no bound.
     backoff: delay of a nacked message when the nack names none.
     max_ready, overflow: how many messages may wait (ready and delayed), and what publish does beyond.
     dedup: deduplicate by payload when publish names no key; dedup_key: the key of a payload, instead of its digest.

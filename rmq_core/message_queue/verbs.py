@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from rmq_core.codec import split
+from rmq_core.codec import split, unblamed
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueBackpressureError, QueueFull, ScriptFailed
 from rmq_core.exchange import Batch, Call, Command, Exchange, Interrupted, together
 from rmq_core.leased.engine import Engine
@@ -53,7 +53,7 @@ def claim(engine: Engine, wait_s: int) -> Exchange[Grant | None]:
                 return None
             parts = split(envelope_of(lease))
             deliveries = parts.deliveries + lease.takeovers + 1
-            if most is None or deliveries <= most:
+            if most is None or deliveries - unblamed(parts.history) <= most:
                 return Grant(lease, parts.id, parts.payload, deliveries)
             yield from settling.nack(engine, lease, reason="max_delivery_count is exceeded")
     except Interrupted:
@@ -84,8 +84,11 @@ def _dying(engine: Engine, late: list[bytes]) -> Exchange[set[bytes]]:
 
 
 def _used(entries: list[bytes]) -> int:
-    """How often the message of a lease, given its head and its envelope, was delivered."""
-    return split(entries[1]).deliveries + int(entries[0].split()[3]) + 1 if len(entries) > 1 else 0
+    """How many deliveries count against the message of a lease, given its head and its envelope."""
+    if len(entries) < 2:
+        return 0
+    parts = split(entries[1])
+    return parts.deliveries - unblamed(parts.history) + int(entries[0].split()[3]) + 1
 
 
 def finish(engine: Engine, lease: Lease, log: Part | None = None) -> Exchange[bool]:
@@ -123,6 +126,8 @@ def length(engine: Engine, part: Part) -> Exchange[int]:
         count = yield Command(("ZCARD", engine.keys.leases))
     else:
         count = yield Command(("LLEN", list_of(engine, part)))
+    if part is Part.PENDING:  # with what failed together in leases of a `LeasedQueue`
+        count += yield Command(("ZCOUNT", engine.keys.delayed, "-inf", "(0"))
     return int(count)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from rmq_core import IsolatedGroup, Isolation, LeasedConfig, Operation, QueueEvent
-from tests.redis.leases import drain, expire, fall_due, payloads
+from rmq_core import IsolatedGroup, Isolation, LeasedConfig, Operation, Overflow, QueueEvent
+from rmq_core.leased.operations.settling import nack
+from tests.redis.leases import drain, engine_of, expire, fall_due, key, payloads, run
 from tests.redis.worlds import World
 
 
@@ -327,3 +329,99 @@ def test_many_groups_are_counted_without_an_end(world: World) -> None:
     backlog = queue.backlog()
     assert (backlog.ready, len(backlog.groups), backlog.groups[-1]) == (240, 101, IsolatedGroup(40, 1))
     assert backlog.claims(10) == 240
+
+
+def test_a_release_and_a_redrive_keep_a_history_of_one_line_that_is_longer_than_a_kib(world: World) -> None:
+    queue, owner = world.queue(config=LeasedConfig(max_deliveries=2)), "ü" * 512
+    queue.publish_many([*"ab"])
+    for _ in range(2):
+        queue.nack(queue.claim(max_messages=2, owner=owner), reason="long")
+    for tries in range(2):
+        queue.release(queue.claim(lease_id=f"job {tries}", owner=owner))
+    queue.claim(lease_id="job", owner=owner)
+    queue.release(queue.claim(lease_id="job", owner=owner))  # the deliveries of a takeover stay
+    assert queue.backlog().groups == (IsolatedGroup(2, 1),)
+    assert [len(message.history) for message in queue.peek(2)] == [1, 1]
+    assert queue.claim().isolation == Isolation(2, 1)
+    strict = world.queue("strict", config=LeasedConfig(max_deliveries=1))
+    strict.publish("c")
+    strict.nack(strict.claim(owner=owner))
+    assert strict.redrive() == 1
+    assert len(strict.peek()[0].history) == 1
+
+
+def test_a_nack_that_is_cut_off_never_leaves_one_message_behind_to_be_blamed_for_the_tries_of_all(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=4))
+    queue.publish_many("x" for _ in range(1_001))
+    queue.claim(max_messages=1_001, lease_id="job")
+    lease = queue.claim(max_messages=1_001, lease_id="job", owner="another try")
+    run(world, queue, next(nack(engine_of(queue), lease)))
+    for number in range(4):
+        queue.claim(max_messages=1_001, lease_id="job", owner=f"try {number}")
+    assert queue.stats().dead == 0
+
+
+def test_messages_of_which_an_earlier_version_had_given_back_a_part_do_not_die_in_company(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=2))
+    queue.publish_many([*"abcd"])
+    lease = queue.claim(max_messages=4)
+    queue.nack(lease, lease.messages)
+    lease = queue.claim(max_messages=4)
+    token, _, claimed, *_ = world.client.lindex(key(f"lease:{lease.id}"), 0).decode().split(" ")
+    world.client.lset(key(f"lease:{lease.id}"), 0, f"{token} n {claimed} 0 1 ")  # as that version counts calls
+    expire(world, lease.id)
+    assert queue.claim(max_messages=4) is not None
+    assert queue.stats().dead == 0
+
+
+def test_isolated_messages_are_shown_in_the_order_in_which_they_are_claimed(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(map(str, range(40)))
+    for _ in range(2):
+        leases = [queue.claim(max_messages=count) for count in (3, 25, 12)]
+        for lease in leases:
+            queue.nack(lease)
+    shown = queue.peek(40)
+    assert [queue.browse("isolated", place).messages[0] for place in range(40)] == shown
+    assert payloads(queue.browse("isolated", 5, 30).messages) == payloads(shown[5:35])
+    claimed = []
+    while lease := queue.claim(max_messages=100):
+        claimed += [message.id for message in lease.messages]
+    assert claimed == [message.id for message in shown]
+
+
+def test_the_oldest_of_isolated_messages_tells_the_age_of_the_backlog(world: World) -> None:
+    queue = world.queue()
+    queue.publish("old")
+    time.sleep(0.05)
+    queue.publish("new")
+    failing_twice(queue, 2)
+    (old,) = (message for message in queue.peek(2) if message.payload == "old")
+    seconds, micros = world.client.time()
+    age_s = (seconds * 1000 + micros // 1000 - old.enqueued_ms) / 1000
+    assert queue.backlog().oldest_age >= age_s
+    assert queue.stats().oldest_age >= age_s
+
+
+def test_a_queue_that_drops_its_oldest_messages_drops_isolated_ones_before_it_refuses(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_ready=4, overflow=Overflow.DROP_OLDEST))
+    queue.publish_many([*"abcd"])
+    failing_twice(queue, 4)
+    assert queue.publish("e").accepted
+    assert queue.publish_many([*"fgh"]).dropped == 3
+    assert (queue.stats().ready, queue.stats().isolated) == (4, 0)
+    assert queue.publish("i").accepted
+    assert drain(queue) == [*"fghi"]
+
+
+def test_a_release_isolates_no_message_that_an_earlier_version_put_among_isolated_ones(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"ab"])
+    failing_twice(queue, 2)
+    for envelope in world.client.zrange(key("delayed"), 0, -1):  # as that version does, which takes them for due
+        world.client.zrem(key("delayed"), envelope)
+        world.client.rpush(key("ready"), envelope)
+    queue.publish_many([*"cdefgh"])
+    queue.release(queue.claim(max_messages=8))
+    assert queue.backlog().groups == (IsolatedGroup(2, 1),)
+    assert [lease.count for lease in iter(lambda: queue.claim(max_messages=8), None)] in ([1, 6, 1], [6, 1, 1])

@@ -190,6 +190,16 @@ def test_who_acks_what_an_interrupted_nack_left_leaves_a_record_and_a_repetition
         queue.claim(lease_id="job", max_messages=5_000)
 
 
+def test_the_record_counts_what_was_acked_before_an_interrupted_nack(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many(NUMBERS[:4_500])
+    lease = queue.claim(max_messages=4_500, lease_id="job")
+    queue.ack(lease, list(queue.read(lease, 0, 500)))
+    nack_one_chunk(world, queue, lease)
+    assert queue.ack(lease).settled == 3_000
+    assert queue.settled("job").acked == 3_500
+
+
 def test_what_an_interrupted_nack_leaves_of_a_partly_settled_lease_is_all_there(world: World) -> None:
     queue = world.queue()
     queue.publish_many(NUMBERS[:3_000])

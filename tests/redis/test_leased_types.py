@@ -49,7 +49,10 @@ OPERATIONS: dict[str, Callable[[LeasedQueue, Any], Any]] = {
     "resume": lambda queue, _: queue.resume(),
     "cancel": lambda queue, _: queue.cancel("unknown"),
     "settled": lambda queue, _: queue.settled("job"),
-    **{f"purge {part}": lambda queue, _, part=part: queue.purge(part) for part in ("ready", "delayed", "dead")},
+    **{
+        f"purge {part}": lambda queue, _, part=part: queue.purge(part)
+        for part in ("ready", "isolated", "delayed", "dead")
+    },
 }
 
 
@@ -133,6 +136,19 @@ def queue_is_empty(client: redis.Redis, name: str) -> None:
         with pytest.raises(WrongKeyType):
             queue.claim(wait=5)
         assert snapshot(client) == before
+
+
+def test_a_takeover_while_somebody_waits_and_nothing_is_ready_writes_nothing_beside_foreign_delays(
+    redis_client: redis.Redis,
+) -> None:
+    with lived_in(redis_client, awaited=True) as (queue, _):
+        queue.purge("ready")
+        redis_client.delete(key("delayed"))
+        redis_client.xadd(key("delayed"), {"foreign": "value"})
+        before = snapshot(redis_client)
+        with pytest.raises(WrongKeyType):
+            queue.claim(lease_id="job")
+        assert snapshot(redis_client) == before
 
 
 def test_the_registry_of_queues_is_checked_as_well(redis_client: redis.Redis) -> None:

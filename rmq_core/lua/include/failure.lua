@@ -3,7 +3,8 @@
 local function failure_of(head, lease, settled)
   local count, begun = redis.call('LLEN', lease) - 1, head.state == 'n' or head.state == 'x'
   local how = {size = count, add = head.takeovers + 1, shared = 0, settled = head.state ~= 'h'}
-  if not begun then head.returned = math.max(1, count - (how.settled and redis.call('BITCOUNT', settled) or 0)) end
+  local open = math.max(1, count - (how.settled and redis.call('BITCOUNT', settled) or 0))
+  if not begun or open > head.returned then head.returned = open end -- an earlier version kept something else there
   how.together = head.returned
   if how.together > 1 then how.shared = how.add
   elseif begun or count > 1 then how.shared = head.takeovers end

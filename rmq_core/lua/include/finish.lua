@@ -19,7 +19,8 @@ local function finish(k, head, now, done_ttl, completed_cap)
   end
   redis.call('UNLINK', k.lease, k.settled)
   if done_ttl > 0 then
-    redis.call('SET', k.done, count - math.min(head.returned, settled) .. ' ' .. now .. ' ' .. head.owner, 'PX', done_ttl)
+    local returned = head.state ~= 'n' and math.min(head.returned, settled) or 0 -- n: see failure.lua
+    redis.call('SET', k.done, count - returned .. ' ' .. now .. ' ' .. head.owner, 'PX', done_ttl)
   end
   return count - settled
 end

@@ -46,8 +46,9 @@ local function place(envelopes, keys, how)
     if how.entry then
       envelope, group, dies = failed_once(envelope, how, known)
       if how.failed_log > 0 then failed[#failed + 1] = envelope end
-    elseif how.add > 0 then
-      _, envelope = recount(envelope, {add = how.add, entry = ''})
+    else
+      if how.add > 0 then _, envelope = recount(envelope, {add = how.add, entry = ''}) end
+      if group > 0 then _, group = mark_of(envelope) end -- an earlier version mixes isolated messages with others
     end
     if dies then
       dead[#dead + 1] = envelope
@@ -80,8 +81,9 @@ local function give_back(keys, k, how)
     back, ids = place({redis.call('LINDEX', keys.lease, 1)}, keys, how)
     size = 0
   end
-  while size > 0 and moved < k and bytes < 8388608 do
-    local n = math.min(fitting(keys.lease, -1, moved, bytes), k - moved, size)
+  -- The last message goes with the one before it: left alone, it would seem to have failed alone when the rest is taken over.
+  while size > 0 and (moved < k and bytes < 8388608 or moved > 0 and size == 1) do
+    local n = math.max(1, math.min(fitting(keys.lease, -1, moved, bytes), k - moved, size))
     local lo = size - n + 1
     local got = redis.call('LRANGE', keys.lease, lo, size)
     local first = math.floor((lo - 1) / 8)

@@ -3,8 +3,10 @@
 local function isolated_in(delayed)
   return redis.call('ZCOUNT', delayed, '-inf', '(0')
 end
--- The first message behind the group at `score` and its score; '(0' begins with the group to be tried next.
+-- The first message, in the order of claiming, of the group behind `score`, and the score of that group; '(0' begins with
+-- the group to be tried next.
 local function next_isolated(delayed, score)
-  local found = redis.call('ZREVRANGEBYSCORE', delayed, score, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  return found[1], found[2]
+  local at = redis.call('ZREVRANGEBYSCORE', delayed, score, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  if not at then return nil end
+  return redis.call('ZRANGEBYSCORE', delayed, at, at, 'LIMIT', 0, 1)[1], at
 end

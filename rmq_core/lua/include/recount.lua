@@ -7,7 +7,8 @@ end
 -- One with a line more in its history, of which the newest KiB is kept, and the newest line always.
 local function rewritten(count, enqueued, history, line, body)
   history = history .. line
-  if #line > 1024 then history = line
+  if line == '' then -- nothing is added, hence nothing goes: one line alone may be longer than that
+  elseif #line > 1024 then history = line
   elseif #history > 1024 then history = string.sub(history, string.find(history, '\n', #history - 1024, true) + 1) end
   return count .. ' ' .. enqueued .. ' ' .. #history .. ' ' .. history .. body
 end

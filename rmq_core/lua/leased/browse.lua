@@ -8,21 +8,28 @@ local key, kind, found, due, bytes = KEYS[1], ARGV[3], {}, {}, 0
 local isolated = kind == 'list' and 0 or isolated_in(key)
 local rest = kind == 'list' and redis.call('LLEN', key) or redis.call('ZCARD', key) - isolated
 local total = kind == 'isolated' and isolated or rest
--- Isolated messages come first in the set, and those of them that are claimed first come last.
+-- Isolated messages come first in the set, the group that is claimed first the last of them; in a group the set has the
+-- order of claiming. So a slice ends with its group.
+local function of_group(lo, hi)
+  local at = redis.call('ZREVRANGE', key, rest + lo, rest + lo, 'WITHSCORES')[2]
+  local before, size = redis.call('ZCOUNT', key, '(' .. at, '(0'), redis.call('ZCOUNT', key, at, at)
+  local first = isolated - before - size
+  return redis.call('ZRANGE', key, first + lo - before, first + math.min(hi - before, size - 1))
+end
 local function slice(lo, hi)
   if kind == 'list' then return redis.call('LRANGE', key, lo, hi) end
-  if kind == 'isolated' then return redis.call('ZREVRANGE', key, rest + lo, rest + hi) end
+  if kind == 'isolated' then return of_group(lo, hi) end
   local got, entries = redis.call('ZRANGE', key, isolated + lo, isolated + hi, 'WITHSCORES'), {}
   for i = 1, #got, 2 do entries[#entries + 1], due[#due + 1] = got[i], got[i + 1] end
   return entries
 end
-local last = math.min(ARGV[1] + ARGV[2], total) - 1
-for lo = tonumber(ARGV[1]), last, 8 do
+local lo, last = tonumber(ARGV[1]), math.min(ARGV[1] + ARGV[2], total) - 1
+while lo <= last and bytes <= 8388608 do
   local got = slice(lo, math.min(lo + 7, last))
   for i = 1, #got do
     found[#found + 1] = got[i]
     bytes = bytes + #got[i]
   end
-  if bytes > 8388608 then break end
+  lo = lo + #got
 end
 return {total, found, due}

@@ -52,7 +52,10 @@ if wait_end == 0 then wait_end = now + tonumber(ARGV[9]) end
 o.block = math.max(0, math.min(5000, wait_end - now))
 local seen = awaited(k.waiters, k.wake, k.timer)
 if k.settled and redis.call('EXISTS', k.lease) == 1 then
-  if seen then redis.call('LLEN', k.ready) end -- refuses a wrong type before anything is written
+  if seen then -- refuses a wrong type before anything is written
+    redis.call('LLEN', k.ready)
+    redis.call('ZCARD', k.delayed)
+  end
   local reply = take_over(k, o, now, true)
   if reply == 'exhausted' then return {refuse(reply), late, {}} end
   local timer_free = leave(k, o, seen)

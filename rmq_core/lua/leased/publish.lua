@@ -42,11 +42,12 @@ end
 if keys > 1 and #markers > 0 and redis.call('EXISTS', unpack(markers)) > 0 then -- MGET does not tell
   return redis.error_reply('WRONGTYPE a deduplication key holds another kind of value')
 end
-local dropped = 0
+local dropped, isolated = 0, 0
 if max > 0 and #fresh > 0 then
   local room = max - redis.call('LLEN', KEYS[2]) - redis.call('ZCARD', KEYS[3])
   if room < #fresh then
-    if ARGV[6] ~= '1' or #fresh - room > redis.call('LLEN', KEYS[2]) then return refuse('full ' .. now) end
+    isolated = redis.call('ZCOUNT', KEYS[3], '-inf', '(0') -- ready as well, see isolated.lua
+    if ARGV[6] ~= '1' or #fresh - room > redis.call('LLEN', KEYS[2]) + isolated then return refuse('full ' .. now) end
     dropped = #fresh - room
   end
 end
@@ -58,7 +59,11 @@ elseif #fresh > 0 then
   redis.call('RPUSH', KEYS[2], unpack(fresh))
   if seen then ring(KEYS[4], KEYS[5], ARGV[3], now, seen) end
 end
-if dropped > 0 then redis.call('LPOP', KEYS[2], dropped) end -- the first write is one that a full server refuses
+if dropped > 0 then -- the first write is one that a full server refuses
+  local apart = math.min(dropped, isolated)
+  if apart > 0 then redis.call('ZREMRANGEBYRANK', KEYS[3], isolated - apart, isolated - 1) end
+  if dropped > apart then redis.call('LPOP', KEYS[2], dropped - apart) end
+end
 for i = 1, #markers do redis.call('SET', markers[i], ARGV[7], 'PX', ARGV[8]) end
 local told = n > 1 and ' @' .. now or ''
 return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or '') .. told)

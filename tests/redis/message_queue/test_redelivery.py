@@ -7,7 +7,9 @@ import time
 from typing import Any
 
 import pytest
+import redis
 
+from rmq_core import LeasedQueue, RedisMessageQueue
 from tests.redis.message_queue.behind import dead, eventually, expire, in_hand, waiting
 from tests.redis.message_queue.handlers import handle
 from tests.redis.message_queue.worlds import World
@@ -215,3 +217,19 @@ def test_a_consumer_with_a_timeout_does_not_take_what_one_without_holds(world: W
     assert crash(holder) == "x"
     assert handle(world.glance()) is None
     assert in_hand(world) == 1
+
+
+def test_isolated_messages_of_a_leased_queue_wait_and_are_handed_out_whatever_they_failed_in_company(
+    redis_client: redis.Redis,
+) -> None:
+    with LeasedQueue(redis_client, "q") as leased:
+        leased.publish_many([*"abcd"])
+        for _ in range(3):
+            leases = [lease for _ in range(2) if (lease := leased.claim(max_messages=4))]
+            for lease in leases:
+                leased.nack(lease)
+        assert min(message.deliveries for message in leased.peek(4)) == 3
+    queue = RedisMessageQueue("q", client=redis_client, deduplication=False, max_delivery_count=3)
+    assert queue.stats().pending == 4
+    assert sorted(handle(queue) for _ in range(4)) == [b"a", b"b", b"c", b"d"]
+    assert (queue.stats().pending, queue.stats().dead_letter) == (0, 0)
