@@ -113,7 +113,7 @@ class Model:
         self._promote()
         if self.paused or not self.ready + self.isolated:
             return None
-        if self.isolated and (not self.ready or self._fence % 2 == 0):
+        if self.isolated and (not self.ready or self._is_turn_of_isolated()):
             items = self._piece(most)
         else:
             items, self.ready = self.ready[:most], self.ready[most:]
@@ -128,6 +128,10 @@ class Model:
         assert len(items) == min(most, bound, len(members))
         self.isolated = [item for item in self.isolated if item not in items]
         return items
+
+    def _is_turn_of_isolated(self) -> bool:
+        """One of two claims that follow each other is for isolated messages; which of the two varies."""
+        return (self._fence % 2 == 0) != (self._fence // 2 * 0.618 % 1 < 0.5)
 
     def _next_fence(self, step: int) -> int:
         self._fence += step

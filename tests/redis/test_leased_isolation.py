@@ -425,3 +425,20 @@ def test_a_release_isolates_no_message_that_an_earlier_version_put_among_isolate
     queue.release(queue.claim(max_messages=8))
     assert queue.backlog().groups == (IsolatedGroup(2, 1),)
     assert [lease.count for lease in iter(lambda: queue.claim(max_messages=8), None)] in ([1, 6, 1], [6, 1, 1])
+
+
+def test_consumers_of_different_batches_that_take_turns_both_get_fresh_messages(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=None))
+    queue.publish_many(["bad"] * 2)
+    failing_twice(queue, 2)
+    done = {100: 0, 1: 0}
+    for batch in (100, 1) * 40:
+        queue.publish_many(["fresh"] * 20)
+        lease = queue.claim(max_messages=batch)
+        if lease.isolation:
+            queue.nack(lease)
+        else:
+            done[batch] += lease.count
+            queue.ack(lease)
+    assert done[1] > 5
+    assert queue.stats().ready < 300

@@ -18,9 +18,15 @@ local function open_isolated(k, o, now)
   redis.call('ZADD', k.leases, deadline, o.id)
   return claimed(token, deadline, taken, taken, failures, most), kept
 end
+-- Isolated and other messages take turns: of two claims that follow each other, which add one to the fence where all else
+-- adds two, one is for either. Which of the two varies (by the golden ratio, which repeats no pattern), for consumers that
+-- take turns themselves would get the same kind each time.
+local function is_turn_of_isolated(fence)
+  local swapped = math.floor(fence / 2) * 0.618 % 1 < 0.5
+  return (fence % 2 == 0) ~= swapped
+end
 local function open_lease(k, o, now, ready, isolated)
-  -- Isolated and other messages take turns: claims add one to the fence, whatever else moves it two.
-  if isolated > 0 and (ready == 0 or tonumber(redis.call('GET', k.fence) or 0) % 2 == 0) then
+  if isolated > 0 and (ready == 0 or is_turn_of_isolated(tonumber(redis.call('GET', k.fence) or 0))) then
     return open_isolated(k, o, now)
   end
   return open_ready(k, o, now, ready)
