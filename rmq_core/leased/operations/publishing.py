@@ -299,13 +299,21 @@ def _entry(
 ) -> Entry:
     config, message_id = engine.config, new_id() if message_id is None else _checked_id(message_id)
     kind, data = codec.encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
-    key = config.dedup_key if dedup_key is None else dedup_key
-    digest = None
-    if key is not None:
-        digest = codec.digest("key", key_bytes(key(payload) if callable(key) else key))
-    elif config.dedup:
-        digest = codec.digest(kind, data)
+    digest = digest_of(engine, dedup_key, payload, kind, data)
     return Entry(message_id, codec.body(message_id, kind, data, headers), digest, delay_ms)
+
+
+def deduplicates(engine: Engine) -> bool:
+    """Whether the queue deduplicates what is published without a key."""
+    return engine.config.dedup or engine.config.dedup_key is not None
+
+
+def digest_of(engine: Engine, dedup_key: DedupKey | None, payload: Payload, kind: str, data: bytes) -> bytes | None:
+    """What stands for the deduplication key of a message: the call's, else the queue's; None for no deduplication."""
+    key = engine.config.dedup_key if dedup_key is None else dedup_key
+    if key is not None:
+        return codec.digest("key", key_bytes(key(payload) if callable(key) else key))
+    return codec.digest(kind, data) if engine.config.dedup else None
 
 
 def _checked_id(message_id: str) -> str:
