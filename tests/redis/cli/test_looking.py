@@ -38,6 +38,25 @@ def test_stats_without_names_tells_of_all_queues_in_one_table(rmq: Rmq) -> None:
     assert len(rmq("stats", "-d", "jobs", "--json").records) == 1
 
 
+@pytest.mark.parametrize("words", [("peek", "q"), ("dlq", "list", "q"), ("queues", "list")])
+def test_options_of_all_commands_may_stand_before_the_command(
+    rmq: Rmq, server_url: str, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    publish(rmq, "leased")
+    expected = rmq(*words, "--json")
+    assert expected.code == 0
+    monkeypatch.setenv("RMQ_URL", "redis://localhost:1/0")
+    assert rmq("--url", server_url, "--json", *words)[:2] == expected[:2]
+    assert rmq("--url", "redis://localhost:2/0", *words, "--url", server_url, "--json")[:2] == expected[:2]
+    assert rmq(*words).code == 3
+
+
+def test_a_discipline_may_stand_before_the_command(rmq: Rmq) -> None:
+    publish(rmq, "reliable")
+    publish(rmq, "jobs")
+    assert rmq("-d", "jobs", "--json", "stats", "q").records[0]["discipline"] == "jobs"
+
+
 def test_stats_have_the_documented_names(rmq: Rmq) -> None:
     publish(rmq, "leased")
     assert list(rmq("stats", "--json").records[0]) == [
