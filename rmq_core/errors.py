@@ -38,7 +38,12 @@ class Unsupported(RedisMessageQueueError):
 
 
 class PayloadError(RedisMessageQueueError, ValueError):
-    """A payload, header or deduplication key cannot be stored; the message holds the path to the culprit."""
+    """A payload, header or deduplication key cannot be stored; the message holds the path to the culprit.
+
+    index: which of many payloads it is, where there are many.
+    """
+
+    index: int | None = None
 
 
 class PayloadTooLarge(PayloadError):

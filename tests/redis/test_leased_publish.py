@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import redis
 
 from rmq_core import LeasedConfig, LeasedQueue, NewMessage, PayloadError, PayloadTooDeep, PayloadTooLarge
 from rmq_core.leased.operations.publishing import publish_many
+from rmq_core.protocol import DISCIPLINES, open_queue
 from tests.redis.leases import drain, engine_of, fall_due, key, payloads, run, slowly, snapshot
 from tests.redis.worlds import World
 
@@ -214,3 +217,14 @@ def test_messages_that_are_equal_in_everything_are_delayed_each(world: World) ->
     assert queue.stats()[:3] == (0, 3, 0)
     queue.publish_staged([queue.stage([NewMessage("p", id="y", delay=60)] * 2)])
     assert queue.stats().delayed == 5
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_the_payload_of_many_that_cannot_be_stored_is_named(redis_client: redis.Redis, discipline: str) -> None:
+    redis_client.flushdb()
+    with closing(open_queue(redis_client, "q", discipline)) as queue:
+        good = {"n": 1} if discipline == "streams" else "good"
+        with pytest.raises(PayloadError, match=r"^payloads\[1002\]: ") as caught:
+            queue.publish_many([good] * 1002 + [object(), good])  # type: ignore[list-item]
+        assert caught.value.index == 1002
+        assert queue.backlog().ready == caught.value.report.accepted  # type: ignore[attr-defined]
