@@ -9,7 +9,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from rmq_core.clients import sync_client
+from rmq_core.clients import server_of, sync_client
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Exchange
 from rmq_core.facade import Behind, leave_all, lose_all
@@ -48,6 +48,7 @@ class Facade(Generic[E]):
 
         self.name, self._engine = engine.name, engine
         self.client, self._owned = sync_client(redis)
+        self.server = server_of(self.client)
         self._driver = sync_driver(self.client, engine.prefix, engine.retry_budget_s)
         self._beats = sync_driver(self.client, engine.prefix, 0)
 
