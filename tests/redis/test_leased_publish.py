@@ -219,6 +219,18 @@ def test_messages_that_are_equal_in_everything_are_delayed_each(world: World) ->
     assert queue.stats().delayed == 5
 
 
+def test_thousands_of_messages_that_are_equal_in_everything_are_delayed_in_few_steps(world: World) -> None:
+    queue, count = world.queue(), 4000
+    world.client.config_resetstat()
+    assert queue.publish_many([NewMessage("p", id="x")] * count, delay=60).accepted == count
+    assert queue.stats().delayed == count
+    stats = world.client.info("commandstats")
+    steps = sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("zadd", "zscore"))
+    assert steps < count * 30  # two for each, and one for each doubling and halving; one for each pair is 8,000,000
+    fall_due(world)
+    assert sum(queue.claim(max_messages=count).count for _ in range(4)) == count  # each makes a thousand ready
+
+
 @pytest.mark.parametrize("discipline", DISCIPLINES)
 def test_the_payload_of_many_that_cannot_be_stored_is_named(redis_client: redis.Redis, discipline: str) -> None:
     redis_client.flushdb()
