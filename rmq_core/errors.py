@@ -154,7 +154,10 @@ class LeaseAlreadySettled(RedisMessageQueueError):
 
 
 class UnrecoverableError(RedisMessageQueueError):
-    """A handler of a Worker raises it to say that its job can never succeed: no retry, a dead letter at once."""
+    """A handler of a Worker raises it to say that its job can never succeed: no retry, a dead letter at once.
+
+    The history of that begins its reason with `UnrecoverableError`, and names the subclass that was raised.
+    """
 
 
 class JobFailed(RedisMessageQueueError):
