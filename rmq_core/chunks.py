@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from rmq_core.errors import PayloadError
+
+S = TypeVar("S")
 T = TypeVar("T")
 _MOST, _MOST_BYTES = 1000, 4 << 20
 
@@ -21,3 +24,14 @@ def chunks(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
         total += size(item)
     if chunk:
         yield chunk
+
+
+def each(make: Callable[[S], T], items: Iterable[S], first: int = 0) -> Iterator[T]:
+    """What is made of each item; a PayloadError says which of them it is about, counted from `first`."""
+    for index, item in enumerate(items, first):
+        try:
+            made = make(item)
+        except PayloadError as error:
+            error.index, error.args = index, (f"payloads[{index}]: {error}",)
+            raise
+        yield made

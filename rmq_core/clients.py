@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Hashable
 from typing import Any
 
 from rmq_core.connection import RedisSettings
@@ -56,6 +57,13 @@ def check_gateway_client(client: Any, *, asynchronous: bool) -> None:
         raise TypeError(f"'redis_client' must be {wanted} client here; RedisMessageQueue of {other} takes this {kind}")
     if not asynchronous and getattr(client, "connection", None) is not None:
         raise TypeError("'redis_client' is a single-connection client, which threads and forks cannot share; pool it")
+
+
+def server_of(client: Any) -> Hashable:
+    """What clients of one server have in common, where a client knows: its address; else the client."""
+    about = getattr(getattr(client, "connection_pool", None), "connection_kwargs", None)
+    where = tuple(map(about.get, ("path", "host", "port"))) if isinstance(about, dict) else ()
+    return where if any(where) else id(client)
 
 
 def is_cluster(client: Any) -> bool:

@@ -38,7 +38,12 @@ class Unsupported(RedisMessageQueueError):
 
 
 class PayloadError(RedisMessageQueueError, ValueError):
-    """A payload, header or deduplication key cannot be stored; the message holds the path to the culprit."""
+    """A payload, header or deduplication key cannot be stored; the message holds the path to the culprit.
+
+    index: which of many payloads it is, where there are many.
+    """
+
+    index: int | None = None
 
 
 class PayloadTooLarge(PayloadError):
@@ -149,7 +154,10 @@ class LeaseAlreadySettled(RedisMessageQueueError):
 
 
 class UnrecoverableError(RedisMessageQueueError):
-    """A handler of a Worker raises it to say that its job can never succeed: no retry, a dead letter at once."""
+    """A handler of a Worker raises it to say that its job can never succeed: no retry, a dead letter at once.
+
+    The history of that begins its reason with `UnrecoverableError`, and names the subclass that was raised.
+    """
 
 
 class JobFailed(RedisMessageQueueError):

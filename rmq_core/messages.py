@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from math import ceil, inf
+from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias, overload
 
@@ -177,15 +179,27 @@ class Fate:
     until = inf
     done: frozenset[int] = frozenset()
     begun = ended = 0
+    _counting = Lock()
+    """One for all: threads may settle parts of one lease at once, and a lock for each lease would slow every claim."""
 
     def __enter__(self) -> None:
-        self.begun += 1
+        with self._counting:
+            self.begun += 1
 
     def __exit__(self, *_: object) -> None:
-        self.ended += 1
+        with self._counting:
+            self.ended += 1
 
     def __reduce__(self) -> tuple[type[Fate], tuple[()]]:
         return Fate, ()  # another process has another heartbeat, and another clock
+
+    @classmethod
+    def count_anew(cls) -> None:
+        """In a forked child: a thread that its parent had may have been counting."""
+        cls._counting = Lock()
+
+
+os.register_at_fork(after_in_child=Fate.count_anew)
 
 
 @dataclass(frozen=True, slots=True)

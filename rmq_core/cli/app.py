@@ -8,19 +8,24 @@ import typer
 
 from rmq_core.cli import bench, consume, dead, doctor, looking, publish, reap, release, top
 from rmq_core.cli.failures import Exit, report
+from rmq_core.cli.shared import Group, shared
 from rmq_core.errors import RedisMessageQueueError
 
 # Rich tracebacks would print local variables, and with them tokens and payloads.
 app = typer.Typer(
     name="rmq",
+    cls=Group,
+    callback=shared,
     help="Queues on Redis: publish, consume, look, repair. The exit code is 0 when all went well, 1 when something"
     " failed, 2 for a wrong parameter, 3 when Redis does not answer, 4 when there is no room.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-queues = typer.Typer(help="All queues of a server.", no_args_is_help=True)
-letters = typer.Typer(help="Dead letters: messages that failed too often.", no_args_is_help=True)
+queues = typer.Typer(cls=Group, callback=shared, help="All queues of a server.", no_args_is_help=True)
+letters = typer.Typer(
+    cls=Group, callback=shared, help="Dead letters: messages that failed too often.", no_args_is_help=True
+)
 
 app.command()(publish.publish)
 app.command()(consume.consume)

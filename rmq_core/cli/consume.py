@@ -17,6 +17,7 @@ from rmq_core.cli.failures import Exit
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
 from rmq_core.cli.output import complain, note, plain
+from rmq_core.cli.pauses import paused
 from rmq_core.cli.stopping import Stopping
 from rmq_core.errors import ConfigurationError, LeaseLost
 from rmq_core.messages import Lease, Message
@@ -66,7 +67,8 @@ def consume(
     """Take messages: print and ack each, or run a command for each.
 
     Ends when the queue is empty, after --max messages, or at the first Ctrl-C or SIGTERM once the present message is
-    done; a second one ends the command and gives its message back. With --json, whole messages instead of payloads.
+    done; a second one ends the command and gives its message back. Ends with 1 when a message failed, and when the
+    queue is paused. With --json, whole messages instead of payloads.
     """
     if command and shutil.which(command[0]) is None:
         raise ConfigurationError(f"command {command[0]!r} was not found; nothing was claimed")
@@ -76,10 +78,15 @@ def consume(
         closing(Stopping()) as stopping,
     ):
         consumer = Consumer(opened, command or (), lease, retry_after, as_json=as_json)
+        if follow and (why := paused(opened)):
+            complain(why)
         while consumer.seen != most and consumer.step(float("inf") if follow else wait, stopping):
             pass
+        why = None if stopping.asked or consumer.seen == most else paused(opened)
     note(consumer.summary())
-    if consumer.failed:
+    if why:
+        complain(why)
+    if why or consumer.failed:
         raise typer.Exit(Exit.FAILED)
 
 

@@ -15,6 +15,7 @@ from rmq_core.cli.needs import needed
 from rmq_core.cli.opening import DEFAULT, Server, connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Url
 from rmq_core.cli.output import console, emit, plain, table
+from rmq_core.cli.pauses import examine_pause
 from rmq_core.errors import ScriptFailed
 
 _MARKS = {
@@ -27,7 +28,7 @@ _NO_QUEUE, _LISTED = "rmq-doctor", 1000
 _Name = Annotated[
     str,
     typer.Argument(
-        help="A queue whose leases to check, and if your user may only touch the keys of some.",
+        help="A queue to check as well, and if your user may only touch the keys of some.",
         show_default=False,
         metavar="[QUEUE]",
     ),
@@ -35,16 +36,16 @@ _Name = Annotated[
 
 
 def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
-    """Check version, role, persistence, memory, eviction, clock and permissions, and a queue's leases; change nothing.
+    """Check version, role, persistence, memory, eviction, clock and permissions, and a queue; change nothing.
 
-    Ends with 1 when something must be changed. Of the leases of a named queue it says whose holder has ended, as far as
-    Airflow or Dagster, where they are installed and configured here, know it.
+    Ends with 1 when something must be changed. Tells whether a named queue is paused, and of its leases whose holder
+    has ended, as far as Airflow or Dagster, where they are installed and configured here, know it.
     """
     with connected(url) as server:
         known = discipline or _discipline_of(server, queue)
         findings = examine(server.ask(gather(needed(known, queue))))
         if queue != _NO_QUEUE:
-            findings += _leases(server, queue, known)
+            findings += _of_queue(server, queue, known)
         where = str(server.settings)
     failed = any(finding.level == Level.FAIL for finding in findings)
     if as_json:
@@ -63,15 +64,15 @@ def _discipline_of(server: Server, queue: str) -> str:
         return DEFAULT
 
 
-def _leases(server: Server, queue: str, discipline: str) -> list[Finding]:
+def _of_queue(server: Server, queue: str, discipline: str) -> list[Finding]:
     with server.queue(queue, discipline) as opened:
         held: Any = opened
         if not hasattr(held, "release_lease"):
             return []
         try:
-            return list(examine_leases(queue, held.leases(_LISTED)))
+            return [examine_pause(held), *examine_leases(queue, held.leases(_LISTED))]
         except ScriptFailed as error:  # a user who may not look there; the permissions say which right is missing
-            return [Finding(Level.UNKNOWN, "leases", str(error))]
+            return [Finding(Level.UNKNOWN, "queue", str(error))]
 
 
 def _show(findings: list[Finding], where: str, discipline: str) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from rmq_core.cli import records
 from rmq_core.cli.opening import Registered, Server, connected
 from rmq_core.cli.options import LOCAL, Count, Discipline, Json, Queue, Queues, Url
 from rmq_core.cli.output import emit, say, show
+from rmq_core.cli.states import COLUMNS, State, record, row, seen
 from rmq_core.errors import Unsupported
 from rmq_core.messages import LeaseInfo, QueueStats
 from rmq_core.protocol import DISCIPLINES, open_queue
+
+_State = Annotated[
+    State, typer.Option("--state", help="Which messages; isolated ones failed together before, leased ones are held.")
+]
 
 
 def stats(queue: Queues = None, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
@@ -29,16 +36,22 @@ def stats(queue: Queues = None, *, url: Url = LOCAL, discipline: Discipline = No
 
 
 def peek(
-    queue: Queue, *, count: Count = 10, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
+    queue: Queue,
+    *,
+    state: _State = State.READY,
+    count: Count = 10,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
 ) -> None:
-    """The messages that would be claimed next; they stay where they are."""
+    """The messages that would be claimed next, or those in another state; they stay where they are."""
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        found = opened.peek(count)
+        found = seen(opened, state, count)
     if as_json:
-        for message in found:
-            emit(records.message_record(queue, message))
+        for one in found:
+            emit(record(queue, state, one))
         return
-    show(records.MESSAGES, map(records.message_row, found), f"nothing is ready in {queue}")
+    show(COLUMNS[state], [row(state, one) for one in found], f"nothing is {state} in {queue}")
 
 
 def leases(

@@ -38,14 +38,14 @@ W = TypeVar("W", Plan, Command)
 
 
 class Line:
-    """A connection on loan from its pool, and the clock of its round trips.
+    """A connection on loan from its pool, where it is kept when nobody uses it, and the clock of its round trips.
 
     One timer serves many of them: set for the first, it looks for the one under way when it rings. A timer for each, as
     `asyncio.timeout` sets, costs more than packing a command and reading its reply.
     """
 
-    def __init__(self, pool: Any, connection: Any) -> None:
-        self.pool, self.connection, self.timeout_s = pool, connection, connection.socket_timeout
+    def __init__(self, pool: Any, connection: Any, home: deque[Line]) -> None:
+        self.pool, self.connection, self.timeout_s, self.home = pool, connection, connection.socket_timeout, home
         connection.socket_timeout = None
         self._due_s = math.inf
         self._timer: asyncio.TimerHandle | None = None
@@ -146,11 +146,17 @@ class AsyncDriver:
             return result
 
     async def close(self) -> None:
-        """Give the connections back to the client's pool."""
-        while self._idle:
-            line = self._idle.pop()
-            if self._owner == (process.id, asyncio.get_running_loop()):
-                await line.release()
+        """Give the connections back to the client's pool; one that another task uses follows when its call ends."""
+        idle, self._idle = self._idle, deque()
+        if self._owner == (process.id, asyncio.get_running_loop()):
+            await self._give_back(idle)
+
+    async def _give_back(self, idle: deque[Line]) -> None:
+        while idle:
+            await self._release(idle.pop())
+
+    async def _release(self, line: Line) -> None:
+        await line.release()
 
     async def _perform(self, want: Want, patience: Patience) -> Any:
         if isinstance(want, Sleep):
@@ -239,17 +245,20 @@ class AsyncDriver:
         finally:
             if watch:
                 watch.stop()
-            self._idle.append(line)
+            line.home.append(line)
+            if line.home is not self._idle:  # closed meanwhile
+                await self._give_back(line.home)
 
     async def _open(self) -> Line:
         owner = (process.id, asyncio.get_running_loop())
         if self._owner != owner:
             self._owner, self._idle, self._pool = owner, deque(), None
-        if self._idle:
-            return self._idle.pop()
+        home = self._idle
+        if home:
+            return home.pop()
         pool = self._pool = self._pool or await self._find_pool()
         connection = await pool.get_connection(*POOL_ARGS)
-        return Line(pool, connection)
+        return Line(pool, connection, home)
 
     async def _find_pool(self) -> Any:
         if not hasattr(self.client, "nodes_manager"):

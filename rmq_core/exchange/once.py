@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from rmq_core.exchange import Command, Patience
-from rmq_core.exchange.aio import AsyncDriver
+from rmq_core.exchange.aio import AsyncDriver, Line
 from rmq_core.exchange.frames import FAILURES, RETRYABLE, Frame, Plan, raise_retryable
 from rmq_core.exchange.public import AsyncPublicDriver, PublicDriver, is_genuine
 from rmq_core.exchange.sync import SyncDriver
@@ -69,11 +69,10 @@ class OnceDriver(SyncDriver):
     def _find_pool(self) -> Any:
         return without_retries(super()._find_pool())
 
-    def close(self) -> None:
-        """Close the connections: nobody else can use them."""
-        for _, connection in self._idle:
-            connection.disconnect()
-        super().close()
+    def _release(self, pool: Any, connection: Any) -> None:
+        """Close the connection too: nobody else can use it."""
+        connection.disconnect()
+        pool.release(connection)
 
 
 class AsyncOncePublicDriver(AsyncPublicDriver):
@@ -99,8 +98,7 @@ class AsyncOnceDriver(AsyncDriver):
     async def _find_pool(self) -> Any:
         return without_retries(await super()._find_pool())
 
-    async def close(self) -> None:
-        """Close the connections: nobody else can use them."""
-        for line in self._idle:
-            await line.connection.disconnect(nowait=True)
-        await super().close()
+    async def _release(self, line: Line) -> None:
+        """Close the connection too: nobody else can use it."""
+        await line.connection.disconnect(nowait=True)
+        await line.release()

@@ -69,11 +69,19 @@ class SyncDriver:
             return result
 
     def close(self) -> None:
-        """Give the connections back to the client's pool."""
-        while self._idle:
-            pool, connection = self._idle.pop()
-            if self._pid == process.id:
-                pool.release(connection)
+        """Give the connections back to the client's pool; one that another thread uses follows when its call ends."""
+        idle, self._idle = self._idle, deque()
+        self._give_back(idle)
+
+    def _give_back(self, idle: deque[tuple[Any, Any]]) -> None:
+        with contextlib.suppress(IndexError):
+            while True:  # one at a time: another thread may be giving back the rest
+                pool, connection = idle.pop()
+                if self._pid == process.id:
+                    self._release(pool, connection)
+
+    def _release(self, pool: Any, connection: Any) -> None:
+        pool.release(connection)
 
     def _perform(self, want: Want, patience: Patience) -> Any:
         if isinstance(want, Sleep):
@@ -135,7 +143,7 @@ class SyncDriver:
     def _send(
         self, packed: bytes, expected: int, block_ms: int, given_up: Callable[[], bool] | None = None
     ) -> list[Any]:
-        pool, connection = self._connection()
+        idle, pool, connection = self._connection()
         try:
             connection.send_packed_command((packed,), check_health=False)
             if block_ms or given_up:
@@ -143,19 +151,23 @@ class SyncDriver:
             replies = [_read(connection) for _ in range(expected)]
         except BaseException:
             connection.disconnect()
-            self._idle.append((pool, connection))
             raise
-        self._idle.append((pool, connection))
+        finally:
+            idle.append((pool, connection))
+            if idle is not self._idle:  # closed meanwhile
+                self._give_back(idle)
         return replies
 
-    def _connection(self) -> tuple[Any, Any]:
+    def _connection(self) -> tuple[deque[tuple[Any, Any]], Any, Any]:
+        """A connection, with where it belongs when nobody uses it."""
         if self._pid != process.id:
             self._pid, self._idle, self._pool = process.id, deque(), None
+        idle = self._idle
         try:
-            return self._idle.pop()
+            return idle, *idle.pop()
         except IndexError:
             pool = self._pool = self._pool or self._find_pool()
-            return pool, pool.get_connection(*POOL_ARGS)
+            return idle, pool, pool.get_connection(*POOL_ARGS)
 
     def _find_pool(self) -> Any:
         nodes = getattr(self.client, "nodes_manager", None)

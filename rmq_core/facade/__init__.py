@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any, Protocol
 
 from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
@@ -37,3 +38,35 @@ def leave_all(engine: object) -> Exchange[None]:
     """There is nothing to be done before closing."""
     del engine
     yield from ()
+
+
+class Shown:
+    """An operation as `help` and `inspect` show the method that runs it: without engine and Exchange.
+
+    The signature is made when somebody asks for it: making them all would slow down the import. returns: what a call
+    of the method gives for the result of the operation.
+    """
+
+    def __init__(self, operation: Callable[..., Any], returns: Callable[[Any], Any]) -> None:
+        self._operation, self._returns = operation, returns
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._operation(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operation, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # or `inspect.getsource` would not find the operation
+        return FunctionType
+
+    @property
+    def __signature__(self) -> Any:
+        from inspect import Parameter, signature  # noqa: PLC0415  only for those who ask
+        from typing import get_args  # noqa: PLC0415  the same
+
+        found = signature(self._operation, eval_str=True)
+        given = list(found.parameters.values())[1:]
+        me = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+        result = get_args(found.return_annotation)[-1]
+        return found.replace(parameters=[me, *given], return_annotation=self._returns(result))

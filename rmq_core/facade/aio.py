@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from rmq_core.clients import async_client
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Exchange
-from rmq_core.facade import Behind, leave_all, lose_all
+from rmq_core.facade import Behind, Shown, leave_all, lose_all
 from rmq_core.facade.aio_keeper import AsyncExtender, keeper
 from rmq_core.facade.keeper import Charge
 from rmq_core.facade.process import AsyncProcess, nack_failed, reason_of
@@ -29,10 +29,16 @@ def method(
 ) -> Callable[Concatenate[AsyncFacade[E], P], Coroutine[Any, Any, R]]:
     """The method that runs an operation."""
 
-    def call(self: AsyncFacade[E], *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def call(self: AsyncFacade[E], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         return self._driver.run(operation(self._engine, *args, **kwargs))
 
-    return functools.update_wrapper(call, operation)  # type: ignore[return-value]
+    shown: Any = functools.update_wrapper(call, operation)
+    shown.__wrapped__ = Shown(operation, _awaited)
+    return call
+
+
+def _awaited(result: Any) -> Any:
+    return Coroutine[Any, Any, result]
 
 
 class AsyncFacade(Generic[E]):

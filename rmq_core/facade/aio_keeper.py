@@ -1,4 +1,7 @@
-"""Heartbeats on asyncio: one task an event loop extends every lease that is being worked on. See `keeper`."""
+"""Heartbeats on asyncio: one task an event loop looks after every lease that is being worked on. See `keeper`.
+
+It waits for no extension: each queue has a task of its own for that, so that a server that hangs delays no other.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,7 @@ class AsyncKeeper:
     def __init__(self) -> None:
         self._charges: set[Charge[AsyncExtender]] = set()
         self._changed = asyncio.Event()
+        self._beating: dict[AsyncExtender, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def add(self, charge: Charge[AsyncExtender]) -> None:
@@ -46,7 +50,7 @@ class AsyncKeeper:
 
     async def _run(self) -> None:
         try:
-            while self._charges:
+            while self._charges or self._beating:
                 await self._look()
         finally:
             if not self._charges:  # else it would keep its event loop in memory, and that loop the keeper
@@ -54,13 +58,23 @@ class AsyncKeeper:
 
     async def _look(self) -> None:
         now = time.monotonic()
-        due = [charge for charge in self._charges if charge.next_at <= now]
+        free = [charge for charge in self._charges if charge.queue not in self._beating]
+        due = [charge for charge in free if charge.next_at <= now]
         for queue in {charge.queue for charge in due}:
-            await self._beat(queue, [charge for charge in due if charge.queue is queue])
-        if not due:
-            await self._sleep(min(charge.next_at for charge in self._charges) - now)
+            self._begin(queue, [charge for charge in due if charge.queue is queue])
+        later = [charge.next_at for charge in free if charge.next_at > now]
+        await self._sleep(min(later) - now if later else None)
 
-    async def _sleep(self, delay_s: float) -> None:
+    def _begin(self, queue: AsyncExtender, due: list[Charge[AsyncExtender]]) -> None:
+        beating = asyncio.get_running_loop().create_task(self._beat(queue, due), name="rmq-beat")
+        self._beating[queue] = beating
+        beating.add_done_callback(lambda _: self._end(queue))
+
+    def _end(self, queue: AsyncExtender) -> None:
+        del self._beating[queue]
+        self._changed.set()
+
+    async def _sleep(self, delay_s: float | None) -> None:
         self._changed.clear()
         try:
             async with asyncio.timeout(delay_s):

@@ -1,7 +1,7 @@
-"""Heartbeats: one thread a process extends every lease that is being worked on.
+"""Heartbeats: one thread a server extends every lease that is being worked on, so that one which hangs delays no other.
 
 A lease that cannot be extended is flagged to its handler: at once when Redis says it is lost, and when its deadline
-passes without an answer. The thread starts with the first lease, ends with the last, and starts anew after a fork.
+passes without an answer. A thread starts with the first lease, ends with the last, and starts anew after a fork.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from math import inf
 from typing import Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.messages import Lease
@@ -25,7 +26,10 @@ Q = TypeVar("Q")
 
 
 class Extender(Protocol):
-    """What the keeper needs of a queue."""
+    """What the keeper needs of a queue; `server` is the same for queues of one server."""
+
+    @property
+    def server(self) -> Hashable: ...
 
     def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
         """Extend leases in one write; False for each that is lost."""
@@ -94,8 +98,36 @@ class Charge(Generic[Q]):
                 _log.exception("on_lost raised for lease %r", self.lease.id)
 
 
+class Keepers:
+    """The keepers of this process, one a server; a keeper is forgotten with its thread."""
+
+    def __init__(self) -> None:
+        self._one_by_one = threading.Lock()
+        self._of: WeakValueDictionary[Hashable, Keeper] = WeakValueDictionary()
+
+    def of(self, queue: Extender) -> Keeper:
+        """The keeper of the leases of a queue."""
+        server = queue.server
+        found = self._of.get(server)
+        if found is None:
+            with self._one_by_one:
+                found = self._of.setdefault(server, Keeper())
+        return found
+
+    def add(self, charge: Charge[Extender]) -> None:
+        self.of(charge.queue).add(charge)
+
+    def remove(self, charge: Charge[Extender]) -> None:
+        """Look after it no longer."""
+        self.of(charge.queue).remove(charge)
+
+    def reset(self) -> None:
+        """In a forked child: its parent's leases are its parent's."""
+        self.__init__()  # type: ignore[misc]
+
+
 class Keeper:
-    """The charges of this process and the thread that looks after them."""
+    """The charges of a server and the thread that looks after them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -116,10 +148,6 @@ class Keeper:
         """Look after it no longer; the thread finds out when it wakes."""
         with self._changed:
             self._charges.discard(charge)
-
-    def reset(self) -> None:
-        """In a forked child: its parent's leases are its parent's."""
-        self.__init__()  # type: ignore[misc]
 
     def _run(self) -> None:
         while True:
@@ -171,5 +199,5 @@ def settle_beat(charge: Charge[Q], alive: bool | None, sent: float) -> None:  # 
         charge.retry(time.monotonic())
 
 
-keeper = Keeper()
+keeper = Keepers()
 os.register_at_fork(after_in_child=keeper.reset)

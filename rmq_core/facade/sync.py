@@ -9,10 +9,10 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from rmq_core.clients import sync_client
+from rmq_core.clients import server_of, sync_client
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Exchange
-from rmq_core.facade import Behind, leave_all, lose_all
+from rmq_core.facade import Behind, Shown, leave_all, lose_all
 from rmq_core.facade.keeper import Charge, Extender, keeper
 from rmq_core.facade.process import Process, nack_failed, reason_of
 from rmq_core.messages import Lease, Message, token_of
@@ -26,10 +26,16 @@ R = TypeVar("R")
 def method(operation: Callable[Concatenate[E, P], Exchange[R]]) -> Callable[Concatenate[Facade[E], P], R]:
     """The method that runs an operation."""
 
-    def call(self: Facade[E], *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: Facade[E], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._driver.run(operation(self._engine, *args, **kwargs))
 
-    return functools.update_wrapper(call, operation)  # type: ignore[return-value]
+    shown: Any = functools.update_wrapper(call, operation)
+    shown.__wrapped__ = Shown(operation, _itself)
+    return call
+
+
+def _itself(result: R) -> R:
+    return result
 
 
 class Facade(Generic[E]):
@@ -48,6 +54,7 @@ class Facade(Generic[E]):
 
         self.name, self._engine = engine.name, engine
         self.client, self._owned = sync_client(redis)
+        self.server = server_of(self.client)
         self._driver = sync_driver(self.client, engine.prefix, engine.retry_budget_s)
         self._beats = sync_driver(self.client, engine.prefix, 0)
 

@@ -55,7 +55,7 @@ class Runner:
     def _verdict(self, job: Job, error: Exception) -> Verdict:
         backoff = job.backoff or self._worker.queue.config.backoff
         final = isinstance(error, UnrecoverableError) or job.attempt >= self._limit(job)
-        return Verdict(job.attempt, None if final else backoff.delay(job.attempt), reason_of(error))
+        return Verdict(job.attempt, None if final else backoff.delay(job.attempt), _reason(error))
 
     def _encode(self, value: Any) -> bytes:
         config = self._worker.queue.config
@@ -77,3 +77,10 @@ class Runner:
             pass  # the lease ends, and the job comes back with one attempt more
         finally:
             worker.settled(delivery)
+
+
+def _reason(error: Exception) -> str:
+    """What history keeps of a failure: that it was unrecoverable, too, when the name of its class does not say so."""
+    if isinstance(error, UnrecoverableError) and type(error) is not UnrecoverableError:
+        return f"{UnrecoverableError.__name__} ({type(error).__name__}): {error}"
+    return reason_of(error)

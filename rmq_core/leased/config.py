@@ -56,7 +56,7 @@ class LeasedConfig:
         self._check_numbers()
         if self.overflow != Overflow.RAISE and self.max_ready is None:
             raise ConfigurationError("overflow needs max_ready: how many messages may wait")
-        if self.overflow == Overflow.DROP_OLDEST and (self.dedup or self.dedup_key):
+        if self.overflow == Overflow.DROP_OLDEST and (self.dedup or self.dedup_key is not None):
             raise ConfigurationError(
                 "overflow DROP_OLDEST cannot be combined with dedup: a dropped message could not be published again"
             )

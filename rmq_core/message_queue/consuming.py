@@ -126,7 +126,18 @@ def succeed(body: Body, delivery: Delivery, began: float) -> Steps[None]:
 
 
 def fail(body: Body, delivery: Delivery, error: BaseException, began: float) -> Steps[None]:
-    """The handler raised; that its message could not be put away must not hide why."""
+    """The handler raised; that its message could not be put away must not hide why.
+
+    Neither must an interruption, which goes on all the same: a program that it does not reach would not end.
+    """
+    try:
+        yield from _put_away(body, delivery, error, began)
+    except BaseException as interruption:
+        _log.error("interrupted while a message was put away after its handler failed", exc_info=error)
+        raise interruption from error
+
+
+def _put_away(body: Body, delivery: Delivery, error: BaseException, began: float) -> Steps[None]:
     log, logs = body.key.failed, body.settings.logs.failed != 0
     destination = log if logs else None
     yield from body.tell(

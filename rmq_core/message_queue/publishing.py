@@ -48,8 +48,8 @@ def _key_of(body: Body, message: object, text: str) -> Steps[str | None]:
     if not rule.enabled:
         return None
     key: Any = text
-    if rule.custom:
-        key = checks.plain("get_deduplication_key", (yield partial(rule.key_of or str, message)))
+    if rule.key_of is not None and rule.custom:
+        key = checks.plain("get_deduplication_key", (yield partial(rule.key_of, message)))
     elif rule.key_of is not None:
         key = digest_of_text(text)
     if not isinstance(key, str):

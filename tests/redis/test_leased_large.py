@@ -15,7 +15,9 @@ from rmq_core import (
     QueueEvent,
     SettleReport,
 )
+from rmq_core.exchange import Call
 from rmq_core.leased.operations.settling import nack
+from rmq_core.lua import load
 from tests.redis.leases import engine_of, expire, key, payloads, run
 from tests.redis.worlds import World
 
@@ -55,6 +57,18 @@ def test_a_large_claim_takes_no_more_than_it_asked_for(world: World) -> None:
     assert (lease.count, queue.stats().ready) == (9_000, MANY - 9_000)
     assert payloads(queue.read(lease, 8_999)) == ["8999"]
     assert payloads(queue.claim().messages) == ["9000"]
+
+
+def test_no_reply_is_larger_when_large_messages_follow_small_ones(world: World) -> None:
+    queue, keys = world.queue(), engine_of(world.queue()).keys
+    published = ["small"] * 300 + ["x" * 1_000_000] * 40
+    queue.publish_many(published)
+    lease = queue.claim(max_messages=len(published), lease_id="job")
+    look = Call(load("leased/read"), (keys.lease("job"), keys.settled("job")), ("", 0, len(published) - 1), slot=False)
+    envelopes = run(world, queue, look)[4]
+    assert len(envelopes) > 300
+    assert sum(map(len, envelopes)) <= 8 * MIB
+    assert payloads(queue.messages(lease)) == published
 
 
 @pytest.mark.parametrize("more", [0, 5])

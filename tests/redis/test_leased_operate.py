@@ -83,6 +83,62 @@ def test_leased_messages_cannot_be_cancelled(world: World) -> None:
     assert queue.ack(lease).settled == 1
 
 
+def by_customer(payload: Any) -> str:
+    return str(payload["customer"])
+
+
+@pytest.mark.parametrize("config", [LeasedConfig(dedup=True), LeasedConfig(dedup_key=by_customer)])
+@pytest.mark.parametrize("delay", [None, 60])
+def test_a_cancelled_order_can_be_published_again(world: World, config: LeasedConfig, delay: float | None) -> None:
+    queue, order = world.queue(config=config), {"customer": "Ada", "books": ["Möbius"]}
+    cancelled = queue.publish(order, delay=delay).id
+    kept = queue.publish({"customer": "Bob"}, delay=delay)
+    assert kept.accepted
+    assert queue.cancel(cancelled)
+    assert not queue.publish({"customer": "Bob"}, delay=delay).accepted
+    assert queue.publish(order).accepted
+    assert order in payloads(queue.peek(2))
+
+
+def test_a_key_that_the_call_named_is_free_again_when_the_cancel_names_it(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(dedup=True))
+    first = queue.publish("first", dedup_key="order 7").id
+    assert queue.cancel(first)
+    assert not queue.publish("second", dedup_key="order 7").accepted
+    queue.forget("order 7")
+    second = queue.publish("second", dedup_key="order 7").id
+    assert queue.cancel(second, dedup_key="order 7")
+    assert queue.publish("third", dedup_key="order 7").accepted
+
+
+def test_a_message_older_than_the_window_frees_the_key_of_no_other(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(dedup=True))
+    old = queue.publish("x").id
+    (envelope,) = world.client.lrange(key("ready"), 0, -1)
+    deliveries, published, rest = envelope.split(b" ", 2)
+    world.client.lset(key("ready"), 0, b" ".join([deliveries, b"%d" % (int(published) - 3_600_000), rest]))
+    assert queue.cancel(old)
+    assert not queue.publish("x").accepted
+
+
+@pytest.mark.parametrize("target", ["ready", "delayed", "isolated"])
+def test_what_is_purged_can_be_published_again(world: World, target: str) -> None:
+    queue = world.queue(config=LeasedConfig(dedup=True))
+    many = [f"message {number}" for number in range(600)]
+    queue.publish_many(many, delay=60 if target == "delayed" else None)
+    if target == "isolated":
+        for _ in range(2):
+            queue.nack(queue.claim(max_messages=600), delay=0)
+    held = None if target != "ready" else queue.claim()
+    assert queue.purge(target) == 600 - bool(held)
+    assert queue.publish_many(many).accepted == 600 - bool(held)
+
+
+def test_a_purge_removes_what_the_key_function_refuses(world: World) -> None:
+    world.queue().publish_many(["no customer", "nobody"])
+    assert world.queue(config=LeasedConfig(dedup_key=by_customer)).purge("ready") == 2
+
+
 def test_each_part_of_a_queue_can_be_purged(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=1, completed_log=10, failed_log=10))
     queue.publish_many(["done", "dead", "dead too"])

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import redis
 
 from rmq_core import LeasedConfig, LeasedQueue, NewMessage, PayloadError, PayloadTooDeep, PayloadTooLarge
 from rmq_core.leased.operations.publishing import publish_many
+from rmq_core.protocol import DISCIPLINES, open_queue
 from tests.redis.leases import drain, engine_of, fall_due, key, payloads, run, slowly, snapshot
 from tests.redis.worlds import World
 
@@ -214,3 +217,26 @@ def test_messages_that_are_equal_in_everything_are_delayed_each(world: World) ->
     assert queue.stats()[:3] == (0, 3, 0)
     queue.publish_staged([queue.stage([NewMessage("p", id="y", delay=60)] * 2)])
     assert queue.stats().delayed == 5
+
+
+def test_thousands_of_messages_that_are_equal_in_everything_are_delayed_in_few_steps(world: World) -> None:
+    queue, count = world.queue(), 4000
+    world.client.config_resetstat()
+    assert queue.publish_many([NewMessage("p", id="x")] * count, delay=60).accepted == count
+    assert queue.stats().delayed == count
+    stats = world.client.info("commandstats")
+    steps = sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("zadd", "zscore"))
+    assert steps < count * 30  # two for each, and one for each doubling and halving; one for each pair is 8,000,000
+    fall_due(world)
+    assert sum(queue.claim(max_messages=count).count for _ in range(4)) == count  # each makes a thousand ready
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_the_payload_of_many_that_cannot_be_stored_is_named(redis_client: redis.Redis, discipline: str) -> None:
+    redis_client.flushdb()
+    with closing(open_queue(redis_client, "q", discipline)) as queue:
+        good = {"n": 1} if discipline == "streams" else "good"
+        with pytest.raises(PayloadError, match=r"^payloads\[1002\]: ") as caught:
+            queue.publish_many([good] * 1002 + [object(), good])  # type: ignore[list-item]
+        assert caught.value.index == 1002
+        assert queue.backlog().ready == caught.value.report.accepted  # type: ignore[attr-defined]

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import itertools
 
-from rmq_core.chunks import chunks
+import pytest
+
+from rmq_core.chunks import chunks, each
+from rmq_core.errors import PayloadTooLarge
 
 
 def test_a_chunk_has_at_most_a_thousand_items() -> None:
@@ -21,3 +24,17 @@ def test_order_is_kept_and_nothing_is_read_ahead() -> None:
 
 def test_nothing_makes_no_chunk() -> None:
     assert list(chunks([], len)) == []
+
+
+def refused(number: int) -> int:
+    if number == 13:
+        raise PayloadTooLarge("payload has 13 bytes")
+    return number
+
+
+def test_a_payload_that_cannot_be_stored_is_named_by_its_place() -> None:
+    made = each(refused, itertools.count(10), first=1000)
+    assert list(itertools.islice(made, 3)) == [10, 11, 12]
+    with pytest.raises(PayloadTooLarge, match=r"^payloads\[1003\]: payload has 13 bytes$") as caught:
+        next(made)
+    assert caught.value.index == 1003

@@ -7,7 +7,7 @@ import redis
 import redis.asyncio
 
 from rmq_core import ConfigurationError, RedisSettings
-from rmq_core.clients import async_client, sync_client
+from rmq_core.clients import async_client, server_of, sync_client
 
 URL = "redis://127.0.0.1:1/0"
 
@@ -40,3 +40,10 @@ def test_a_client_of_the_other_world_is_refused() -> None:
         sync_client(redis.asyncio.Redis.from_url(URL))
     with pytest.raises(ConfigurationError, match=r"must be a redis\.asyncio client here"):
         async_client(redis.Redis.from_url(URL))
+
+
+def test_clients_of_one_server_are_known_as_such() -> None:
+    one, same, other = (redis.Redis(host=host, port=port) for host, port in [("a", 1), ("a", 1), ("a", 2)])
+    assert server_of(one) == server_of(same) != server_of(other)
+    assert server_of(redis.Redis(unix_socket_path="/a")) != server_of(redis.Redis(unix_socket_path="/b"))
+    assert server_of(object()) is not None

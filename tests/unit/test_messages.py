@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
+import time
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, Failure, Lease, LeaseLost, MessageRef
-from rmq_core.messages import Messages, message_of
+from rmq_core.messages import Fate, Messages, message_of
 
 HISTORY = b"nack\t1000\tme\tno disk\nexpired\t2000\t\t\n"
 ENVELOPES = [b"%d 1500 0 id-%d s0 p%d" % (n, n, n) for n in range(3)]
@@ -122,3 +124,27 @@ def test_a_lease_is_lost_when_told_so_or_when_its_time_is_over() -> None:
     told = lease()
     told.fate.lost = True
     assert told.lost
+
+
+def test_threads_that_settle_parts_of_one_lease_at_once_are_all_counted() -> None:
+    class Slow(Fate):
+        """Between reading and writing a number, other threads run."""
+
+        def __getattribute__(self, name: str) -> Any:
+            value = super().__getattribute__(name)
+            if name in {"begun", "ended"}:
+                time.sleep(0.002)
+            return value
+
+    fate = Slow()
+
+    def settle() -> None:
+        with fate:
+            pass
+
+    threads = [threading.Thread(target=settle) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (fate.begun, fate.ended) == (10, 10)

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core import codec
-from rmq_core.chunks import chunks
+from rmq_core.chunks import chunks, each
 from rmq_core.errors import PayloadError, RedisMessageQueueError
 from rmq_core.exchange import Call, Encodable, Exchange
 from rmq_core.ids import new_id, nonce
@@ -135,7 +135,7 @@ def publish_many(
     if engine.native is None:
         yield from prepare(engine)
     ids: list[str | None] = []
-    entries = (_message(engine, payload, dedup_key, delay, extra) for payload in payloads)
+    entries = each(lambda payload: _message(engine, payload, dedup_key, delay, extra), payloads)
     try:
         for chunk in chunks(entries, lambda entry: len(entry.body)):
             verdicts = yield from _send(engine, chunk)

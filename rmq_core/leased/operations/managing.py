@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rmq_core import codec
 from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
@@ -13,13 +13,15 @@ from rmq_core.keys import UNHELD
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.adopting import adopt, reenter
 from rmq_core.leased.operations.inspecting import stored_in
-from rmq_core.leased.operations.publishing import key_bytes
+from rmq_core.leased.operations.publishing import deduplicates, digest_of, key_bytes
 from rmq_core.leased.operations.settling import release
 from rmq_core.lua import load
 from rmq_core.messages import SettleReport
 from rmq_core.policy import whole
 
 _CHOSEN = 10  # finding one of 100,000 dead letters takes the server about a millisecond
+_SLICE = 250
+_WAITING = {"ready": ("ready", "isolated"), "isolated": ("isolated",), "delayed": ("delayed",)}
 
 
 def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
@@ -65,10 +67,14 @@ def redrive_some(engine: Engine, message_ids: Iterable[str]) -> Exchange[int]:
 def purge(engine: Engine, target: str) -> Exchange[int]:
     """Delete everything in `ready`, `delayed`, `dead`, `completed` or `failed`; how many messages that were.
 
-    `isolated` are those of the ready messages that failed together before; `ready` deletes them, too.
+    `isolated` are those of the ready messages that failed together before; `ready` deletes them, too. Of a queue with
+    `dedup` or `dedup_key` in its settings, what is purged from ready, isolated or delayed can be published again at
+    once; a key that a call named, or that a dead letter had, is remembered to the end of its window, see `forget`.
     """
     if target not in UNHELD:
         raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are settled")
+    if target in _WAITING and deduplicates(engine):
+        return (yield from _purge_with_keys(engine, _WAITING[target]))
     key, kind = stored_in(engine, target)
     keys = (key,) if target != "ready" else (key, engine.keys.delayed)
     call = Call(load("leased/purge"), keys, ("ready" if target == "ready" else kind,))
@@ -85,18 +91,19 @@ def resume(engine: Engine) -> Exchange[None]:
     yield _pause(engine, "0")
 
 
-def cancel(engine: Engine, message_id: str) -> Exchange[bool]:
+def cancel(engine: Engine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
     """Remove a ready or delayed message; False when it is neither, which a leased one is not.
 
-    Scans the queue, the newest first; of ready messages with one id it removes the newest.
+    Scans the queue, the newest first; of ready messages with one id it removes the newest. Its deduplication key is
+    free again when the queue's own settings (`dedup`, `dedup_key`) gave it. A key that the publishing call named is not
+    stored with the message: name it here too, as `dedup_key`, or what replaces the message counts as a duplicate.
     """
     wanted = frozenset([_message_id(message_id)])
-    for key, kind in ((engine.keys.ready, "list"), (engine.keys.delayed, "zset")):
+    given = None if dedup_key is None else codec.digest("key", key_bytes(dedup_key))
+    for key, kind in ((engine.keys.ready, "newest"), (engine.keys.delayed, "zset")):
         found = yield from _find(key, wanted)
-        if found:
-            reply = yield Call(load("leased/purge"), (key,), (kind, found[message_id]))
-            if _number(reply, b"removed "):
-                return True
+        if found and (yield from _remove(engine, key, kind, [found[message_id]], given)):
+            return True
     return False
 
 
@@ -125,6 +132,41 @@ def release_unanswered(engine: Engine) -> Exchange[None]:
             with contextlib.suppress(LeaseLost):
                 yield from release(engine, lease)
         engine.unanswered.pop(lease_id, None)
+
+
+def _purge_with_keys(engine: Engine, parts: Sequence[str]) -> Exchange[int]:
+    """Delete as many messages as wait now, from where they are claimed, and free their deduplication keys."""
+    removed = 0
+    for part in parts:
+        key, kind = stored_in(engine, part)
+        slice_ = Call(load("leased/browse"), (key,), (0, _SLICE, kind), slot=False)
+        left, found, _ = yield slice_
+        while found and left > 0:  # publishing may never end
+            some = found[:left]
+            gone = yield from _remove(engine, key, "oldest" if kind == "list" else "zset", some)
+            removed, left = removed + gone, left - len(some)
+            found = (yield slice_)[1]
+    return removed
+
+
+def _remove(
+    engine: Engine, key: bytes, kind: str, envelopes: Sequence[bytes], given: bytes | None = None
+) -> Exchange[int]:
+    """Remove messages and free their deduplication keys: the given one, else those that the settings tell."""
+    digests = [given] if given else [_digest_of(engine, each) for each in envelopes] if deduplicates(engine) else []
+    taken = map(engine.keys.dedup, digests)
+    reply = yield Call(load("leased/cancel"), (key, *taken), (kind, engine.dedup_window_ms, *envelopes))
+    return _number(reply, b"removed ")
+
+
+def _digest_of(engine: Engine, envelope: bytes) -> bytes:
+    """What the queue's settings make of a stored message; nothing, which is no key, of one that they do not fit."""
+    try:
+        parts = codec.split(envelope)
+        payload = codec.decode_payload(parts.kind, parts.payload)
+        return digest_of(engine, None, payload, parts.kind, parts.payload) or b""
+    except Exception:  # noqa: BLE001  a damaged message, or one that the key function refuses, must go all the same
+        return b""
 
 
 def _find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Exchange[dict[str, bytes]]:

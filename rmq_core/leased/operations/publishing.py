@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core import codec
+from rmq_core.chunks import each
 from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Chain, Command, Encodable, Exchange, Sleep
@@ -173,13 +175,15 @@ def _chunks(
     config, (headers, delay_ms) = engine.config, shared
     most = min(_CHUNK, config.max_ready or _CHUNK)
     unkeyed = dedup_key is None and config.dedup_key is None and not config.dedup
+    first = 0
     while some := list(itertools.islice(payloads, most)):
         alike = _alike(some, headers, config.max_payload_bytes, told.stamp) if unkeyed else None
         if alike:
             yield alike._replace(delay_ms=delay_ms, told_ms=told.ms)
         else:
-            parts = divide([_new_entry(engine, each, dedup_key, headers, delay_ms) for each in some])
-            yield from (part.stamped(told) for part in parts)
+            make = partial(_new_entry, engine, dedup_key, headers, delay_ms)
+            yield from (part.stamped(told) for part in divide(list(each(make, some, first))))
+        first += len(some)
 
 
 def _alike(payloads: Sequence[Any], headers: bytes, max_bytes: int, stamp: bytes) -> Chunk | None:
@@ -194,7 +198,7 @@ def _alike(payloads: Sequence[Any], headers: bytes, max_bytes: int, stamp: bytes
     if sum(map(len, data)) + len(data) * (len(headers) + _ID_ROOM) > _CHUNK_BYTES:
         return None
     ids, kind = new_ids(len(data)), b"%b%d %b" % (b"s" if kinds == {str} else b"b", len(headers), headers)
-    return Chunk(ids, [b"%b%b %b%b" % (stamp, own.encode(), kind, each) for own, each in zip(ids, data, strict=True)])
+    return Chunk(ids, [b"%b%b %b%b" % (stamp, own.encode(), kind, one) for own, one in zip(ids, data, strict=True)])
 
 
 def _divided(entries: Iterable[Entry]) -> Iterator[Chunk]:
@@ -279,7 +283,7 @@ class _Tally:
 
 
 def _new_entry(
-    engine: Engine, message: Payload | NewMessage, dedup_key: DedupKey | None, headers: bytes, delay_ms: int
+    engine: Engine, dedup_key: DedupKey | None, headers: bytes, delay_ms: int, message: Payload | NewMessage
 ) -> Entry:
     if not isinstance(message, NewMessage):
         return _entry(engine, message, dedup_key, headers, delay_ms)
@@ -299,13 +303,21 @@ def _entry(
 ) -> Entry:
     config, message_id = engine.config, new_id() if message_id is None else _checked_id(message_id)
     kind, data = codec.encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
-    key = config.dedup_key if dedup_key is None else dedup_key
-    digest = None
-    if key is not None:
-        digest = codec.digest("key", key_bytes(key(payload) if callable(key) else key))
-    elif config.dedup:
-        digest = codec.digest(kind, data)
+    digest = digest_of(engine, dedup_key, payload, kind, data)
     return Entry(message_id, codec.body(message_id, kind, data, headers), digest, delay_ms)
+
+
+def deduplicates(engine: Engine) -> bool:
+    """Whether the queue deduplicates what is published without a key."""
+    return engine.config.dedup or engine.config.dedup_key is not None
+
+
+def digest_of(engine: Engine, dedup_key: DedupKey | None, payload: Payload, kind: str, data: bytes) -> bytes | None:
+    """What stands for the deduplication key of a message: the call's, else the queue's; None for no deduplication."""
+    key = engine.config.dedup_key if dedup_key is None else dedup_key
+    if key is not None:
+        return codec.digest("key", key_bytes(key(payload) if callable(key) else key))
+    return codec.digest(kind, data) if engine.config.dedup else None
 
 
 def _checked_id(message_id: str) -> str:

@@ -1,9 +1,16 @@
 -- Adds an envelope to delayed. One of the same id, payload and millisecond would be the same member of the set: the
--- later one counts as published a millisecond later.
+-- later one counts as published some milliseconds later, the fewest that no other has. Of thousands, that is searched
+-- for in doubled steps and halved ones.
 local function set_delayed(delayed, due, envelope)
-  while redis.call('ZADD', delayed, 'NX', due, envelope) == 0 do
-    local count, published, rest = string.match(envelope, '^(%d+ )(%d+)(.*)$')
-    if not count then return end -- nothing that was published here
-    envelope = count .. string.format('%.0f', published + 1) .. rest
+  if redis.call('ZADD', delayed, 'NX', due, envelope) == 1 then return end
+  local count, published, rest = string.match(envelope, '^(%d+ )(%d+)(.*)$')
+  if not count then return end -- nothing that was published here
+  local function later(ms) return count .. string.format('%.0f', published + ms) .. rest end
+  local taken, free = 0, 1
+  while redis.call('ZSCORE', delayed, later(free)) do taken, free = free, 2 * free end
+  while free - taken > 1 do
+    local middle = math.floor((taken + free) / 2)
+    if redis.call('ZSCORE', delayed, later(middle)) then taken = middle else free = middle end
   end
+  redis.call('ZADD', delayed, due, later(free))
 end

@@ -1,7 +1,7 @@
--- Forgets everything under one key of the queue, or some messages of a sorted set or of a list: of equal ones, the newest.
+-- Forgets everything under one key of the queue.
 -- KEYS: 1 slot  2 list, sorted set or string  3 for ready, delayed
 -- ARGV: 1 seq  2 slot ttl ms  3 which of these it is: list, zset or string; delayed or isolated, which share a sorted
---       set; or ready, which has isolated ones as well  4... the entries to remove, everything when there are none
+--       set; or ready, which has isolated ones as well
 -- Reply: 'removed <count>' or 'superseded'.
 -- include: replay
 -- include: isolated
@@ -17,15 +17,8 @@ elseif kind == 'delayed' then
   if isolated_in(KEYS[2]) > 0 then return refuse('removed ' .. redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, '+inf')) end
   kind = 'zset'
 end
-if #ARGV == 3 then
-  if kind == 'list' then removed = math.max(removed, redis.call('LLEN', KEYS[2])) end
-  if kind == 'zset' then removed = redis.call('ZCARD', KEYS[2]) end
-  if kind == 'string' then redis.call('STRLEN', KEYS[2]) end -- refuses a wrong type
-  local gone = redis.call('UNLINK', KEYS[2])
-  return remember('removed ' .. math.max(removed, gone))
-end
-for i = 4, #ARGV do
-  if kind == 'list' then removed = removed + redis.call('LREM', KEYS[2], -1, ARGV[i]) end
-  if kind == 'zset' then removed = removed + redis.call('ZREM', KEYS[2], ARGV[i]) end
-end
-return refuse('removed ' .. removed)
+if kind == 'list' then removed = math.max(removed, redis.call('LLEN', KEYS[2])) end
+if kind == 'zset' then removed = redis.call('ZCARD', KEYS[2]) end
+if kind == 'string' then redis.call('STRLEN', KEYS[2]) end -- refuses a wrong type
+local gone = redis.call('UNLINK', KEYS[2])
+return remember('removed ' .. math.max(removed, gone))

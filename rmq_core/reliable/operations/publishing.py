@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from rmq_core import codec
-from rmq_core.chunks import chunks
+from rmq_core.chunks import chunks, each
 from rmq_core.errors import RedisMessageQueueError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.ids import new_id
@@ -50,7 +50,7 @@ def publish_many(
     _check(dedup_key, delay)
     extra, ids = codec.encode_headers(headers), list[str]()
     yield from ready(engine)
-    entries = (_entry(engine, payload, extra) for payload in payloads)
+    entries = each(lambda payload: _entry(engine, payload, extra), payloads)
     try:
         for chunk in chunks(entries, lambda entry: len(entry[1])):
             yield from _push(engine, [body for _, body in chunk])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from rmq_core.chunks import chunks
+from rmq_core.chunks import chunks, each
 from rmq_core.errors import PayloadError, RedisMessageQueueError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.lua import load
@@ -56,7 +56,7 @@ def publish_many(
     _check(dedup_key, delay, headers)
     ids = list[str]()
     yield from ready(engine)
-    found = (_id(engine, payload) for payload in payloads)
+    found = each(lambda payload: _id(engine, payload), payloads)
     try:
         for chunk in chunks(found, len):
             yield from _push(engine, [new_entry(data) for data in chunk])

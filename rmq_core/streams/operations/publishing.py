@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from rmq_core.chunks import chunks
+from rmq_core.chunks import chunks, each
 from rmq_core.errors import RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
@@ -51,7 +51,7 @@ def publish_many(
     yield from begin(engine)
     ids: list[str] = []
     try:
-        for chunk in chunks(map(encode, payloads), len):
+        for chunk in chunks(each(encode, payloads), len):
             ids += yield from _add(engine, chunk)
     except RedisMessageQueueError as error:
         error.report = _report(ids)

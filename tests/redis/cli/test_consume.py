@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
+from rmq_core import LeasedQueue
 from tests.redis.leases import PATIENCE_S, beating_often
 from tests.servers.process import until
 
@@ -92,6 +95,31 @@ def test_nobody_waits_for_a_queue_that_does_not_exist(rmq: Rmq) -> None:
     ran = rmq("consume", "typo", "--follow")
     assert ran.code == 2
     assert "'typo' is not registered" in ran.err
+
+
+def test_a_consumer_of_a_paused_queue_says_so_and_has_failed(rmq: Rmq, redis_client: redis.Redis) -> None:
+    fill(rmq)
+    with closing(LeasedQueue(redis_client, "q")) as queue:
+        queue.pause()
+        ran = rmq("consume", "q")
+        assert (ran.code, ran.out) == (1, "")
+        assert "rmq: q is paused: claims get nothing until its `resume()` is called" in ran.err
+        queue.resume()
+    ran = rmq("consume", "q", "--max", "3")
+    assert (ran.code, "paused" in ran.err) == (0, False)
+    assert rmq("consume", "q").code == 0
+
+
+def test_who_follows_a_paused_queue_hears_it_before_waiting(rmq: Rmq, redis_client: redis.Redis) -> None:
+    fill(rmq)
+    with closing(LeasedQueue(redis_client, "q")) as queue:
+        queue.pause()
+        waiting = start("consume", "q", "--follow", "--max", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert waiting.stderr is not None
+        assert b"q is paused" in waiting.stderr.readline()
+        queue.resume()
+    assert waiting.communicate(timeout=PATIENCE_S)[0] == b"one\n"
+    assert waiting.returncode == 0
 
 
 def test_a_lease_that_is_lost_ends_the_command_and_counts_as_lost(rmq: Rmq, tmp_path: Path) -> None:

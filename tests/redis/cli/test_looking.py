@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -38,11 +40,65 @@ def test_stats_without_names_tells_of_all_queues_in_one_table(rmq: Rmq) -> None:
     assert len(rmq("stats", "-d", "jobs", "--json").records) == 1
 
 
+@pytest.mark.parametrize("words", [("peek", "q"), ("dlq", "list", "q"), ("queues", "list")])
+def test_options_of_all_commands_may_stand_before_the_command(
+    rmq: Rmq, server_url: str, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    publish(rmq, "leased")
+    expected = rmq(*words, "--json")
+    assert expected.code == 0
+    monkeypatch.setenv("RMQ_URL", "redis://localhost:1/0")
+    assert rmq("--url", server_url, "--json", *words)[:2] == expected[:2]
+    assert rmq("--url", "redis://localhost:2/0", *words, "--url", server_url, "--json")[:2] == expected[:2]
+    assert rmq(*words).code == 3
+
+
+def test_a_discipline_may_stand_before_the_command(rmq: Rmq) -> None:
+    publish(rmq, "reliable")
+    publish(rmq, "jobs")
+    assert rmq("-d", "jobs", "--json", "stats", "q").records[0]["discipline"] == "jobs"
+
+
 def test_stats_have_the_documented_names(rmq: Rmq) -> None:
     publish(rmq, "leased")
     assert list(rmq("stats", "--json").records[0]) == [
         "queue", "discipline", "ready", "delayed", "leased", "leases", "dead", "oldest_age", "paused", "isolated",
     ]  # fmt: skip
+
+
+def test_what_waits_for_its_time_or_is_held_can_be_seen(rmq: Rmq, redis_client: redis.Redis) -> None:
+    with closing(rmq_core.LeasedQueue(redis_client, "q")) as queue:
+        queue.publish_many([f"together {number}" for number in range(4)])
+        for _ in range(2):
+            queue.nack(queue.claim(max_messages=4), delay=0)  # type: ignore[arg-type]
+        queue.publish_many([f"later {number}" for number in range(250)], delay=3600)
+        queue.publish_many([f"held {number}" for number in range(250)])
+        claims = [queue.claim(max_messages=240, owner=f"worker {number}") for number in range(2)]
+        held = {lease.id: lease for lease in claims if lease}  # one of the isolated messages, one of the others
+        before = {name: redis_client.dump(name) for name in redis_client.keys("rmq:{q}:*") if b":slot:" not in name}
+
+        def peek(state: str, *more: str) -> list[dict[str, Any]]:
+            return list(rmq("peek", "q", "--state", state, "--json", *more).records)
+
+        delayed = peek("delayed", "-n", "300")
+        assert {one["payload"] for one in delayed} == {f"later {number}" for number in range(250)}
+        assert all(one["due_at"] > one["enqueued_at"] for one in delayed)
+        leased = Counter((one["lease"], one["owner"]) for one in peek("leased", "-n", "300"))
+        assert leased == {(lease.id, lease.owner): lease.count for lease in held.values()}
+        assert len(peek("isolated")) == queue.stats().isolated > 0
+        assert len(peek("ready", "-n", "3")) == len(peek("leased", "-n", "3")) == 3
+        assert "later " in rmq("peek", "q", "--state", "delayed").out
+        assert "worker 1" in rmq("peek", "q", "--state", "leased", "-n", "300").out
+        after = {name: redis_client.dump(name) for name in redis_client.keys("rmq:{q}:*") if b":slot:" not in name}
+        assert after == before
+
+
+def test_states_that_a_discipline_cannot_show_are_refused(rmq: Rmq) -> None:
+    publish(rmq, "streams")
+    ran = rmq("peek", "q", "--state", "delayed")
+    assert ran.code != 0
+    assert "leased can" in ran.err
+    assert rmq("peek", "q", "--state", "lost").code == 2
 
 
 def test_a_name_of_two_disciplines_must_be_told_apart(rmq: Rmq) -> None:

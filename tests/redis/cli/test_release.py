@@ -104,6 +104,19 @@ def test_the_doctor_names_leases_whose_holder_has_ended_and_the_way_out(
     ]
 
 
+def test_the_doctor_says_whether_a_queue_is_paused(rmq: Rmq, queue: LeasedQueue) -> None:
+    queue.publish("x")
+
+    def pause() -> list[tuple[str, str]]:
+        findings = rmq("doctor", "orders", "--json").records[0]["findings"]
+        return [(one["level"], one["found"]) for one in findings if one["what"] == "pause"]
+
+    assert pause() == [("ok", "orders hands out messages")]
+    queue.pause()
+    assert pause() == [("warn", "orders is paused")]
+    assert "pause: claims get nothing until its `resume()` is called" in rmq("doctor", "orders").out
+
+
 def test_an_orchestrator_that_cannot_be_asked_hides_nothing_else(
     rmq: Rmq, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

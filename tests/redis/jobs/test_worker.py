@@ -107,6 +107,20 @@ async def test_an_unrecoverable_error_is_a_dead_letter_at_once(url: str) -> None
         assert (await queue.stats())[:5] == (0, 0, 0, 0, 1)
 
 
+async def test_a_dead_letter_tells_that_its_error_was_unrecoverable_whatever_its_class(url: str) -> None:
+    class NoSuchUserError(UnrecoverableError):
+        pass
+
+    async def handler(job: Job) -> None:
+        raise NoSuchUserError("who is 7?")
+
+    async with queue_at(url) as queue, working(queue, handler):
+        await queue.add("j")
+        await one_dead(queue)
+        (letter,) = await queue.dead_letters()
+        assert letter.history[-1].reason == "UnrecoverableError (NoSuchUserError): who is 7?"
+
+
 async def test_a_replayed_dead_letter_begins_with_attempt_one(url: str) -> None:
     log = Log()
 

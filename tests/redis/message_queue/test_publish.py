@@ -26,6 +26,17 @@ def test_the_same_text_is_taken_once_from_any_number_of_publishers(world: World)
     assert waiting(world) == ["same"]
 
 
+def test_a_key_function_that_is_falsy_is_called_like_any_other(world: World) -> None:
+    class Keys(dict[str, str]):
+        """A table that is empty yet, and false for that."""
+
+        def __call__(self, message: Any) -> str:
+            return self.setdefault(message["order"], f"key of {message['order']}")
+
+    queue = world.queue(get_deduplication_key=Keys())
+    assert [queue.publish({"order": "7", "try": number}) for number in (1, 2)] == [True, False]
+
+
 def test_a_dict_is_the_same_whatever_the_order_of_its_keys(world: World) -> None:
     queue = world.queue()
     assert queue.publish({"user": "alice", "n": 1})

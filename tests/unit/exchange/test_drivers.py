@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -10,12 +12,14 @@ from redis import exceptions as redis_errors
 
 from rmq_core.errors import ConfigurationError, QueueUnavailable, WrongKeyType
 from rmq_core.exchange import Batch, Call, Chain, Command, Sleep, Wait
+from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.lua import Script
-from tests.unit.exchange.wire import Rig
+from tests.unit.exchange.wire import SILENCE, AsyncClient, Rig, Wire
 
 SCRIPT = Script("test", b"return 1", b"f" * 40)
 CALL = Call(SCRIPT, (b"key",), ("arg",))
 CUT = redis_errors.ConnectionError("cut")
+PATIENCE_S = 300
 
 
 class Interruption(BaseException):
@@ -62,6 +66,45 @@ def test_calls_share_one_connection_until_the_driver_is_closed(rig: Rig) -> None
     assert rig.wire.released == 1
     rig.ask(CALL, b"ok")
     assert rig.wire.opened == 2
+
+
+def test_the_connection_of_a_thread_that_waits_is_given_back_when_its_call_ends() -> None:
+    rig = Rig(asynchronous=False)
+    waits, answered = threading.Event(), threading.Event()
+
+    def read() -> bytes:
+        waits.set()
+        assert answered.wait(PATIENCE_S)
+        return b"ok"
+
+    rig.wire.read = read  # type: ignore[method-assign]
+    waiting = threading.Thread(target=rig.ask, args=(CALL,))
+    waiting.start()
+    assert waits.wait(PATIENCE_S)
+    rig.close()
+    assert rig.wire.released == 0
+    answered.set()
+    waiting.join(PATIENCE_S)
+    assert rig.wire.released == 1
+
+
+async def test_the_connection_of_a_task_that_waits_is_given_back_when_its_call_ends() -> None:
+    wire = Wire()
+    wire.replies = [SILENCE]
+    driver = AsyncDriver(AsyncClient(wire), b"rmq:{q}:", 0)
+
+    def operation() -> Generator[Any, Any, Any]:
+        return (yield CALL)
+
+    waiting = asyncio.create_task(driver.run(operation()))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    await driver.close()
+    assert (len(wire.sent), wire.released) == (1, 0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert wire.released == 1
 
 
 def test_a_call_whose_answer_was_lost_is_sent_again_as_it_was(rig: Rig) -> None:

@@ -16,7 +16,7 @@ import pytest
 from rmq_core.errors import QueueUnavailable
 from rmq_core.facade import aio_keeper, keeper
 from rmq_core.facade.aio_keeper import AsyncKeeper
-from rmq_core.facade.keeper import Charge, Keeper, settle_beat
+from rmq_core.facade.keeper import Charge, Keeper, Keepers, settle_beat
 from rmq_core.messages import Lease
 from tests.unit.leased.by_hand import held
 
@@ -45,7 +45,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class Extender:
     """A queue that answers extensions with what it was told to, and notes what it was asked."""
 
-    def __init__(self, *answers: list[bool] | BaseException) -> None:
+    def __init__(self, *answers: list[bool] | BaseException, server: str = "here") -> None:
+        self.server = server
         self.answers = list(answers)
         self.asked: list[list[tuple[str, float | None]]] = []
         self.called = threading.Event()
@@ -287,11 +288,77 @@ def test_the_thread_ends_with_the_last_lease_and_starts_anew_with_the_next(monke
 
 
 def test_a_forked_child_looks_after_none_of_its_parents_leases() -> None:
-    own = Keeper()
-    own._charges, own._thread = {charge()}, threading.current_thread()
+    own, queue = Keepers(), Extender()
+    parents = own.of(queue)
     own.reset()
-    assert own._charges == set()
-    assert own._thread is None
+    assert own.of(queue) is not parents
+
+
+class Hanging(Extender):
+    """A queue whose server does not answer until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(server="hangs")
+        self.let_go = threading.Event()
+
+    def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
+        answer = super().extend_all(leases)
+        assert self.let_go.wait(PATIENCE_S)
+        return answer
+
+
+def test_a_server_that_hangs_costs_no_lease_of_another() -> None:
+    own, hanging, queue = Keepers(), Hanging(), Extender()
+    held_up, kept = charge(30, hanging, fresh=False), charge(30, queue, fresh=False, lease=held(lease_id="b"))
+    own.add(held_up)
+    assert hanging.called.wait(PATIENCE_S)
+    own.add(kept)
+    assert queue.called.wait(PATIENCE_S)
+    assert not hanging.let_go.is_set()
+    own.remove(kept)
+    own.remove(held_up)
+    hanging.let_go.set()
+
+
+def test_queues_of_one_server_share_a_thread_that_is_forgotten_with_the_last_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keeper, "_IDLE_S", 0.001)
+    own, one, other = Keepers(), Extender([False]), Extender([False])
+    assert own.of(one) is own.of(one) is own.of(other)
+    for queue in (one, other):
+        own.add(charge(30, queue, fresh=False))
+        thread = own.of(queue)._thread
+        if thread is not None:
+            thread.join(PATIENCE_S)
+        assert queue.called.is_set()
+    gc.collect()
+    assert len(own._of) == 0
+
+
+async def test_a_server_that_hangs_delays_no_heartbeat_of_the_task() -> None:
+    own, let_go = AsyncKeeper(), asyncio.Event()
+
+    class Hangs(AsyncExtender):
+        async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
+            answer = await super().extend_all(leases)
+            await let_go.wait()
+            return answer
+
+    hanging, queue = Hangs(), AsyncExtender()
+    held_up, kept = charge(30, hanging, fresh=False), charge(30, queue, fresh=False, lease=held(lease_id="b"))
+    async with asyncio.timeout(PATIENCE_S):
+        own.add(held_up)
+        await hanging.called.wait()
+        own.add(kept)
+        await queue.called.wait()
+        assert hanging.inner.asked == [[("job", 30)]]
+        own.remove(kept)
+        own.remove(held_up)
+        let_go.set()
+        assert own._task is not None
+        await own._task
+    assert hanging.inner.asked == [[("job", 30)]]
 
 
 def test_a_lease_that_is_not_looked_after_has_no_end_that_this_process_knows() -> None:

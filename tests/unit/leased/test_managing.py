@@ -135,9 +135,9 @@ def test_a_cancelled_message_is_found_by_its_id_and_removed_by_its_envelope() ->
     wanted = envelope("x", "wanted")
     found, (scan, removal) = drive(cancel(engine(), "wanted"), [[envelope("y", "want"), wanted], b"removed 1"])
     assert found is True
-    assert scripts([scan, removal]) == ["scan", "purge"]
+    assert scripts([scan, removal]) == ["scan", "cancel"]
     assert removal.keys == scan.keys == (engine().keys.ready,)
-    assert removal.args == ("list", wanted)
+    assert removal.args == ("newest", 3_600_000, wanted)
 
 
 def test_a_delayed_message_is_cancelled_too() -> None:
@@ -145,7 +145,7 @@ def test_a_delayed_message_is_cancelled_too() -> None:
     found, wants = drive(cancel(engine(), "wanted"), [[], [wanted], b"removed 1"])
     assert found is True
     assert wants[1].keys == wants[2].keys == (engine().keys.delayed,)
-    assert wants[2].args == ("zset", wanted)
+    assert wants[2].args == ("zset", 3_600_000, wanted)
 
 
 def test_a_message_that_is_neither_ready_nor_delayed_is_not_cancelled() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from rmq_core.errors import CleanupFailedError, GatewayContractError, MalformedMessage
@@ -125,6 +127,19 @@ def test_a_failure_that_cannot_be_put_away_is_told_and_forgiven() -> None:
     with pytest.warns(RuntimeWarning, match="could not be put away"):
         finish(consuming.fail(queue, finish(consuming.claim(queue)), ZeroDivisionError(), 0))
     assert steps_of(told)[1:] == ["failed/failure", "cleanup_failed/failure"]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, asyncio.CancelledError])
+def test_an_interruption_while_a_failure_is_put_away_does_not_hide_it(
+    interruption: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, error = body(Scripted(wait_for_message_and_move=CLAIMED, remove_message=interruption())), ZeroDivisionError()
+    with pytest.raises(interruption) as caught:
+        finish(consuming.fail(queue, finish(consuming.claim(queue)), error, 0))
+    assert caught.value.__cause__ is error
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
 
 
 @pytest.mark.parametrize("answer", [None, 1, "yes"])

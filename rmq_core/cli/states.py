@@ -1,0 +1,86 @@
+"""What waits in the parts of a queue: ready, delayed, isolated, or inside of leases."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+from typing import Any, NamedTuple
+
+from rmq_core.cli import records
+from rmq_core.cli.output import ago
+from rmq_core.errors import Unsupported
+from rmq_core.messages import Message
+
+_LEASES, _SLICE = 1000, 100
+
+
+class State(StrEnum):
+    """Where a message can be."""
+
+    READY = "ready"
+    DELAYED = "delayed"
+    ISOLATED = "isolated"
+    LEASED = "leased"
+
+
+class Seen(NamedTuple):
+    """A message where it was found: when its delay ends, or who holds it."""
+
+    message: Message
+    due: datetime | None = None
+    lease: str | None = None
+    owner: str | None = None
+
+
+COLUMNS = {
+    State.READY: records.MESSAGES,
+    State.DELAYED: (*records.MESSAGES, "due in"),
+    State.ISOLATED: records.MESSAGES,
+    State.LEASED: (*records.MESSAGES, "lease", "owner"),
+}
+
+
+def seen(queue: Any, state: State, count: int) -> list[Seen]:
+    """At most `count` messages of a queue in that state; nothing is claimed. Unsupported where it cannot be seen."""
+    if state == State.READY:
+        return [Seen(message) for message in queue.peek(count)]
+    if not hasattr(queue, "browse"):
+        raise Unsupported(queue.discipline, f"view of {state} messages", ("leased",))
+    return list(islice(_held(queue) if state == State.LEASED else _waiting(queue, state), count))
+
+
+def row(state: State, one: Seen) -> tuple[object, ...]:
+    """A message as a row under the columns of its state."""
+    shown = records.message_row(one.message)
+    if state == State.DELAYED:
+        left = None if one.due is None else max(0.0, one.due.timestamp() - time.time())
+        return (*shown, ago(left))
+    return (*shown, one.lease, one.owner) if state == State.LEASED else shown
+
+
+def record(queue: str, state: State, one: Seen) -> dict[str, Any]:
+    """A message as JSON, with `due_at` when it is delayed, and `lease` and `owner` when somebody holds it."""
+    about: dict[str, Any] = records.message_record(queue, one.message)
+    if state == State.DELAYED:
+        about["due_at"] = one.due.isoformat() if one.due else None
+    elif state == State.LEASED:
+        about |= {"lease": one.lease, "owner": one.owner}
+    return about
+
+
+def _waiting(queue: Any, state: State) -> Iterator[Seen]:
+    offset = 0
+    while (page := queue.browse(state.value, offset, _SLICE)).messages:
+        for place, message in enumerate(page.messages):
+            yield Seen(message, page.due[place] if page.due else None)
+        offset += len(page.messages)
+
+
+def _held(queue: Any) -> Iterator[Seen]:
+    for lease in queue.leases(_LEASES):
+        for lo in range(0, lease.count, _SLICE):
+            for message in queue.browse_lease(lease.id, lo, min(lo + _SLICE, lease.count)):
+                yield Seen(message, None, lease.id, lease.owner)

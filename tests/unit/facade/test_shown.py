@@ -1,0 +1,62 @@
+"""What `help` says of the methods of queues."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+from collections.abc import Coroutine
+from typing import Any, get_args, get_origin
+
+import pytest
+
+import rmq_core
+import rmq_core.asyncio
+from rmq_core.facade import Shown
+from rmq_core.leased.operations import publishing
+from rmq_core.messages import Published
+
+QUEUES = [
+    found
+    for module in (rmq_core, rmq_core.asyncio)
+    for name in module.__all__
+    if isinstance(found := getattr(module, name), type) and hasattr(found, "publish_many")
+]
+METHODS = [
+    pytest.param(method, id=f"{queue.__module__}.{queue.__name__}.{name}")
+    for queue in QUEUES
+    for name, method in vars(queue).items()
+    if isinstance(vars(method).get("__wrapped__") if inspect.isfunction(method) else None, Shown)
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_help_shows_what_users_call(method: Any) -> None:
+    first, *others = inspect.signature(method).parameters.values()
+    assert (first.name, first.annotation) == ("self", inspect.Parameter.empty)
+    assert "engine" not in {one.name for one in others}
+    text = pydoc.render_doc(method, renderer=pydoc.plaintext).splitlines()[2]
+    assert text.startswith(f"{method.__name__}(self")
+    assert "Exchange" not in text
+    assert "Engine" not in text
+    assert "Generator" not in text
+
+
+def test_there_are_methods_of_both_worlds() -> None:
+    assert len(METHODS) > 100
+    assert {queue.__module__.rpartition(".")[2] for queue in QUEUES} >= {"sync", "aio"}
+
+
+def test_the_types_are_those_of_a_call() -> None:
+    blocking = inspect.signature(rmq_core.LeasedQueue.publish)
+    assert list(blocking.parameters) == ["self", "payload", "dedup_key", "delay", "headers"]
+    assert blocking.return_annotation is Published
+    assert blocking.parameters["payload"].annotation == str | bytes | dict[str, Any] | list[Any]
+    awaited = inspect.signature(rmq_core.asyncio.LeasedQueue.publish).return_annotation
+    assert (get_origin(awaited), get_args(awaited)[2]) == (Coroutine, Published)
+
+
+def test_the_method_of_an_object_and_its_source_are_found() -> None:
+    queue = rmq_core.LeasedQueue("redis://127.0.0.1:1/0", "q")
+    assert next(iter(inspect.signature(queue.publish).parameters)) == "payload"
+    assert inspect.getsource(queue.publish) == inspect.getsource(publishing.publish)
+    queue.close()
