@@ -10,6 +10,7 @@ Spark prints options, but redacts these three keys: `url`, `password` and `token
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,15 +19,20 @@ from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError, Lease, LeaseLost
 from rmq_spark.browse import BROWSE, BROWSE_SCHEMA, browse_reader
-from rmq_spark.options import Option, Options, one_of, text
+from rmq_spark.options import Option, Options, check_names, one_of, text
 from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader, plan
 from rmq_spark.source import PARTITIONS, PLACE, Source, SourceQueue
+from rmq_spark.stream_options import STREAM
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
 
 MODE = one_of("mode", "claim", "browse").or_else("claim")
-LEASE = text("lease", "the id of a lease that the driver holds")
+LEASE = text(
+    "lease",
+    "the id of a lease that the driver holds. rmq_spark.claimed_batch(spark, url, queue) claims one and gives its"
+    " DataFrame; mode=browse shows what a queue holds without claiming it",
+)
 TOKEN = text("token", "the token of that lease", secret=True)
 CLAIM: tuple[Option[Any], ...] = (*PLACE, MODE, PARTITIONS, LEASE, TOKEN)
 
@@ -40,7 +46,8 @@ class RmqDataSource(DataSource):
         return "rmq"
 
     def schema(self) -> StructType:
-        """The columns, which depend on nothing but the mode."""
+        """The columns, which depend on nothing but the mode. Spark asks when a DataFrame is made: `load()`."""
+        check_names(self.options, _known(self._mode))
         return BROWSE_SCHEMA if self._mode == "browse" else MESSAGE_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -57,7 +64,7 @@ class RmqDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A reader of a queue, batch by batch."""
-        from rmq_spark.stream_reader import STREAM, RmqStreamReader  # noqa: PLC0415  needs Spark 4.2, batches do not
+        from rmq_spark.stream_reader import RmqStreamReader  # noqa: PLC0415  needs Spark 4.2, batches do not
 
         if schema != MESSAGE_SCHEMA:
             raise ConfigurationError('format("rmq") has columns of its own: leave out .schema(), use .select()')
@@ -78,6 +85,11 @@ class RmqDataSource(DataSource):
     @property
     def _mode(self) -> str:
         return MODE.value(self.options.get(MODE.name))
+
+
+def _known(mode: str) -> Sequence[Option[Any]]:
+    """What may be given; who asks for the columns does not tell whether a batch or a stream is to be read."""
+    return (*BROWSE, MODE) if mode == "browse" else (*CLAIM, *STREAM)
 
 
 def _lease(queue: SourceQueue, options: Options) -> Lease:

@@ -26,29 +26,27 @@ from pyspark.sql.streaming.datasource import (
 from rmq_core import Lease, LeaseLost
 from rmq_spark.ledger import Ledger, ReplayedBatch
 from rmq_spark.offsets import Offset
-from rmq_spark.options import Option, Options, duration, flag, size, text, whole
+from rmq_spark.options import Options
 from rmq_spark.reader import BatchSlice, plan, read_slice
 from rmq_spark.sizes import how_many
-from rmq_spark.source import DELIVERIES, PARTITIONS, PLACE, Source, SourceQueue
+from rmq_spark.source import DELIVERIES, PARTITIONS, Source, SourceQueue
+from rmq_spark.stream_options import (
+    CONSUMER,
+    CONSUMER_TIMEOUT,
+    FAIL_ON_LEASE_LOSS,
+    FAIL_ON_LOSS,
+    LEASE,
+    MOST_BYTES,
+    MOST_MESSAGES,
+    NEW_QUEUE,
+    POLL,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
-CONSUMER = text("consumer", "the name of this stream's reader, which no other query uses")
-CONSUMER_TIMEOUT = duration("consumerTimeout", 0.1).or_else(10.0)
-LEASE = duration("leaseDuration").or_else(600.0)
-POLL = duration("pollTimeout").or_else(1.0)
-MOST_MESSAGES = whole("maxMessagesPerBatch").or_else(100_000)
-MOST_BYTES = size("maxBytesPerBatch").or_else(None)
-FAIL_ON_LOSS = flag("failOnDataLoss").or_else(True)
-FAIL_ON_LEASE_LOSS = flag("failOnLeaseLoss").or_else(False)
-NEW_QUEUE = flag("newQueue").or_else(False)
-STREAM: tuple[Option[Any], ...] = (
-    *PLACE, PARTITIONS, CONSUMER, CONSUMER_TIMEOUT, LEASE, POLL, MOST_MESSAGES, MOST_BYTES, DELIVERIES, FAIL_ON_LOSS,
-    FAIL_ON_LEASE_LOSS, NEW_QUEUE,
-)  # fmt: skip
 SETTLED_TTL_S = 3600.0  # a batch a second must not fill Redis with records; the consumer's record remembers for longer
 
 

@@ -12,7 +12,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 
 from rmq_core import LeasedQueue
 from rmq_spark.options import Options
-from rmq_spark.stream_reader import STREAM, RmqStreamReader
+from rmq_spark.stream_options import STREAM
+from rmq_spark.stream_reader import RmqStreamReader
 from tests.spark.conftest import QUEUE
 
 Plain = dict[str, Any]

@@ -79,6 +79,13 @@ def test_what_cannot_be_read_is_said(
         frame.load().count()
 
 
+def test_a_misspelt_option_is_refused_by_load_before_anything_is_read(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="has no option 'qeue' here; did you mean 'queue'"):
+        spark.read.format("rmq").options(url="redis://localhost:1", qeue=QUEUE).load()
+    with pytest.raises(Exception, match="did you mean 'consumer'"):
+        spark.readStream.format("rmq").options(url="redis://localhost:1", queue=QUEUE, consumr="c").load()
+
+
 def test_columns_of_ones_own_are_refused(spark: SparkSession, redis_url: str, lease: Lease) -> None:
     frame = spark.read.format("rmq").schema("id string").options(**options(redis_url, lease))
     with pytest.raises(Exception, match="has columns of its own"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from rmq_core import LeasedQueue
@@ -123,7 +123,7 @@ def test_password_and_token_show_up_nowhere(
 def test_a_query_that_cannot_run_says_why(
     spark: SparkSession, redis_url: str, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(StreamingQueryException, match=message):
+    with pytest.raises((AnalysisException, StreamingQueryException), match=message):
         Stream(spark, redis_url, tmp_path, **options).drain(Batches())
 
 
