@@ -23,10 +23,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rmq_core import Lease, LeaseLost
+from rmq_core import ConfigurationError, Lease, LeaseLost
 from rmq_spark.ledger import Ledger, ReplayedBatch
 from rmq_spark.offsets import Offset
-from rmq_spark.options import Options
+from rmq_spark.options import ASYNC_REFUSED, Options
 from rmq_spark.reader import BatchSlice, plan, read_slice
 from rmq_spark.sizes import how_many
 from rmq_spark.source import DELIVERIES, PARTITIONS, Source, SourceQueue
@@ -59,6 +59,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ledger: Ledger | None = None
         self._budget: float = math.inf
         self._patient = True
+        self._planned = self._committed = 0
         self._fresh = Offset.new(self._source.queue, options[CONSUMER])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -99,6 +100,8 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ledger.finish(begin.seq)  # a batch is planned when the one before it is committed
         if begin == until or not until.seq:
             return []
+        self._check_log(begin.seq)
+        self._planned = until.seq
         lease = self._found(ledger, until.seq)
         if lease is None:
             return []
@@ -108,6 +111,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A second chance to ack; `latestOffset` was told before."""
         until = self._offset(end)
         self._ledger_of(until.stream).finish(until.seq)
+        self._committed = until.seq
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one slice, on an executor. Raises LeaseLost when part of it is gone."""
@@ -145,6 +149,11 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("batches %d to %d of %r were acked before", begin.seq + 1, ledger.finished, begin.consumer)
             return ledger.finished + 1
         return begin.seq + 1
+
+    def _check_log(self, begin: int) -> None:
+        """Refuse a query that runs ahead of its log. Else Spark commits the batch before it plans the next one."""
+        if begin and begin == self._planned and self._committed < begin:
+            raise ConfigurationError(ASYNC_REFUSED)
 
     def _most(self, limit: ReadLimit) -> int:
         """How many messages the next batch may have."""
