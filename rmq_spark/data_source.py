@@ -20,8 +20,8 @@ from pyspark.sql.types import StructType
 from rmq_core import ConfigurationError, Lease, LeaseLost
 from rmq_spark.browse import BROWSE, BROWSE_SCHEMA, browse_reader
 from rmq_spark.options import Option, Options, check_names, one_of, text
-from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader, plan
-from rmq_spark.source import PARTITIONS, PLACE, Source, SourceQueue
+from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader, Loosened, plan
+from rmq_spark.source import PARTITIONS, PLACE, Source, SourceQueue, check_place
 from rmq_spark.stream_options import STREAM
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ LEASE = text(
 )
 TOKEN = text("token", "the token of that lease", secret=True)
 CLAIM: tuple[Option[Any], ...] = (*PLACE, MODE, PARTITIONS, LEASE, TOKEN)
+CREATES_TABLE = "provider"
+"""Spark gives it, among other properties of a table, when CREATE TABLE asks for the columns; no query gives it."""
 
 
 class RmqDataSource(DataSource):
@@ -47,13 +49,17 @@ class RmqDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns, which depend on nothing but the mode. Spark asks when a DataFrame is made: `load()`."""
-        check_names(self.options, _known(self._mode))
+        if CREATES_TABLE not in self.options:
+            check_names(self.options, _known(self._mode))
         return BROWSE_SCHEMA if self._mode == "browse" else MESSAGE_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the lease that the options name, or of what the queue holds."""
-        if schema != self.schema():
-            raise ConfigurationError('format("rmq") has columns of its own: leave out .schema(), use .select()')
+        self._check(schema)
+        reader = self._reader()
+        return reader if schema == self.schema() else Loosened(reader, schema)
+
+    def _reader(self) -> DataSourceReader:
         if self._mode == "browse":
             return browse_reader(Options(self.options, (*BROWSE, MODE)))
         options = Options(self.options, CLAIM)
@@ -66,14 +72,18 @@ class RmqDataSource(DataSource):
         """A reader of a queue, batch by batch."""
         from rmq_spark.stream_reader import RmqStreamReader  # noqa: PLC0415  needs Spark 4.2, batches do not
 
+        check_place(self.options)
+        options = Options(self.options, STREAM)
+        self._check(schema)
         if schema != MESSAGE_SCHEMA:
-            raise ConfigurationError('format("rmq") has columns of its own: leave out .schema(), use .select()')
-        return RmqStreamReader(Options(self.options, STREAM))
+            raise ConfigurationError('format("rmq"): a stream is read by spark.readStream...load(), not from a table')
+        return RmqStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
         """A writer of the rows of a DataFrame."""
         from rmq_spark.writer import writer_of  # noqa: PLC0415  readers do not need it
 
+        check_place(self.options)
         return writer_of(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  as Spark's
@@ -81,6 +91,15 @@ class RmqDataSource(DataSource):
         from rmq_spark.stream_writer import stream_writer_of  # noqa: PLC0415  needs Spark 4.1, batches do not
 
         return stream_writer_of(self.options, schema, overwrite=overwrite)
+
+    def _check(self, schema: StructType) -> None:
+        """Refuse other columns. Those of a table may all be null, for Spark's catalog makes them so."""
+        check_place(self.options)
+        if schema.simpleString() != self.schema().simpleString():
+            raise ConfigurationError(
+                'format("rmq") has columns of its own: leave out .schema(), or the columns of the view or table, and'
+                " use .select(). A table has the columns of the mode that it was created with"
+            )
 
     @property
     def _mode(self) -> str:

@@ -55,6 +55,13 @@ def test_a_missing_lease_names_the_two_ways_to_read_without_one() -> None:
         source.reader(source.schema())
 
 
+@pytest.mark.parametrize("hook", ["reader", "streamReader"])
+def test_options_that_a_table_lost_are_said_to_be_lost(hook: str) -> None:
+    source = RmqDataSource({})
+    with pytest.raises(ConfigurationError, match=r"(?s)CREATE TEMPORARY VIEW v USING rmq.* WITH \('url'"):
+        getattr(source, hook)(source.schema())
+
+
 def test_what_spark_adds_for_itself_is_left_alone() -> None:
     assert Options(GIVEN | {"checkpointLocation": "/tmp/x"}, DECLARED)[QUEUE] == "work"
 
