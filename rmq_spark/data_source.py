@@ -23,6 +23,7 @@ from rmq_spark.options import Option, Options, check_names, one_of, text
 from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader, Loosened, plan
 from rmq_spark.source import PARTITIONS, PLACE, Source, SourceQueue, check_place
 from rmq_spark.stream_options import STREAM
+from rmq_spark.traces import without_trace
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
@@ -47,12 +48,14 @@ class RmqDataSource(DataSource):
         """The format's name."""
         return "rmq"
 
+    @without_trace
     def schema(self) -> StructType:
         """The columns, which depend on nothing but the mode. Spark asks when a DataFrame is made: `load()`."""
         if CREATES_TABLE not in self.options:
             check_names(self.options, _known(self._mode))
         return BROWSE_SCHEMA if self._mode == "browse" else MESSAGE_SCHEMA
 
+    @without_trace
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the lease that the options name, or of what the queue holds."""
         self._check(schema)
@@ -68,6 +71,7 @@ class RmqDataSource(DataSource):
             lease = _lease(queue, options)
             return LeaseReader(source.settings, plan(queue, lease, options[PARTITIONS]), source.discipline)
 
+    # Not without_trace: when it fails, Spark raises an error of its own over it, and only the trace shows ours.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A reader of a queue, batch by batch."""
         from rmq_spark.stream_reader import RmqStreamReader  # noqa: PLC0415  needs Spark 4.2, batches do not
@@ -79,6 +83,7 @@ class RmqDataSource(DataSource):
             raise ConfigurationError('format("rmq"): a stream is read by spark.readStream...load(), not from a table')
         return RmqStreamReader(options)
 
+    @without_trace
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
         """A writer of the rows of a DataFrame."""
         from rmq_spark.writer import writer_of  # noqa: PLC0415  readers do not need it
@@ -86,6 +91,7 @@ class RmqDataSource(DataSource):
         check_place(self.options)
         return writer_of(self.options, schema, overwrite=overwrite)
 
+    @without_trace
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  as Spark's
         """A writer of the rows of a stream, batch by batch."""
         from rmq_spark.stream_writer import stream_writer_of  # noqa: PLC0415  needs Spark 4.1, batches do not

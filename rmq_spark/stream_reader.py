@@ -41,6 +41,7 @@ from rmq_spark.stream_options import (
     NEW_QUEUE,
     POLL,
 )
+from rmq_spark.traces import without_trace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,6 +79,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """From now on, claim no more messages than are ready at this moment, and do not wait for others."""
         self._budget, self._patient = self._queue.backlog().ready, False
 
+    @without_trace
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Ack everything up to `start`, which Spark has committed, and claim the next batch if there is work."""
         begin = self._offset(start)
@@ -92,6 +94,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._budget -= 0 if lease.takeovers else lease.count
         return begin.at(seq).plain
 
+    @without_trace
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """The slices of one batch. Raises ReplayedBatch or LeaseLost where the options say so, else it is empty."""
         begin, until = self._offset(start), self._offset(end)
@@ -107,6 +110,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         return list(plan(self._queue, lease, self._options[PARTITIONS]))
 
+    @without_trace
     def commit(self, end: Mapping[str, Any]) -> None:
         """A second chance to ack; `latestOffset` was told before."""
         until = self._offset(end)
