@@ -34,6 +34,7 @@ from rmq_spark.arrow import arrow_schema
 from rmq_spark.filters import Test, row_test
 from rmq_spark.options import Option, Options, flag, whole
 from rmq_spark.source import PLACE, Source
+from rmq_spark.traces import without_trace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,6 +104,7 @@ class BrowseReader(DataSourceReader):
         self._limit = limit
         self._test: Test = lambda _: True
 
+    @without_trace
     def partitions(self) -> list[InputPartition]:
         """The states, and the leases there are now."""
         source = self._source

@@ -10,6 +10,7 @@ Spark prints options, but redacts these three keys: `url`, `password` and `token
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,17 +19,25 @@ from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError, Lease, LeaseLost
 from rmq_spark.browse import BROWSE, BROWSE_SCHEMA, browse_reader
-from rmq_spark.options import Option, Options, one_of, text
-from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader, plan
-from rmq_spark.source import PARTITIONS, PLACE, Source, SourceQueue
+from rmq_spark.options import Option, Options, check_names, one_of, text
+from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader, Loosened, plan
+from rmq_spark.source import PARTITIONS, PLACE, Source, SourceQueue, check_place
+from rmq_spark.stream_options import STREAM
+from rmq_spark.traces import without_trace
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
 
 MODE = one_of("mode", "claim", "browse").or_else("claim")
-LEASE = text("lease", "the id of a lease that the driver holds")
+LEASE = text(
+    "lease",
+    "the id of a lease that the driver holds. rmq_spark.claimed_batch(spark, url, queue) claims one and gives its"
+    " DataFrame; mode=browse shows what a queue holds without claiming it",
+)
 TOKEN = text("token", "the token of that lease", secret=True)
 CLAIM: tuple[Option[Any], ...] = (*PLACE, MODE, PARTITIONS, LEASE, TOKEN)
+CREATES_TABLE = "provider"
+"""Spark gives it, among other properties of a table, when CREATE TABLE asks for the columns; no query gives it."""
 
 
 class RmqDataSource(DataSource):
@@ -39,14 +48,21 @@ class RmqDataSource(DataSource):
         """The format's name."""
         return "rmq"
 
+    @without_trace
     def schema(self) -> StructType:
-        """The columns, which depend on nothing but the mode."""
+        """The columns, which depend on nothing but the mode. Spark asks when a DataFrame is made: `load()`."""
+        if CREATES_TABLE not in self.options:
+            check_names(self.options, _known(self._mode))
         return BROWSE_SCHEMA if self._mode == "browse" else MESSAGE_SCHEMA
 
+    @without_trace
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the lease that the options name, or of what the queue holds."""
-        if schema != self.schema():
-            raise ConfigurationError('format("rmq") has columns of its own: leave out .schema(), use .select()')
+        self._check(schema)
+        reader = self._reader()
+        return reader if schema == self.schema() else Loosened(reader, schema)
+
+    def _reader(self) -> DataSourceReader:
         if self._mode == "browse":
             return browse_reader(Options(self.options, (*BROWSE, MODE)))
         options = Options(self.options, CLAIM)
@@ -55,29 +71,50 @@ class RmqDataSource(DataSource):
             lease = _lease(queue, options)
             return LeaseReader(source.settings, plan(queue, lease, options[PARTITIONS]), source.discipline)
 
+    # Not without_trace: when it fails, Spark raises an error of its own over it, and only the trace shows ours.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A reader of a queue, batch by batch."""
-        from rmq_spark.stream_reader import STREAM, RmqStreamReader  # noqa: PLC0415  needs Spark 4.2, batches do not
+        from rmq_spark.stream_reader import RmqStreamReader  # noqa: PLC0415  needs Spark 4.2, batches do not
 
+        check_place(self.options)
+        options = Options(self.options, STREAM)
+        self._check(schema)
         if schema != MESSAGE_SCHEMA:
-            raise ConfigurationError('format("rmq") has columns of its own: leave out .schema(), use .select()')
-        return RmqStreamReader(Options(self.options, STREAM))
+            raise ConfigurationError('format("rmq"): a stream is read by spark.readStream...load(), not from a table')
+        return RmqStreamReader(options)
 
+    @without_trace
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
         """A writer of the rows of a DataFrame."""
         from rmq_spark.writer import writer_of  # noqa: PLC0415  readers do not need it
 
+        check_place(self.options)
         return writer_of(self.options, schema, overwrite=overwrite)
 
+    @without_trace
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  as Spark's
         """A writer of the rows of a stream, batch by batch."""
         from rmq_spark.stream_writer import stream_writer_of  # noqa: PLC0415  needs Spark 4.1, batches do not
 
         return stream_writer_of(self.options, schema, overwrite=overwrite)
 
+    def _check(self, schema: StructType) -> None:
+        """Refuse other columns. Those of a table may all be null, for Spark's catalog makes them so."""
+        check_place(self.options)
+        if schema.simpleString() != self.schema().simpleString():
+            raise ConfigurationError(
+                'format("rmq") has columns of its own: leave out .schema(), or the columns of the view or table, and'
+                " use .select(). A table has the columns of the mode that it was created with"
+            )
+
     @property
     def _mode(self) -> str:
         return MODE.value(self.options.get(MODE.name))
+
+
+def _known(mode: str) -> Sequence[Option[Any]]:
+    """What may be given; who asks for the columns does not tell whether a batch or a stream is to be read."""
+    return (*BROWSE, MODE) if mode == "browse" else (*CLAIM, *STREAM)
 
 
 def _lease(queue: SourceQueue, options: Options) -> Lease:

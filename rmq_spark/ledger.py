@@ -13,6 +13,7 @@ from dataclasses import replace
 from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisMessageQueueError
 from rmq_spark.membership import Membership
 from rmq_spark.offsets import lease_id
+from rmq_spark.options import ASYNC
 from rmq_spark.source import Source, SourceQueue
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,8 @@ class ReplayedBatch(RedisMessageQueueError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"batch {name!r} was finished and acked, but the checkpoint is from before that: its messages cannot be"
-            " read again. Restore the checkpoint, or set failOnDataLoss to false to go on with the next ones"
+            " read again. Restore the checkpoint, or set failOnDataLoss to false to go on with the next ones; and leave"
+            f" out Spark's option {ASYNC}, with which checkpoints are late"
         )
         self.name = name
 

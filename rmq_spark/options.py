@@ -20,6 +20,11 @@ N = TypeVar("N", int, float)
 
 SPARK_ADDS = frozenset({"checkpointlocation"})
 """What Spark passes on to a streaming source or sink although it is meant for Spark itself."""
+ASYNC = "asyncProgressTrackingEnabled"
+ASYNC_REFUSED = (
+    f"option {ASYNC}: leave it out. With it Spark goes on before its log is durable: batches are acked that the log"
+    " does not know, and the query cannot be restarted"
+)
 _TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _DURATIONS = {
@@ -93,6 +98,8 @@ def check_names(given: Mapping[str, str], declared: Sequence[Option[Any]]) -> No
     """Refuse an option that nobody declared: a misspelt one would silently mean its default."""
     known = {option.name.lower(): option.name for option in declared}
     for name in given:
+        if name.lower() == ASYNC.lower():
+            raise ConfigurationError(ASYNC_REFUSED)
         if name.lower() not in known.keys() | SPARK_ADDS:
             near = get_close_matches(name.lower(), known, n=1)
             meant = f"did you mean {known[near[0]]!r}?" if near else f"those are {', '.join(sorted(known.values()))}"

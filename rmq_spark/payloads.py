@@ -44,10 +44,10 @@ def parsed(messages: DataFrame, schema: StructType | str) -> DataFrame:
     wanted = StructType([*nullable.fields, StructField(spare, StringType())])
     text = F.when(F.is_valid_utf8(F.col("payload").cast("string")), F.col("payload").cast("string"))
     read = F.from_json(text, wanted, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": spare})
-    with_text = messages.withColumn(TEXT, text).withColumn(VALUE, read)
     reason = _reason(declared, spare)
     value = F.when(reason.isNull(), F.col(VALUE).dropFields(spare))
-    return with_text.withColumn(REASON, reason).withColumn(VALUE, value).drop(TEXT)
+    rows = _computed_once(messages, text.alias(TEXT), read.alias(VALUE))
+    return rows.withColumn(REASON, reason).withColumn(VALUE, value).drop(TEXT)
 
 
 def split_json(messages: DataFrame, schema: StructType | str) -> Split:
@@ -55,6 +55,15 @@ def split_json(messages: DataFrame, schema: StructType | str) -> Split:
     rows = parsed(messages, schema)
     good = rows.where(F.col(REASON).isNull()).drop(REASON)
     return Split(good, rows.where(F.col(REASON).isNotNull()).drop(VALUE))
+
+
+def _computed_once(messages: DataFrame, *added: Column) -> DataFrame:
+    """The messages with columns more, in place of any of their names, that each row computes once.
+
+    Spark copies a column of a projection into every expression and filter that uses it, so that each would parse the
+    payload again. What a generator makes, here one row of one struct, it does not copy.
+    """
+    return messages.drop(VALUE, TEXT).select("*", F.inline(F.array(F.struct(*added))))
 
 
 def _reason(declared: StructType, spare: str) -> Column:

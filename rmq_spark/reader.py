@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import (
@@ -85,6 +85,24 @@ class LeaseReader(DataSourceReader):
             return
         with Source(self._settings, partition.lease.queue, self._discipline).open() as queue:
             yield from read_slice(queue, partition)
+
+
+class Loosened(DataSourceReader):
+    """The rows of another reader with columns that may be null, as Spark's catalog declares those of a table."""
+
+    def __init__(self, reader: DataSourceReader, schema: StructType) -> None:
+        self._reader = reader
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Those of the other reader."""
+        return self._reader.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Its batches: Spark compares their schema with the declared one, null or not null included."""
+        schema = arrow_schema(self._schema)
+        batches: Iterator[Any] = self._reader.read(partition)
+        return (batch.cast(schema) for batch in batches)
 
 
 def read_slice(queue: SourceQueue, part: BatchSlice) -> Iterator[pa.RecordBatch]:

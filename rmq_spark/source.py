@@ -80,6 +80,17 @@ class Source:
             )
 
 
+def check_place(given: Mapping[str, str]) -> None:
+    """Refuse options that name neither Redis nor queue: those of a table do not arrive here."""
+    names = {name.lower() for name, value in given.items() if value}
+    if not names & {URL.name, QUEUE.name}:
+        raise ConfigurationError(
+            'format("rmq") needs the options url and queue, and got neither. Spark drops those of CREATE TABLE: use'
+            " CREATE TEMPORARY VIEW v USING rmq OPTIONS (url '...', queue '...'), or name them in each query, as in"
+            " SELECT * FROM t WITH ('url' = '...', 'queue' = '...')"
+        )
+
+
 def _meant(source: Source, known: Mapping[str, str]) -> str:
     near = get_close_matches(source.queue, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else "; publish to it first"

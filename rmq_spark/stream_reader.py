@@ -23,32 +23,31 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rmq_core import Lease, LeaseLost
+from rmq_core import ConfigurationError, Lease, LeaseLost
 from rmq_spark.ledger import Ledger, ReplayedBatch
 from rmq_spark.offsets import Offset
-from rmq_spark.options import Option, Options, duration, flag, size, text, whole
+from rmq_spark.options import ASYNC_REFUSED, Options
 from rmq_spark.reader import BatchSlice, plan, read_slice
 from rmq_spark.sizes import how_many
-from rmq_spark.source import DELIVERIES, PARTITIONS, PLACE, Source, SourceQueue
+from rmq_spark.source import DELIVERIES, PARTITIONS, Source, SourceQueue
+from rmq_spark.stream_options import (
+    CONSUMER,
+    CONSUMER_TIMEOUT,
+    FAIL_ON_LEASE_LOSS,
+    FAIL_ON_LOSS,
+    LEASE,
+    MOST_BYTES,
+    MOST_MESSAGES,
+    NEW_QUEUE,
+    POLL,
+)
+from rmq_spark.traces import without_trace
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
-CONSUMER = text("consumer", "the name of this stream's reader, which no other query uses")
-CONSUMER_TIMEOUT = duration("consumerTimeout", 0.1).or_else(10.0)
-LEASE = duration("leaseDuration").or_else(600.0)
-POLL = duration("pollTimeout").or_else(1.0)
-MOST_MESSAGES = whole("maxMessagesPerBatch").or_else(100_000)
-MOST_BYTES = size("maxBytesPerBatch").or_else(None)
-FAIL_ON_LOSS = flag("failOnDataLoss").or_else(True)
-FAIL_ON_LEASE_LOSS = flag("failOnLeaseLoss").or_else(False)
-NEW_QUEUE = flag("newQueue").or_else(False)
-STREAM: tuple[Option[Any], ...] = (
-    *PLACE, PARTITIONS, CONSUMER, CONSUMER_TIMEOUT, LEASE, POLL, MOST_MESSAGES, MOST_BYTES, DELIVERIES, FAIL_ON_LOSS,
-    FAIL_ON_LEASE_LOSS, NEW_QUEUE,
-)  # fmt: skip
 SETTLED_TTL_S = 3600.0  # a batch a second must not fill Redis with records; the consumer's record remembers for longer
 
 
@@ -61,6 +60,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ledger: Ledger | None = None
         self._budget: float = math.inf
         self._patient = True
+        self._planned = self._committed = 0
         self._fresh = Offset.new(self._source.queue, options[CONSUMER])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -79,6 +79,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """From now on, claim no more messages than are ready at this moment, and do not wait for others."""
         self._budget, self._patient = self._queue.backlog().ready, False
 
+    @without_trace
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Ack everything up to `start`, which Spark has committed, and claim the next batch if there is work."""
         begin = self._offset(start)
@@ -93,6 +94,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._budget -= 0 if lease.takeovers else lease.count
         return begin.at(seq).plain
 
+    @without_trace
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """The slices of one batch. Raises ReplayedBatch or LeaseLost where the options say so, else it is empty."""
         begin, until = self._offset(start), self._offset(end)
@@ -101,15 +103,19 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ledger.finish(begin.seq)  # a batch is planned when the one before it is committed
         if begin == until or not until.seq:
             return []
+        self._check_log(begin.seq)
+        self._planned = until.seq
         lease = self._found(ledger, until.seq)
         if lease is None:
             return []
         return list(plan(self._queue, lease, self._options[PARTITIONS]))
 
+    @without_trace
     def commit(self, end: Mapping[str, Any]) -> None:
         """A second chance to ack; `latestOffset` was told before."""
         until = self._offset(end)
         self._ledger_of(until.stream).finish(until.seq)
+        self._committed = until.seq
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one slice, on an executor. Raises LeaseLost when part of it is gone."""
@@ -147,6 +153,11 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("batches %d to %d of %r were acked before", begin.seq + 1, ledger.finished, begin.consumer)
             return ledger.finished + 1
         return begin.seq + 1
+
+    def _check_log(self, begin: int) -> None:
+        """Refuse a query that runs ahead of its log. Else Spark commits the batch before it plans the next one."""
+        if begin and begin == self._planned and self._committed < begin:
+            raise ConfigurationError(ASYNC_REFUSED)
 
     def _most(self, limit: ReadLimit) -> int:
         """How many messages the next batch may have."""

@@ -13,7 +13,7 @@ from rmq_spark import adopted_batch, session
 
 spark = session("{queue}")
 with adopted_batch(spark) as batch:
-    batch.df.selectExpr("id", "string(payload)").show(truncate=False)
+    batch.df.selectExpr("message_id", "string(payload)").show(truncate=False)
 spark.stop()
 '''
 MESSAGES = '''"""What is published. Payloads are strings, bytes, dicts or lists."""

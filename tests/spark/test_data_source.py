@@ -79,6 +79,30 @@ def test_what_cannot_be_read_is_said(
         frame.load().count()
 
 
+def test_a_misspelt_option_is_refused_by_load_before_anything_is_read(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="has no option 'qeue' here; did you mean 'queue'"):
+        spark.read.format("rmq").options(url="redis://localhost:1", qeue=QUEUE).load()
+    with pytest.raises(Exception, match="did you mean 'consumer'"):
+        spark.readStream.format("rmq").options(url="redis://localhost:1", queue=QUEUE, consumr="c").load()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"qeue": QUEUE}, "did you mean 'queue'"),
+        ({"queue": QUEUE}, "needs the option 'lease'"),
+        ({"queue": "unknown", "mode": "browse"}, "this server has no queue 'unknown'"),
+    ],
+)
+def test_what_is_wrong_stands_in_the_first_line_of_the_error(
+    spark: SparkSession, redis_url: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(Exception, match=message) as caught:
+        spark.read.format("rmq").options(url=redis_url, **options).load().count()
+    assert message in str(caught.value).splitlines()[0]
+    assert "Traceback" not in str(caught.value)
+
+
 def test_columns_of_ones_own_are_refused(spark: SparkSession, redis_url: str, lease: Lease) -> None:
     frame = spark.read.format("rmq").schema("id string").options(**options(redis_url, lease))
     with pytest.raises(Exception, match="has columns of its own"):

@@ -50,6 +50,27 @@ def test_parsed_keeps_all_rows_and_a_field_may_have_any_name(messages: DataFrame
     assert all((row.value is None) == (row.reason is not None) for row in rows)
 
 
+@pytest.mark.parametrize("kept", ["good", "corrupt", "both"])
+def test_each_payload_is_parsed_once_whatever_is_done_with_it(messages: DataFrame, kept: str) -> None:
+    split = split_json(messages.repartition(2), SCHEMA)
+    rows = {"good": split.good, "corrupt": split.corrupt, "both": parsed(messages.repartition(2), SCHEMA)}[kept]
+    assert executed_plan(rows).count("from_json(") == 1
+    if kept == "good":
+        assert executed_plan(rows.where("value.name is not null").select("value.*")).count("from_json(") == 1
+
+
+def executed_plan(rows: DataFrame) -> str:
+    """The plan that Spark runs, with every expression of it."""
+    rows.write.format("noop").mode("overwrite").save()
+    return str(rows._jdf.queryExecution().executedPlan().toString())
+
+
+def test_a_column_of_the_same_name_is_replaced(messages: DataFrame) -> None:
+    rows = parsed(messages.selectExpr("*", "1 AS value", "'old' AS reason"), SCHEMA)
+    assert sorted(rows.columns) == ["message_id", "payload", "reason", "value"]
+    assert {row.reason for row in rows.where("message_id = 'good'").collect()} == {None}
+
+
 @pytest.mark.parametrize("schema", ["", "INT"])
 def test_a_schema_without_fields_is_refused(messages: DataFrame, schema: str) -> None:
     with pytest.raises(Exception, match=r"struct|PARSE|parse"):

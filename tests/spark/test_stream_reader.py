@@ -44,6 +44,20 @@ def test_commit_acks_too_and_doing_so_again_is_harmless(redis_url: str, queue: L
         assert first.next() == end
 
 
+def test_a_query_that_goes_on_before_its_log_is_durable_is_refused_and_goes_on_after_a_restart(
+    redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 4)
+    with run(redis_url, maxMessagesPerBatch=2) as first:
+        end = first.next()
+        assert first.read(end) == [0, 1]
+        first.at = end
+        with pytest.raises(ConfigurationError, match="asyncProgressTrackingEnabled: leave it out"):
+            first.reader.partitions(end, first.next())
+    with run(redis_url, end, maxMessagesPerBatch=2) as again:
+        assert again.batch() == [2, 3]
+
+
 def test_a_batch_can_be_read_as_often_as_spark_likes(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 100)
     with run(redis_url, numPartitions=7) as first:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from rmq_core import LeasedQueue
@@ -70,6 +70,21 @@ def test_a_batch_that_fails_is_read_again_by_the_restart(stream: Stream, queue: 
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
+def test_a_query_with_asynchronous_progress_is_refused_by_name(
+    spark: SparkSession, redis_url: str, tmp_path: Path, queue: LeasedQueue
+) -> None:
+    publish(queue, *range(30))
+    stream = Stream(spark, redis_url, tmp_path, maxMessagesPerBatch=10)
+    source = spark.readStream.format("rmq").options(**stream.options).load()
+    # Spark itself refuses it for most sinks, foreachBatch among them.
+    writer = source.writeStream.format("noop").option("checkpointLocation", str(stream.checkpoint))
+    query = writer.option("asyncProgressTrackingEnabled", value=True).start()
+    with pytest.raises(StreamingQueryException, match="asyncProgressTrackingEnabled: leave it out") as refused:
+        query.awaitTermination(PATIENCE_S)
+    assert "Traceback" not in str(refused.value)
+    assert queue.stats()[:3] == (10, 0, 10), "one batch was acked, the second is refused, the third not claimed"
+
+
 def test_a_deleted_entry_of_the_commit_log_is_refused_instead_of_an_empty_batch(
     stream: Stream, queue: LeasedQueue
 ) -> None:
@@ -123,7 +138,7 @@ def test_password_and_token_show_up_nowhere(
 def test_a_query_that_cannot_run_says_why(
     spark: SparkSession, redis_url: str, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(StreamingQueryException, match=message):
+    with pytest.raises((AnalysisException, StreamingQueryException), match=message):
         Stream(spark, redis_url, tmp_path, **options).drain(Batches())
 
 

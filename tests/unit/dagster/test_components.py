@@ -59,6 +59,19 @@ def test_a_sensor_is_told_its_attributes() -> None:
     assert checks == ["orders_dead_letters", "orders_depth"]
 
 
+def test_a_text_for_a_number_is_valid_yaml_for_dagster_and_refused_when_definitions_are_loaded() -> None:
+    attributes = {"queue": "orders", "target": "invoices", "batch": "many"}
+    assert RedisQueueSensorComponent.get_model_cls().model_validate(attributes)  # a template would be a text too
+    with pytest.raises(ValueError, match=r"(?s)batch.*valid integer.*many"):
+        load(RedisQueueSensorComponent, **attributes)
+
+
+def test_a_list_for_a_number_is_no_valid_yaml() -> None:
+    attributes = {"queue": "orders", "target": "invoices", "batch": [1]}
+    with pytest.raises(ValueError, match="batch"):
+        RedisQueueSensorComponent.get_model_cls().model_validate(attributes)
+
+
 def test_a_sensor_of_partitions_has_no_asset_of_its_own() -> None:
     component, defs = load(RedisQueueSensorComponent, target="invoices", partitions="countries", most_partitions=7)
     assert (component.queues.prefix, component.queues.most) == ("orders", 7)

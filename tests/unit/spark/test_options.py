@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError
+from rmq_spark.data_source import RmqDataSource
 from rmq_spark.options import Option, Options, duration, flag, one_of, size, text, whole
 
 URL = text("url", secret=True)
@@ -35,6 +36,30 @@ def test_what_is_not_given_has_its_default() -> None:
 def test_an_unknown_option_is_refused_with_the_nearest_name(given: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Options(GIVEN | given, DECLARED)
+
+
+@pytest.mark.parametrize("mode", ["claim", "browse"])
+def test_an_unknown_option_is_refused_when_a_frame_is_made(mode: str) -> None:
+    with pytest.raises(ConfigurationError, match="has no option 'qeue' here; did you mean 'queue'"):
+        RmqDataSource({"mode": mode, "qeue": "work"}).schema()
+
+
+@pytest.mark.parametrize("given", [{"mode": "browse", "limit": "5"}, {"lease": "x"}, {"maxMessagesPerBatch": "5"}])
+def test_options_of_reads_and_of_streams_are_no_mistake_when_a_frame_is_made(given: dict[str, str]) -> None:
+    assert "payload" in RmqDataSource(GIVEN | given).schema().names
+
+
+def test_a_missing_lease_names_the_two_ways_to_read_without_one() -> None:
+    source = RmqDataSource(GIVEN)
+    with pytest.raises(ConfigurationError, match=r"(?s)needs the option 'lease'.*claimed_batch.*mode=browse"):
+        source.reader(source.schema())
+
+
+@pytest.mark.parametrize("hook", ["reader", "streamReader"])
+def test_options_that_a_table_lost_are_said_to_be_lost(hook: str) -> None:
+    source = RmqDataSource({})
+    with pytest.raises(ConfigurationError, match=r"(?s)CREATE TEMPORARY VIEW v USING rmq.* WITH \('url'"):
+        getattr(source, hook)(source.schema())
 
 
 def test_what_spark_adds_for_itself_is_left_alone() -> None:

@@ -17,7 +17,7 @@ from rmq_spark.holding import Held, name_of
 from rmq_spark.options import Options
 from rmq_spark.shards import Router, claim_shards, shard_names
 from rmq_spark.source import Source
-from rmq_spark.stream_reader import STREAM
+from rmq_spark.stream_options import STREAM
 from rmq_spark.stream_writer import stream_writer_of
 from rmq_spark.writer import sink_of, writer_of
 

@@ -50,6 +50,7 @@ def test_a_queue_is_not_overwritten(make: Any) -> None:
     ("options", "error", "message"),
     [
         ({"delivry": "direct"}, ConfigurationError, "did you mean 'delivery'"),
+        ({"asyncProgressTrackingEnabled": "true"}, ConfigurationError, "asyncProgressTrackingEnabled: leave it out"),
         ({"maxReady": "0"}, ConfigurationError, "option maxReady must be a whole number >= 1"),
         ({"discipline": "jobs"}, Unsupported, "needed by a sink"),
         ({"operation": "ack"}, ConfigurationError, "option operation must be one of publish, nack, dead"),
