@@ -82,8 +82,10 @@ def most_at_once(deployment: Deployment, case: str) -> int:
     return max(len(tick.run_ids) for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id))
 
 
-def test_one_poison_costs_few_runs_and_no_innocent_dies(deployment: Deployment, redis: Server, case: str) -> None:
-    messages, (what, _, retries) = {**FULL, **SHORT}[case], case.partition("_")
+def test_one_poison_costs_few_runs_and_no_innocent_dies(
+    deployment: Deployment, redis: Server, case: str, pytestconfig: pytest.Config
+) -> None:
+    messages, (what, _, retries) = chosen(pytestconfig)[case], case.partition("_")
     bound = math.floor(2 * math.log2(messages) + 4)
     with LeasedQueue(redis.url, case, CONFIG) as queue:
         await_that(lambda: sum(queue.stats()[:3]) == 0, deployment)
