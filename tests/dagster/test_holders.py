@@ -111,7 +111,7 @@ def test_what_a_run_holds_in_claim_mode_goes_back_when_it_is_deleted(
     assert queue.stats()[:5] == BACK
 
 
-@pytest.mark.parametrize("owner", ["airflow/dag/task", "bell", "8d7c", str(uuid.uuid4()) + "/1"])
+@pytest.mark.parametrize("owner", ["airflow/dag/task", "bell", "8d7c", "8d7c5e2a-1f0b-4a57-9d35-6f1f1b2f7c11/1"])
 def test_what_is_held_by_something_that_is_no_run_is_left_alone(
     tick: Tick, queue: LeasedQueue, keep: Keep, owner: str
 ) -> None:
