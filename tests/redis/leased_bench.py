@@ -45,6 +45,7 @@ class Bench(RuleBasedStateMachine):
         self.queue = self.open(name, config)
         self.model = Model(config)
         self.view = View(self.world.client, name)
+        self.model.isolated_now = lambda: {shape[0] for _, shape in self.view.read()["isolated"]}
 
     def open(self, name: str, config: LeasedConfig) -> Any:
         """The queue that the rules work with; `watch` only looks."""

@@ -6,7 +6,7 @@ then in the order in which it said so. Everything else is told exactly, order an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, LeaseOwnedByOther, Overflow
 from tests.redis.leased_values import NO_MARK, Held, Item, Mark, Shape
@@ -22,6 +22,7 @@ class Model:
         self.due: list[Item] = []
         self.isolated: list[Item] = []
         self.claimed: list[str] = []
+        self.isolated_now: Callable[[], set[str]] = set
         self.dead: list[Item] = []
         self.completed: list[Shape] = []
         self.failed: list[Shape] = []
@@ -48,14 +49,28 @@ class Model:
             - len(self.isolated)
         )
         dropped = max(0, sum(fresh) - room) if sum(fresh) else 0
-        if dropped and (self.config.overflow != Overflow.DROP_OLDEST or dropped > len(self.ready)):
+        claimable = len(self.isolated) + len(self.ready)
+        if dropped and (self.config.overflow != Overflow.DROP_OLDEST or dropped > claimable):
             return None
-        lost, self.ready = self.ready[:dropped], self.ready[dropped:]
+        lost = self._drop_isolated(min(dropped, len(self.isolated))) if dropped else []
+        more = dropped - len(lost)
+        lost, self.ready = lost + self.ready[:more], self.ready[more:]
         self._forget(lost, "dropped")
         items = [Item("") if accepted else None for accepted in fresh]
         (self.delayed if delayed else self.ready).extend(item for item in items if item)
         self.keys |= taken
         return items, len(lost)
+
+    def _drop_isolated(self, count: int) -> list[Item]:
+        """Isolated messages that make room, of those that failed first; which of a group, the queue has chosen."""
+        kept = self.isolated_now()
+        lost = [item for item in self.isolated if item.id not in kept]
+        self.isolated = [item for item in self.isolated if item.id in kept]
+        assert len(lost) == count
+        assert not lost or max(item.group for item in lost) <= min(
+            (item.group for item in self.isolated), default=1 << 60
+        )
+        return lost
 
     def fall_due(self, place: int) -> tuple[str, int]:
         """A delay ends; the message and its place among the due ones."""

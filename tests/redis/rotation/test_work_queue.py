@@ -171,7 +171,7 @@ def test_stats_and_backlog_count_what_is_new_late_and_in_progress(world: World) 
     now = now_s(world)
     put(world, "new", f"late|{now - 3600}", f"going|{now}", f"done|{now}")
     queue.mark_done("done")
-    assert queue.backlog() == (2, None)
+    assert queue.backlog()[:2] == (2, None)
     found = queue.stats()
     assert (found.ready, found.delayed, found.leased, found.dead, found.oldest_age) == (2, 0, 1, 0, None)
 
