@@ -143,7 +143,14 @@ class SyncDriver:
     def _send(
         self, packed: bytes, expected: int, block_ms: int, given_up: Callable[[], bool] | None = None
     ) -> list[Any]:
-        idle, pool, connection = self._connection()
+        if self._pid != process.id:
+            self._pid, self._idle, self._pool = process.id, deque(), None
+        idle = self._idle
+        try:
+            used = idle.pop()
+        except IndexError:
+            used = self._connection()
+        connection = used[1]
         try:
             connection.send_packed_command((packed,), check_health=False)
             if block_ms or given_up:
@@ -153,21 +160,15 @@ class SyncDriver:
             connection.disconnect()
             raise
         finally:
-            idle.append((pool, connection))
+            idle.append(used)
             if idle is not self._idle:  # closed meanwhile
                 self._give_back(idle)
         return replies
 
-    def _connection(self) -> tuple[deque[tuple[Any, Any]], Any, Any]:
-        """A connection, with where it belongs when nobody uses it."""
-        if self._pid != process.id:
-            self._pid, self._idle, self._pool = process.id, deque(), None
-        idle = self._idle
-        try:
-            return idle, *idle.pop()
-        except IndexError:
-            pool = self._pool = self._pool or self._find_pool()
-            return idle, pool, pool.get_connection(*POOL_ARGS)
+    def _connection(self) -> tuple[Any, Any]:
+        """A connection of the client's pool, behind the pool."""
+        pool = self._pool = self._pool or self._find_pool()
+        return pool, pool.get_connection(*POOL_ARGS)
 
     def _find_pool(self) -> Any:
         nodes = getattr(self.client, "nodes_manager", None)

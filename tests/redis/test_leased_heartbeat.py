@@ -156,7 +156,7 @@ def test_closing_a_queue_gives_back_the_connection_of_a_heartbeat_that_is_under_
     lease, send = queue.claim(), queue._beats._send
 
     def slow(*write: Any) -> Any:
-        _, pool, connection = queue._beats._connection()
+        pool, connection = queue._beats._connection()
         begun.set()
         go_on.wait(PATIENCE_S)
         queue._beats._idle.append((pool, connection))
