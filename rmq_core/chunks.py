@@ -27,7 +27,7 @@ def chunks(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
 
 
 def each(make: Callable[[S], T], items: Iterable[S], first: int = 0) -> Iterator[T]:
-    """What is made of each item; a PayloadError says which of them it is about, counted from `first`."""
+    """Yield `make(item)` for each item. A PayloadError names the index of its item, counted from `first`."""
     for index, item in enumerate(items, first):
         try:
             made = make(item)

@@ -78,7 +78,7 @@ def endings(instance: dg.DagsterInstance, owners: Iterable[str]) -> dict[str, En
 def settle_ended(
     instance: dg.DagsterInstance, queues: Collection[LeasedQueue], is_ours: Callable[[LeaseInfo], bool] | None = None
 ) -> Iterator[str]:
-    """Give back what ended runs hold of these queues, and nack what failed ones do; yields what was done, in words.
+    """Release the leases of runs that ended, nack those of runs that failed; yield a sentence for each.
 
     Of runs that Dagster does not know only what is kept for a retry goes back: another Dagster on the same queue, or a
     run that works on although it was deleted, loses nothing that it works on. `is_ours`: tells a lease of such a run
