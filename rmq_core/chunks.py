@@ -32,6 +32,6 @@ def each(make: Callable[[S], T], items: Iterable[S], first: int = 0) -> Iterator
         try:
             made = make(item)
         except PayloadError as error:
-            error.index, error.args = index, (f"payloads[{index}]: {error}",)
+            error.name_index(index)
             raise
         yield made

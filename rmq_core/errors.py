@@ -45,6 +45,10 @@ class PayloadError(RedisMessageQueueError, ValueError):
 
     index: int | None = None
 
+    def name_index(self, index: int) -> None:
+        """Say in the message which of many payloads it is."""
+        self.index, self.args = index, (f"payloads[{index}]: {self}",)
+
 
 class PayloadTooLarge(PayloadError):
     """A payload has more bytes than `max_payload_bytes`; store it elsewhere and publish a reference."""

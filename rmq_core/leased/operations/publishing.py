@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core import codec
-from rmq_core.chunks import each
 from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Chain, Command, Encodable, Exchange, Sleep
@@ -181,8 +179,13 @@ def _chunks(
         if alike:
             yield alike._replace(delay_ms=delay_ms, told_ms=told.ms)
         else:
-            make = partial(_new_entry, engine, dedup_key, headers, delay_ms)
-            yield from (part.stamped(told) for part in divide(list(each(make, some, first))))
+            entries: list[Entry] = []
+            try:  # rmq_core.chunks.each would cost every message one per cent more
+                entries.extend(_new_entry(engine, one, dedup_key, headers, delay_ms) for one in some)
+            except PayloadError as error:
+                error.name_index(first + len(entries))
+                raise
+            yield from (part.stamped(told) for part in divide(entries))
         first += len(some)
 
 
@@ -283,7 +286,7 @@ class _Tally:
 
 
 def _new_entry(
-    engine: Engine, dedup_key: DedupKey | None, headers: bytes, delay_ms: int, message: Payload | NewMessage
+    engine: Engine, message: Payload | NewMessage, dedup_key: DedupKey | None, headers: bytes, delay_ms: int
 ) -> Entry:
     if not isinstance(message, NewMessage):
         return _entry(engine, message, dedup_key, headers, delay_ms)
