@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
 from rmq_core.connection import RedisSettings
@@ -197,7 +196,7 @@ class Submission:
         A driver that settles message by message leaves no record when one failed, and may do it all between two looks.
         """
         record = self._queue.settled(self.lease.id)
-        in_time = self._deadline is None or datetime.now(UTC) < self._deadline
+        in_time = self._deadline is None or self._queue.server_time() < self._deadline
         if record is not None and record.owner != self.lease.owner:
             raise LeaseOwnedByOther(self.lease.id, f"{record.owner!r} has acked its messages")
         self._settled_by_driver = record is not None or in_time

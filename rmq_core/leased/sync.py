@@ -61,6 +61,7 @@ class LeasedQueue(Slicing[Engine]):
     stats = method(inspecting.stats)
     leases = method(inspecting.leases)
     lease_info = method(inspecting.lease_info)
+    server_time = method(inspecting.server_time)
     settled = method(inspecting.settled)
     peek = method(inspecting.peek)
     dead_letters = method(inspecting.dead_letters)

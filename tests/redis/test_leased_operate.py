@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -263,6 +264,14 @@ def test_leases_are_listed_by_their_deadline(world: World) -> None:
     assert [info.id for info in queue.leases()] == ["first", "second", "third"]
     assert [info.owner for info in queue.leases(limit=1)] == ["owner of first"]
     assert queue.lease_info("nobody") is None
+
+
+def test_leases_end_by_the_servers_time_which_the_queue_tells(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    before = queue.server_time()
+    lease = queue.claim(lease=60)
+    assert before <= lease.deadline - timedelta(seconds=60) <= queue.server_time()
 
 
 def test_a_takeover_changes_the_fence_and_nothing_shows_the_token(world: World) -> None:

@@ -25,7 +25,7 @@ SOON = dt.timedelta(seconds=60)
 
 
 class ScriptedQueue:
-    """One lease and what others did to it: `token`, `info` and `record` are set by the test."""
+    """One lease and what others did to it: `token`, `info`, `record` and the server's `clock` are set by the test."""
 
     name = "flights"
     config = LeasedConfig(lease=6)
@@ -35,10 +35,14 @@ class ScriptedQueue:
         self.info: LeaseInfo | None = info("run-1")
         self.record: SettledRecord | None = None
         self.calls: list[str] = []
+        self.clock = dt.timedelta(0)
+
+    def server_time(self) -> dt.datetime:
+        return dt.datetime.now(dt.UTC) + self.clock
 
     def extend(self, lease: Lease) -> dt.datetime:
         self._fence(lease)
-        return dt.datetime.now(dt.UTC) + SOON
+        return self.server_time() + SOON
 
     def ack(self, lease: Lease) -> None:
         self._fence(lease)
@@ -164,6 +168,29 @@ def test_a_lease_that_goes_before_its_deadline_was_settled_by_the_driver(
     queue.info = None
     submission.look()
     assert submission.finish() is None
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_a_servers_clock_that_differs_from_ours_does_not_make_a_settled_lease_a_lost_one(
+    queue: ScriptedQueue, submission: Submission, hours: int
+) -> None:
+    queue.clock = dt.timedelta(hours=hours)
+    submission.look()
+    queue.token = queue.info = None
+    submission.look()
+    assert submission.finish() is None
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_a_servers_clock_that_differs_from_ours_does_not_make_a_lost_lease_a_settled_one(
+    queue: ScriptedQueue, submission: Submission, hours: int
+) -> None:
+    queue.clock = dt.timedelta(hours=hours)
+    submission.look()
+    queue.token = queue.info = None
+    queue.clock += 2 * SOON
+    with pytest.raises(LeaseLost):
+        submission.look()
 
 
 def test_success_rests_on_the_record_of_the_drivers_ack(queue: ScriptedQueue, submission: Submission) -> None:

@@ -167,6 +167,11 @@ def lease_info(engine: Engine, lease_id: str) -> Exchange[LeaseInfo | None]:
     return found[0] if found else None
 
 
+def server_time(engine: Engine) -> Exchange[datetime]:
+    """The time on the Redis server, by which leases end; the clock of this machine may be another."""
+    return _moment((yield Call(load("leased/server_time"), (engine.keys.leases,), slot=False)))
+
+
 def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
     """The record that every message of a caller-named lease was acked; None when there is none."""
     record = yield Command(("GET", engine.keys.done(check_name("lease_id", lease_id))))
