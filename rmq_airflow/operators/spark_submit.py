@@ -111,11 +111,14 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         self._remote: RemoteDriver | None = None
         self._ti: RuntimeTaskInstanceProtocol | None = None
         self._waits_in: int | None = None
+        self._killed = False  # never reset: Airflow makes a copy of the operator for every try
         self._forget()
         warn_of_short_lease(self, "queue_config", None, queue_config)
 
     def execute(self, context: Context) -> SubmitReport:  # type: ignore[override]  # the provider's operator returns None
         """Claim, submit and conclude; LeaseLost when the messages went to somebody else meanwhile."""
+        if self._killed:
+            raise TaskKilled("the task was killed before it claimed anything")
         self._forget()
         self._ti = context["ti"]
         identity = TaskIdentity.of(context)
@@ -156,7 +159,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
 
     def _forget(self) -> None:
         """Airflow may call `execute` of one operator more than once, as `dag.test()` does."""
-        self._hook, self._guard, self._killed = None, None, False
+        self._hook, self._guard = None, None
         self._claimed, self._waits_in = Claimed(None), None
 
     def _stop_driver(self) -> None:

@@ -20,6 +20,7 @@ from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
 
 from rmq_airflow import watch
+from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled, handover
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
@@ -372,6 +373,16 @@ def test_a_kill_before_the_driver_started_stops_it_as_soon_as_it_does(
     task = operator("work", marker, spark_env=lambda: task.on_kill() or {})
     with pytest.raises(AirflowException):
         task.execute(task_context(task))
+
+
+def test_a_kill_before_the_task_executes_claims_nothing(queue: Any, marker: Path, task_context: MakeContext) -> None:
+    queue.publish("a")
+    task = operator("work", marker)
+    task.on_kill()
+    with pytest.raises(TaskKilled, match="before it claimed"):
+        task.execute(task_context(task))
+    assert not marker.exists()
+    assert queue.peek()[0].deliveries == 0
 
 
 def test_redis_being_away_when_a_driver_fails_does_not_hide_the_failure(
