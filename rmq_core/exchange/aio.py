@@ -257,8 +257,13 @@ class AsyncDriver:
         if home:
             return home.pop()
         pool = self._pool = self._pool or await self._find_pool()
-        connection = await pool.get_connection(*POOL_ARGS)
-        return Line(pool, connection, home)
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        line = Line(pool, await pool.get_connection(*POOL_ARGS), home)
+        if task and task.cancelling() > before:  # connecting uses asyncio.wait_for, which drops it in Python 3.11
+            await self._release(line)
+            raise asyncio.CancelledError
+        return line
 
     async def _find_pool(self) -> Any:
         if not hasattr(self.client, "nodes_manager"):

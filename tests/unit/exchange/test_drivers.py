@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -31,6 +32,11 @@ def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     made = Rig(asynchronous=request.param)
     yield made
     made.end()
+
+
+def call() -> Generator[Any, Any, Any]:
+    """The shortest operation."""
+    return (yield CALL)
 
 
 def slot_and_number(sent: bytes) -> tuple[bytes, bytes]:
@@ -92,11 +98,7 @@ async def test_the_connection_of_a_task_that_waits_is_given_back_when_its_call_e
     wire = Wire()
     wire.replies = [SILENCE]
     driver = AsyncDriver(AsyncClient(wire), b"rmq:{q}:", 0)
-
-    def operation() -> Generator[Any, Any, Any]:
-        return (yield CALL)
-
-    waiting = asyncio.create_task(driver.run(operation()))
+    waiting = asyncio.create_task(driver.run(call()))
     for _ in range(10):
         await asyncio.sleep(0)
     await driver.close()
@@ -105,6 +107,26 @@ async def test_the_connection_of_a_task_that_waits_is_given_back_when_its_call_e
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert wire.released == 1
+
+
+class SlowToConnect(AsyncClient):
+    """Its connections drop a cancellation that meets their last step, as asyncio.wait_for of Python 3.11 does."""
+
+    async def get_connection(self) -> Any:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(PATIENCE_S)
+        return await super().get_connection()
+
+
+async def test_a_cancellation_that_connecting_drops_ends_the_call_all_the_same() -> None:
+    wire = Wire()
+    driver = AsyncDriver(SlowToConnect(wire), b"rmq:{q}:", 0)
+    waiting = asyncio.create_task(driver.run(call()))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (wire.sent, wire.opened, wire.released) == ([], 1, 1)
 
 
 def test_a_call_whose_answer_was_lost_is_sent_again_as_it_was(rig: Rig) -> None:
