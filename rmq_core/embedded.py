@@ -1,4 +1,4 @@
-"""A private Redis server for a directory: whoever needs it first starts it, every process of the machine shares it.
+"""A private server for a directory: whoever needs it first starts it, every process of the machine shares it.
 
 It keeps an append-only file in the directory, listens on a Unix socket only, and outlives the process that started it
 until `stop` is called. The law: a directory has at most one server, and only the server's death says that it is gone.

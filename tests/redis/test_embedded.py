@@ -51,9 +51,25 @@ def process_of(data: Path) -> int:
 
 
 def kill9(data: Path) -> None:
+    with connected(data) as client:
+        wait_until_written(client)
     process = process_of(data)
     os.kill(process, signal.SIGKILL)
     wait_until_gone(data)
+
+
+def wait_until_written(client: redis.Redis) -> None:
+    """While a sync of the disk lasts, for 2 s at most, `everysec` keeps in memory what it has acknowledged."""
+    deadline = time.monotonic() + PATIENCE_S
+    while client.info("persistence")["aof_buffer_length"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def claimed(queue: LeasedQueue, most: int) -> Lease:
+    lease = queue.claim(max_messages=most, lease=3600)
+    assert lease is not None
+    return lease
 
 
 def wait_until_gone(data: Path) -> None:
@@ -116,6 +132,26 @@ def test_data_survives_kill_9_and_start(data: Path) -> None:
     kill9(data)
     with connected(data) as client:
         assert client.llen("list") == 1000
+
+
+def test_what_was_acknowledged_survives_kill_9_in_the_middle_of_a_rewrite(data: Path) -> None:
+    with LeasedQueue(f"embedded://{data}", "work") as queue, connected(data) as client:
+        queue.publish_many([{"n": number} for number in range(20_000)])
+        queue.ack(claimed(queue, 5_000))
+        client.config_set("rdb-key-save-delay", 200_000)  # in µs: the rewrite is in the middle for a second or two
+        client.bgrewriteaof()
+        for number in range(20_000, 20_100):
+            queue.publish({"n": number})
+        queue.ack(claimed(queue, 1_000))
+        held = claimed(queue, 1_000)
+        wait_until_written(client)
+        assert client.info("persistence")["aof_rewrite_in_progress"] == 1
+        os.kill(process_of(data), signal.SIGKILL)
+    with LeasedQueue(f"embedded://{data}", "work") as queue:
+        assert [message.payload["n"] for message in queue.messages(held)] == list(range(6_000, 7_000))
+        queue.ack(held)
+        rest = claimed(queue, 20_000)
+        assert [message.payload["n"] for message in queue.messages(rest)] == list(range(7_000, 20_100))
 
 
 def test_a_stale_socket_and_a_stale_pid_do_not_pass_for_a_server(data: Path) -> None:
@@ -290,14 +326,13 @@ def worked(data: Path) -> Lease:
     """Leave 60 ready messages and a lease of 40 in the directory, half written before a rewrite and half after."""
     with LeasedQueue(f"embedded://{data}", "work") as queue, connected(data) as client:
         queue.publish_many([{"n": number} for number in range(50)])
-        lease = queue.claim(max_messages=40, lease=3600)
+        lease = claimed(queue, 40)
         client.bgrewriteaof()
         deadline = time.monotonic() + PATIENCE_S
         while any(client.info("persistence")[f"aof_rewrite_{state}"] for state in ("in_progress", "scheduled")):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         queue.publish_many([{"n": number} for number in range(50, 100)])
-    assert lease is not None
     embedded.stop(data)
     return lease
 
@@ -306,8 +341,7 @@ def assert_intact(data: Path, lease: Lease) -> None:
     with LeasedQueue(f"embedded://{data}", "work") as queue:
         assert [message.payload["n"] for message in queue.messages(lease)] == list(range(40))
         queue.ack(lease)
-        rest = queue.claim(max_messages=100)
-        assert rest is not None
+        rest = claimed(queue, 100)
         assert [message.payload["n"] for message in queue.messages(rest)] == list(range(40, 100))
 
 
