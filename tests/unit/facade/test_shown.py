@@ -34,7 +34,9 @@ def test_help_shows_what_users_call(method: Any) -> None:
     first, *others = inspect.signature(method).parameters.values()
     assert (first.name, first.annotation) == ("self", inspect.Parameter.empty)
     assert "engine" not in {one.name for one in others}
-    text = pydoc.render_doc(method, renderer=pydoc.plaintext).splitlines()[2]
+    sentence = (inspect.getdoc(method) or "").partition("\n")[0]
+    shown = pydoc.render_doc(method, renderer=pydoc.plaintext).partition(sentence)[0]
+    text = "".join(line.strip() for line in shown.splitlines()[2:])  # from 3.13 on, a line for each parameter
     assert text.startswith(f"{method.__name__}(self")
     assert "Exchange" not in text
     assert "Engine" not in text
