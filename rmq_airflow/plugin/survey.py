@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from rmq_core import RedisSettings
 
 FIRST_S, AGAIN_S = 2.0, 0.25
-"""How long a request counts while there are queues that nobody has counted, and when there are none."""
+"""How long a request counts queues that nobody has counted, and how long others."""
 FRESH_S = 2.0
 """A number younger than this is not counted again for the totals: several open pages cost little more than one."""
 FORGOTTEN_S = 300.0
@@ -51,8 +51,8 @@ class Survey:
         self._counted = {name: known for name, known in kept.items() if now - known.at < FORGOTTEN_S}
         new = [name for name in names if name not in self._counted]
         stale = sorted((known.at, name) for name, known in self._counted.items() if now - known.at >= FRESH_S)
-        limit_s = FIRST_S if new else AGAIN_S
-        await self._count([*new, *(name for _, name in stale)], look, now + limit_s)
+        await self._count(new, look, now + FIRST_S)
+        await self._count([name for _, name in stale], look, now + AGAIN_S)
 
     async def refresh(self, names: Iterable[str], look: Look, since: float) -> list[Row]:
         """The rows of these queues, counted since that time."""
