@@ -95,7 +95,7 @@ export function overview({ connection, hrefOf, refresh, onServer }) {
     element,
     refresh: async () => show(await api.queues(connection, search, offset, sorting.order())),
     focus: () => input.focus(),
-    keys: { "/": () => input.select() },
+    keys: { "/": () => input.select(), "[": pages.back, "]": pages.forth },
   };
 }
 
