@@ -33,11 +33,11 @@ def heights(screen: Screen, values: list[int]) -> list[float]:
 
 def sorts(screen: Screen) -> dict[str, str]:
     """What each head that sorts says of its order."""
-    return {each.text.strip("↕↑↓ "): each.get_attribute("aria-sort") for each in screen.all("th[aria-sort]")}
+    return {each.text: each.get_attribute("aria-sort") for each in screen.all("th[aria-sort]")}
 
 
 def head(screen: Screen, label: str) -> Any:
-    return next(each for each in screen.all("button.sort") if each.text.strip("↕↑↓ ") == label)
+    return next(each for each in screen.all("button.sort") if each.text == label)
 
 
 def test_a_line_starts_at_zero_so_that_one_more_on_a_thousand_is_no_peak(screen: Screen) -> None:
@@ -55,9 +55,7 @@ def test_totals_are_over_all_queues_and_columns_sort_all_of_them(screen: Screen,
     opened("q57").publish_many(["x"] * 1000)
     screen.open()
     screen.wait(lambda: len(screen.rows()) == 50, "a page of queues")
-    assert screen.tile("ready") == "1,120"
-    assert screen.text(".tile.ready .tile-note") == "in 60 of 60 queues"
-    assert screen.rows()[0] == "q00"
+    screen.shows("1,120\nin 60 of 60 queues", ".tile.ready")
     head(screen, "Ready").click()
     screen.wait(lambda: screen.rows()[0] == "q57", "the fullest queue, from the second page")
     assert sorts(screen)["Ready"] == "descending"
@@ -67,14 +65,13 @@ def test_totals_are_over_all_queues_and_columns_sort_all_of_them(screen: Screen,
         "Ready": "ascending"
     }
     Select(screen.find(".sort-by select")).select_by_visible_text("Name")
-    screen.wait(lambda: sorts(screen)["Queue"] == "ascending", "the order by name")
-    assert screen.rows() == [f"q{number:02}" for number in range(50)]
+    screen.wait(lambda: screen.rows() == [f"q{number:02}" for number in range(50)], "the order by name")
+    assert sorts(screen)["Queue"] == "ascending"
     screen.press(Keys.ESCAPE, "]")
     screen.wait(lambda: screen.rows() == [f"q{number:02}" for number in range(50, 60)], "the second page")
-    assert screen.tile("ready") == "1,120"
+    screen.shows("1,120\nin 60 of 60 queues", ".tile.ready")
     screen.find("input.search").send_keys("q5")
-    screen.shows("in 10 of 10 queues", ".tile.ready")
-    assert screen.tile("ready") == "1,020"
+    screen.shows("1,021\nin 10 of 10 queues", ".tile.ready")
 
 
 def test_what_needs_attention_comes_first_and_the_focus_stays_on_its_row(screen: Screen, opened: Opened) -> None:
@@ -88,7 +85,7 @@ def test_what_needs_attention_comes_first_and_the_focus_stays_on_its_row(screen:
     queues["gamma"].nack(queues["gamma"].claim())
     screen.wait(lambda: screen.rows() == ["gamma", "alpha", "beta"], "the queue with a dead letter first")
     screen.shows("1 queue needs attention and comes first: those that cannot be read, have dead letters", ".order-note")
-    assert [each.text.split()[0] for each in screen.all("tr.alarm")] == ["gamma"]
+    assert screen.run("return [...document.querySelectorAll('tr.alarm a.name')].map((e) => e.innerText)") == ["gamma"]
     assert screen.run("return document.activeElement.querySelector('a.name').textContent") == "beta"
     queues["beta"].pause()
     screen.wait(lambda: screen.rows() == ["gamma", "beta", "alpha"], "the paused queue next")
