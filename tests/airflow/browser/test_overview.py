@@ -31,7 +31,7 @@ def heights(screen: Screen, values: list[int]) -> list[float]:
     return [26 - float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", drawn)]
 
 
-def sorts(screen: Screen) -> dict[str, str]:
+def sorts(screen: Screen) -> dict[str, Any]:
     """What each head that sorts says of its order."""
     return {each.text: each.get_attribute("aria-sort") for each in screen.all("th[aria-sort]")}
 
