@@ -12,8 +12,9 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import FileResponse, JSONResponse
 from pydantic import BaseModel, Field
 
-from rmq_airflow.plugin import access, base_path, connections
+from rmq_airflow.plugin import access, audit, base_path, connections
 from rmq_airflow.plugin.console import CHANGE_S, LOOK_S, Console, console
+from rmq_airflow.plugin.survey import Order, survey_of
 from rmq_core import (
     ConfigurationError,
     LeaseAlreadySettled,
@@ -34,6 +35,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
+Turn = Literal["down", "up"]
 Target = Literal["ready", "delayed", "dead"]
 Name = Annotated[str, Query(min_length=1, max_length=512)]
 Offset = Annotated[int, Query(ge=0, le=2**31)]
@@ -88,10 +90,13 @@ def connections_list(user: access.User) -> dict[str, Any]:
 
 
 @app.get("/api/connections/{connection_id}/queues", dependencies=[access.read])
-async def queues_list(connection_id: str, search: str = "", offset: Offset = 0) -> dict[str, Any]:
+async def queues_list(
+    connection_id: str, search: str = "", offset: Offset = 0, sort: Order = "attention", turn: Turn = "down"
+) -> dict[str, Any]:
     settings = await asyncio.to_thread(connections.settings, connection_id)
     async with console(settings) as opened:
-        return {"server": settings.url_without_credentials.partition("?")[0], **await opened.overview(search, offset)}
+        found = await opened.overview(survey_of(settings), search, offset, sort, down=turn == "down")
+    return {"server": settings.url_without_credentials.partition("?")[0], **found}
 
 
 @app.get("/api/connections/{connection_id}/queue", dependencies=[access.read])
@@ -114,29 +119,38 @@ async def queue_messages(
         return await opened.messages(name, target, offset, count)
 
 
-@app.post("/api/connections/{connection_id}/redrive", dependencies=access.changes("rmq_redrive"))
-async def redrive(connection_id: str, wish: Redrive) -> dict[str, int]:
-    async with await _console(connection_id, CHANGE_S) as opened:
-        return {"redriven": await opened.redrive(wish.queue, wish.message_ids)}
+@app.post("/api/connections/{connection_id}/redrive", dependencies=access.changes)
+async def redrive(connection_id: str, wish: Redrive, user: access.User) -> dict[str, int]:
+    async with audit.entry("rmq_redrive", user, connection_id, wish) as done:
+        async with await _console(connection_id, CHANGE_S) as opened:
+            redriven = await opened.redrive(wish.queue, wish.message_ids)
+        done(f"dead letters made ready again: {redriven}")
+    return {"redriven": redriven}
 
 
-@app.post("/api/connections/{connection_id}/release", dependencies=access.changes("rmq_release"))
-async def release(connection_id: str, wish: Release) -> dict[str, int]:
-    async with await _console(connection_id, CHANGE_S) as opened:
+@app.post("/api/connections/{connection_id}/release", dependencies=access.changes)
+async def release(connection_id: str, wish: Release, user: access.User) -> dict[str, int]:
+    async with audit.entry("rmq_release", user, connection_id, wish) as done:
         try:
-            return {"released": await opened.release(wish.queue, wish.lease_id, wish.owner)}
+            async with await _console(connection_id, CHANGE_S) as opened:
+                released = await opened.release(wish.queue, wish.lease_id, wish.owner)
         except LeaseOwnedByOther as error:
             raise HTTPException(409, f"nothing was released: {error.detail}") from error
         except (LeaseLost, LeaseAlreadySettled) as error:
             raise HTTPException(409, "nothing was released: this lease has ended by itself meanwhile") from error
+        done(f"messages made ready again: {released}")
+    return {"released": released}
 
 
-@app.post("/api/connections/{connection_id}/purge", dependencies=access.changes("rmq_purge"))
-async def purge(connection_id: str, wish: Purge) -> dict[str, int]:
-    if wish.confirm != wish.queue:
-        raise HTTPException(400, "type the name of the queue to confirm that its messages are to be deleted")
-    async with await _console(connection_id, CHANGE_S) as opened:
-        return {"purged": await opened.purge(wish.queue, wish.target)}
+@app.post("/api/connections/{connection_id}/purge", dependencies=access.changes)
+async def purge(connection_id: str, wish: Purge, user: access.User) -> dict[str, int]:
+    async with audit.entry("rmq_purge", user, connection_id, wish) as done:
+        if wish.confirm != wish.queue:
+            raise HTTPException(400, "type the name of the queue to confirm that its messages are to be deleted")
+        async with await _console(connection_id, CHANGE_S) as opened:
+            purged = await opened.purge(wish.queue, wish.target)
+        done(f"{wish.target} messages deleted: {purged}")
+    return {"purged": purged}
 
 
 async def _console(connection_id: str, limit_s: float = LOOK_S) -> AbstractAsyncContextManager[Console]:

@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from itertools import zip_longest
 from typing import Any
 
-from rmq_airflow.plugin.shown import lease_shown, message_shown, stats_shown
+from rmq_airflow.plugin.shown import expired, lease_shown, message_shown, stats_shown
+from rmq_airflow.plugin.survey import NOTHING, Order, Survey, attention, ordered, totals
 from rmq_core import LeasedConfig, QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
 from rmq_core.asyncio import AsyncWorkQueue, disciplines, open_queue
 
@@ -21,7 +22,6 @@ CHANGE_S = 30.0
 RETRY_S = 1.0
 QUEUES_A_PAGE = 50
 LEASES_LISTED = 1000
-AT_ONCE = 8
 
 
 class Console:
@@ -30,19 +30,24 @@ class Console:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    async def overview(self, search: str, offset: int) -> dict[str, Any]:
-        """A page of the queues whose names hold `search`, each with its numbers or with what is wrong with it."""
-        found = await disciplines(self._client)
-        names = sorted(name for name in found if search.casefold() in name.casefold())
-        room = asyncio.Semaphore(AT_ONCE)
+    async def overview(self, survey: Survey, search: str, offset: int, by: Order, *, down: bool) -> dict[str, Any]:
+        """A page of the queues whose names hold `search`, each with its numbers or with what is wrong with it.
 
-        async def row(name: str) -> dict[str, Any]:
-            async with room:
-                return await self._row(name, found[name])
+        Order and totals are over all of them, as the survey knows them; the page itself is counted now.
+        """
+        found, since = await disciplines(self._client), survey.now()
 
-        page = names[offset : offset + QUEUES_A_PAGE]
-        rows = await asyncio.gather(*(row(name) for name in page))
-        return {"total": len(names), "registered": len(found), "page": QUEUES_A_PAGE, "queues": rows}
+        async def look(name: str) -> dict[str, Any]:
+            return await self._row(name, found[name])
+
+        await survey.renew(sorted(found), look)
+        names = [name for name in found if search.casefold() in name.casefold()]
+        known = ordered(survey.rows(names), by, down=down)
+        shown = [row["name"] for row in known[offset : offset + QUEUES_A_PAGE]]
+        page = ordered(await survey.refresh(shown, look, since), by, down=down)
+        rows = [{**row, "attention": attention(row) < NOTHING} for row in page]
+        size = {"total": len(names), "registered": len(found), "counted": len(known), "page": QUEUES_A_PAGE}
+        return {**size, **totals(survey.rows(names)), "age": survey.age(names), "queues": rows}
 
     async def queue(self, name: str, offset: int, count: int) -> dict[str, Any]:
         """The numbers of a queue, and a page of its leases, those that expire first."""
@@ -87,7 +92,9 @@ class Console:
     async def _row(self, name: str, discipline: str) -> dict[str, Any]:
         try:
             async with self._open(name, discipline) as queue:
-                return stats_shown(name, discipline, await queue.stats())
+                stats = await queue.stats()
+                late = bool(stats.leases) and hasattr(queue, "leases") and expired(await queue.leases(1))
+                return {**stats_shown(name, discipline, stats), "late": late}
         except QueueUnavailable:
             raise
         except RedisMessageQueueError as error:  # one damaged queue must not hide the others

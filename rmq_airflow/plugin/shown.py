@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rmq_airflow.plugin.holders import holder_of
@@ -32,6 +33,12 @@ def lease_shown(lease: LeaseInfo) -> dict[str, Any]:
         "deadline": None if lease.deadline is None else _ms(lease.deadline),
         "isolation": None if lease.isolation is None else str(lease.isolation),
     }
+
+
+def expired(leases: Sequence[LeaseInfo]) -> bool:
+    """Whether one of them has expired and was not taken back yet."""
+    now = datetime.now(UTC)
+    return any(lease.deadline is not None and lease.deadline <= now for lease in leases)
 
 
 def message_shown(message: Message, due: datetime | None = None) -> dict[str, Any]:

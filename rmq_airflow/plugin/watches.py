@@ -62,13 +62,14 @@ class Watch:
 
     def look(self, now: float) -> None:
         """Look once, at the monotonic time `now`. Raises what Redis or the metadata database has to complain about."""
-        queues = {name: self._queue(name) for name, kind in disciplines(self._redis()).items() if kind == "leased"}
-        held = [(queue, lease) for queue in queues.values() for lease in self._leases(queue)]
+        names = [name for name, kind in disciplines(self._redis()).items() if kind == "leased"]
+        held = [(name, lease) for name in names for lease in self._leases(name)]
         found = standings({lease.owner for _, lease in held})
         due = self._endings.due(found, now)
-        for queue, lease in held:
+        for name, lease in held:
             if lease.owner in due:
-                release(queue, lease, due[lease.owner])
+                with self._queue(name) as queue:
+                    release(queue, lease, due[lease.owner])
 
     def close(self) -> None:
         """Give up the connections to the server; a look makes new ones."""
@@ -93,11 +94,13 @@ class Watch:
         return self._client
 
     def _queue(self, name: str) -> LeasedQueue:
+        # To be closed after each use: an open queue keeps a connection, and a client has a hundred of them.
         return LeasedQueue(self._redis(), name, CONFIG)
 
-    def _leases(self, queue: LeasedQueue) -> list[LeaseInfo]:
+    def _leases(self, name: str) -> list[LeaseInfo]:
         try:
-            return queue.leases(LISTED)
+            with self._queue(name) as queue:
+                return queue.leases(LISTED)
         except QueueUnavailable:
             raise
         except RedisMessageQueueError:  # one damaged queue must not hide the others; the page names it

@@ -41,7 +41,8 @@ const of = (connection) => `connections/${encodeURIComponent(connection)}`;
 
 export const api = {
   connections: () => look("connections"),
-  queues: (connection, search, offset) => look(`${of(connection)}/queues`, { search, offset }),
+  queues: (connection, search, offset, { by, turn }) =>
+    look(`${of(connection)}/queues`, { search, offset, sort: by, turn }),
   queue: (connection, name, offset, count) => look(`${of(connection)}/queue`, { name, offset, count }),
   messages: (connection, name, target, offset, count) =>
     look(`${of(connection)}/messages`, { name, target, offset, count }),

@@ -17,12 +17,10 @@ export function sparkline(samples, line = "ready", width = 96, height = 26) {
   drawing.setAttribute("aria-hidden", "true");
   const recent = samples.slice(-60);
   if (recent.length < 2) return drawing;
-  const values = recent.map((sample) => sample[line]);
-  const low = Math.min(...values);
-  const high = Math.max(...values);
+  const top = Math.max(1, ...recent.map((sample) => sample[line]));
   const from = recent[0].at;
   const span = recent.at(-1).at - from || 1;
-  const y = (value) => (high === low ? height / 2 : height - 3 - ((value - low) / (high - low)) * (height - 6));
+  const y = (value) => height - 3 - (value / top) * (height - 6); // from zero: one more on a thousand is no peak
   const points = recent.map((sample) => [2 + ((sample.at - from) / span) * (width - 4), y(sample[line])]);
   drawing.append(svg("path", { class: "area", d: `${path(points)}L${width - 2} ${height}L2 ${height}Z` }));
   drawing.append(svg("path", { class: "line", d: path(points) }));

@@ -27,6 +27,8 @@ export function leaseTable({ base, connection, queue, mayEdit, onChange }) {
     leases.forEach((lease, at) => {
       const cell = body.children[at].querySelector(".expires");
       const [text, kind] = expiry(lease.deadline);
+      cell.toggleAttribute("data-label", kind !== "late");
+      if (kind !== "late") cell.dataset.label = "Expires";
       cell.replaceChildren(h(`span.expiry.${kind}`, {}, text));
     });
   }
@@ -56,7 +58,7 @@ function row(base, lease, button) {
   return h("tr", {},
     h("td", {}, owner(base, lease), again, lease.holder ? null : h("span.run", {}, lease.id)),
     h("td", {}, progress(lease), lease.isolation ? h("p.apart", {}, h("span.badge.isolated", {}, "tried apart"), lease.isolation) : null),
-    h("td", { title: new Date(lease.claimed_at).toLocaleString("en-GB") }, ago(lease.claimed_at)),
+    h("td", { "data-label": "Claimed", title: new Date(lease.claimed_at).toLocaleString("en-GB") }, ago(lease.claimed_at)),
     h("td.expires"),
     button ? h("td.right", {}, button) : null);
 }

@@ -83,9 +83,8 @@ export function messageList({ base, connection, queue, target, able, onChange })
 
   function box(message) {
     const input = h("input", { type: "checkbox", value: message.id, "aria-label": "Choose this dead letter" });
-    input.addEventListener("click", (event) => event.stopPropagation());
     input.addEventListener("change", () => choose(input, input.checked));
-    return input;
+    return h("label", { onclick: (event) => event.stopPropagation() }, input);
   }
 
   async function redrive(ids) {
@@ -131,14 +130,14 @@ export function messageList({ base, connection, queue, target, able, onChange })
 
 function cells(target, message) {
   const payload = h("td.payload", {}, h("code", {}, message.payload.slice(0, 300) || "(empty)"));
-  const deliveries = h("td.right", {}, message.deliveries);
+  const deliveries = h("td.right", { "data-label": "Deliveries" }, message.deliveries);
   if (target === "dead") {
     const { reason, kind, at } = message.history.at(-1) ?? { reason: "", kind: "", at: message.enqueued_at };
     const why = reason || (kind === "expired" ? "The lease expired" : "No reason was given");
-    return [h("td.reason", { title: why }, why), payload, h("td.nowrap", { title: moment(at) }, ago(at)), deliveries];
+    return [h("td.reason", { title: why }, why), payload, h("td.nowrap", { "data-label": "Failed", title: moment(at) }, ago(at)), deliveries];
   }
   const when = target === "delayed" ? [message.due, due(message.due)] : [message.enqueued_at, ago(message.enqueued_at)];
-  return [payload, h("td.nowrap", { title: moment(when[0]) }, when[1]), deliveries, h("td.right.nowrap", {}, bytes(message.size))];
+  return [payload, h("td.nowrap", { "data-label": COLUMNS[target][1], title: moment(when[0]) }, when[1]), deliveries, h("td.right.nowrap", { "data-label": "Size" }, bytes(message.size))];
 }
 
 const due = (at) => (at > Date.now() ? `in ${duration((at - Date.now()) / 1000)}` : "now");

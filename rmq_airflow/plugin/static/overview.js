@@ -4,6 +4,7 @@ import { api } from "./api.js";
 import { count, duration, h, icon, number, perSecond, short } from "./dom.js";
 import { sparkline } from "./chart.js";
 import { rateOf, remember, samplesOf } from "./history.js";
+import { ordering } from "./ordering.js";
 import { pager } from "./pager.js";
 import { empty, isolated } from "./parts.js";
 
@@ -21,7 +22,11 @@ export function overview({ connection, hrefOf, refresh, onServer }) {
   const rows = new Map();
   const tiles = h("section.tiles", { "aria-label": "All queues" });
   const body = h("tbody");
-  const table = h("div.card.scroll", {}, h("table", {}, head(), body));
+  const sorting = ordering(() => {
+    offset = 0;
+    refresh();
+  });
+  const table = h("div.card.scroll", {}, h("table.queues", {}, head(sorting), body));
   const nothing = h("div", { hidden: true });
   const pages = pager((next) => {
     offset = next;
@@ -38,39 +43,39 @@ export function overview({ connection, hrefOf, refresh, onServer }) {
     }, 200);
   });
   const heading = h("h1", {}, "Queues");
-  const top = h("div.heading", {}, heading, h("label.search-box", {}, icon("search"), input, h("kbd", {}, "/")));
+  const box = h("label.search-box", {}, icon("search"), input, h("kbd", {}, "/"));
+  const top = h("div.heading", {}, heading, h("div.finding", {}, sorting.choice, box));
   const note = h("div");
-  const element = h("div", {}, top, tiles, note, table, nothing, pages.element);
+  const element = h("div", {}, top, tiles, note, sorting.note, table, nothing, pages.element);
 
   function show(found) {
     onServer(found.server);
     for (const queue of found.queues) if (!queue.error) remember(connection, queue.name, queue);
-    const counted = found.queues.filter((queue) => !queue.error);
-    const sums = Object.fromEntries(TILES.map(([line]) => [line, counted.reduce((sum, queue) => sum + queue[line], 0)]));
-    if (!search && !offset) remember(connection, TOTAL, sums);
-    tiles.replaceChildren(...TILES.map((tile) => total(tile, sums, found)));
-    note.replaceChildren(...isolated({ isolated: counted.reduce((sum, queue) => sum + queue.isolated, 0), ready: sums.ready }));
+    if (!search && found.counted === found.total) remember(connection, TOTAL, found.sums);
+    tiles.replaceChildren(...TILES.map((tile) => total(tile, found)));
+    note.replaceChildren(...isolated(found.sums));
+    sorting.tell(found);
+    const focused = document.activeElement;
     const wanted = found.queues.map((queue) => row(queue));
     for (const name of [...rows.keys()]) if (!found.queues.some((queue) => queue.name === name)) rows.delete(name);
     if (wanted.some((each, at) => body.children[at] !== each) || body.children.length !== wanted.length) {
       body.replaceChildren(...wanted);
     }
+    if (body.contains(focused)) focused.focus({ preventScroll: true }); // rows are made anew, and change their places
     pages.show(offset, found.queues.length, found.total, found.page);
-    table.hidden = tiles.hidden = found.registered === 0;
+    table.hidden = sorting.note.hidden = found.total === 0;
+    tiles.hidden = found.registered === 0;
     nothing.hidden = found.total > 0;
     nothing.replaceChildren(found.registered === 0 ? firstQueue() : noMatch(search));
     top.classList.toggle("bare", found.registered === 0);
   }
 
-  function total([line, label], sums, found) {
-    const holding = found.queues.filter((queue) => queue[line]).length;
-    const part = `in ${number(holding)} of ${count(found.queues.length, "queue")}`;
-    const place = found.queues.length < found.total ? " on this page" : "";
+  function total([line, label], { sums, holding, counted, total: all }) {
     return h(`div.tile.card.${line}`, {},
       h("span.tile-label", {}, label),
       h("span.tile-number", { title: number(sums[line]) }, short(sums[line])),
-      h("span.tile-note", {}, part + place),
-      search || offset ? null : sparkline(samplesOf(connection, TOTAL), line, 92, 30));
+      h("span.tile-note", {}, `in ${number(holding[line])} of ${count(counted, "queue")}`),
+      search || counted < all ? null : sparkline(samplesOf(connection, TOTAL), line, 92, 30));
   }
 
   function row(queue) {
@@ -81,43 +86,44 @@ export function overview({ connection, hrefOf, refresh, onServer }) {
       rows.set(queue.name, { element, link });
     }
     const { element, link } = rows.get(queue.name);
+    element.classList.toggle("alarm", queue.attention);
     element.replaceChildren(...(queue.error ? broken(queue, link) : cells(connection, queue, link)));
     return element;
   }
 
   return {
     element,
-    refresh: async () => show(await api.queues(connection, search, offset)),
+    refresh: async () => show(await api.queues(connection, search, offset, sorting.order())),
     focus: () => input.focus(),
-    keys: { "/": () => input.select() },
+    keys: { "/": () => input.select(), "[": pages.back, "]": pages.forth },
   };
 }
 
-function head() {
-  const right = ["Ready", "Change", "Oldest", "Leased", "Delayed", "Dead"];
-  const names = right.map((label) => h("th.right", { scope: "col" }, label));
-  names.splice(1, 0, h("th.spark-head", { scope: "col" }, "Ready, lately"));
-  return h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Queue"), names, h("th", { "aria-label": "Open" })));
+function head({ header }) {
+  const names = [header("Ready"), h("th.spark-head", { scope: "col" }, "Ready, lately"), h("th.right", { scope: "col" }, "Change")];
+  const more = ["Oldest", "Leased", "Delayed", "Dead"].map((label) => header(label));
+  return h("thead", {}, h("tr", {}, header("Queue", "name"), names, more, h("th", { "aria-label": "Open" })));
 }
 
 function cells(connection, queue, link) {
   const rate = rateOf(connection, queue.name);
   const direction = rate === null || Math.abs(rate) < 0.05 ? "still" : rate > 0 ? "grows" : "shrinks";
+  const cell = (label, content, kind = "", title = null) => h(`td.right${kind}`, { "data-label": label, title }, content);
   return [
-    h("td", {}, link, badges(queue)),
-    h("td.right.strong", { title: number(queue.ready) }, zero(queue.ready)),
+    h("td.title", {}, link, badges(queue)),
+    cell("Ready", zero(queue.ready), ".strong", number(queue.ready)),
     h("td.spark-cell", {}, sparkline(samplesOf(connection, queue.name))),
-    h(`td.right.rate.${direction}`, {}, perSecond(rate)),
-    h("td.right", {}, queue.oldest_age === null ? dash() : duration(queue.oldest_age)),
-    h("td.right", { title: count(queue.leases, "lease") }, zero(queue.leased)),
-    h("td.right", {}, zero(queue.delayed)),
-    h("td.right", {}, queue.dead ? h("span.badge.dead", {}, short(queue.dead)) : dash()),
+    cell("Change", perSecond(rate), `.rate.${direction}`),
+    cell("Oldest", queue.oldest_age === null ? dash() : duration(queue.oldest_age)),
+    cell("Leased", zero(queue.leased), "", count(queue.leases, "lease")),
+    cell("Delayed", zero(queue.delayed)),
+    cell("Dead", queue.dead ? h("span.badge.dead", {}, short(queue.dead)) : dash()),
     h("td.open", {}, icon("chevron")),
   ];
 }
 
 const broken = (queue, link) => [
-  h("td", {}, link, badges(queue)),
+  h("td.title", {}, link, badges(queue)),
   h("td.broken", { colspan: 8 }, icon("alert"), queue.error),
 ];
 
@@ -127,6 +133,7 @@ const zero = (value) => (value ? short(value) : dash());
 export function badges(queue) {
   return [
     queue.paused ? h("span.badge.paused", { title: "Claims get nothing until the queue is resumed" }, "paused") : null,
+    queue.late ? h("span.badge.dead", { title: "Nobody has extended it or taken its messages back" }, "expired lease") : null,
     queue.isolated ? h("span.badge.isolated", { title: "Ready messages that failed together before and are tried apart" }, `${short(queue.isolated)} isolated`) : null,
     queue.discipline === "leased" ? null : h("span.badge", {}, queue.discipline),
   ];

@@ -81,8 +81,10 @@ class Screen:
         return self.text(f".tile.{kind} .tile-number")
 
     def rows(self) -> list[str]:
-        """The names in the overview, from above."""
-        return [each.text for each in self.all("a.name")]
+        """The names in the overview, from above; in one look, for rows are made anew all the time."""
+        return [
+            str(name) for name in self.run("return [...document.querySelectorAll('a.name')].map((e) => e.innerText)")
+        ]
 
     def wait(self, look: Callable[[], Any], what: str = "") -> Any:
         """What `look` returns once that is something."""

@@ -106,6 +106,7 @@ def take(screen: Screen, redis: Server, folder: Path) -> None:
         scene.work(turn)
         time.sleep(1)
     save(screen, folder, "overview-dark")
+    take_telephone(screen, folder)
     screen.open("main", "flights.delays", "dead")
     screen.find("table.dead tbody tr")
     screen.all("table.dead tbody tr[tabindex]")[1].click()
@@ -133,6 +134,14 @@ def take(screen: Screen, redis: Server, folder: Path) -> None:
     screen.shows("Redis does not answer", ".alert")
     save(screen, folder, "redis-down")
     redis.resume()
+
+
+def take_telephone(screen: Screen, folder: Path) -> None:
+    """The same at the width of a telephone."""
+    size = {"width": 400, "height": 860, "deviceScaleFactor": 2, "mobile": False}
+    screen.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    save(screen, folder, "telephone")
+    screen.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def take_connection(screen: Screen, folder: Path) -> None:

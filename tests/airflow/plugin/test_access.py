@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -158,21 +160,94 @@ async def test_a_form_cannot_be_a_change(asking: Asking, queue: Any) -> None:
     assert queue.stats().ready == 2
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change[0].rpartition("/")[2])
-async def test_changes_are_in_airflows_audit_log(op: httpx.AsyncClient, change: tuple[str, dict[str, Any]]) -> None:
+def audited(event: str) -> tuple[str, dict[str, Any]]:
+    """Who the newest entry of that event names, and what it tells."""
     from airflow.models.log import Log
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    path, wish = change
-    assert (await op.post(path, json=wish)).status_code == 200
-    event = f"rmq_{path.rpartition('/')[2]}"
     with create_session() as session:
         entry = session.scalars(select(Log).where(Log.event == event).order_by(Log.id.desc())).first()
         assert entry is not None
-        assert entry.owner == "OP"
-        assert all(str(value) in str(entry.extra) for value in wish.values())
-        assert CONNECTION in str(entry.extra)
+        assert entry.extra is not None
+        return str(entry.owner), json.loads(entry.extra)
+
+
+OUTCOMES = ["dead letters made ready again: 0", "messages made ready again: 1", "ready messages deleted: 2"]
+
+
+@pytest.mark.parametrize(("change", "outcome"), [*zip(CHANGES, OUTCOMES, strict=True)])
+async def test_the_audit_log_tells_who_changed_what_and_what_came_of_it(
+    op: httpx.AsyncClient, change: tuple[str, dict[str, Any]], outcome: str
+) -> None:
+    path, wish = change
+    assert (await op.post(path, json=wish)).status_code == 200
+    owner, told = audited(f"rmq_{path.rpartition('/')[2]}")
+    assert owner == "OP"
+    assert told.items() >= {**wish, "connection_id": CONNECTION, "outcome": f"done: {outcome}"}.items()
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong", "outcome"),
+    [
+        (CHANGES[0], {"queue": "nowhere"}, "failed: there is no queue 'nowhere' on this server"),
+        (CHANGES[1], {"owner": "retry"}, "failed: nothing was released: it is owned by 'worker'"),
+        (CHANGES[1], {"lease_id": "gone"}, "failed: nothing was released: this lease has ended by itself meanwhile"),
+        (CHANGES[2], {"confirm": "Work"}, "failed: type the name of the queue"),
+    ],
+)
+async def test_the_audit_log_tells_why_nothing_was_changed(
+    op: httpx.AsyncClient, change: tuple[str, dict[str, Any]], wrong: dict[str, str], outcome: str
+) -> None:
+    path, wish = change
+    assert (await op.post(path, json={**wish, **wrong})).status_code in {400, 404, 409}
+    _, told = audited(f"rmq_{path.rpartition('/')[2]}")
+    assert told["outcome"].startswith(outcome)
+
+
+async def test_a_change_that_redis_does_not_answer_is_in_the_audit_log_as_failed(
+    op: httpx.AsyncClient, stored: Callable[..., str]
+) -> None:
+    stored("gone", conn_type="redis_queue", host="127.0.0.1", port=1)
+    wish = {"queue": QUEUE, "target": "ready", "confirm": QUEUE}
+    assert (await op.post("/api/connections/gone/purge", json=wish)).status_code == 503
+    _, told = audited("rmq_purge")
+    assert told["connection_id"] == "gone"
+    assert told["outcome"].startswith("failed: Redis did not answer")
+
+
+async def test_nothing_is_changed_that_cannot_be_audited(
+    op: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, queue: Any
+) -> None:
+    from rmq_airflow.plugin import audit
+
+    def away(*_: Any) -> int:
+        raise RuntimeError("no database")
+
+    monkeypatch.setattr(audit, "_write", away)
+    assert [(await op.post(path, json=wish)).status_code for path, wish in CHANGES] == [500] * 3
+    assert (queue.stats().ready, queue.stats().leased) == (2, 1)
+
+
+async def test_a_change_whose_outcome_cannot_be_written_is_made_and_told_in_the_servers_log(
+    op: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, queue: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    from rmq_airflow.plugin import audit
+
+    written = audit.create_session
+    sessions = iter([written])
+
+    def once(**options: Any) -> Any:
+        return next(sessions)(**options)
+
+    monkeypatch.setattr(audit, "create_session", once)
+    path, wish = CHANGES[2]
+    with caplog.at_level("WARNING", audit.__name__):
+        answer = await op.post(path, json=wish)
+    assert answer.json() == {"purged": 2}
+    assert "has no outcome of rmq_purge" in caplog.text
+    assert "done: ready messages deleted: 2" in caplog.text
+    assert audited("rmq_purge")[1]["outcome"] == audit.UNKNOWN
 
 
 async def test_no_answer_holds_a_credential_or_a_token(op: httpx.AsyncClient, queue: Any) -> None:

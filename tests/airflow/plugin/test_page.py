@@ -54,7 +54,7 @@ async def test_the_overview_counts_what_every_queue_holds(op: httpx.AsyncClient,
     found = await look(op, "queues")
     assert found["server"].startswith("redis://127.0.0.1:")
     assert (found["total"], found["registered"]) == (2, 2)
-    other_row, row = found["queues"]
+    row, other_row = found["queues"]
     assert (other_row["name"], other_row["ready"], other_row["paused"]) == ("other", 1, True)
     numbers = {name: row[name] for name in ("ready", "delayed", "leased", "leases", "dead", "paused")}
     assert numbers == {"ready": 1, "delayed": 1, "leased": 2, "leases": 1, "dead": 1, "paused": False}
@@ -67,10 +67,84 @@ async def test_queues_are_found_by_a_part_of_their_name_and_read_page_by_page(
     for number in range(60):
         with LeasedQueue(secured_url, f"Q{number:02}") as queue:
             queue.publish("x")
-    first, second = await look(op, "queues"), await look(op, "queues", offset=50)
+    first, second = (
+        await look(op, "queues", sort="name", turn="up"),
+        await look(op, "queues", sort="name", turn="up", offset=50),
+    )
     assert [row["name"] for row in first["queues"] + second["queues"]] == [f"Q{number:02}" for number in range(60)]
     found = await look(op, "queues", search="q5")
     assert (found["total"], found["registered"]) == (10, 60)
+
+
+async def test_totals_and_order_are_over_all_queues_and_not_over_the_page(
+    op: httpx.AsyncClient, queues: str, secured_url: str
+) -> None:
+    for number in range(120):
+        with LeasedQueue(secured_url, f"q{number:03}") as queue:
+            queue.publish_many(["x"] * (1 + number % 7))
+            if number == 119:
+                queue.publish_many(["x"] * 100, delay=600)
+                queue.claim()
+    first = await look(op, "queues", sort="delayed")
+    ready = sum(1 + number % 7 for number in range(120)) - 1
+    assert first["sums"] == {"ready": ready, "leased": 1, "delayed": 100, "dead": 0, "isolated": 0}
+    assert first["holding"] == {"ready": 119, "leased": 1, "delayed": 1, "dead": 0, "isolated": 0}
+    assert (first["counted"], first["total"], len(first["queues"])) == (120, 120, 50)
+    assert first["queues"][0]["name"] == "q119"
+    assert 0 <= first["age"] < 60
+    last = await look(op, "queues", sort="ready", turn="up", offset=100)
+    assert last["sums"] == first["sums"]
+    assert [row["ready"] for row in last["queues"]] == [6] * 3 + [7] * 17
+    found = await look(op, "queues", search="Q11")
+    assert (found["total"], found["sums"]["delayed"]) == (10, 100)
+
+
+async def test_what_needs_attention_comes_first(op: httpx.AsyncClient, doomed: Any, secured_url: str) -> None:
+    doomed.publish("fine")
+    for name in ("broken", "buried", "late", "paused", "steady"):
+        with LeasedQueue(secured_url, name, LeasedConfig(max_deliveries=1)) as queue:
+            queue.publish_many(["x", "y"])
+            if name == "buried":
+                queue.nack(queue.claim())
+            if name == "late":
+                queue.claim(lease=0.001)
+            if name == "paused":
+                queue.pause()
+            if name == "broken":
+                queue.client.delete("rmq:{broken}:ready")
+                queue.client.set("rmq:{broken}:ready", "foreign")
+    found = await look(op, "queues")
+    assert [row["name"] for row in found["queues"]] == ["broken", "buried", "late", "paused", "steady", QUEUE]
+    assert [row["attention"] for row in found["queues"]] == [True] * 4 + [False] * 2
+    assert found["attention"] == 4
+    assert [row.get("late") for row in found["queues"]] == [None, False, True, False, False, False]
+
+
+async def test_a_page_of_a_thousand_queues_is_answered_soon_and_shows_what_is_true_now(
+    op: httpx.AsyncClient, queue: Any, queues: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rmq_airflow.plugin import survey
+
+    names = [f"q{number:04}" for number in range(1000)]
+    queue.client.sadd("rmq:queues", *names)
+    monkeypatch.setattr(survey, "FIRST_S", 0.05)
+    monkeypatch.setattr(survey, "AGAIN_S", 0.05)
+    queue.publish("x")
+    found = await look(op, "queues", sort="ready")
+    assert found["counted"] < found["total"] == 1001
+    for _ in range(200):
+        if found["counted"] == 1001:
+            break
+        found = await look(op, "queues", sort="ready")
+    assert (found["counted"], found["queues"][0]["name"]) == (1001, QUEUE)
+    queue.publish_many([*"abc"])
+    found = await look(op, "queues", sort="ready")
+    assert (found["queues"][0]["ready"], found["sums"]["ready"]) == (4, 4)
+
+
+@pytest.mark.parametrize("wish", [{"sort": "size"}, {"turn": "sideways"}])
+async def test_an_order_that_there_is_not_is_refused(op: httpx.AsyncClient, queues: str, wish: dict[str, str]) -> None:
+    assert (await op.get(f"{API}/queues", params=wish)).status_code == 422
 
 
 async def test_a_damaged_queue_is_named_and_hides_no_other(

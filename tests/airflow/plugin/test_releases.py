@@ -79,6 +79,24 @@ def test_a_task_that_goes_on_or_will_be_tried_again_keeps_its_messages(
     assert owners(queue) == [OWNER]
 
 
+def test_hundreds_of_queues_are_looked_at_again_and_again_over_one_connection(
+    watch: Any, instances: Any, queue: Any
+) -> None:
+    hold(queue, instances.put(OWNER, "failed"))
+    names = [f"q{number}" for number in range(150)]
+    for name in names:
+        with LeasedQueue(queue.client, name) as other:
+            hold(other)
+    before = queue.client.info("clients")["connected_clients"]
+    for now in (0.0, GRACE_S):
+        watch.look(now)
+        assert queue.client.info("clients")["connected_clients"] <= before + 1
+    assert owners(queue) == []
+    for name in names:
+        with LeasedQueue(queue.client, name) as other:
+            assert other.stats()[:5] == (3, 0, 0, 0, 0)
+
+
 def test_a_mark_that_is_taken_back_by_a_clear_releases_nothing(watch: Any, instances: Any, queue: Any) -> None:
     hold(queue, instances.put(OWNER, "failed"))
     watch.look(0)

@@ -1,0 +1,137 @@
+"""What all queues of a server hold, kept between requests: totals and order are over all of them, at a bounded cost.
+
+Law: a request counts for a bounded time, whatever a server holds. First come queues that were never counted, then those
+counted longest ago; how old the oldest number is, and how many queues are not counted yet, is part of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from rmq_core import RedisSettings
+
+FIRST_S, AGAIN_S = 2.0, 0.25
+"""How long a request counts queues that nobody has counted, and how long others."""
+FRESH_S = 2.0
+"""A number younger than this is not counted again for the totals: several open pages cost little more than one."""
+FORGOTTEN_S = 300.0
+"""A number older than this is worth nothing: its queue counts as not counted."""
+AT_ONCE = 16
+NOTHING = 4
+SUMMED = ("ready", "leased", "delayed", "dead", "isolated")
+
+Row: TypeAlias = dict[str, Any]
+Look: TypeAlias = Callable[[str], Awaitable[Row]]
+Order = Literal["attention", "name", "ready", "oldest", "leased", "delayed", "dead"]
+
+
+class _Counted(NamedTuple):
+    at: float
+    row: Row
+
+
+class Survey:
+    """The last numbers of each queue of one server, by name."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._counted: dict[str, _Counted] = {}
+
+    async def renew(self, names: Sequence[str], look: Look) -> None:
+        """Count queues again, until all are fresh or the time is over; forget those that are not named.
+
+        Raises what `look` raises.
+        """
+        now = self._clock()
+        kept = {name: self._counted[name] for name in names if name in self._counted}
+        self._counted = {name: known for name, known in kept.items() if now - known.at < FORGOTTEN_S}
+        new = [name for name in names if name not in self._counted]
+        stale = sorted((known.at, name) for name, known in self._counted.items() if now - known.at >= FRESH_S)
+        await self._count(new, look, now + FIRST_S)
+        await self._count([name for _, name in stale], look, now + AGAIN_S)
+
+    async def refresh(self, names: Iterable[str], look: Look, since: float) -> list[Row]:
+        """The rows of these queues, counted since that time."""
+        old = [name for name in names if name not in self._counted or self._counted[name].at < since]
+        await self._count(old, look, float("inf"))
+        return [self._counted[name].row for name in names]
+
+    def rows(self, names: Iterable[str]) -> list[Row]:
+        """What is known of these queues."""
+        return [self._counted[name].row for name in names if name in self._counted]
+
+    def age(self, names: Iterable[str]) -> float:
+        """How many seconds old the oldest of these numbers is; 0 without any."""
+        now = self._clock()
+        return max((now - self._counted[name].at for name in names if name in self._counted), default=0.0)
+
+    def now(self) -> float:
+        """The time by which ages are told."""
+        return self._clock()
+
+    async def _count(self, names: Sequence[str], look: Look, until: float) -> None:
+        waiting = iter(names)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(AT_ONCE, len(names))):
+                    group.create_task(self._work(waiting, look, until))
+        except ExceptionGroup as failed:  # the first is what the others fail of too
+            raise failed.exceptions[0] from None
+
+    async def _work(self, waiting: Iterator[str], look: Look, until: float) -> None:
+        while self._clock() < until and (name := next(waiting, None)) is not None:
+            self._counted[name] = _Counted(self._clock(), await look(name))
+
+
+@lru_cache(maxsize=32)
+def survey_of(_: RedisSettings) -> Survey:
+    """The survey of a server, the same for all who reach it by the same settings."""
+    return Survey()
+
+
+def attention(row: Row) -> int:
+    """What a queue needs people for, the most urgent first; `NOTHING` for nothing.
+
+    0: it cannot be read. 1: it has dead letters. 2: a lease has expired and nobody has taken it back. 3: it is paused.
+    """
+    signs: tuple[object, ...] = ("error" in row, row.get("dead"), row.get("late"), row.get("paused"))
+    return next((rank for rank, sign in enumerate(signs) if sign), NOTHING)
+
+
+def ordered(rows: Iterable[Row], by: Order, *, down: bool) -> list[Row]:
+    """Rows in the order of a column, equal ones by name; those that cannot be read come last, but first by attention.
+
+    By attention, queues that need the same are ordered by the longest wait, in whole minutes: rows do not jump about.
+    """
+    named = sorted(rows, key=_name, reverse=by == "name" and down)
+    if by == "name":
+        return named
+    if by == "attention":
+        return sorted(named, key=lambda row: (attention(row), -_age(row) // 60))
+    turn = -1 if down else 1
+    return sorted(named, key=lambda row: ("error" in row, turn * _number(row, by)))
+
+
+def totals(rows: Sequence[Row]) -> dict[str, Any]:
+    """The sums over rows, how many queues hold something of each, and how many need attention."""
+    return {
+        "sums": {kind: sum(row.get(kind, 0) for row in rows) for kind in SUMMED},
+        "holding": {kind: sum(1 for row in rows if row.get(kind)) for kind in SUMMED},
+        "attention": sum(1 for row in rows if attention(row) < NOTHING),
+    }
+
+
+def _name(row: Row) -> str:
+    return str(row["name"])
+
+
+def _age(row: Row) -> float:
+    return float(row.get("oldest_age") or 0)
+
+
+def _number(row: Row, by: Order) -> float:
+    return _age(row) if by == "oldest" else float(row.get(by, 0))

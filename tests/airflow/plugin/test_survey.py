@@ -1,0 +1,136 @@
+"""How all queues of a server are counted within a bounded time, and in which order they come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmq_airflow.plugin.survey import AGAIN_S, FIRST_S, FORGOTTEN_S, FRESH_S, Order, Survey, ordered, totals
+from rmq_core import QueueUnavailable
+
+NAMES = [f"q{number:03}" for number in range(1000)]
+
+
+class Server:
+    """Queues whose numbers cost time to read; remembers which were read."""
+
+    def __init__(self, cost_s: float) -> None:
+        self.now, self.cost_s = 1000.0, cost_s
+        self.asked: list[str] = []
+
+    async def look(self, name: str) -> dict[str, Any]:
+        self.now += self.cost_s
+        self.asked.append(name)
+        return {"name": name, "ready": 1}
+
+    def survey(self) -> Survey:
+        return Survey(lambda: self.now)
+
+
+async def test_a_small_server_is_counted_at_once() -> None:
+    server = Server(0.0001)
+    survey = server.survey()
+    await survey.renew(NAMES, server.look)
+    assert len(survey.rows(NAMES)) == 1000
+    assert survey.age(NAMES) < FRESH_S
+
+
+async def test_a_request_counts_for_a_bounded_time_and_the_next_goes_on_where_it_ended() -> None:
+    server = Server(0.01)
+    survey = server.survey()
+    for round_ in (1, 2, 3, 4, 5):
+        began = server.now
+        await survey.renew(NAMES, server.look)
+        assert server.now - began <= FIRST_S + 20 * server.cost_s
+        assert len(survey.rows(NAMES)) == pytest.approx(min(1000, 200 * round_), abs=20 * round_)
+    assert sorted(set(server.asked)) == NAMES
+    assert len(server.asked) < 1200
+
+
+async def test_when_all_are_known_those_counted_longest_ago_are_counted_again() -> None:
+    server = Server(0.001)
+    survey = server.survey()
+    await survey.renew(NAMES, server.look)
+    server.asked.clear()
+    server.now += 60
+    began = server.now
+    await survey.renew(NAMES, server.look)
+    assert server.now - began <= AGAIN_S + 20 * server.cost_s
+    assert server.asked == NAMES[: len(server.asked)]
+    assert survey.age(NAMES) > 60
+    for _ in range(4):
+        await survey.renew(NAMES, server.look)
+    assert survey.age(NAMES) < 60
+
+
+async def test_many_open_pages_count_little_more_than_one() -> None:
+    server = Server(0.0001)
+    survey = server.survey()
+    for _ in range(20):
+        await survey.renew(NAMES, server.look)
+    assert len(server.asked) == 1000
+    since = survey.now()
+    await survey.refresh(NAMES[:50], server.look, since)
+    assert server.asked[1000:] == NAMES[:50]
+
+
+async def test_queues_that_are_gone_and_numbers_of_yesterday_are_forgotten() -> None:
+    server = Server(0.01)
+    survey = server.survey()
+    await survey.renew(NAMES[:10], server.look)
+    await survey.renew(NAMES[:5], server.look)
+    assert [row["name"] for row in survey.rows(NAMES)] == NAMES[:5]
+    server.now += FORGOTTEN_S
+    server.cost_s = FIRST_S
+    await survey.renew(NAMES[:5], server.look)
+    assert len(survey.rows(NAMES[:5])) < 5
+
+
+async def test_a_server_that_is_away_ends_the_count_with_its_own_error() -> None:
+    async def away(_: str) -> dict[str, Any]:
+        raise QueueUnavailable("Redis did not answer")
+
+    with pytest.raises(QueueUnavailable):
+        await Survey().renew(NAMES, away)
+
+
+def row(name: str, **numbers: Any) -> dict[str, Any]:
+    return {"name": name, "ready": 0, "leased": 0, "delayed": 0, "dead": 0, "isolated": 0, **numbers}
+
+
+ROWS = [
+    row("a", ready=5, oldest_age=10.0),
+    row("b", ready=9, oldest_age=3700.0),
+    row("c", paused=True, ready=1, oldest_age=9000.0),
+    row("d", late=True, leased=4),
+    row("e", dead=2, oldest_age=70.0),
+    row("f", dead=1, late=True, paused=True, oldest_age=400.0),
+    {"name": "g", "error": "another type"},
+    row("h", ready=5, oldest_age=30.0, delayed=3),
+]
+
+
+@pytest.mark.parametrize(
+    ("by", "down", "expected"),
+    [
+        ("attention", True, "gfedcbah"),
+        ("name", False, "abcdefgh"),
+        ("name", True, "hgfedcba"),
+        ("ready", True, "bahcdefg"),
+        ("ready", False, "defcahbg"),
+        ("oldest", True, "cbfehadg"),
+        ("leased", True, "dabcefhg"),
+        ("delayed", True, "habcdefg"),
+        ("dead", True, "efabcdhg"),
+    ],
+)
+def test_the_order_of_queues(by: Order, *, down: bool, expected: str) -> None:
+    assert "".join(each["name"] for each in ordered(ROWS, by, down=down)) == expected
+
+
+def test_totals_name_what_needs_attention() -> None:
+    found = totals(ROWS)
+    assert found["sums"] == {"ready": 20, "leased": 4, "delayed": 3, "dead": 3, "isolated": 0}
+    assert found["holding"] == {"ready": 4, "leased": 1, "delayed": 1, "dead": 2, "isolated": 0}
+    assert found["attention"] == 5
