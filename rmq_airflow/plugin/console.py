@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import zip_longest
 from typing import Any
 
@@ -123,7 +123,8 @@ async def console(settings: RedisSettings, limit_s: float = LOOK_S) -> AsyncIter
     except TimeoutError:
         raise QueueUnavailable(f"Redis did not answer within {limit_s:.0f} s") from None
     finally:
-        await client.aclose()
+        with suppress(Exception):  # what was asked is answered, and done, however the connections end
+            await client.aclose()
 
 
 def _able(queue: AsyncWorkQueue) -> dict[str, Any]:

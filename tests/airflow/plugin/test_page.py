@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis.asyncio
 
 from rmq_core import LeasedConfig, LeasedQueue, LeaseLost, open_queue
 from tests.airflow.conftest import QUEUE
@@ -356,6 +357,23 @@ async def test_a_server_that_is_gone_is_said_to_be(op: httpx.AsyncClient, stored
     assert answer.status_code == 503
     assert answer.json()["kind"] == "QueueUnavailable"
     assert "did not answer" in answer.json()["detail"]
+
+
+async def test_a_connection_that_does_not_close_in_time_takes_no_answer_back(
+    op: httpx.AsyncClient, queue: Any, queues: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+
+    async def aclose(self: Any) -> None:
+        closed.append(self)
+        await self.connection_pool.disconnect()
+        raise redis.TimeoutError("Timed out closing connection after 2.0")
+
+    monkeypatch.setattr(redis.asyncio.Redis, "aclose", aclose)
+    queue.publish_many(["x", "y"])
+    assert (await look(op, "queues"))["sums"]["ready"] == 2
+    assert await change(op, "purge", target="ready", confirm=QUEUE) == {"purged": 2}
+    assert len(closed) == 2
 
 
 async def test_a_server_that_hangs_is_given_up(op: httpx.AsyncClient, stored: Callable[..., str]) -> None:
