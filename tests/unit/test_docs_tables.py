@@ -37,7 +37,7 @@ def test_every_test_a_page_names_exists(page: Path) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("discipline", ["jobs", "reliable", "rotation", "streams"])
+@pytest.mark.parametrize("discipline", ["jobs", "leased", "reliable", "rotation", "streams"])
 def test_the_page_of_a_discipline_names_tests(discipline: str) -> None:
     assert len(NAMED.findall((ROOT / "docs" / "reference" / f"{discipline}.md").read_text("utf-8"))) > 20
 
