@@ -1,3 +1,8 @@
+"""The first DAG of the guide: three greetings, slow enough that their task can be killed at work."""
+
+# ruff: noqa: ANN001, ANN201, ANN202  what a beginner has to read is short
+from __future__ import annotations
+
 import os
 import time
 from datetime import timedelta

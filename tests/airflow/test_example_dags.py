@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +65,19 @@ def test_publish_and_consume_does_each_month_once_and_nothing_in_a_second_run(
     assert (second["claimed"], second["months"]) == (0, MONTHS)
     assert asset_events() == [("/airport-months", {"accepted": MONTHS})], "the second run accepted nothing"
     assert stats(secured_url, "airport-months") == (0, 0, 0, 0, 0)
+
+
+def test_the_first_queue_greets_slowly_enough_to_be_killed(
+    run_example: Run, secured_url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    del run_example  # asked for because it finds what the examples import
+    dag = load("first_queue", EXAMPLES, "examples")
+    slept: list[float] = []
+    dag.get_task("greet").python_callable.__globals__["time"] = SimpleNamespace(sleep=slept.append)
+    assert set(states(dag.test()).values()) == {"success"}
+    assert slept == [10, 10, 10]
+    assert re.findall(r"HELLO, says process \d+", capfd.readouterr().out)
+    assert stats(secured_url, "greetings") == (0, 0, 0, 0, 0)
 
 
 def test_hand_over_leaves_nothing_to_give_back(run_example: Run, secured_url: str) -> None:
