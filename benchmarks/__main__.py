@@ -21,11 +21,13 @@ from benchmarks import (
     idling,
     inflight,
     jobs,
+    local_spark,
     loops,
     memory,
     message_queue,
     processes,
     report,
+    spark_json,
     spark_read,
     spark_write,
     waking,
@@ -126,6 +128,8 @@ def _on(server: str, measure: Callable[..., Findings], *args: object) -> Finding
 def _spark(effort: Effort) -> Findings:
     found = spark_read.measure(effort.spark_rounds, effort.spark_messages, effort.spark_streamed)
     found.add(spark_write.measure(effort.spark_rounds, effort.spark_messages))
+    with local_spark.session() as spark:
+        found.add(spark_json.measure(spark, effort.spark_rounds, effort.spark_messages))
     return found
 
 
@@ -143,7 +147,7 @@ def main() -> None:
     write = not options.quick and not options.only
     alone = [name for name in chosen if name not in PEERS]
     if alone:
-        targets = TARGETS | spark_read.TARGETS | spark_write.TARGETS
+        targets = TARGETS | spark_read.TARGETS | spark_write.TARGETS | spark_json.TARGETS
         reasons = REASONS | spark_read.REASONS | spark_write.REASONS
         text = _document(ALONE, alone, todo, targets, reasons, options.server)
         _publish(text, HERE / "RESULTS.md" if write else None)

@@ -31,7 +31,6 @@ from pyspark.sql.types import (
 
 from rmq_core import LeasedQueue, Message, WorkQueue, open_queue
 from rmq_spark.arrow import arrow_schema
-from rmq_spark.filters import Test, row_test
 from rmq_spark.options import Option, Options, flag, whole
 from rmq_spark.source import PLACE, Source
 from rmq_spark.traces import without_trace
@@ -39,6 +38,8 @@ from rmq_spark.traces import without_trace
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
+
+    from rmq_spark.filters import Test
 
 STATES = ("ready", "leased", "delayed", "dead")
 SHOWN_BY_ALL = ("ready", "dead")
@@ -145,6 +146,8 @@ class FilteringBrowseReader(BrowseReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
         """Take those that are comparisons with constants; give the others back for Spark to apply."""
+        from rmq_spark.filters import row_test  # noqa: PLC0415  needs Spark 4.1, which is the first to push filters
+
         made = [(pushed, row_test(pushed)) for pushed in filters]
         tests = [test for _, test in made if test is not None]
         self._test = lambda row: all(test(row) for test in tests)

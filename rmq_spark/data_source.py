@@ -10,9 +10,11 @@ Spark prints options, but redacts these three keys: `url`, `password` and `token
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
@@ -74,8 +76,8 @@ class RmqDataSource(DataSource):
     # Not without_trace: when it fails, Spark raises an error of its own over it, and only the trace shows ours.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A reader of a queue, batch by batch."""
-        from rmq_spark.stream_reader import RmqStreamReader  # noqa: PLC0415  needs Spark 4.2, batches do not
-
+        with needing("4.2", "readStream"):
+            from rmq_spark.stream_reader import RmqStreamReader  # noqa: PLC0415  batches need less
         check_place(self.options)
         options = Options(self.options, STREAM)
         self._check(schema)
@@ -94,8 +96,8 @@ class RmqDataSource(DataSource):
     @without_trace
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  as Spark's
         """A writer of the rows of a stream, batch by batch."""
-        from rmq_spark.stream_writer import stream_writer_of  # noqa: PLC0415  needs Spark 4.1, batches do not
-
+        with needing("4.1", "writeStream"):
+            from rmq_spark.stream_writer import stream_writer_of  # noqa: PLC0415  batches need less
         return stream_writer_of(self.options, schema, overwrite=overwrite)
 
     def _check(self, schema: StructType) -> None:
@@ -110,6 +112,20 @@ class RmqDataSource(DataSource):
     @property
     def _mode(self) -> str:
         return MODE.value(self.options.get(MODE.name))
+
+
+@contextmanager
+def needing(version: str, what: str) -> Iterator[None]:
+    """Say which Spark is needed where an older one lacks what a module imports."""
+    try:
+        yield
+    except ImportError as error:
+        if not (error.name or "").startswith("pyspark"):
+            raise
+        raise ConfigurationError(
+            f'{what}.format("rmq") needs Spark {version} or later, and this is {pyspark.__version__}; batches do not,'
+            " see rmq_spark.claimed_batch"
+        ) from error
 
 
 def _known(mode: str) -> Sequence[Option[Any]]:

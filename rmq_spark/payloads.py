@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from rmq_core import ConfigurationError
 
-VALUE, REASON, TEXT = "value", "reason", "_rmq_text"
+VALUE, REASON = "value", "reason"
 NOT_UTF8 = "payload is not UTF-8"
 NOT_JSON = "payload is not JSON of the declared schema"
 
@@ -42,12 +42,14 @@ def parsed(messages: DataFrame, schema: StructType | str) -> DataFrame:
     # Spark reads as nullable whatever is declared, and keeps what does not fit in a column that the schema has to name.
     nullable = _nullable(declared)
     wanted = StructType([*nullable.fields, StructField(spare, StringType())])
-    text = F.when(F.is_valid_utf8(F.col("payload").cast("string")), F.col("payload").cast("string"))
-    read = F.from_json(text, wanted, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": spare})
+    text = F.col("payload").cast("string")
+    read = F.from_json(
+        F.when(F.is_valid_utf8(text), text), wanted, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": spare}
+    )
     reason = _reason(declared, spare)
     value = F.when(reason.isNull(), F.col(VALUE).dropFields(spare))
-    rows = _computed_once(messages, text.alias(TEXT), read.alias(VALUE))
-    return rows.withColumn(REASON, reason).withColumn(VALUE, value).drop(TEXT)
+    rows = _computed_once(messages, read.alias(VALUE))
+    return rows.withColumn(REASON, reason).withColumn(VALUE, value)
 
 
 def split_json(messages: DataFrame, schema: StructType | str) -> Split:
@@ -57,19 +59,19 @@ def split_json(messages: DataFrame, schema: StructType | str) -> Split:
     return Split(good, rows.where(F.col(REASON).isNotNull()).drop(VALUE))
 
 
-def _computed_once(messages: DataFrame, *added: Column) -> DataFrame:
-    """The messages with columns more, in place of any of their names, that each row computes once.
+def _computed_once(messages: DataFrame, added: Column) -> DataFrame:
+    """The messages with the column `value`, in place of any of that name, that each row computes once.
 
     Spark copies a column of a projection into every expression and filter that uses it, so that each would parse the
     payload again. What a generator makes, here one row of one struct, it does not copy.
     """
-    return messages.drop(VALUE, TEXT).select("*", F.inline(F.array(F.struct(*added))))
+    return messages.drop(VALUE).select("*", F.inline(F.array(F.struct(added))))
 
 
 def _reason(declared: StructType, spare: str) -> Column:
-    """Why a payload does not fit; null when it does."""
-    value = F.col(VALUE)
-    reason = F.when(F.col(TEXT).isNull(), NOT_UTF8).when(value.isNull() | value[spare].isNotNull(), NOT_JSON)
+    """Why a payload does not fit; null when it does. A text is checked again only where nothing was read from it."""
+    value, utf8 = F.col(VALUE), F.coalesce(F.is_valid_utf8(F.col("payload").cast("string")), F.lit(col=False))
+    reason = F.when(value.isNull() & ~utf8, NOT_UTF8).when(value.isNull() | value[spare].isNotNull(), NOT_JSON)
     for field in declared.fields:
         if not field.nullable:
             reason = reason.when(value[field.name].isNull(), f"payload has no {field.name!r}, which is NOT NULL")

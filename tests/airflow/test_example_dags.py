@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,17 @@ def test_publish_and_consume_does_each_month_once_and_nothing_in_a_second_run(
     assert (second["claimed"], second["months"]) == (0, MONTHS)
     assert asset_events() == [("/airport-months", {"accepted": MONTHS})], "the second run accepted nothing"
     assert stats(secured_url, "airport-months") == (0, 0, 0, 0, 0)
+
+
+def test_the_first_queue_greets_slowly_enough_to_be_killed(
+    run_example: Run, secured_url: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    slept, sleep = [], time.sleep
+    monkeypatch.setattr("time.sleep", lambda seconds: slept.append(seconds) if seconds == 10 else sleep(seconds))
+    run_example("first_queue")
+    assert slept == [10, 10, 10]
+    assert re.findall(r"HELLO, says process \d+", capfd.readouterr().out)
+    assert stats(secured_url, "greetings") == (0, 0, 0, 0, 0)
 
 
 def test_hand_over_leaves_nothing_to_give_back(run_example: Run, secured_url: str) -> None:

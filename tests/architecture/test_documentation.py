@@ -14,12 +14,15 @@ from tests.servers import start_server
 ROOT = Path(__file__).parents[2]
 # A block that is a fragment or needs a cluster says so: `<!-- not run: why -->` on the line before.
 BLOCK = re.compile(r"^(<!-- not run: .+ -->\n)?```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# A block that readers save as a file of their own says so: `<!-- file: worker.py -->`; other blocks start it.
+FILE = re.compile(r"^<!-- file: (\S+) -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLE_URL = "redis://localhost:6379/0"
 
 
 def code_of(path: Path) -> str:
     """The Python blocks of a document, in reading order: later ones may use what earlier ones defined."""
-    return "\n".join(code for skipped, code in BLOCK.findall(path.read_text("utf-8")) if not skipped)
+    text = FILE.sub("", path.read_text("utf-8"))
+    return "\n".join(code for skipped, code in BLOCK.findall(text) if not skipped)
 
 
 DOCUMENTS = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").rglob("*.md")) if code_of(path))]
@@ -43,6 +46,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def test_the_code_of_a_document_runs(document: Path, url: str, folder: Path) -> None:
     code = code_of(document)
     assert code, f"{document} shows no code that runs"
+    for name, text in FILE.findall(document.read_text("utf-8")):
+        (folder / name).write_text(text.replace(EXAMPLE_URL, url))
     script = folder / "document.py"
     script.write_text(code.replace(EXAMPLE_URL, url))
     result = subprocess.run(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+
+from tests.faults.airflow.kept import MARKS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
@@ -34,7 +37,7 @@ def test_every_test_a_page_names_exists(page: Path) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("discipline", ["jobs", "reliable", "rotation", "streams"])
+@pytest.mark.parametrize("discipline", ["jobs", "leased", "reliable", "rotation", "streams"])
 def test_the_page_of_a_discipline_names_tests(discipline: str) -> None:
     assert len(NAMED.findall((ROOT / "docs" / "reference" / f"{discipline}.md").read_text("utf-8"))) > 20
 
@@ -46,3 +49,19 @@ def test_each_row_of_the_comparison_of_queues_for_dagster_is_held_by_a_test() ->
     assert rows == [str(number) for number in range(1, 19)]
     assert held[::2] == rows
     assert all(NAMED.findall(named) for named in held[1::2])
+
+
+@pytest.mark.parametrize(
+    ("section", "marks"),
+    [
+        ("## RedisQueueConsumeOperator", [mark for mark in MARKS if mark.startswith("task ")]),
+        ("## What counts as a failure", MARKS),
+    ],
+)
+def test_what_people_do_to_a_task_in_airflow_is_in_the_tables_of_what_becomes_of_messages(
+    section: str, marks: Iterable[str]
+) -> None:
+    page = (ROOT / "docs" / "how-to" / "airflow-consume.md").read_text("utf-8")
+    table = page.partition(section)[2].partition("\n## ")[0]
+    rows = [set(re.findall(r"\w+", line.split("|")[1])) for line in table.splitlines() if line.startswith("| ")]
+    assert [mark for mark in marks if not any(set(mark.split()) <= row for row in rows)] == []

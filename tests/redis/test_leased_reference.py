@@ -1,0 +1,150 @@
+"""The page of `LeasedQueue` says of each method what it costs: counted here, in requests that wait for an answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import Lease, LeasedConfig, LeasedQueue, Stage
+from rmq_core.asyncio import AsyncLeasedQueue
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "leased.md").read_text("utf-8")
+METHOD = re.compile(r"^\| `(\w+)\(.*?\)` \|(.*?)\|(.*?)\|(.*?)\|(.*?)\|$", re.MULTILINE)
+FIELD = re.compile(r"^\| `(\w+)=.*?` \| (.*?) \| (.*?) \|$", re.MULTILINE)
+TEST = re.compile(r"`[\w/]+\.py::test_\w+`")
+METHODS = {found[0]: found[1:] for found in METHOD.findall(PAGE)}
+FIELDS = {found[0]: found[1:] for found in FIELD.findall(PAGE)}
+
+
+class Counting:
+    """A driver that counts what goes out: each request, or batch of them, that is answered before the next one."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver, self.trips = driver, 0
+
+    def run(self, exchange: Any) -> Any:
+        return self._driver.run(self._counted(exchange))
+
+    def close(self) -> None:
+        self._driver.close()
+
+    def _counted(self, exchange: Any) -> Iterator[Any]:
+        reply = None
+        while True:
+            try:
+                wanted = exchange.send(reply)
+            except StopIteration as ended:
+                return ended.value
+            self.trips += 1
+            reply = yield wanted
+
+
+@pytest.fixture
+def queue(redis_client: redis.Redis, server_url: str) -> Iterator[LeasedQueue]:
+    """A queue that is registered, with two ready messages."""
+    with LeasedQueue(server_url, "costs", LeasedConfig(max_deliveries=1)) as opened:
+        opened.publish_many(["one", "two"])
+        yield opened
+
+
+def held(queue: LeasedQueue, **what: Any) -> Lease:
+    lease = queue.claim(**what)
+    assert lease is not None
+    return lease
+
+
+def dead(queue: LeasedQueue) -> str:
+    lease = held(queue)
+    queue.nack(lease)
+    return lease.message.id
+
+
+def staged(queue: LeasedQueue) -> Stage:
+    return queue.stage(["one", "two"])
+
+
+RUN = {"run": "r", "stream": "s", "alive": 60}
+Case = tuple[Callable[[LeasedQueue], Any], Callable[[LeasedQueue, Any], Any]]
+CASES: dict[str, Case] = {
+    "publish": (lambda _: None, lambda queue, _: queue.publish("three")),
+    "publish_many": (lambda _: None, lambda queue, _: queue.publish_many(str(number) for number in range(4000))),
+    "stage": (lambda _: None, lambda queue, _: queue.stage(str(number) for number in range(4000))),
+    "publish_staged": (staged, lambda queue, stage: queue.publish_staged([stage])),
+    "drop_staged": (staged, lambda queue, stage: queue.drop_staged([stage])),
+    "claim": (lambda _: None, lambda queue, _: queue.claim(max_messages=2)),
+    "claim_next": (held, lambda queue, lease: queue.claim_next(ack=lease)),
+    "adopt": (held, lambda queue, lease: queue.adopt(lease.id)),
+    "join": (held, lambda queue, lease: queue.join(lease.id)),
+    "extend": (held, lambda queue, lease: queue.extend(lease)),
+    "ack": (held, lambda queue, lease: queue.ack(lease)),
+    "nack": (held, lambda queue, lease: queue.nack(lease)),
+    "release": (held, lambda queue, lease: queue.release(lease)),
+    "release_lease": (held, lambda queue, lease: queue.release_lease(lease.id)),
+    "hold": (held, lambda queue, lease: queue.hold(lease, by=1000).__enter__()),
+    "process": (lambda _: None, lambda queue, _: queue.process().__enter__() and None),
+    "messages": (held, lambda queue, lease: list(queue.messages(lease))),
+    "read": (held, lambda queue, lease: queue.read(lease)),
+    "read_columns": (held, lambda queue, lease: queue.read_columns(lease)),
+    "backlog": (lambda _: None, lambda queue, _: queue.backlog()),
+    "stats": (held, lambda queue, _: queue.stats()),
+    "leases": (held, lambda queue, _: queue.leases()),
+    "lease_info": (held, lambda queue, lease: queue.lease_info(lease.id)),
+    "settled": (lambda _: None, lambda queue, _: queue.settled("run-1")),
+    "peek": (lambda _: None, lambda queue, _: queue.peek(2)),
+    "dead_letters": (dead, lambda queue, _: queue.dead_letters()),
+    "browse": (lambda _: None, lambda queue, _: queue.browse("ready")),
+    "browse_lease": (held, lambda queue, lease: queue.browse_lease(lease.id, 0, 1)),
+    "redrive": (dead, lambda queue, _: queue.redrive(1)),
+    "redrive_some": (dead, lambda queue, message_id: queue.redrive_some([message_id])),
+    "purge": (lambda _: None, lambda queue, _: queue.purge("ready")),
+    "pause": (lambda _: None, lambda queue, _: queue.pause()),
+    "resume": (lambda _: None, lambda queue, _: queue.resume()),
+    "cancel": (lambda queue: queue.publish("x").id, lambda queue, message_id: queue.cancel(message_id)),
+    "forget": (lambda _: None, lambda queue, _: queue.forget("key")),
+    "enroll": (lambda _: None, lambda queue, _: queue.enroll("c", **RUN)),
+    "stay": (lambda queue: queue.enroll("c", **RUN), lambda queue, _: queue.stay("c", **RUN)),
+    "extend_all": (held, lambda queue, lease: queue.extend_all([(lease, None)])),
+    "close": (lambda _: None, lambda queue, _: queue.close()),
+}
+
+
+def public(kind: type) -> set[str]:
+    """The methods of a class that people call."""
+    return {name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))}
+
+
+@pytest.mark.parametrize("kind", [LeasedQueue, AsyncLeasedQueue])
+def test_the_page_has_every_method_each_with_its_tests(kind: type) -> None:
+    assert set(METHODS) == public(kind)
+    assert [name for name, (_, _, _, tests) in METHODS.items() if not TEST.findall(tests)] == []
+
+
+def test_the_page_has_every_setting_each_with_its_tests() -> None:
+    assert set(FIELDS) == {field.name for field in fields(LeasedConfig)}
+    assert [name for name, (_, tests) in FIELDS.items() if not TEST.findall(tests)] == []
+
+
+def test_the_page_tells_the_defaults() -> None:
+    told = dict(re.findall(r"^\| `(\w+)=(.*?)` \|", PAGE, re.MULTILINE))
+    defaults = {field.name: field.default for field in fields(LeasedConfig)}
+    assert {name: str(eval(text, {"Overflow": type(LeasedConfig().overflow)})) for name, text in told.items()} == {
+        name: str(default) for name, default in defaults.items()
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_method_costs_the_round_trips_that_the_page_says(queue: LeasedQueue, name: str) -> None:
+    prepare, call = CASES[name]
+    given = prepare(queue)
+    which = "_beats" if name == "extend_all" else "_driver"
+    driver = Counting(getattr(queue, which))
+    setattr(queue, which, driver)
+    call(queue, given)
+    said = METHODS[name][2]
+    assert said.split()[0].rstrip(",;") == str(driver.trips), f"{driver.trips} were counted"
