@@ -64,14 +64,15 @@ def _path_to(binary: str, environment: Mapping[str, str]) -> dict[str, str]:
     """The PATH on which `binary` is found, where that is not PATH as it is; ConfigurationError when there is none.
 
     A Spark of one's own is where SPARK_HOME says; pip puts pyspark's beside the interpreter, where PATH need not lead.
+    The driver then runs with that interpreter, which has RMQ, unless PYSPARK_PYTHON names another.
     """
     known = {**os.environ, **environment}
     path, home = known.get("PATH", os.defpath), known.get("SPARK_HOME")
     if shutil.which(binary, path=path):
         return {}
-    for folder in ([Path(home) / "bin"] if home else []) + [Path(sys.executable).parent]:
-        if shutil.which(binary, path=str(folder)):
-            return {"PATH": f"{folder}{os.pathsep}{path}"}
+    folders = os.pathsep.join([*([f"{home}/bin"] if home else []), str(Path(sys.executable).parent)])
+    if shutil.which(binary, path=folders):
+        return {"PATH": f"{folders}{os.pathsep}{path}"}
     raise ConfigurationError(_nowhere(binary, home))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 from rmq_core import LeasedQueue
@@ -20,8 +21,7 @@ from tests.wheel import BOTH, build_wheel, install_with_pip, install_with_uv, in
 
 INSTALLERS = {"pip": install_with_pip, "uv": install_with_uv}
 PROVIDER = "apache-airflow-providers-apache-spark"
-TASK = Path(__file__).parent / "spark_task.py"
-JOB = Path(__file__).parent / "spark_job.py"
+JOBS = Path(__file__).parents[1] / "airflow" / "jobs"
 Make = Callable[[Path, Sequence[str]], str]
 
 
@@ -41,17 +41,10 @@ def test_the_extra_for_spark_brings_one_pyspark_that_runs_a_job(
 ) -> None:
     python = make(tmp_path / "env", requirements(wheel, "airflow-spark"))
     assert installed(python, tmp_path) & set(BOTH) == {"pyspark"}
-    with LeasedQueue(redis_url, "numbers") as queue:
-        queue.publish_many([{"n": n} for n in (1, 2, 3)])
-        said = run_task(python, tmp_path, redis_url)
-        assert said.returncode == 0, said.stderr[-4000:]
-        report = json.loads(said.stdout.splitlines()[-1])
-        assert (report["outcome"], report["acked"]) == ("acked", 3)
-        assert json.loads((tmp_path / "sum").read_text()) == 6
-        assert queue.stats().dead == queue.backlog().ready == 0
+    check_that_a_job_runs(python, tmp_path, redis_url)
 
 
-def test_a_provider_of_ones_own_brings_no_spark_and_the_operator_says_where_to_get_one(
+def test_a_provider_of_ones_own_brings_no_spark_and_the_operator_says_where_to_get_one_or_takes_yours(
     make: Make, wheel: Path, tmp_path: Path, redis_url: str
 ) -> None:
     python = make(tmp_path / "env", requirements(wheel, "airflow", [f"{PROVIDER}>=6.1"]))
@@ -64,9 +57,22 @@ def test_a_provider_of_ones_own_brings_no_spark_and_the_operator_says_where_to_g
         assert "there is no `spark-submit` on PATH" in last
         assert "pip install 'rmq[airflow-spark]'" in last
         assert queue.backlog().ready == 1, "nothing was claimed"
+        queue.purge("ready")
+    check_that_a_job_runs(python, tmp_path, redis_url, SPARK_HOME=str(Path(pyspark.__file__).parent))
 
 
-def run_task(python: str, folder: Path, redis_url: str) -> subprocess.CompletedProcess[str]:
+def check_that_a_job_runs(python: str, folder: Path, redis_url: str, **variables: str) -> None:
+    with LeasedQueue(redis_url, "numbers") as queue:
+        queue.publish_many([{"n": n} for n in (1, 2, 3)])
+        said = run_task(python, folder, redis_url, **variables)
+        assert said.returncode == 0, said.stderr[-4000:]
+        report = json.loads(said.stdout.splitlines()[-1])
+        assert (report["outcome"], report["acked"]) == ("acked", 3)
+        assert json.loads((folder / "sum").read_text()) == 6
+        assert queue.stats().dead == queue.backlog().ready == 0
+
+
+def run_task(python: str, folder: Path, redis_url: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The operator in the environment, as a worker that was started by the path of its interpreter would run it."""
     connections: dict[str, dict[str, Any]] = {
         "AIRFLOW_CONN_REDIS_QUEUE_DEFAULT": {"conn_type": "redis_queue", "extra": {"url": redis_url}},
@@ -79,8 +85,9 @@ def run_task(python: str, folder: Path, redis_url: str) -> subprocess.CompletedP
         "PATH": "/usr/bin:/bin",
         "AIRFLOW_HOME": str(folder / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        **variables,
     }
     return subprocess.run(
-        [python, str(TASK), str(JOB), str(folder / "sum")],
+        [python, str(JOBS / "sum_task.py"), str(JOBS / "sum_job.py"), str(folder / "sum")],
         cwd=folder, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
