@@ -119,8 +119,7 @@ def page(rows: list[Row]) -> str:
 def main() -> None:
     """Measure, print, and write the page."""
     server = start_server("7.0")
-    location = {"conn_type": "redis_queue", "host": "127.0.0.1", "port": server.port}
-    location["extra"] = {"url": f"{server.url}?client_name={triggers.CLIENT}"}
+    location = {"conn_type": "redis_queue", "extra": {"url": f"{server.url}?client_name={triggers.CLIENT}"}}
     os.environ["AIRFLOW_CONN_REDIS_QUEUE_DEFAULT"] = json.dumps(location)
     try:
         text = page([publishing(server), *waiting(server), resuming(server)])

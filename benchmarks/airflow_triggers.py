@@ -89,8 +89,7 @@ def _looks(client: redis.Redis) -> int:
 
 def main(seconds: float = 30) -> None:
     server = start_server("7.0")
-    location = {"conn_type": "redis_queue", "host": "127.0.0.1", "port": server.port}
-    location["extra"] = {"url": f"{server.url}?client_name={CLIENT}"}
+    location = {"conn_type": "redis_queue", "extra": {"url": f"{server.url}?client_name={CLIENT}"}}
     os.environ["AIRFLOW_CONN_REDIS_QUEUE_DEFAULT"] = json.dumps(location)
     try:
         nothing = measure(idle(), server.port, seconds, time.sleep)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from airflow.providers.apache.spark import __version__ as PROVIDER  # noqa: N812  a constant
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException
 
@@ -25,6 +26,15 @@ _TRACKED = (
     "`deploy_mode='cluster'` (in the operator, or `deploy-mode` in the extra of the Spark connection) needs a driver "
     "that can be found again: set `yarn_track_via_rm_api=True` for YARN or `track_driver_via_k8s_api=True` for "
     "Kubernetes"
+)
+_TRACKS = tuple(map(int, PROVIDER.split(".")[:2])) >= (6, 1)
+_SINCE_6_1 = (
+    "durable",
+    "reconnect_on_retry",
+    "yarn_track_via_rm_api",
+    "yarn_rm_auth",
+    "track_driver_via_k8s_api",
+    "post_submit_commands",
 )
 
 
@@ -81,8 +91,10 @@ class ClusterSubmitHook(LeasedSparkSubmitHook):
     def _find_platform(self) -> str:
         if self._is_yarn and getattr(self, "_yarn_track_via_rm_api", False):
             return "yarn"
-        if self._is_kubernetes and self._track_driver_via_k8s_api:
+        if self._is_kubernetes and getattr(self, "_track_driver_via_k8s_api", False):
             return "kubernetes"
+        if not _TRACKS:
+            raise ConfigurationError(_too_old(f"cluster mode, of the extra of connection {self._conn_id!r},"))
         raise ConfigurationError(f"connection {self._conn_id!r} leads to {self._connection['master']}: {_TRACKED}")
 
     @contextmanager
@@ -117,6 +129,21 @@ def in_cluster_mode(hook: SparkSubmitHook) -> bool:
     return bool(hook._connection["deploy_mode"] == "cluster")  # noqa: SLF001  the provider's operator asks so too
 
 
+def supported(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The operator's options for the Spark provider that is installed: without those it lacks and that ask for nothing.
+
+    ConfigurationError for one that asks for something.
+    """
+    if _TRACKS:
+        return dict(options)
+    for name in _SINCE_6_1:
+        if options.get(name):
+            raise ConfigurationError(_too_old(f"`{name}`"))
+    if options.get("deploy_mode") == "cluster":
+        raise ConfigurationError(_too_old("`deploy_mode='cluster'`"))
+    return {name: value for name, value in options.items() if name not in _SINCE_6_1}
+
+
 def check_cluster_mode(options: Mapping[str, Any]) -> None:
     """ConfigurationError, when the DAG is parsed, for a cluster mode that cannot work; `options` are the operator's."""
     if options.get("deploy_mode") != "cluster" or _tracked(options):
@@ -134,6 +161,14 @@ def write_properties(folder: Path, properties: Mapping[str, str], after: str | N
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write("\n".join([*before, *lines, ""]))
     return path
+
+
+def _too_old(what: str) -> str:
+    return (
+        f"{what} needs apache-airflow-providers-apache-spark from 6.1 on, and {PROVIDER} is installed, as "
+        "`rmq[airflow-spark]` brings it: install `rmq[airflow]`, the provider without an extra of ours, and Apache "
+        "Spark apart from Python (SPARK_HOME)"
+    )
 
 
 def _secrets(settings: RedisSettings) -> list[str]:

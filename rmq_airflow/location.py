@@ -1,6 +1,6 @@
 """An Airflow connection read as the location of a Redis server. Pure: nothing is looked up, opened or asked.
 
-Three ways to write one, the first that is given wins: extra `url`, a URL in `host`, or `host` + `port` + `db`. The
+Three ways to write one: extra `url`, a URL in `host`, or `host` + `port` + `db`; two of them at once are refused. The
 TLS extras have the names that Airflow's Redis provider gives them, so that a `redis` connection works here as it is.
 """
 
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
+from rmq_airflow import extras
 from rmq_core import ConfigurationError, LeasedConfig, RedisSettings, Unsupported
 
+CONNECTION_TYPE = "redis_queue"
 OPTIONS = (
     "db",
     "ssl_cert_reqs",
@@ -25,12 +27,15 @@ OPTIONS = (
     "sentinel_password",
 )
 CREDENTIALS = {"username", "password", "ssl_password", "sentinel_username", "sentinel_password"}
+NEED_TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
+FOR_LEASED = ("lease", "max_deliveries")
 
 
 class ConnectionLike(Protocol):
     """The fields that Airflow's Connection classes (models and task SDK) share."""
 
     conn_id: Any
+    conn_type: Any
     host: Any
     port: Any
     schema: Any
@@ -39,43 +44,26 @@ class ConnectionLike(Protocol):
     extra: Any
 
 
-def extra_of(connection: ConnectionLike) -> dict[str, Any]:
-    """The connection's extras, read without asking Airflow; ConfigurationError when they are no JSON object."""
-    try:
-        extra = json.loads(connection.extra or "{}")
-    except ValueError:
-        extra = None
-    if not isinstance(extra, dict):
-        raise ConfigurationError(f"connection {connection.conn_id!r}: its `extra` must be a JSON object")
-    return extra
+class Location(NamedTuple):
+    """What a connection says.
+
+    settings: where the server is and how to log in. discipline: what keeps the connection's queues. config: that of a
+    leased queue for which a DAG gives none, and the one sensors reclaim expired leases by.
+    """
+
+    settings: RedisSettings
+    discipline: str
+    config: LeasedConfig
 
 
-def settings_of(connection: ConnectionLike, extra: Mapping[str, Any]) -> RedisSettings:
-    """Where the server is and how to log in; ConfigurationError names the field that is wrong."""
-    options: dict[str, Any] = {name: extra[name] for name in OPTIONS if extra.get(name) not in (None, "")}
-    url = _url(connection, extra)
-    if _true(extra.get("ssl")) and not url.startswith("rediss:"):
-        options["tls"] = True
-    return RedisSettings.from_url(
-        url, username=connection.login or None, password=connection.password or None, **options
-    )
-
-
-def config_of(extra: Mapping[str, Any]) -> LeasedConfig:
-    """The configuration of a queue for which a DAG gives none, and the one sensors reclaim expired leases by."""
-    defaults: dict[str, Any] = {}
-    for name, kind in (("lease", float), ("max_deliveries", int)):
-        if extra.get(name) not in (None, ""):
-            try:
-                defaults[name] = kind(extra[name])
-            except (TypeError, ValueError) as error:
-                raise ConfigurationError(f"the connection's extra `{name}` must be a number") from error
-    return LeasedConfig(**defaults)
-
-
-def discipline_of(extra: Mapping[str, Any]) -> str:
-    """The discipline that keeps the connection's queues, `leased` unless it says otherwise."""
-    return str(extra.get("discipline") or "leased")
+def read(connection: ConnectionLike) -> Location:
+    """The connection, all of it checked; ConfigurationError names the field or extra that is wrong."""
+    ours = connection.conn_type == CONNECTION_TYPE
+    extra = extras.read(_extra_of(connection), strict=ours)
+    if not ours and not extra.get("ssl"):
+        # The Redis provider ignores these without TLS; its form stores them all the same.
+        extra = {name: value for name, value in extra.items() if name not in NEED_TLS}
+    return Location(_settings(connection, extra), extra.get("discipline", "leased"), _config(extra))
 
 
 def check_leased(discipline: str, what: str) -> None:
@@ -84,17 +72,79 @@ def check_leased(discipline: str, what: str) -> None:
         raise Unsupported(discipline, what, ("leased",))
 
 
+def _extra_of(connection: ConnectionLike) -> dict[str, Any]:
+    """The extras, read without asking Airflow."""
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        raise ConfigurationError("the connection's `extra` must be a JSON object")
+    return extra
+
+
+def _settings(connection: ConnectionLike, extra: Mapping[str, Any]) -> RedisSettings:
+    options: dict[str, Any] = {name: extra[name] for name in OPTIONS if name in extra}
+    url = _url(connection, extra)
+    if extra.get("ssl") and not url.startswith("rediss:"):
+        options["tls"] = True
+    _check_tls(url, extra)
+    made = RedisSettings.from_url(
+        url, username=connection.login or None, password=connection.password or None, **options
+    )
+    _check_database(url, made, options)
+    return made
+
+
+def _config(extra: Mapping[str, Any]) -> LeasedConfig:
+    given = {name: extra[name] for name in FOR_LEASED if name in extra}
+    if given and extra.get("discipline", "leased") != "leased":
+        raise ConfigurationError(
+            f"extra `{next(iter(given))}` is for the discipline leased, and extra `discipline` says "
+            f"{extra['discipline']}: leave one of them out"
+        )
+    return LeasedConfig(**given)
+
+
 def _url(connection: ConnectionLike, extra: Mapping[str, Any]) -> str:
     host = str(connection.host or "")
-    url = str(extra.get("url") or "") or (host if "://" in host else "")
+    url = extra.get("url") or (host if "://" in host else "")
     if not url:
         return _plain(connection, extra, host or "localhost")
+    _check_alone(connection, extra)
     if _has_credentials(url):
         raise ConfigurationError(
-            f"connection {connection.conn_id!r}: take the user and password out of the URL and put them into "
-            "the fields for them, or those of TLS and of sentinels into extras of the same names, which Airflow masks"
+            "take the user and password out of the URL and put them into the fields for them, or those of TLS and of "
+            "sentinels into extras of the same names, which Airflow masks"
         )
     return url
+
+
+def _check_alone(connection: ConnectionLike, extra: Mapping[str, Any]) -> None:
+    """A URL says where the server is: nothing else may."""
+    where = "extra `url`" if "url" in extra else "the URL in the field for the host"
+    others = {"the host": connection.host if "url" in extra else None, "the port": connection.port}
+    if twice := [field for field, value in others.items() if value]:
+        raise ConfigurationError(f"{where} says where the server is, and so does the field for {twice[0]}: clear one")
+    if extra.get("cluster"):
+        raise ConfigurationError(f"extra `cluster` is for a host and port; with {where} write redis+cluster://")
+
+
+def _check_tls(url: str, extra: Mapping[str, Any]) -> None:
+    if extra.get("ssl") or url.startswith("rediss:") or "tls=" in url:
+        return
+    for name in NEED_TLS:
+        if name in extra:
+            raise ConfigurationError(f"extra `{name}` needs TLS: set extra `ssl` to true, or leave `{name}` out")
+
+
+def _check_database(url: str, made: RedisSettings, options: Mapping[str, Any]) -> None:
+    if "db" not in options:
+        return
+    others = {name: value for name, value in options.items() if name != "db"}
+    of_url = RedisSettings.from_url(url, username=made.username, password=made.password, **others).db
+    if of_url not in (0, made.db):
+        raise ConfigurationError(f"extra `db` says {made.db} and the URL says {of_url}: leave one of them out")
 
 
 def _has_credentials(url: str) -> bool:
@@ -103,11 +153,9 @@ def _has_credentials(url: str) -> bool:
 
 
 def _plain(connection: ConnectionLike, extra: Mapping[str, Any], host: str) -> str:
-    scheme = "rediss" if _true(extra.get("ssl")) else "redis"
-    address = f"[{host}]" if ":" in host else host
-    database = "" if extra.get("db") not in (None, "") or not connection.schema else f"/{connection.schema}"
-    return f"{scheme}://{address}:{connection.port or 6379}{database}"
-
-
-def _true(value: object) -> bool:
-    return str(value).lower() in ("1", "true", "yes", "on")
+    address = f"{f'[{host}]' if ':' in host else host}:{connection.port or 6379}"
+    if extra.get("cluster"):
+        return f"redis+cluster://{','.join([address, *extra.get('startup_nodes', '').split(',')]).strip(',')}"
+    scheme = "rediss" if extra.get("ssl") else "redis"
+    database = "" if "db" in extra or not connection.schema else f"/{connection.schema}"
+    return f"{scheme}://{address}{database}"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -201,6 +202,8 @@ def _known(error: Exception, text: str) -> RedisMessageQueueError:
     refused = redis_errors.AuthenticationError | redis_errors.AuthorizationError
     if isinstance(error, refused) or isinstance(error.__cause__, refused):
         return ConfigurationError(f"Redis refused the `username` or `password`: {text}")
+    if "No master found for" in text or ("unknown command" in text and "SENTINEL" in text):
+        return _of_sentinels(text)
     unreachable = redis_errors.ConnectionError | redis_errors.TimeoutError | redis_errors.ReadOnlyError | OSError
     unreachable |= redis_errors.RedisClusterException | redis_errors.ClusterError | redis_errors.AskError
     unreachable |= redis_errors.MasterDownError | redis_errors.TryAgainError
@@ -209,3 +212,19 @@ def _known(error: Exception, text: str) -> RedisMessageQueueError:
     if "WRONGTYPE" in text:
         return WrongKeyType(f"a key of this queue holds a value of another type: {text}")
     return ScriptFailed(text)
+
+
+def _of_sentinels(text: str) -> RedisMessageQueueError:
+    """What redis-py says while it looks for the server; what may pass, as with a failover, is QueueUnavailable."""
+    if "unknown command" in text:
+        return ConfigurationError("url: a Redis server answers there, no sentinel: write redis://, or their port 26379")
+    asked = ", ".join(f"{host}:{port}" for host, port in re.findall(r"host=([^,>]+),port=(\d+)", text))
+    service = re.search(r"No master found for (['\"].*?['\"])", text)
+    name = service[1] if service else "of that name"
+    if "AuthenticationError" in text:
+        trouble = f"the sentinels at {asked} refused `sentinel_username` or `sentinel_password`, or ask for one"
+    elif asked:
+        trouble = f"no sentinel answers for {name} at {asked}: check the hosts and ports of sentinel:// in the URL"
+    else:
+        trouble = f"the sentinels know no server {name} that is up: check the name in sentinel://hosts/name"
+    return QueueUnavailable(trouble)

@@ -5,14 +5,15 @@ Law: nothing is looked up or opened in `__init__`; credentials stay inside `Redi
 
 from __future__ import annotations
 
-import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
 import rmq_core.asyncio
-from rmq_airflow.location import check_leased, config_of, discipline_of, extra_of, settings_of
+from rmq_airflow import location
+from rmq_airflow.examine import examine
+from rmq_airflow.location import Location, check_leased
 from rmq_core import (
     AsyncWorkQueue,
     ConfigurationError,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis as AsyncRedis
     from redis.asyncio import RedisCluster as AsyncRedisCluster
 
-MINIMUM_VERSION = (6, 2)
-CLOCK_TOLERANCE_S = 5.0
 LEASES = "leases under a task's name"
 
 
@@ -50,29 +49,31 @@ class RedisQueueHook(BaseHook):
         super().__init__(**kwargs)
         self.redis_queue_conn_id = redis_queue_conn_id
 
-    @cached_property
+    @property
     def settings(self) -> RedisSettings:
-        """Where the server is; looks the connection up once. Raises ConfigurationError, AirflowNotFoundException."""
-        return settings_of(self._connection, self._connection.extra_dejson)
+        """Where the server is; looks the connection up once.
+
+        Raises AirflowNotFoundException, and ConfigurationError for a field or extra that cannot work, whichever it is.
+        """
+        return self._location.settings
 
     @property
     def discipline(self) -> str:
         """What keeps the connection's queues, one of `rmq_core`'s disciplines."""
-        return discipline_of(self._connection.extra_dejson)
+        return self._location.discipline
 
     async def async_settings(self) -> RedisSettings:
         """The same in an event loop, which a synchronous look-up would block."""
-        connection, extra = await self._async_connection()
-        return settings_of(connection, extra)
+        return (await self._async_location()).settings
 
     async def async_location(self, needed: str = LEASES) -> tuple[RedisSettings, LeasedConfig]:
         """Where the server is, and the configuration of a queue for which none is given; looked up in an event loop.
 
         Raises Unsupported, with what is `needed`, for a connection of another discipline than `leased`.
         """
-        connection, extra = await self._async_connection()
-        check_leased(discipline_of(extra), needed)
-        return settings_of(connection, extra), config_of(extra)
+        found = await self._async_location()
+        check_leased(found.discipline, needed)
+        return found.settings, found.config
 
     def get_conn(self) -> Redis | RedisCluster:
         """A redis-py client."""
@@ -88,7 +89,7 @@ class RedisQueueHook(BaseHook):
         Raises Unsupported, which names the component `needed_by`, when the connection is for another discipline.
         """
         check_leased(self.discipline, LEASES if needed_by is None else f"{LEASES} (needed by {needed_by})")
-        return LeasedQueue(self.settings, name, config or config_of(self._connection.extra_dejson))
+        return LeasedQueue(self.settings, name, config or self._location.config)
 
     def work_queue(self, name: str, config: LeasedConfig | None = None) -> WorkQueue:
         """A queue of the connection's discipline, to be closed; for what works with any of them."""
@@ -108,47 +109,35 @@ class RedisQueueHook(BaseHook):
 
     async def async_work_queue(self, name: str) -> AsyncWorkQueue:
         """The asyncio twin of `work_queue`."""
-        connection, extra = await self._async_connection()
-        discipline, settings = discipline_of(extra), settings_of(connection, extra)
-        return rmq_core.asyncio.open_queue(
-            settings, name, discipline, config_of(extra) if discipline == "leased" else None
-        )
+        settings, discipline, config = await self._async_location()
+        return rmq_core.asyncio.open_queue(settings, name, discipline, config if discipline == "leased" else None)
 
     def test_connection(self) -> tuple[bool, str]:
-        """What the connection form's test button calls: PING, version, scripts, and the clock within 5 s."""
+        """What the connection form's test button calls: all fields and extras, and what the server says.
+
+        PING, version, scripts, and the clock within 5 s. An embedded server is not started for that.
+        """
         try:
-            client = self.get_conn()
+            return examine(location.read(self._connection).settings)
         except RedisMessageQueueError as error:
             return False, str(error)
-        try:
-            return _examine(client)
         except Exception as error:  # noqa: BLE001  whatever is wrong belongs into the form, not into a traceback
             return False, f"{type(error).__name__}: {error}"
-        finally:
-            client.close()
 
-    async def _async_connection(self) -> tuple[Any, dict[str, Any]]:
-        connection = await self.aget_connection(self.redis_queue_conn_id)
-        return connection, extra_of(connection)  # `extra_dejson` talks to the supervisor, which blocks the loop
+    async def _async_location(self) -> Location:
+        return self._read(await self.aget_connection(self.redis_queue_conn_id))
+
+    @cached_property
+    def _location(self) -> Location:
+        _ = self._connection.extra_dejson  # has Airflow mask what is secret; in an event loop it would block
+        return self._read(self._connection)
+
+    def _read(self, connection: Any) -> Location:
+        try:
+            return location.read(connection)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"connection {self.redis_queue_conn_id!r}: {error}") from error
 
     @cached_property
     def _connection(self) -> Any:
         return self.get_connection(self.redis_queue_conn_id)
-
-
-def _examine(client: Any) -> tuple[bool, str]:
-    client.ping()
-    version = str(client.info("server")["redis_version"])
-    if tuple(int(part) for part in version.split(".")[:2]) < MINIMUM_VERSION:
-        return False, f"the server is Redis {version}; RMQ needs 6.2 or later"
-    if client.eval("return 'scripts'", 0) not in (b"scripts", "scripts"):
-        return False, "the server does not run Lua scripts; allow @scripting to this user"
-    return _compare_clocks(client, version)
-
-
-def _compare_clocks(client: Any, version: str) -> tuple[bool, str]:
-    seconds, microseconds = client.time()
-    apart = abs(time.time() - (seconds + microseconds / 1e6))
-    if apart > CLOCK_TOLERANCE_S:
-        return False, f"the clocks of this machine and the server are {apart:.0f} s apart; run NTP on both"
-    return True, f"Redis {version} answers, runs scripts, and its clock is {apart:.1f} s from this machine's"

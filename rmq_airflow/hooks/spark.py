@@ -2,6 +2,7 @@
 
 Law: what is in `secrets` reaches the driver through its process environment and nothing else: no argument, no Spark
 configuration, no log line. `env_vars` would not do: on YARN and Kubernetes the provider turns those into `--conf`.
+A machine without `spark-submit` is told before a message is claimed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+from rmq_core import ConfigurationError
 
 
 class LeasedSparkSubmitHook(SparkSubmitHook):
@@ -35,6 +38,10 @@ class LeasedSparkSubmitHook(SparkSubmitHook):
             if self._submit_sp is not None:
                 self._submit_sp.stdout.close()  # the provider's hook leaves it open
 
+    def check_binary(self) -> None:
+        """ConfigurationError, which says where to get one, when there is no `spark-submit`."""
+        _path_to(self._connection["spark_binary"], self._env_vars or {})
+
     def reap(self) -> None:
         """Take leave of a driver that has ended while nobody waited for it, as after a time-out."""
         if self._submit_sp is not None:
@@ -54,9 +61,24 @@ class LeasedSparkSubmitHook(SparkSubmitHook):
 
 
 def _path_to(binary: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """A PATH on which `binary` is found: pip puts `spark-submit` beside the interpreter, where PATH need not lead."""
-    path = environment.get("PATH", os.environ.get("PATH", os.defpath))
-    beside = Path(sys.executable).parent
-    if shutil.which(binary, path=path) or not (beside / binary).exists():
+    """The PATH on which `binary` is found, where that is not PATH as it is; ConfigurationError when there is none.
+
+    A Spark of one's own is where SPARK_HOME says; pip puts pyspark's beside the interpreter, where PATH need not lead.
+    The driver then runs with that interpreter, which has RMQ, unless PYSPARK_PYTHON names another.
+    """
+    known = {**os.environ, **environment}
+    path, home = known.get("PATH", os.defpath), known.get("SPARK_HOME")
+    if shutil.which(binary, path=path):
         return {}
-    return {"PATH": f"{beside}{os.pathsep}{path}"}
+    folders = os.pathsep.join([*([f"{home}/bin"] if home else []), str(Path(sys.executable).parent)])
+    if shutil.which(binary, path=folders):
+        return {"PATH": f"{folders}{os.pathsep}{path}"}
+    raise ConfigurationError(_nowhere(binary, home))
+
+
+def _nowhere(binary: str, home: str | None) -> str:
+    return (
+        f"there is no `{binary}` on PATH, in {home or '$SPARK_HOME'}/bin or beside Python: `pip install "
+        "'rmq[airflow-spark]'` brings Spark along (pyspark-client does not), or install Apache Spark on the worker and "
+        "set SPARK_HOME"
+    )

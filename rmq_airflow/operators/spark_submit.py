@@ -17,7 +17,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 
 from rmq_airflow.claiming import Claimed, OnSettled, check_discipline, check_on_settled, claim
-from rmq_airflow.cluster import ClusterSubmitHook, check_cluster_mode, in_cluster_mode
+from rmq_airflow.cluster import ClusterSubmitHook, check_cluster_mode, in_cluster_mode, supported
 from rmq_airflow.guard import DriverGuard
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.hooks.spark import LeasedSparkSubmitHook
@@ -30,7 +30,6 @@ from rmq_airflow.watch import Watch
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, RedisMessageQueueError, Submission
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.common.compat.sdk import Context
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
@@ -60,7 +59,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
     ``claimed=0`` and submits nothing. The report's ``isolated`` says how many of the messages had failed together
     before and were claimed apart, ``settled_before`` whether this task had settled messages under its name before.
 
-    Everything of ``SparkSubmitOperator`` works in client mode. Cluster mode needs
+    Everything of ``SparkSubmitOperator`` works in client mode. Cluster mode needs version 6.1 of the Spark provider and
     YARN with ``yarn_track_via_rm_api=True`` or Kubernetes with ``track_driver_via_k8s_api=True``; with ``durable``, a
     retry watches the driver that an earlier try has submitted.
 
@@ -96,6 +95,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
+        kwargs = supported(kwargs)
         check_cluster_mode(kwargs)
         check_on_settled(on_settled)
         super().__init__(**kwargs)
@@ -172,8 +172,10 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         return claim(queue, identity, max_messages=self.max_messages, on_settled=self.on_settled, named=self.lease_id)
 
     def _find_remote(self, hook: RedisQueueHook, context: Context) -> RemoteDriver | None:
-        """What is special about cluster mode; one that cannot work is refused before anything is claimed."""
+        """What is special about cluster mode; what cannot be submitted is refused before anything is claimed."""
         made = self._get_hook()
+        if self.spark_env is None:  # which may say where Spark is, and is called once there is work
+            made.check_binary()
         if not isinstance(made, ClusterSubmitHook):
             return None
         made.check_secrets(hook.settings)
@@ -270,7 +272,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         if self._remote is not None:
             self._remote.end()
 
-    def _get_hook(self) -> SparkSubmitHook:
+    def _get_hook(self) -> LeasedSparkSubmitHook:
         made = super()._get_hook()
         if in_cluster_mode(made):
             return ClusterSubmitHook(made, self._on_start)

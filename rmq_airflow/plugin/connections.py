@@ -16,10 +16,9 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-from rmq_airflow.location import extra_of, settings_of
+from rmq_airflow.location import CONNECTION_TYPE, read
 from rmq_core import ConfigurationError, RedisSettings
 
-CONNECTION_TYPE = "redis_queue"
 CLIENT_NAME = "rmq-airflow-page"
 PATIENCE_S = 2.0
 """For one answer of a server. The page is asked again every few seconds, and must say soon that nobody answers."""
@@ -54,8 +53,7 @@ def settings(connection_id: str) -> RedisSettings:
 
 def place(connection_id: str, client_name: str) -> RedisSettings:
     """The same for a connection that is known to be one of them, and for another client of ours."""
-    connection = _looked_up(connection_id)
-    found = settings_of(connection, extra_of(connection))
+    found = read(_looked_up(connection_id)).settings
     return replace(found, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name=client_name)
 
 

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 import rmq_core
 from rmq_core.clients import async_client as _client
 from rmq_core.errors import translated as _translated
-from rmq_core.jobs.aio import AsyncJobQueue as AsyncJobQueue
-from rmq_core.jobs.worker import Worker as Worker
-from rmq_core.jobs.worker import run_worker as run_worker
 from rmq_core.keys import QUEUES as _QUEUES
 from rmq_core.keys import queues_of as _queues_of
 from rmq_core.late import LATE as _SHARED
@@ -18,28 +15,32 @@ from rmq_core.leased.aio import AsyncLeasedQueue as AsyncLeasedQueue
 from rmq_core.leased.hub import WaitHub as WaitHub
 from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
 from rmq_core.protocol import open_async_queue
-from rmq_core.reliable.aio import AsyncReaper as AsyncReaper
-from rmq_core.reliable.aio import AsyncReliableQueue as AsyncReliableQueue
-from rmq_core.rotation.aio import AsyncRotationQueue as AsyncRotationQueue
 from rmq_core.shared import *  # noqa: F403  what it lists
-from rmq_core.streams.aio import AsyncStreamQueue as AsyncStreamQueue
-from rmq_core.streams.aio_consumer import AsyncQueueConsumer as AsyncQueueConsumer
 
 if TYPE_CHECKING:
+    from rmq_core.jobs.aio import AsyncJobQueue as AsyncJobQueue
+    from rmq_core.jobs.worker import Worker as Worker
+    from rmq_core.jobs.worker import run_worker as run_worker
     from rmq_core.late import *  # noqa: F403  for type checkers
     from rmq_core.message_queue.aio import AbstractRedisGateway as AbstractRedisGateway
     from rmq_core.message_queue.aio import RedisGateway as RedisGateway
     from rmq_core.message_queue.aio import RedisMessageQueue as RedisMessageQueue
     from rmq_core.message_queue.errors import LuaScriptError as LuaScriptError
     from rmq_core.message_queue.errors import RetryBudgetExhaustedError as RetryBudgetExhaustedError
+    from rmq_core.reliable.aio import AsyncReaper as AsyncReaper
+    from rmq_core.reliable.aio import AsyncReliableQueue as AsyncReliableQueue
+    from rmq_core.rotation.aio import AsyncRotationQueue as AsyncRotationQueue
+    from rmq_core.streams.aio import AsyncStreamQueue as AsyncStreamQueue
+    from rmq_core.streams.aio_consumer import AsyncQueueConsumer as AsyncQueueConsumer
 
-JobQueue = AsyncJobQueue
+    JobQueue = AsyncJobQueue
+    QueueConsumer = AsyncQueueConsumer
+    Reaper = AsyncReaper
+    ReliableQueue = AsyncReliableQueue
+    RotationQueue = AsyncRotationQueue
+    StreamQueue = AsyncStreamQueue
+
 LeasedQueue = AsyncLeasedQueue
-QueueConsumer = AsyncQueueConsumer
-Reaper = AsyncReaper
-ReliableQueue = AsyncReliableQueue
-RotationQueue = AsyncRotationQueue
-StreamQueue = AsyncStreamQueue
 open_queue = open_async_queue
 
 __all__ = [  # noqa: PLE0604  names, all of them
@@ -57,13 +58,23 @@ __all__ = [  # noqa: PLE0604  names, all of them
 ]
 
 _TWINS = ("AbstractRedisGateway", "RedisGateway", "RedisMessageQueue")
-_LATE = _SHARED | dict.fromkeys(_TWINS, "message_queue.aio")
+_ASYNC = {
+    "AsyncJobQueue": "jobs.aio",
+    "AsyncQueueConsumer": "streams.aio_consumer",
+    "AsyncReaper": "reliable.aio",
+    "AsyncReliableQueue": "reliable.aio",
+    "AsyncRotationQueue": "rotation.aio",
+    "AsyncStreamQueue": "streams.aio",
+}
+_WORKERS = dict.fromkeys(("Worker", "run_worker"), "jobs.worker")
+_LATE = _SHARED | _ASYNC | _WORKERS | dict.fromkeys(_TWINS, "message_queue.aio")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
+    defined = f"Async{name}" if f"Async{name}" in _ASYNC else name
+    if defined not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"rmq_core.{_LATE[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"rmq_core.{_LATE[defined]}"), defined)
     return value
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, redact
 
-from rmq_airflow.hooks.queue import RedisQueueHook, _compare_clocks, _examine
+from rmq_airflow.examine import _ask, _compare_clocks
+from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_core import LeasedConfig
 from tests.airflow.conftest import CANARY, QUEUE
 
@@ -64,7 +65,7 @@ def test_the_test_button_reports_a_wrong_password_without_showing_it(
     monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps(fields))
     works, text = RedisQueueHook("wrong").test_connection()
     assert not works
-    assert "AuthenticationError" in text
+    assert "Redis refused the `username` or `password`" in text
     assert "wrong-9d1" not in text
 
 
@@ -79,7 +80,7 @@ def test_the_test_button_reports_a_server_that_is_not_there(monkeypatch: pytest.
     monkeypatch.setenv("AIRFLOW_CONN_GONE", json.dumps({"conn_type": "redis_queue", "host": "127.0.0.1", "port": 1}))
     works, text = RedisQueueHook("gone").test_connection()
     assert not works
-    assert "ConnectionError" in text
+    assert text.startswith("Redis did not answer")
 
 
 def test_credentials_show_in_no_repr(connection: str) -> None:
@@ -111,7 +112,7 @@ class SlowClock:
 
 
 def test_the_test_button_refuses_a_server_that_is_too_old() -> None:
-    works, text = _examine(OldServer())
+    works, text = _ask(OldServer())
     assert not works
     assert "6.2 or later" in text
 

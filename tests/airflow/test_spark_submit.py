@@ -11,6 +11,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -19,7 +20,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk.exceptions import AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
 
-from rmq_airflow import watch
+from rmq_airflow import cluster, watch
 from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled, handover
@@ -452,8 +453,7 @@ def test_spark_submit_beside_the_interpreter_is_found_without_path(
 ) -> None:
     beside = Path(__file__).parent / "bin"
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setattr("rmq_airflow.hooks.spark.sys.executable", str(beside / "python"))
-    monkeypatch.setattr("rmq_airflow.guard.sys.executable", os.environ["PYSPARK_PYTHON"])
+    monkeypatch.setattr("rmq_airflow.hooks.spark.sys", SimpleNamespace(executable=str(beside / "python")))
     queue.publish("a")
     task = operator("adopt_and_ack", marker)
     assert task.execute(task_context(task))["acked"] == 1
@@ -504,7 +504,7 @@ def test_nothing_secret_is_left_on_the_operators_template_fields(
 TASK = """
 import sys
 from types import SimpleNamespace
-from rmq_airflow import watch
+from rmq_airflow import cluster, watch
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_core import LeasedConfig
 application, marker = sys.argv[1:]
@@ -530,3 +530,79 @@ def test_when_the_task_process_is_killed_its_driver_ends_and_the_messages_come_b
     eventually(lambda: queue.backlog().ready == 1)
     task = operator("adopt_and_ack", marker)
     assert task.execute(task_context(task, try_number=2))["acked"] == 1
+
+
+def test_without_any_spark_the_operator_says_where_to_get_one_and_claims_nothing(
+    queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide_spark(monkeypatch, marker.parent)
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker)
+    with pytest.raises(ConfigurationError) as raised:
+        task.execute(task_context(task))
+    text = str(raised.value)
+    assert "\n" not in text
+    assert text.startswith("there is no `spark-submit` on PATH, in $SPARK_HOME/bin or beside Python: ")
+    assert "`pip install 'rmq[airflow-spark]'`" in text
+    assert queue.lease_info(LEASE_ID) is None
+    assert queue.backlog().ready == 1
+
+
+def test_a_spark_of_ones_own_is_found_by_spark_home(
+    queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide_spark(monkeypatch, marker.parent)
+    home = marker.parent / "spark"
+    home.mkdir()
+    (home / "bin").symlink_to(Path(__file__).parent / "bin")
+    queue.publish_many(["a", "b"])
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    task = operator("adopt_and_ack", marker, max_messages=1)
+    assert task.execute(task_context(task))["acked"] == 1
+    monkeypatch.delenv("SPARK_HOME")
+    task = operator("adopt_and_ack", marker, spark_env=lambda: {"SPARK_HOME": str(home)})
+    assert task.execute(task_context(task, run_id="two"))["acked"] == 1
+
+
+def hide_spark(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """As on a worker without Spark: nothing on PATH, nothing beside the interpreter, no SPARK_HOME."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr("rmq_airflow.hooks.spark.sys", SimpleNamespace(executable=str(folder / "python")))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"durable": True}, {"yarn_track_via_rm_api": True}, {"post_submit_commands": ["true"]}],
+    ids=lambda options: next(iter(options)),
+)
+def test_what_an_old_spark_provider_lacks_is_refused_in_words(
+    marker: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_TRACKS", False)
+    with pytest.raises(
+        ConfigurationError, match=rf"`{next(iter(options))}` needs .*-spark from 6\.1 on, and .*SPARK_HOME"
+    ):
+        operator("touch", marker, **options)
+
+
+def test_cluster_mode_of_an_old_spark_provider_is_refused_in_words(
+    marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_TRACKS", False)
+    with pytest.raises(ConfigurationError, match=r"`deploy_mode='cluster'` needs .*-spark from 6\.1 on"):
+        operator("touch", marker, deploy_mode="cluster")
+    elsewhere = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(elsewhere))
+    task = operator("touch", marker)
+    with pytest.raises(ConfigurationError, match=r"connection 'spark_default', needs .*-spark from 6\.1 on"):
+        task.execute(task_context(task))
+
+
+def test_what_an_old_spark_provider_lacks_may_be_switched_off(
+    queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_TRACKS", False)
+    queue.publish("a")
+    task = operator("adopt_and_ack", marker, durable=False, yarn_track_via_rm_api=False)
+    assert task.execute(task_context(task))["acked"] == 1

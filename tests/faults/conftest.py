@@ -14,7 +14,7 @@ from tests.redis.worlds import AsyncWorld, SyncWorld, World
 from tests.servers import NAMES, Server, start_server
 
 HERE = Path(__file__).parent
-ONLY_IN_FULL = {"test_spark_speculation.py"}
+ONLY_IN_FULL = {"test_spark_speculation.py", "test_installed_wheel.py"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -36,7 +36,7 @@ def test_a_worker_says_what_the_test_button_would(deployed: World, places: dict[
     for name in ("fields", "url"):
         assert said[name][0] == "success", said
         assert "answers, runs scripts, and its clock is" in str(said[name][1])
-    for name, why in {"stranger": "AuthenticationError", "nobody": "ConnectionError", "nonsense": "scheme"}.items():
+    for name, why in {"stranger": "refused the `username`", "nobody": "did not answer", "nonsense": "scheme"}.items():
         assert said[name][0] == "failed", said
         assert why in str(said[name][1])
     assert "wrong-9d1" not in str(said)

@@ -1,21 +1,31 @@
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rmq_airflow.location import config_of, extra_of, settings_of
+from rmq_airflow.location import read
 from rmq_core import ConfigurationError, LeasedConfig, RedisSettings
 
 
-def connection(**fields: Any) -> Any:
+def connection(extra: dict[str, Any] | str | None = None, **fields: Any) -> Any:
     plain = dict.fromkeys(("host", "port", "schema", "login", "password"))
-    return SimpleNamespace(**{"conn_id": "c", **plain, **fields})
+    written = json.dumps(extra) if isinstance(extra, dict) else extra
+    return SimpleNamespace(**{"conn_id": "c", "conn_type": "redis_queue", **plain, **fields}, extra=written)
+
+
+def settings_of(extra: dict[str, Any] | None = None, **fields: Any) -> RedisSettings:
+    return read(connection(extra, **fields)).settings
+
+
+def config_of(extra: dict[str, Any]) -> LeasedConfig:
+    return read(connection(extra)).config
 
 
 def url(extra: dict[str, Any] | None = None, **fields: Any) -> str:
-    return settings_of(connection(**fields), extra or {}).url_without_credentials
+    return settings_of(extra, **fields).url_without_credentials
 
 
 def test_an_empty_connection_is_the_local_server() -> None:
@@ -34,7 +44,7 @@ def test_an_ipv6_host_is_put_into_brackets() -> None:
 
 def test_a_connection_of_the_redis_provider_works_as_it_is() -> None:
     extra = {"db": 1, "ssl": True, "ssl_cert_reqs": "none", "ssl_check_hostname": False}
-    settings = settings_of(connection(host="h", login="u", password="p"), extra)
+    settings = settings_of(extra, conn_type="redis", host="h", login="u", password="p")
     assert (settings.scheme, settings.db, settings.tls) == ("rediss", 1, True)
     assert (settings.ssl_cert_reqs, settings.ssl_check_hostname) == ("none", False)
     assert (settings.username, settings.password) == ("u", "p")
@@ -49,7 +59,7 @@ def test_a_url_may_stand_in_the_extra_or_in_the_host(place: str, location: str) 
 
 def test_tls_and_credentials_of_sentinels_come_from_the_extras() -> None:
     extra = {"url": "sentinel://a,b/main", "ssl": "true", "sentinel_password": "s"}
-    settings = settings_of(connection(password="p"), extra)
+    settings = settings_of(extra, password="p")
     assert settings.tls
     assert (settings.password, settings.sentinel_password) == ("p", "s")
 
@@ -74,7 +84,7 @@ def test_credentials_in_a_url_are_refused_because_airflow_would_show_them(place:
 
 def test_the_password_of_a_tls_key_comes_from_the_extras() -> None:
     extra = {"url": "rediss://h?db=2", "ssl_certfile": "c", "ssl_keyfile": "k", "ssl_password": "s"}
-    assert settings_of(connection(), extra).ssl_password == "s"
+    assert settings_of(extra).ssl_password == "s"
 
 
 def test_empty_fields_of_the_form_count_as_not_given() -> None:
@@ -86,12 +96,11 @@ def test_empty_fields_of_the_form_count_as_not_given() -> None:
 @pytest.mark.parametrize("extra", ["{", "[]", "7"])
 def test_extras_that_are_no_object_are_refused(extra: str) -> None:
     with pytest.raises(ConfigurationError, match="JSON object"):
-        extra_of(connection(extra=extra))
+        read(connection(extra))
 
 
-def test_extras_are_read_from_json_and_may_be_missing() -> None:
-    assert extra_of(connection(extra='{"db": 1}')) == {"db": 1}
-    assert extra_of(connection(extra=None)) == {}
+def test_extras_may_be_missing() -> None:
+    assert read(connection(None)) == read(connection("{}"))
 
 
 def test_the_defaults_of_a_queue_come_from_the_connection() -> None:
@@ -103,3 +112,65 @@ def test_the_defaults_of_a_queue_come_from_the_connection() -> None:
 def test_a_default_that_is_no_number_is_refused_by_name(name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         config_of({name: "a few"})
+
+
+REDIS_PROVIDERS_FORM = {
+    "db": 0,
+    "cluster": False,
+    "startup_nodes": None,
+    "ssl": False,
+    "ssl_cert_reqs": "required",
+    "ssl_ca_certs": None,
+    "ssl_keyfile": None,
+    "ssl_certfile": None,
+    "ssl_check_hostname": False,
+}
+
+
+@pytest.mark.parametrize("conn_type", ["redis", "redis_queue"])
+def test_what_the_form_of_the_redis_provider_stores_works_also_when_the_type_is_changed(conn_type: str) -> None:
+    assert url(REDIS_PROVIDERS_FORM, conn_type=conn_type, host="h").startswith("redis://h:6379")
+
+
+def test_a_redis_connection_to_a_cluster_is_one_here_too() -> None:
+    extra = {**REDIS_PROVIDERS_FORM, "cluster": True, "startup_nodes": "two:7001, three"}
+    made = settings_of(extra, conn_type="redis", host="one", port=7000)
+    assert (made.scheme, made.hosts) == ("redis+cluster", (("one", 7000), ("two", 7001), ("three", 6379)))
+
+
+def test_a_redis_connection_may_carry_extras_of_its_own_and_certificates_that_it_does_not_use() -> None:
+    extra = {"team": "data", "ssl": False, "ssl_ca_certs": "/ca.pem"}
+    assert url(extra, conn_type="redis", host="h") == "redis://h:6379"
+
+
+def test_a_misspelled_extra_of_ours_is_refused_in_a_redis_connection_too() -> None:
+    with pytest.raises(ConfigurationError, match=r"unknown extra `leese`, did you mean `lease`\?"):
+        url({"leese": 60}, conn_type="redis")
+
+
+CONTRADICTIONS = [
+    ({"url": "redis://a"}, {"host": "b"}, "extra `url`.*the host: clear one"),
+    ({"url": "redis://a"}, {"port": 6380}, "extra `url`.*the port: clear one"),
+    ({}, {"host": "redis://a", "port": 6380}, "URL in the field for the host.*the port: clear one"),
+    ({"url": "redis://a/2", "db": 3}, {}, "`db` says 3 and the URL says 2"),
+    ({"url": "sentinel://a,b/main/2", "db": 3}, {}, "`db` says 3 and the URL says 2"),
+    ({"url": "redis://a", "cluster": True}, {}, "redis\\+cluster://"),
+    ({"cluster": True, "db": 3}, {}, "db: a cluster has only database 0"),
+    ({"ssl_ca_certs": "/ca.pem"}, {}, "`ssl_ca_certs` needs TLS: set extra `ssl`"),
+    ({"url": "unix:///s", "ssl": True}, {}, "tls"),
+    ({"sentinel_password": "s"}, {}, "sentinel_password"),
+    ({"discipline": "streams", "lease": 60}, {}, "`lease` is for the discipline leased, and .* says streams"),
+    ({"discipline": "jobs", "max_deliveries": 3}, {}, "`max_deliveries` is for the discipline leased"),
+]
+
+
+@pytest.mark.parametrize(("extra", "fields", "said"), CONTRADICTIONS)
+def test_what_contradicts_itself_is_refused_with_both_sides(
+    extra: dict[str, Any], fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        read(connection(extra, **fields))
+
+
+def test_a_database_that_both_places_agree_on_is_no_contradiction() -> None:
+    assert settings_of({"url": "redis://a/2", "db": 2}).db == 2

@@ -1,0 +1,159 @@
+"""The button "Test" of the connection form, on what people mistype and on servers that are not as they think."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_core import ConfigurationError, QueueUnavailable
+from tests.servers import Server, start_server
+from tests.servers.process import free_port
+from tests.servers.sentinel import Sentinel
+
+Button = Callable[..., tuple[bool, str]]
+UNTOLD = ("Error(", "Error:", "<redis", "Traceback")
+
+
+@pytest.fixture
+def press(monkeypatch: pytest.MonkeyPatch) -> Button:
+    """Presses the button: `press({"url": ...}, login=...)`."""
+
+    def press(extra: dict[str, Any], **fields: Any) -> tuple[bool, str]:
+        value = json.dumps({"conn_type": "redis_queue", **fields, "extra": extra})
+        monkeypatch.setenv("AIRFLOW_CONN_TRIED", value)
+        works, text = RedisQueueHook("tried").test_connection()
+        assert not [word for word in UNTOLD if word in text], "said in words"
+        return works, text
+
+    return press
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[tuple[Server, Sentinel]]:
+    """A server and the sentinel that watches it as `main`."""
+    server = start_server("7.0")
+    sentinel = Sentinel("7.0", [f"sentinel monitor main 127.0.0.1 {server.port} 1"])
+    yield server, sentinel
+    sentinel.close()
+    server.stop()
+
+
+@pytest.fixture
+def locked(watched: tuple[Server, Sentinel]) -> Iterator[Sentinel]:
+    """The same sentinel, asking for a password."""
+    _, sentinel = watched
+    with sentinel.client() as client:
+        client.execute_command("ACL", "SETUSER", "default", "resetpass", ">open-7c2")
+    yield sentinel
+    with redis.Redis(port=sentinel.port, password="open-7c2") as client:
+        client.execute_command("ACL", "SETUSER", "default", "nopass")
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({"discipline": "leasd"}, "did you mean `leased`?"),
+        ({"lease": "5 min"}, "extra `lease` must be a number of seconds"),
+        ({"leese": 300}, "unknown extra `leese`, did you mean `lease`?"),
+        ({"discipline": "streams", "lease": 300}, "extra `lease` is for the discipline leased"),
+    ],
+)
+def test_a_wrong_extra_is_red_on_the_button_and_an_error_in_the_hook_though_the_server_answers(
+    redis_url: str, press: Button, extra: dict[str, Any], said: str
+) -> None:
+    works, text = press({"url": redis_url, **extra})
+    assert not works
+    assert said in text
+    with pytest.raises(ConfigurationError, match="connection 'tried'") as raised:
+        _ = RedisQueueHook("tried").settings
+    assert said in str(raised.value)
+
+
+async def test_a_wrong_extra_is_an_error_in_an_event_loop_too(redis_url: str, press: Button) -> None:
+    press({"url": redis_url, "lease": "5 min"})
+    with pytest.raises(ConfigurationError, match="connection 'tried': extra `lease`"):
+        await RedisQueueHook("tried").async_location()
+
+
+def test_extras_that_are_no_json_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_TRIED", json.dumps({"conn_type": "redis_queue", "extra": '{"lease": 5'}))
+    assert RedisQueueHook("tried").test_connection() == (False, "the connection's `extra` must be a JSON object")
+
+
+def test_a_connection_of_the_redis_provider_is_tested_as_it_is(redis_url: str, press: Button) -> None:
+    place = redis.Redis.from_url(redis_url).connection_pool.connection_kwargs
+    extra = {"db": 0, "cluster": False, "ssl": False, "ssl_cert_reqs": "required", "ssl_check_hostname": False}
+    works, text = press(extra, conn_type="redis", host=place["host"], port=place["port"])
+    assert works, text
+
+
+def test_an_embedded_server_is_neither_started_nor_is_its_folder_created(tmp_path: Path, press: Button) -> None:
+    folder = tmp_path / "queues"
+    works, text = press({"url": f"embedded://{folder}"})
+    assert works
+    assert "nothing was started or created" in text
+    assert str(folder) in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_behind_sentinels_is_found(watched: tuple[Server, Sentinel], press: Button) -> None:
+    works, text = press({"url": f"sentinel://127.0.0.1:{watched[1].port}/main"})
+    assert works, text
+
+
+def test_a_name_that_sentinels_do_not_know_is_told_with_those_they_do(
+    watched: tuple[Server, Sentinel], press: Button
+) -> None:
+    works, text = press({"url": f"sentinel://127.0.0.1:{watched[1].port}/mian"})
+    assert not works
+    assert "know no service 'mian', they watch 'main'; did you mean 'main'?" in text
+    with pytest.raises(QueueUnavailable, match=r"the sentinels know no server 'mian' that is up: check the name"):
+        ask_at_once()
+
+
+def test_where_no_sentinel_answers_their_addresses_are_told(press: Button) -> None:
+    port = free_port()
+    works, text = press({"url": f"sentinel://127.0.0.1:{port}/main"})
+    assert not works
+    assert text == (
+        f"no sentinel answers for 'main' at 127.0.0.1:{port}: check the hosts and ports of sentinel:// in the URL"
+    )
+    with pytest.raises(QueueUnavailable, match="no sentinel answers for 'main'"):
+        ask_at_once()
+
+
+@pytest.mark.parametrize("extra", [{}, {"sentinel_password": "wrong-1b8"}])
+def test_sentinels_that_refuse_the_password_are_told_apart(
+    locked: Sentinel, press: Button, extra: dict[str, str]
+) -> None:
+    works, text = press({"url": f"sentinel://127.0.0.1:{locked.port}/main", **extra})
+    assert not works
+    assert "refused `sentinel_username` or `sentinel_password`" in text
+    assert "wrong-1b8" not in text
+    with pytest.raises(QueueUnavailable, match="refused `sentinel_username` or `sentinel_password`"):
+        ask_at_once()
+
+
+def test_the_right_password_of_a_sentinel_is_green(locked: Sentinel, press: Button) -> None:
+    works, text = press({"url": f"sentinel://127.0.0.1:{locked.port}/main", "sentinel_password": "open-7c2"})
+    assert works, text
+
+
+def test_a_redis_server_in_place_of_a_sentinel_is_told(watched: tuple[Server, Sentinel], press: Button) -> None:
+    works, text = press({"url": f"sentinel://127.0.0.1:{watched[0].port}/main"})
+    assert not works
+    assert "a Redis server answers there, no sentinel" in text
+
+
+def ask_at_once() -> None:
+    """What a task gets, without the half minute for which it would try again."""
+    from rmq_core import LeasedConfig
+
+    with RedisQueueHook("tried").queue("work", LeasedConfig(retry_budget=0.1)) as queue:
+        queue.backlog()

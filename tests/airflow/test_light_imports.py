@@ -1,0 +1,46 @@
+"""What a DAG file pays for an import: the disciplines that the component does not use are not loaded with it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from rmq_airflow.get_provider_info import get_provider_info
+
+INFO = get_provider_info()
+MODULES = [
+    *(name for kind in ("operators", "sensors") for name in INFO[kind][0]["python-modules"]),
+    INFO["task-decorators"][0]["class-name"].rpartition(".")[0],
+]
+LATER = {"jobs", "streams", "reliable", "rotation", "message_queue", "embedded", "cli"}
+LOOK = """
+import importlib, json, os, sys
+import airflow.providers.apache.spark.operators.spark_submit, airflow.providers.common.compat.sdk  # slow, and not ours
+from airflow.sdk import BaseOperator, BaseSensorOperator
+for module in sys.argv[1:]:
+    if child := os.fork():
+        os.waitpid(child, 0)
+        continue
+    importlib.import_module(module)
+    print(json.dumps([module, [name for name in sys.modules if name.startswith(("rmq_", "redis"))]]), flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, list[str]]:
+    """What of RMQ and of redis-py a process has loaded that imported one module of ours and nothing else of it."""
+    command = [sys.executable, "-W", "ignore", "-c", LOOK, *MODULES]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(json.loads(line) for line in said.stdout.splitlines() if line.startswith("["))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_operator_loads_neither_the_other_disciplines_nor_redis(module: str, loaded: dict[str, list[str]]) -> None:
+    found = loaded[module]
+    assert {"rmq_core.leased", module} <= set(found), "what it does use is there"
+    assert {name.split(".")[1] for name in found if name.startswith("rmq_core.")} & LATER == set()
+    assert [name for name in found if name.partition(".")[0] == "redis"] == []

@@ -1,0 +1,34 @@
+"""What the extras of the built wheel come to: never two distributions that overwrite each other's files.
+
+Only resolved, by uv: pip has to download and build pyspark for that. `faults/test_installed_wheel.py` installs with
+both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.wheel import BOTH, build_wheel, requirements, resolve
+
+PROVIDER = "apache-airflow-providers-apache-spark"
+# Extras, what a user adds, which one of the two is there, and the major version of the Spark provider.
+INSTALLS = {
+    "airflow-spark": ("airflow-spark", [], "pyspark", "5"),
+    "all": ("all", [], "pyspark", "5"),
+    "a provider of one's own": ("airflow", [f"{PROVIDER}>=6.1"], "pyspark-client", "6"),
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.mark.parametrize("install", INSTALLS)
+def test_the_extras_resolve_to_one_pyspark(install: str, wheel: Path, tmp_path: Path) -> None:
+    extras, others, expected, major = INSTALLS[install]
+    found = resolve(tmp_path, requirements(wheel, extras, others))
+    assert [name for name in BOTH if name in found] == [expected]
+    assert found[PROVIDER].split(".")[0] == major
