@@ -73,3 +73,4 @@ class AsyncLeasedQueue(AsyncSlicing[Engine]):
     resume = method(managing.resume)
     cancel = method(managing.cancel)
     forget = method(managing.forget)
+    unregister = method(managing.unregister)
