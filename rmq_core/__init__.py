@@ -11,6 +11,8 @@ from rmq_core.errors import translated as _translated
 from rmq_core.keys import QUEUES as _QUEUES
 from rmq_core.keys import queues_of as _queues_of
 from rmq_core.late import LATE as _SHARED
+from rmq_core.leased.survey import backlogs as backlogs
+from rmq_core.leased.survey import holding as holding
 from rmq_core.leased.sync import LeasedQueue as LeasedQueue
 from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
 from rmq_core.protocol import open_queue as open_queue
@@ -44,7 +46,9 @@ __all__ = [  # noqa: PLE0604  names, all of them
     *_shared.__all__,
     *_LATE,
     "LeasedQueue",
+    "backlogs",
     "disciplines",
+    "holding",
     "open_queue",
     "queues",
 ]

@@ -83,6 +83,10 @@ class QueueUnavailable(RedisMessageQueueError):
     """Redis did not answer within the retry budget; the call can be repeated safely once it is back."""
 
 
+class QueueNotEmpty(RedisMessageQueueError):
+    """The queue holds something still, so it was not taken off the list; nothing was changed. Consume or purge that."""
+
+
 class NotDurable(RedisMessageQueueError):
     """The messages were published or acked, but fewer replicas or AOF files confirmed it than `durability` asks."""
 

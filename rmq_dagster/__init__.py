@@ -12,6 +12,7 @@ from rmq_dagster.assets import redis_queue_asset
 from rmq_dagster.batch import ClaimedBatch
 from rmq_dagster.checks import Limit, QueueLimits, redis_queue_checks
 from rmq_dagster.definitions import redis_queue_definitions
+from rmq_dagster.observer import redis_queue_observer
 from rmq_dagster.ops import publish_op
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.pipes import LeasedInvocation, PipesRedisQueueSparkClient
@@ -32,6 +33,7 @@ __all__ = [
     "redis_queue_asset",
     "redis_queue_checks",
     "redis_queue_definitions",
+    "redis_queue_observer",
     "redis_queue_status_sensors",
 ]
 

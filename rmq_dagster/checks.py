@@ -77,26 +77,39 @@ def redis_queue_checks(
 
     Without `limits` any dead letter is an error, and nothing else is checked.
     """
-    given = (limits or QueueLimits()).given()
-    if not given:
-        raise ConfigurationError("limits must set at least one limit: there is nothing to check")
-    prefix = dagster_name(queue)
-    specs = {
-        name: dg.AssetCheckSpec(f"{prefix}_{name}", asset=asset, blocking=blocking, description=_described(name, limit))
-        for name, limit in given.items()
-    }
+    checks = QueueChecks(queue, asset, limits or QueueLimits(), blocking=blocking)
 
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         resource: RedisQueueResource = getattr(context.resources, resource_key)
-        stats = resource.stats(queue, config)
-        for name, spec in specs.items():
-            value = MEASURES[name](stats) if name in MEASURES else _silence(context.instance, spec.asset_key)
-            yield _result(spec, given[name], value)
+        yield from checks.results(context.instance, resource.stats(queue, config))
 
     decorated = dg.multi_asset_check(
-        name=f"{prefix}_checks", specs=list(specs.values()), required_resource_keys={resource_key}
+        name=f"{dagster_name(queue)}_checks",
+        specs=list(checks.specs.values()),
+        required_resource_keys={resource_key},
     )
     return decorated(check)
+
+
+class QueueChecks:
+    """The checks of a queue on an asset: what Dagster is told of them, and how they end."""
+
+    def __init__(self, queue: str, asset: Any, limits: QueueLimits, *, blocking: bool = False) -> None:
+        self.given = limits.given()
+        if not self.given:
+            raise ConfigurationError("limits must set at least one limit: there is nothing to check")
+        self.specs = {
+            name: dg.AssetCheckSpec(
+                f"{dagster_name(queue)}_{name}", asset=asset, blocking=blocking, description=_described(name, limit)
+            )
+            for name, limit in self.given.items()
+        }
+
+    def results(self, instance: dg.DagsterInstance, stats: QueueStats) -> Iterator[dg.AssetCheckResult]:
+        """How each check ends for a queue that holds this."""
+        for name, spec in self.specs.items():
+            value = MEASURES[name](stats) if name in MEASURES else _silence(instance, spec.asset_key)
+            yield _result(spec, self.given[name], value)
 
 
 def _result(spec: dg.AssetCheckSpec, limit: Limit, value: float | None) -> dg.AssetCheckResult:

@@ -1,4 +1,8 @@
-"""Claiming in a step. The lease is named after the work, so that a retry of the step or the run finds it again."""
+"""Claiming in a step. The lease is named after the work, so that a retry of the step or the run finds it again.
+
+Law: a lease is taken over only from an earlier run of the same group, from this one, or from the sensor that claimed it
+for this run. Anybody else, a later retry or another orchestrator, is left alone and the step is refused.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import dagster as dg
 
-from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue
+from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue, LeaseOwnedByOther
 from rmq_dagster import runs
+from rmq_dagster.claims import owner_before
 from rmq_dagster.tags import CLAIMED, ISOLATED, LEASE, QUEUE
 
 OnSettled: TypeAlias = Literal["skip", "next"]
@@ -23,10 +28,12 @@ def claim(
 
     `on_settled`: when everything under the step's name is acked already, "skip" raises LeaseAlreadySettled and "next"
     claims more, under `<name>#2`, `#3`, ... Either would overwrite the result of a try that acked, had its result and
-    failed to store it, so then dg.Failure says so, and allows no retries.
+    failed to store it, so then dg.Failure says so, and allows no retries. Raises LeaseOwnedByOther when somebody else
+    has the lease of that name.
     """
     _refuse_interrupted(context)
     for number, name in enumerate(_names(context, queue)):
+        _refuse_foreign(context, queue, name)
         try:
             lease = queue.claim(max_messages=max_messages, lease_id=name, owner=runs.owner(context))
         except LeaseAlreadySettled as settled:
@@ -60,6 +67,16 @@ def _names(context: runs.StepContext, queue: LeasedQueue) -> Iterator[str]:
     base = given or runs.lease_id(context)
     yield base
     yield from (f"{base}#{number}" for number in itertools.count(2))
+
+
+def _refuse_foreign(context: runs.StepContext, queue: LeasedQueue, name: str) -> None:
+    info = queue.lease_info(name)
+    if info is None or info.owner == owner_before(name) or runs.follows(context, info.owner):
+        return
+    raise LeaseOwnedByOther(
+        name,
+        f"it is owned by {info.owner!r}, which is neither an earlier run of this group nor its sensor",
+    )
 
 
 def _refuse_interrupted(context: runs.StepContext) -> None:

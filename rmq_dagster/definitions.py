@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import dagster as dg
@@ -10,6 +11,7 @@ from rmq_core import ConfigurationError, LeasedConfig
 from rmq_dagster.assets import redis_queue_asset
 from rmq_dagster.checks import QueueLimits, redis_queue_checks
 from rmq_dagster.names import dagster_name
+from rmq_dagster.observer import OBSERVE_EVERY_S, redis_queue_observer
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.sensors import build_redis_queue_sensor
@@ -24,13 +26,16 @@ def redis_queue_definitions(
     resource: RedisQueueResource | None = None,
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
+    observe_every: dt.timedelta | float | None = OBSERVE_EVERY_S,
     **sensor_options: Any,
 ) -> dg.Definitions:
     """The doorbell sensor that starts `target`, the status sensors, and the asset `<queue>_queue` with its checks.
 
-    `sensor_options` are those of build_redis_queue_sensor: batch, max_in_flight_runs, minimum_interval_seconds, ...; a
-    `default_status` is that of all four sensors. `limits`: what the checks compare; without them a dead letter is an
-    error. Queues of partitions have no asset and no checks. `resource` is bound to `resource_key`; None when another
+    A further sensor, `<queue>_observer`, observes the asset and evaluates the checks every `observe_every` seconds (or
+    timedelta), without a run; None leaves both to schedules of your own. `sensor_options` are those of
+    build_redis_queue_sensor: batch, max_in_flight_runs, minimum_interval_seconds, ...; a `default_status` is that of
+    all five sensors. `limits`: what the checks compare; without them a dead letter is an error. Queues of partitions
+    have no asset, no checks and no observer. `resource` is bound to `resource_key`; None when another
     part of the project does that.
 
     >>> defs = dg.Definitions.merge(redis_queue_definitions("flights", target=departures, batch=100), others)
@@ -41,8 +46,12 @@ def redis_queue_definitions(
     bell = build_redis_queue_sensor(queue, target=target, **options, **sensor_options)
     endings = redis_queue_status_sensors(queue, name=name, **options, **status)
     looks = _looks(queue, f"{name}_queue", limits, options)
+    observers = []
+    if isinstance(queue, str) and observe_every is not None:
+        terms: dict[str, Any] = {"every": observe_every, "limits": limits, **options, **status}
+        observers = [redis_queue_observer(queue, asset=f"{name}_queue", **terms)]
     resources = {} if resource is None else {resource_key: resource}
-    return dg.Definitions(sensors=[bell, *endings], resources=resources, **looks)
+    return dg.Definitions(sensors=[bell, *endings, *observers], resources=resources, **looks)
 
 
 def _looks(

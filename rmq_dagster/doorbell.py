@@ -9,29 +9,24 @@ have ended goes back first.
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 
-from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, LeaseInfo, queues
-from rmq_dagster import claims, holders
+from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, LeaseInfo, backlogs
+from rmq_dagster import holders
 from rmq_dagster.claiming import check_batch
+from rmq_dagster.claims import SensorClaims
 from rmq_dagster.partitions import QueuePartitions
-from rmq_dagster.tags import CLAIMED, LEASE, QUEUE, REPOSITORY, RUN_KEY, SENSOR
+from rmq_dagster.requested import RequestedRuns, queues_of, requested_for, younger
+from rmq_dagster.tags import LEASE, QUEUE
 
-UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
-RUNS_LOOKED_AT = 1000
-LEASES_LOOKED_AT = 1000
+QUEUES_LOOKED_AT = 1000  # of those of partitions that hold anything; a few hundredths of a second
+HOLDERS_LOOKED_AT = 100  # queues whose holders are compared with Dagster's runs, one by one
 
 
 def rings(claims: int, on_the_way: int, room: int) -> int:
@@ -49,16 +44,30 @@ def dealt(wanted: Mapping[str, int], room: int) -> list[str]:
     return list(islice((queue for turn in turns for queue, runs in wanted.items() if turn < runs), max(0, room)))
 
 
+def some(names: Collection[str], most: int) -> list[str]:
+    """At most so many, drawn anew by each tick: in a few of them every queue has its turn."""
+    return list(names) if len(names) <= most else random.sample(list(names), most)
+
+
+class Needs(NamedTuple):
+    """What a tick found: a queue for each run that is needed, the partitions of queues, and why not more runs."""
+
+    queues: list[str]
+    partitions: Mapping[str, str | None]
+    otherwise: str
+
+
 @dataclasses.dataclass(frozen=True)
 class Doorbell:
     """What one sensor rings for. `patience_s`: a run that has not claimed by then no longer keeps the bell silent.
 
     `claim_for_s`: seconds that a tick claims for the run it requests; None for the doorbell proper. `repository`: the
     label of where the sensor is defined, for other code locations may have sensors and queues of the same names.
+    `sensor`: None for a tick by hand of a sensor that has no name there.
     """
 
     queue: str | QueuePartitions
-    sensor: str
+    sensor: str | None
     batch: int
     max_in_flight_runs: int
     patience_s: float
@@ -80,35 +89,67 @@ class Doorbell:
         if not self.queue:
             raise ConfigurationError("queue must name a queue; it is empty")
 
-    def ring(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
-        """One tick on a redis-py client: peek, count the runs that have yet to claim, and request what is missing."""
-        partitions, last = self.partitions(redis), self.last_number(context)
-        self.settle_ended(context, redis, config, list(partitions))
-        if self.claim_for_s is not None:
-            self.look_after_claims(context.instance, redis, config, list(partitions), last)
-        backlogs = self.looks(redis, partitions, config)
-        if not (enough := self.enough(backlogs)):
-            return dg.SensorResult(skip_reason=self.quiet(backlogs))
-        pending = self.pending(context.instance, redis, config)
-        # Again: what a run has claimed meanwhile is no longer ready, as that run is no longer on its way.
-        backlogs = self.looks(redis, enough, config)
-        if not (enough := self.enough(backlogs)):
-            return dg.SensorResult(skip_reason=self.quiet(backlogs))
-        asked = dealt(self.wanted(enough, pending), self.max_in_flight_runs - len(pending))
-        numbered = list(self.prepared(redis, asked, config, last + 1))
-        if not numbered:
-            return dg.SensorResult(skip_reason=self.busy(enough, len(pending)), cursor=str(last + len(asked)))
+    def answer(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
+        """One tick of a sensor that somebody wrote: its cursor is its own, and the requests have no keys."""
+        needs = self.needs(context, redis, config)
+        if not needs.queues:
+            return dg.SensorResult(skip_reason=needs.otherwise)
         return dg.SensorResult(
-            run_requests=[self.request(name, number, partitions[name]) for name, number in numbered],
-            dynamic_partitions_requests=self.new_partitions(partitions, numbered, context.instance),
-            cursor=str(last + len(asked)),
+            run_requests=[self.request(name, None, needs.partitions[name]) for name in needs.queues],
+            dynamic_partitions_requests=self.new_partitions(needs, needs.queues, context.instance),
         )
 
-    def partitions(self, redis: Any) -> dict[str, str | None]:
-        """The queues to look at, and the partition of each."""
+    def ring(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
+        """One tick of a sensor whose cursor is the number of its last request."""
+        last = self.runs.last_number(context)
+        needs = self.needs(context, redis, config, last)
+        numbered = list(self.prepared(redis, needs.queues, config, last + 1))
+        cursor = str(last + len(needs.queues))
+        if not numbered:
+            return dg.SensorResult(skip_reason=needs.otherwise, cursor=cursor)
+        return dg.SensorResult(
+            run_requests=[self.request(name, number, needs.partitions[name]) for name, number in numbered],
+            dynamic_partitions_requests=self.new_partitions(needs, [name for name, _ in numbered], context.instance),
+            cursor=cursor,
+        )
+
+    def needs(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig, last: int = 0) -> Needs:
+        """Peek, count the runs that have yet to claim, and say what is missing. `last`: the last number given."""
+        partitions = self.partitions(redis, config)
+        self.settle_ended(context, redis, config, some(partitions, HOLDERS_LOOKED_AT))
+        self.look_after_claims(context.instance, redis, config, some(partitions, HOLDERS_LOOKED_AT), last)
+        seen = backlogs(redis, partitions, config)
+        enough, refused = self.admitted(context, self.enough(seen), partitions)
+        if not enough:
+            return Needs([], partitions, refused or self.quiet(seen))
+        pending = self.runs.unclaimed(context.instance, redis, config)
+        # Again: what a run has claimed meanwhile is no longer ready, as that run is no longer on its way.
+        seen = backlogs(redis, enough, config)
+        if not (enough := self.enough(seen)):
+            return Needs([], partitions, refused or self.quiet(seen))
+        asked = dealt(self.wanted(enough, pending), self.max_in_flight_runs - len(pending))
+        return Needs(asked, partitions, " ".join(filter(None, (self.busy(enough, len(pending)), refused))))
+
+    def partitions(self, redis: Any, config: LeasedConfig) -> Mapping[str, str | None]:
+        """The queues to look at, and the partition of each; of queues of partitions only those that hold anything."""
         if isinstance(self.queue, str):
             return {self.queue: None}
-        return {**self.queue.among(queues(redis))}
+        found = self.queue.holding(redis, config)
+        return {name: found[name] for name in some(found, QUEUES_LOOKED_AT)}
+
+    def admitted(
+        self, context: dg.SensorEvaluationContext, enough: dict[str, Backlog], partitions: Mapping[str, str | None]
+    ) -> tuple[dict[str, Backlog], str]:
+        """Without the queues whose partitions would be too many, and a sentence about those."""
+        if isinstance(self.queue, str) or not enough:
+            return enough, ""
+        keys = {name: str(partitions[name]) for name in enough}
+        left_out = self.queue.left_out(keys, context.instance)
+        if not left_out:
+            return enough, ""
+        refused = self.queue.refusal(left_out)
+        context.log.warning(refused)
+        return {name: backlog for name, backlog in enough.items() if name not in left_out}, refused
 
     def settle_ended(
         self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig, names: Sequence[str]
@@ -121,32 +162,22 @@ class Doorbell:
 
     def was_claimed_here(self, lease: LeaseInfo) -> bool:
         """Whether a tick of this sensor claimed it, whoever holds it now."""
-        return self.claim_for_s is not None and lease.id == claims.name_of(self.sensor, claims.number_of(lease.id))
+        return self.claims is not None and self.claims.has_named(lease)
 
     def look_after_claims(
         self, instance: dg.DagsterInstance, redis: Any, config: LeasedConfig, names: Sequence[str], last: int
     ) -> None:
         """Hold what earlier ticks claimed for runs that wait; give back what no run will come for."""
-
-        def run_of(lease_id: str) -> dg.DagsterRun | None:
-            tags = {**self.own_tags, LEASE: lease_id}
-            return next(iter(instance.get_runs(dg.RunsFilter(tags=tags), limit=1)), None)
-
-        for name in names:
+        if self.claims is None:
+            return
+        for name in {*names, *queues_of(self.runs.unfinished(instance))}:
             with LeasedQueue(redis, name, config) as queue:
-                claims.look_after(queue, self.sensor, run_of, last=last, claim_for_s=self.claim_for_s or 0)
+                self.claims.look_after(queue, lambda lease_id: self.runs.latest_of(instance, lease_id), last=last)
 
-    def looks(self, redis: Any, names: Iterable[str], config: LeasedConfig) -> dict[str, Backlog]:
-        """What is ready in each queue."""
-        backlogs = {}
-        for name in names:
-            with LeasedQueue(redis, name, config) as queue:
-                backlogs[name] = queue.backlog()
-        return backlogs
-
-    def enough(self, backlogs: Mapping[str, Backlog]) -> dict[str, Backlog]:
-        """The queues that have enough work, or some that has waited long enough."""
-        return {name: backlog for name, backlog in backlogs.items() if self.rings_for(backlog)}
+    def enough(self, seen: Mapping[str, Backlog]) -> dict[str, Backlog]:
+        """The queues that have enough work, or some that has waited long enough; that which waited longest first."""
+        found = [(name, backlog) for name, backlog in seen.items() if self.rings_for(backlog)]
+        return dict(sorted(found, key=lambda item: -(item[1].oldest_age or 0)))
 
     def rings_for(self, backlog: Backlog) -> bool:
         """Whether that is enough work, or has waited long enough."""
@@ -154,45 +185,40 @@ class Doorbell:
         return backlog.ready >= self.min_messages or (aged and backlog.ready > 0)
 
     def wanted(self, enough: Mapping[str, Backlog], pending: Sequence[dg.RunRecord]) -> dict[str, int]:
-        """How many runs each queue could use, the one that has waited longest first."""
-        by_age = sorted(enough, key=lambda name: -(enough[name].oldest_age or 0))
+        """How many runs each queue could use."""
         return {
-            name: rings(enough[name].claims(self.batch), self.on_the_way(of(name, pending)), self.max_in_flight_runs)
-            for name in by_age
+            name: rings(
+                backlog.claims(self.batch), self.on_the_way(requested_for(name, pending)), self.max_in_flight_runs
+            )
+            for name, backlog in enough.items()
         }
 
     def prepared(self, redis: Any, asked: Sequence[str], config: LeasedConfig, first: int) -> Iterator[tuple[str, int]]:
         """Each request's queue and number; a claiming sensor claims for each, and leaves out what finds nothing."""
         for number, name in enumerate(asked, first):
-            if self.claim_for_s is None or self.claimed_for_a_run(redis, name, config, number):
+            if self.claims is None or self.claimed_for_a_run(redis, name, config, self.claims, number):
                 yield name, number
 
-    def claimed_for_a_run(self, redis: Any, name: str, config: LeasedConfig, number: int) -> bool:
-        """Claim under a name made of the cursor's number: a tick that is repeated finds its own lease again."""
-        lease_id = claims.name_of(self.sensor, number)
+    def claimed_for_a_run(self, redis: Any, name: str, config: LeasedConfig, claims: SensorClaims, number: int) -> bool:
+        """Claim what one run is to work on."""
         with LeasedQueue(redis, name, config) as queue:
-            info = queue.lease_info(lease_id)
-            if queue.settled(lease_id) or (info and info.owner != self.sensor):
-                return False  # a run has it already
-            lease = self.claim_for_s
-            return queue.claim(max_messages=self.batch, lease=lease, lease_id=lease_id, owner=self.sensor) is not None
+            return claims.claim(queue, number, self.batch)
 
-    def request(self, name: str, number: int, partition: str | None) -> dg.RunRequest:
+    def request(self, name: str, number: int | None, partition: str | None) -> dg.RunRequest:
         """A request that names no message. The key only keeps Dagster from starting one request twice."""
-        tags = {QUEUE: name} | ({} if self.claim_for_s is None else {LEASE: claims.name_of(self.sensor, number)})
-        return dg.RunRequest(run_key=f"{name}:{number}", tags=tags, partition_key=partition)
+        claimed = {} if self.claims is None or number is None else {LEASE: self.claims.lease_id(number)}
+        key = None if number is None else f"{name}:{number}"
+        return dg.RunRequest(run_key=key, tags={QUEUE: name, **claimed}, partition_key=partition)
 
-    def new_partitions(
-        self, partitions: Mapping[str, str | None], numbered: Sequence[tuple[str, int]], instance: dg.DagsterInstance
-    ) -> list[Any] | None:
+    def new_partitions(self, needs: Needs, names: Sequence[str], instance: dg.DagsterInstance) -> list[Any] | None:
         """Partitions that the requests need and Dagster does not know yet."""
-        keys = [key for name, _ in numbered if (key := partitions[name]) is not None]
+        keys = [key for name in names if (key := needs.partitions[name]) is not None]
         return None if isinstance(self.queue, str) else self.queue.request(keys, instance) or None
 
-    def quiet(self, backlogs: Mapping[str, Backlog]) -> str:
+    def quiet(self, seen: Mapping[str, Backlog]) -> str:
         """Why nothing was requested: too little is ready."""
         name = repr(self.queue) if isinstance(self.queue, str) else f"{self.queue.prefix}/…"
-        ready = sum(backlog.ready for backlog in backlogs.values())
+        ready = sum(backlog.ready for backlog in seen.values())
         if not ready:
             return f"Queue {name} has nothing ready."
         age = "" if self.max_age_s is None else f", none of them for {self.max_age_s:g} s"
@@ -208,62 +234,21 @@ class Doorbell:
             f" sensor have yet to claim (max_in_flight_runs={self.max_in_flight_runs})."
         )
 
-    def pending(self, instance: dg.DagsterInstance, redis: Any, config: LeasedConfig) -> list[dg.RunRecord]:
-        """The unfinished runs of this sensor that neither hold a lease nor have claimed one before."""
-        records = instance.get_run_records(self.runs(statuses=UNFINISHED), limit=RUNS_LOOKED_AT)
-        unclaimed = [record for record in records if CLAIMED not in record.dagster_run.tags]
-        names = {name for record in unclaimed if (name := record.dagster_run.tags.get(QUEUE))}
-        owners = {owner for name in names for owner in self.owners(redis, name, config)}
-        return [record for record in unclaimed if record.dagster_run.run_id not in owners]
-
-    def owners(self, redis: Any, name: str, config: LeasedConfig) -> set[str]:
-        """Who holds a lease of one queue."""
-        with LeasedQueue(redis, name, config) as queue:
-            return {lease.owner for lease in queue.leases(limit=LEASES_LOOKED_AT)}
-
     def on_the_way(self, pending: Sequence[dg.RunRecord]) -> int:
         """How many of `pending` are young enough to believe: a run whose worker died may stay `STARTED` for ever.
 
         What was claimed for a run is not among what is ready, so then there is nothing to take off.
         """
-        if self.claim_for_s is not None:
-            return 0
-        patience = dt.timedelta(seconds=self.patience_s)
-        now = dt.datetime.now(dt.UTC)
-        return sum(now - _aware(record.create_timestamp) < patience for record in pending)
-
-    def last_number(self, context: dg.SensorEvaluationContext) -> int:
-        """The number of the last request: from the cursor, or, when somebody reset it, from the runs themselves.
-
-        Starting over at 1 would repeat run keys, and Dagster skips every request whose key it has seen.
-        """
-        if context.cursor and context.cursor.isdecimal():
-            return int(context.cursor)
-        runs = context.instance.get_runs(self.runs(), limit=RUNS_LOOKED_AT)
-        numbers = [run.tags.get(RUN_KEY, "").rpartition(":")[2] for run in runs]
-        return max((int(number) for number in numbers if number.isdecimal()), default=0)
-
-    def runs(self, **filters: Any) -> dg.RunsFilter:
-        """The runs of this sensor."""
-        queue = {QUEUE: self.queue} if isinstance(self.queue, str) else {}
-        return dg.RunsFilter(tags={**self.own_tags, **queue}, **filters)
+        return 0 if self.claim_for_s is not None else younger(pending, self.patience_s)
 
     @property
-    def own_tags(self) -> dict[str, str]:
-        """What Dagster tags the runs of this sensor with."""
-        return {SENSOR: self.sensor} | ({REPOSITORY: self.repository} if self.repository else {})
+    def runs(self) -> RequestedRuns:
+        """The runs that this sensor asked for."""
+        return RequestedRuns(self.sensor, self.repository, self.queue if isinstance(self.queue, str) else None)
 
-
-def of(queue: str, records: Sequence[dg.RunRecord]) -> list[dg.RunRecord]:
-    """Those of the runs that were requested for one queue."""
-    return [record for record in records if record.dagster_run.tags.get(QUEUE) == queue]
-
-
-def repository_of(context: dg.SensorEvaluationContext) -> str | None:
-    """The label that Dagster gives the runs of a sensor's repository; None for a tick that is evaluated by hand."""
-    origin = context.code_location_origin
-    return f"{context.repository_name}@{origin.location_name}" if origin and context.repository_name else None
-
-
-def _aware(moment: dt.datetime) -> dt.datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)  # run storages differ in which they return
+    @property
+    def claims(self) -> SensorClaims | None:
+        """What its ticks claim; None for one that only peeks."""
+        if self.claim_for_s is None or self.sensor is None:
+            return None
+        return SensorClaims(self.sensor, self.repository, self.claim_for_s)

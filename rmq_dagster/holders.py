@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -24,7 +23,6 @@ from rmq_dagster.ending import is_kept
 from rmq_dagster.tags import AUTO_RETRY, ROOT
 
 SETTLING_S = 5  # a run that has only just finished may still be settling
-_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _log = logging.getLogger(__name__)
 
 
@@ -49,7 +47,7 @@ def ended(owners: Collection[str]) -> Mapping[str, str]:
 
     Nothing where `DAGSTER_HOME` is not set or its instance cannot be reached.
     """
-    if not os.environ.get("DAGSTER_HOME") or not any(map(is_run_id, owners)):
+    if not os.environ.get("DAGSTER_HOME") or not any(map(runs.is_run_id, owners)):
         return {}
     try:
         with dg.DagsterInstance.get() as instance:
@@ -59,14 +57,9 @@ def ended(owners: Collection[str]) -> Mapping[str, str]:
         return {}
 
 
-def is_run_id(owner: str) -> bool:
-    """Whether an owner can be a run of Dagster."""
-    return _RUN_ID.fullmatch(owner) is not None
-
-
 def endings(instance: dg.DagsterInstance, owners: Iterable[str]) -> dict[str, Ending]:
     """How those of the owners ended that did; two queries, and one more for each run that is being cancelled."""
-    ids = [owner for owner in dict.fromkeys(owners) if is_run_id(owner)][:LEASES_LOOKED_AT]
+    ids = [owner for owner in dict.fromkeys(owners) if runs.is_run_id(owner)][:LEASES_LOOKED_AT]
     if not ids:
         return {}
     found = {record.dagster_run.run_id: record for record in instance.get_run_records(dg.RunsFilter(run_ids=ids))}
@@ -170,4 +163,4 @@ def _retries(instance: dg.DagsterInstance, held_by: Iterable[dg.DagsterRun]) -> 
 def _was_a_runs(lease: LeaseInfo, is_ours: Callable[[LeaseInfo], bool] | None) -> bool:
     """Whether a lease is named as steps name theirs: `<root run>/<step>`, or as the tick named it that claimed it."""
     root, _, step = lease.id.partition("/")
-    return bool(is_run_id(root) and step) or bool(is_ours and is_ours(lease))
+    return bool(runs.is_run_id(root) and step) or bool(is_ours and is_ours(lease))

@@ -7,12 +7,13 @@ day, never for a message.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote, unquote
 
 import dagster as dg
 
-from rmq_core import ConfigurationError
+from rmq_core import ConfigurationError, LeasedConfig, holding, queues
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,12 +24,12 @@ class QueuePartitions:
     >>> redis_queue.publish(tenants.queue("Müller & Co"), orders)
     >>> redis_queue.claimed(context, tenants.queue_of(context.partition_key))
 
-    `most`: how many partitions there may be before the sensor refuses to add another one.
+    `most`: how many partitions there may be before the sensor adds no other one; those that there are go on.
     """
 
     prefix: str
     definition: dg.DynamicPartitionsDefinition
-    most: int = 100
+    most: int = 10_000
 
     def __post_init__(self) -> None:
         if not self.prefix:
@@ -57,20 +58,44 @@ class QueuePartitions:
         """The value behind a partition key."""
         return unquote(partition_key)
 
-    def among(self, queues: Sequence[str]) -> dict[str, str]:
-        """The partition key of each queue that is one of these; ConfigurationError when there are more than `most`."""
+    def among(self, queues: Iterable[str]) -> dict[str, str]:
+        """The partition key of each queue that is one of these."""
         start = f"{self.prefix}/"
         found = {queue: queue.removeprefix(start) for queue in queues if queue.startswith(start)}
-        found = {queue: key for queue, key in found.items() if key and self.key(unquote(key)) == key}
-        if len(found) > self.most:
-            raise ConfigurationError(
-                f"{len(found)} queues begin with {start!r}, more than most={self.most}: a partition is for ever; take"
-                " a coarser key, or raise `most`"
-            )
-        return found
+        return {queue: key for queue, key in found.items() if self._is_key(key)}
+
+    def holding(self, redis: Any, config: LeasedConfig) -> dict[str, str]:
+        """The partition key of each of these queues that holds anything; empty queues are passed over."""
+        known = self.among(queues(redis))
+        return {name: known[name] for name in holding(redis, known, config)}
+
+    def left_out(self, keys: Mapping[str, str], instance: dg.DagsterInstance) -> list[str]:
+        """The queues whose partitions Dagster does not know, and has no room for; `keys`: the key of each queue."""
+        known = set(instance.get_dynamic_partitions(self._name))
+        new = [queue for queue, key in keys.items() if key not in known]
+        return new[max(0, self.most - len(known)) :]
+
+    def refusal(self, left_out: Sequence[str]) -> str:
+        """Why queues are left out, and what to do."""
+        more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+        return (
+            f"{', '.join(map(repr, left_out[:3]))}{more} left out, all others served: there are most={self.most:,}"
+            f" partitions {self._name!r} already. Of a typing error, consume what it holds and `rmq queues forget` it;"
+            " else raise `most` or delete partitions."
+        )
 
     def request(self, keys: Sequence[str], instance: dg.DagsterInstance) -> list[dg.AddDynamicPartitionsRequest]:
         """Add the partitions that Dagster does not know yet."""
-        known = set(instance.get_dynamic_partitions(str(self.definition.name)))
-        missing = [key for key in dict.fromkeys(keys) if key not in known]
+        missing = [key for key in dict.fromkeys(keys) if not instance.has_dynamic_partition(self._name, key)]
         return [self.definition.build_add_request(missing)] if missing else []
+
+    @property
+    def _name(self) -> str:
+        return str(self.definition.name)
+
+    def _is_key(self, key: str) -> bool:
+        """Whether `key` would make it: others name queues that somebody else has given the prefix."""
+        try:
+            return self.key(unquote(key)) == key
+        except ConfigurationError:
+            return False

@@ -7,8 +7,8 @@ repr, log or tag: passwords belong into an `EnvVar`, because Dagster shows liter
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +26,14 @@ from rmq_core import (
 from rmq_dagster import runs
 from rmq_dagster.batch import ClaimedBatch, Terms, working
 from rmq_dagster.claiming import OnSettled
+from rmq_dagster.doorbell import Doorbell
+from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.requested import repository_of, sensor_of
 
+# Dagster abandons a tick after 60 s but lets its body run on: end well before that.
+TICK_RETRY_BUDGET_S = 4
+TICK_TIMEOUT_S = 2
+RING_AGAIN_AFTER_S = 600
 SECRET: dict[str, Any] = {"dagster__is_secret": True}
 
 
@@ -141,6 +148,41 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         ...     return dg.MaterializeResult(metadata=batch.metadata)
         """
         return working(context, self.queue(queue, config), Terms(max_messages, on_settled))
+
+    def run_requests(
+        self,
+        context: dg.SensorEvaluationContext,
+        queue: str | QueuePartitions,
+        *,
+        batch: int = 1,
+        max_in_flight_runs: int = 10,
+        min_messages: int = 1,
+        max_age: timedelta | float | None = None,
+        config: LeasedConfig | None = None,
+    ) -> dg.SensorResult:
+        """What a sensor of one's own returns: a request for each run that `queue` needs, or why it needs none.
+
+        One run for each `batch` ready messages, less the runs of this sensor that are unfinished and have yet to claim,
+        of which there are at most `max_in_flight_runs`. Those claim with `claimed` or PipesRedisQueueSparkClient, at
+        most `batch` messages each. What ended runs hold goes back first. The cursor is left to the sensor. The other
+        arguments are those of build_redis_queue_sensor; times are seconds or timedelta.
+
+        >>> @dg.sensor(target=loaded)
+        ... def work_is_there(context: dg.SensorEvaluationContext, redis_queue: RedisQueueResource) -> dg.SensorResult:
+        ...     return redis_queue.run_requests(context, "arrivals", batch=100)
+        """
+        age = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
+        limits = (batch, max_in_flight_runs, RING_AGAIN_AFTER_S, min_messages, age)
+        bell = Doorbell(queue, sensor_of(context), *limits, repository=repository_of(context))
+        with self.ticking(config) as (redis, peeking):
+            return bell.answer(context, redis, peeking)
+
+    @contextmanager
+    def ticking(self, config: LeasedConfig | None) -> Iterator[tuple[Any, LeasedConfig]]:
+        """For a tick: a client, and how queues behave. It gives up on Redis long before Dagster gives up the tick."""
+        peeking = dataclasses.replace(_checked(config) or self.config(), retry_budget=TICK_RETRY_BUDGET_S)
+        with self.client(TICK_TIMEOUT_S) as redis:
+            yield redis, peeking
 
     def stats(self, queue: str, config: LeasedConfig | None = None) -> QueueStats:
         """What a queue holds. It only counts: `queue(name).backlog()` brings back what expired or is due by now."""

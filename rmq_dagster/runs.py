@@ -5,6 +5,7 @@ The id names the work and so survives retries: root run, step, partition. The ow
 
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
 import dagster as dg
@@ -15,6 +16,7 @@ from dagster._core.execution.retries import auto_reexecution_should_retry_run
 from rmq_dagster.names import lease_name
 from rmq_dagster.tags import ROOT, WILL_RETRY
 
+_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 StepContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
 STARTS = (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_RESTARTED)
 STOPS = (
@@ -46,6 +48,31 @@ def root(run: dg.DagsterRun) -> str:
 def owner(context: StepContext) -> str:
     """The run id: what a late settle of a failed run compares, so that it cannot hurt the retry that lives."""
     return context.run.run_id
+
+
+def follows(context: StepContext, owner: str) -> bool:
+    """Whether `owner` is this run or an earlier one of its group: whose lease it may take over.
+
+    A run that was deleted left its lease under the name of its group, and nobody else makes such a name.
+    """
+    if owner == context.run.run_id:
+        return True
+    if not is_run_id(owner):
+        return False
+    ids = [owner, context.run.run_id]
+    found = {
+        record.dagster_run.run_id: record for record in context.instance.get_run_records(dg.RunsFilter(run_ids=ids))
+    }
+    theirs, ours = map(found.get, ids)
+    if theirs is None:
+        return True
+    earlier = ours is None or theirs.storage_id < ours.storage_id
+    return earlier and root(theirs.dagster_run) == root(context.run)
+
+
+def is_run_id(owner: str) -> bool:
+    """Whether an owner can be a run of Dagster."""
+    return _RUN_ID.fullmatch(owner) is not None
 
 
 def retry_delay(context: StepContext, error: BaseException) -> float | None:

@@ -9,14 +9,12 @@ from typing import Any
 import dagster as dg
 
 from rmq_core import LeasedConfig
-from rmq_dagster.doorbell import Doorbell, repository_of
+from rmq_dagster.doorbell import Doorbell
 from rmq_dagster.names import dagster_name
 from rmq_dagster.partitions import QueuePartitions
-from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.requested import repository_of
+from rmq_dagster.resources import RING_AGAIN_AFTER_S, RedisQueueResource
 
-# Dagster abandons a tick after 60 s but lets its body run on: end well before that.
-TICK_RETRY_BUDGET_S = 4
-TICK_TIMEOUT_S = 2
 TICK_EVERY_S = 10  # Dagster's 30 would leave what a deleted run held with nobody for longer than that
 
 
@@ -28,7 +26,7 @@ def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said whe
     max_in_flight_runs: int = 10,
     min_messages: int = 1,
     max_age: dt.timedelta | float | None = None,
-    ring_again_after: dt.timedelta | float = 600,
+    ring_again_after: dt.timedelta | float = RING_AGAIN_AFTER_S,
     claim_for: dt.timedelta | float | None = None,
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
@@ -60,8 +58,7 @@ def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said whe
     def doorbell(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
         # The daemon gives resources in the context only, a call by hand (in a test) as keywords too.
         resource: RedisQueueResource = getattr(context.resources, resource_key)
-        peeking = dataclasses.replace(config or resource.config(), retry_budget=TICK_RETRY_BUDGET_S)
-        with resource.client(TICK_TIMEOUT_S) as redis:
+        with resource.ticking(config) as (redis, peeking):
             return dataclasses.replace(bell, repository=repository_of(context)).ring(context, redis, peeking)
 
     return doorbell

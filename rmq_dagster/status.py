@@ -7,7 +7,6 @@ so that a late one cannot hurt a living retry.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, TypeAlias
@@ -19,7 +18,7 @@ from rmq_dagster import holders, runs
 from rmq_dagster.claims import LEASES_LOOKED_AT
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.resources import RedisQueueResource
-from rmq_dagster.sensors import TICK_RETRY_BUDGET_S, TICK_TIMEOUT_S, with_interval
+from rmq_dagster.sensors import with_interval
 from rmq_dagster.tags import PARTITION
 
 HowItEnded: TypeAlias = Callable[[dg.RunStatusSensorContext], holders.Ending | None]
@@ -47,8 +46,7 @@ def redis_queue_status_sensors(
     def made(ending: str, status: dg.DagsterRunStatus, how: HowItEnded) -> dg.SensorDefinition:
         def ended(context: Any, **_: object) -> None:
             resource: RedisQueueResource = getattr(context.resources, resource_key)
-            settling = dataclasses.replace(config or resource.config(), retry_budget=TICK_RETRY_BUDGET_S)
-            with resource.client(TICK_TIMEOUT_S) as redis, ExitStack() as opened:
+            with resource.ticking(config) as (redis, settling), ExitStack() as opened:
                 names = _held_by(context, queues)
                 settle_all(context, [opened.enter_context(LeasedQueue(redis, one, settling)) for one in names], how)
 

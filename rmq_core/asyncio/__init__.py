@@ -12,6 +12,8 @@ from rmq_core.keys import QUEUES as _QUEUES
 from rmq_core.keys import queues_of as _queues_of
 from rmq_core.late import LATE as _SHARED
 from rmq_core.leased.aio import AsyncLeasedQueue as AsyncLeasedQueue
+from rmq_core.leased.aio_survey import backlogs as backlogs
+from rmq_core.leased.aio_survey import holding as holding
 from rmq_core.leased.hub import WaitHub as WaitHub
 from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
 from rmq_core.protocol import open_async_queue

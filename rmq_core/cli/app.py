@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from rmq_core.cli import bench, consume, dead, doctor, looking, publish, reap, release, top
+from rmq_core.cli import bench, consume, dead, doctor, forget, looking, publish, reap, release, top
 from rmq_core.cli.failures import Exit, report
 from rmq_core.cli.shared import Group, shared
 from rmq_core.errors import RedisMessageQueueError
@@ -38,6 +38,7 @@ app.command()(doctor.doctor)
 app.command()(bench.bench)
 app.command()(top.top)
 queues.command("list")(looking.listed)
+queues.command("forget")(forget.forget)
 letters.command("list")(dead.listed)
 letters.command("redrive")(dead.redrive)
 letters.command("purge")(dead.purge)

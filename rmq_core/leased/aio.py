@@ -74,3 +74,4 @@ class AsyncLeasedQueue(AsyncSlicing[Engine]):
     resume = method(managing.resume)
     cancel = method(managing.cancel)
     forget = method(managing.forget)
+    unregister = method(managing.unregister)

@@ -74,3 +74,4 @@ class LeasedQueue(Slicing[Engine]):
     resume = method(managing.resume)
     cancel = method(managing.cancel)
     forget = method(managing.forget)
+    unregister = method(managing.unregister)

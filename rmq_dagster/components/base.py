@@ -38,7 +38,9 @@ class QueueComponent(dg.Component, dg.Resolvable, dg.Model, ABC):
     partitions: str | None = Field(
         default=None, description="Name of the dynamic partitions, each of which has the queue `<queue>/<partition>`."
     )
-    most_partitions: int = Field(default=100, description="A sensor refuses to ring for more partitions than this.")
+    most_partitions: int = Field(
+        default=10_000, description="A sensor adds no partitions beyond these; those that there are go on."
+    )
     settings: QueueSettings | None = Field(
         default=None,
         description="How the queue behaves; the same for all of its components. None: as the resource says.",

@@ -11,6 +11,7 @@ from rmq_dagster.checks import Limit, QueueLimits
 from rmq_dagster.components.base import QueueComponent
 from rmq_dagster.components.scaffolding import SensorScaffolder
 from rmq_dagster.definitions import redis_queue_definitions
+from rmq_dagster.observer import OBSERVE_EVERY_S
 
 
 class LimitSettings(dg.Model, dg.Resolvable):
@@ -53,6 +54,11 @@ class RedisQueueSensorComponent(QueueComponent):
     )
     minimum_interval_seconds: int | None = Field(default=None, description="Seconds between two ticks; 10.")
     running: bool = Field(default=True, description="Whether the sensors run without being switched on.")
+    observe_every_seconds: float | None = Field(
+        default=OBSERVE_EVERY_S,
+        description="How often the queue is observed and its checks are evaluated, by a sensor and without a run; null"
+        " leaves both to schedules of your own. At least 1.",
+    )
     limits: LimitsSettings | None = Field(default=None, description="What is checked; by default only dead letters.")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - Dagster's signature
@@ -63,6 +69,7 @@ class RedisQueueSensorComponent(QueueComponent):
             limits=None if self.limits is None else self.limits.limits(),
             config=self.config,
             resource_key=self.resource_key,
+            observe_every=self.observe_every_seconds,
             **self.sensor_options(),
         )
 

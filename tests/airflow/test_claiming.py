@@ -35,6 +35,17 @@ def test_two_dags_that_use_one_lease_id_do_not_take_from_each_other(queue: Any) 
     assert queue.ack(held).settled == 2
 
 
+@pytest.mark.parametrize("owner", ["01234567-89ab-cdef-0123-456789abcdef", "somebody else"], ids=["dagster", "by hand"])
+def test_what_a_run_of_dagster_or_somebody_by_hand_has_is_refused_and_left_alone(queue: Any, owner: str) -> None:
+    """tests/dagster/test_claimed.py holds the same for Dagster."""
+    queue.publish_many("ab")
+    take(queue, FIRST)
+    queue.adopt(NIGHTLY, owner=owner)
+    with pytest.raises(LeaseOwnedByOther, match=f"it is owned by '{owner}'"):
+        take(queue, RETRY)
+    assert [(lease.owner, lease.takeovers) for lease in queue.leases()] == [(owner, 1)]
+
+
 def test_a_retry_takes_over_what_its_first_try_held(queue: Any) -> None:
     queue.publish_many("ab")
     take(queue, FIRST)

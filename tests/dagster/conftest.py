@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from rmq_core import LeasedQueue, embedded
-from rmq_dagster import RedisQueueResource, sensors
+from rmq_dagster import RedisQueueResource, resources
 from tests.dagster.pipeline import CONFIG
 
 _names = itertools.count(1)
@@ -45,7 +45,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 @pytest.fixture
 def soon_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ticks that cannot reach Redis give up at once, where it is not their patience that is tested."""
-    monkeypatch.setattr(sensors, "TICK_RETRY_BUDGET_S", 0.1)
+    monkeypatch.setattr(resources, "TICK_RETRY_BUDGET_S", 0.1)
 
 
 @pytest.fixture

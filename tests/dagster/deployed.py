@@ -1,12 +1,15 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
-"""What the daemon of the tests loads: a sensor, and an asset whose driver fails the first time. Told by TEST_..."""
+"""What the daemon of the tests loads: a sensor, and an asset whose driver fails the first time. Told by TEST_...
+
+And the queue itself, which nobody schedules a look at.
+"""
 
 import os
 from typing import Any
 
 import dagster as dg
 
-from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
+from rmq_dagster import RedisQueueResource, build_redis_queue_sensor, redis_queue_definitions
 from tests.dagster.pipeline import CONFIG, Work, worked
 
 bell = build_redis_queue_sensor(
@@ -25,4 +28,9 @@ resources: dict[str, Any] = {
     "work": Work(queue=os.environ["TEST_QUEUE"], behaviours=["fail", "adopt"], seen=os.environ["TEST_SEEN"]),
 }
 
-defs = dg.Definitions(assets=[worked], sensors=[bell], resources=resources, executor=dg.in_process_executor)
+defs = dg.Definitions.merge(
+    redis_queue_definitions(
+        f"{os.environ['TEST_QUEUE']}_watched", target=worked, default_status=dg.DefaultSensorStatus.RUNNING
+    ),
+    dg.Definitions(assets=[worked], sensors=[bell], resources=resources, executor=dg.in_process_executor),
+)

@@ -15,6 +15,7 @@ from rmq_dagster import (
     redis_queue_asset,
     redis_queue_checks,
     redis_queue_definitions,
+    redis_queue_observer,
 )
 
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
@@ -88,7 +89,9 @@ def test_an_asset_is_named_after_its_queue_in_letters_that_dagster_accepts() -> 
 def test_everything_around_a_queue_has_names_that_dagster_accepts() -> None:
     defs = redis_queue_definitions("bestellungen_für", target="invoices")
     names = {sensor.name for sensor in defs.sensors or ()}
-    assert names == {f"bestellungen_f_r_{ending}" for ending in ("doorbell", "on_failure", "on_cancel", "on_canceling")}
+    assert names == {
+        f"bestellungen_f_r_{ending}" for ending in ("doorbell", "on_failure", "on_cancel", "on_canceling", "observer")
+    }
 
 
 @pytest.fixture
@@ -161,6 +164,29 @@ def test_an_asset_that_was_never_materialized_is_not_fresh_and_only_warns(check:
     assert (never.passed, never.severity) == (False, WARN)
     assert check(limits)["freshness"].passed
     assert not check(QueueLimits(dead_letters=None, freshness=Limit(error=0)), materialize=False)["freshness"].passed
+
+
+def test_a_tick_of_the_observer_reports_what_the_queue_holds_and_how_its_checks_end(
+    queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    queue.publish_many(["a", "b"])
+    limits = QueueLimits(depth=Limit(warn=1), oldest_age=Limit(error=3600), dead_letters=None)
+    observer = redis_queue_observer(queue.name, asset="looked_at", limits=limits, every=60)
+    assert observer.minimum_interval_seconds == 60
+    with dg.build_sensor_context(instance, resources={"redis_queue": redis_queue}) as context:
+        result: Any = observer(context)
+    seen, depth, age = result.asset_events
+    assert (seen.asset_key, seen.metadata["rmq/depth"].value) == (dg.AssetKey("looked_at"), 2)
+    assert (depth.check_name, depth.passed, depth.severity) == (f"{queue.name}_depth", False, WARN)
+    assert (age.check_name, age.passed, age.asset_key) == (f"{queue.name}_oldest_age", True, dg.AssetKey("looked_at"))
+    assert not result.run_requests
+
+
+def test_a_queue_is_observed_unless_that_is_left_to_others() -> None:
+    alone = redis_queue_definitions("orders", target="invoices", observe_every=None)
+    assert "orders_observer" not in {sensor.name for sensor in alone.sensors or ()}
+    with pytest.raises(ConfigurationError, match="observe_every"):
+        redis_queue_definitions("orders", target="invoices", observe_every=0)
 
 
 @pytest.mark.parametrize("bounds", [{}, {"warn": -1}, {"warn": 2, "error": 1}, {"error": float("nan")}])

@@ -318,6 +318,61 @@ def test_a_lease_that_was_taken_away_fails_the_step_and_hurts_nobody(run: Run, q
     assert lease.owner == "somebody else"
 
 
+@dg.op
+def nothing() -> None: ...
+
+
+@dg.job
+def another() -> None:
+    nothing()
+
+
+def of_another_group(instance: dg.DagsterInstance, run_id: str) -> str:
+    return instance.create_run_for_job(another).run_id
+
+
+def later_in_the_group(instance: dg.DagsterInstance, run_id: str) -> str:
+    return instance.create_run_for_job(another, root_run_id=run_id, parent_run_id=run_id).run_id
+
+
+@pytest.mark.parametrize(
+    "new_owner",
+    [lambda *_: "airflow:load/manual__1/work/-1/1", lambda *_: "somebody else", of_another_group, later_in_the_group],
+    ids=["airflow", "by hand", "run of another group", "later run of the group"],
+)
+def test_a_retry_refuses_to_take_a_lease_from_somebody_else_who_has_it_by_now(
+    run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, new_owner: Callable[[dg.DagsterInstance, str], str]
+) -> None:
+    queue.publish("a")
+    owners: list[str] = []
+
+    def robbed(batch: ClaimedBatch) -> None:
+        owners.append(new_owner(instance, batch.lease.owner))
+        queue.adopt(batch.lease.id, owner=owners[0])
+        raise ValueError
+
+    result = run(robbed, retries=1)
+    assert not result.success
+    assert f"it is owned by {owners[0]!r}" in str(result.failure_data_for_node("worked").error)  # type: ignore[union-attr]
+    assert [(lease.owner, lease.takeovers) for lease in queue.leases()] == [(owners[0], 1)]
+
+
+def test_what_a_deleted_run_of_the_group_held_is_taken_over(
+    run: Run, queue: LeasedQueue, seen: list[list[Any]]
+) -> None:
+    queue.publish("a")
+    gone = "01234567-89ab-cdef-0123-456789abcdef"
+
+    def left_behind(batch: ClaimedBatch) -> None:
+        seen.append(batch.payloads)
+        if len(seen) == 1:
+            queue.adopt(batch.lease.id, owner=gone)
+            raise ValueError
+
+    assert run(left_behind, retries=1).success
+    assert seen == [["a"], ["a"]]
+
+
 def test_a_heartbeat_holds_the_lease_longer_than_it_lasts(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_url: str
 ) -> None:

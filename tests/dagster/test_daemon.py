@@ -57,3 +57,20 @@ def test_a_message_that_failed_is_asked_for_again_and_the_bell_is_silent_once_it
     assert [run.tags[RUN_KEY] for run in (failed, succeeded)] == [f"{queue.name}:1", f"{queue.name}:2"]
     assert [run.tags[CLAIMED] for run in (failed, succeeded)] == ["1", "1"]
     assert notes(seen)[1]["payloads"] == ["once more"]
+
+
+def test_plots_and_checks_of_a_queue_appear_although_nobody_schedules_them(
+    queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
+) -> None:
+    log, key = tmp_path / "daemon.log", dg.AssetKey(f"{queue.name}_watched_queue")
+    check = dg.AssetCheckKey(key, f"{queue.name}_watched_dead_letters")
+    storage = instance.event_log_storage
+    with daemon(instance.root_directory, log, TEST_QUEUE=queue.name, TEST_RMQ_URL=redis_url, TEST_SEEN=str(seen)):
+        wait_until(lambda: bool(storage.get_asset_check_execution_history(check, limit=1)), log)
+    (seen_once,) = instance.fetch_observations(key, limit=1).records
+    observed = seen_once.asset_observation
+    assert observed is not None
+    assert observed.metadata["rmq/depth"].value == 0
+    (evaluated,) = storage.get_asset_check_execution_history(check, limit=1)
+    assert evaluated.status.value == "SUCCEEDED"
+    assert instance.get_runs() == []

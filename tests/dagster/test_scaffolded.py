@@ -1,8 +1,9 @@
-"""What `dg scaffold defs` writes runs as it is, on Redis and Spark: a publisher and a Spark job."""
+"""What `dg scaffold defs` writes runs as it is, on Redis and Spark: a publisher, a Spark job and the sensor for it."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,21 @@ import pytest
 from dagster.components.component_scaffolding import scaffold_object
 
 from rmq_core import LeasedQueue
-from rmq_dagster import RedisQueueResource
+from rmq_dagster import RedisQueueResource, components
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning"),
+    pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.BetaWarning"),
+    # Dagster deprecates what it uses itself to make observable assets external ones.
+    pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning"),
 ]
-COMPONENTS = {"orders": "RedisQueuePublishComponent", "invoices": "RedisQueueSparkComponent"}
+COMPONENTS = {
+    "orders": "RedisQueuePublishComponent",
+    "invoices": "RedisQueueSparkComponent",
+    "doorbell": "RedisQueueSensorComponent",
+}
 PYPROJECT = """
 [tool.dg]
 directory_type = "project"
@@ -37,20 +45,28 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "__init__.py").touch()
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     monkeypatch.syspath_prepend(tmp_path)
+    for module in [name for name in sys.modules if name.partition(".")[0] == package.name]:
+        monkeypatch.delitem(sys.modules, module)  # another test's project has the same name
     return tmp_path
 
 
-def scaffold(project: Path, queue: str, asset: str) -> None:
-    """`dg scaffold defs rmq_dagster.components.… asset --queue queue --asset asset`."""
-    folder = project / "scaffolded_shop" / "defs" / asset
-    params = json.dumps({"queue": queue, "asset": asset})
-    scaffold_object(folder, f"rmq_dagster.components.{COMPONENTS[asset]}", params, "yaml", project)
+def scaffold(project: Path, queue: str, name: str) -> None:
+    """`dg scaffold defs rmq_dagster.components.… name --queue queue`, with --asset, or --target for the sensor."""
+    folder = project / "scaffolded_shop" / "defs" / name
+    params = json.dumps({"queue": queue, **({"target": "invoices"} if name == "doorbell" else {"asset": name})})
+    scaffold_object(folder, f"rmq_dagster.components.{COMPONENTS[name]}", params, "yaml", project)
+
+
+def loaded(project: Path, resource: RedisQueueResource) -> dg.Definitions:
+    """The definitions of the project, as `dg check defs` loads them."""
+    folder = dg.load_from_defs_folder(path_within_project=project)
+    defs = dg.Definitions.merge(folder, dg.Definitions(resources={"redis_queue": resource}))
+    dg.Definitions.validate_loadable(defs)
+    return defs
 
 
 def materialize(project: Path, resource: RedisQueueResource, asset: str, **options: Any) -> None:
-    defs = dg.Definitions.merge(
-        dg.load_from_defs_folder(path_within_project=project), dg.Definitions(resources={"redis_queue": resource})
-    )
+    defs = loaded(project, resource)
     job = defs.resolve_implicit_global_asset_job_def()
     assert job.execute_in_process(asset_selection=[dg.AssetKey(asset)], **options).success
 
@@ -62,10 +78,32 @@ def test_the_scaffolded_messages_are_published_and_the_scaffolded_job_shows_and_
     instance: dg.DagsterInstance,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    for asset in COMPONENTS:
-        scaffold(project, queue.name, asset)
+    for name in COMPONENTS:
+        scaffold(project, queue.name, name)
     materialize(project, redis_queue, "orders", instance=instance)
     assert [message.payload for message in queue.peek(9)] == [{"name": "first"}, {"name": "second"}]
     materialize(project, redis_queue, "invoices", instance=instance)
     assert '{"name":"second"}' in capfd.readouterr().out
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_the_scaffolded_sensor_asks_for_runs_of_the_scaffolded_job_and_its_observer_looks(
+    project: Path, queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    for name in COMPONENTS:
+        scaffold(project, queue.name, name)
+    defs = loaded(project, redis_queue)
+    queue.publish_many(["a", "b"])
+
+    def tick(name: str) -> Any:
+        resources = {"redis_queue": redis_queue}
+        with dg.build_sensor_context(instance, resources=resources, sensor_name=name) as context:
+            return defs.resolve_sensor_def(name)(context)
+
+    assert len(tick(f"{queue.name}_doorbell").run_requests) == 2
+    seen, check = tick(f"{queue.name}_observer").asset_events
+    assert (seen.metadata["rmq/depth"].value, check.passed) == (2, True)
+
+
+def test_every_component_is_scaffolded_here() -> None:
+    assert sorted(COMPONENTS.values()) == sorted(components.__all__)

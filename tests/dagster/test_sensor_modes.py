@@ -10,7 +10,7 @@ import pytest
 
 from rmq_core import LeasedQueue, QueueUnavailable
 from rmq_dagster import QueuePartitions, RedisQueueResource, build_redis_queue_sensor
-from rmq_dagster.sensors import TICK_RETRY_BUDGET_S, TICK_TIMEOUT_S
+from rmq_dagster.resources import TICK_RETRY_BUDGET_S, TICK_TIMEOUT_S
 from rmq_dagster.tags import LEASE, QUEUE, SENSOR
 from tests.dagster.pipeline import CONFIG
 
@@ -173,6 +173,50 @@ def test_partitions_share_the_room_there_is(
     redis_queue.publish(tenants.queue("small"), ["a"], config=CONFIG)
     asked = [request.partition_key for request in requests(tick(tenants, max_in_flight_runs=4))]
     assert sorted(filter(None, asked)) == ["large", "large", "large", "small"]
+
+
+def test_a_partition_too_many_is_left_out_alone_and_the_tick_says_so(
+    tick: Tick, queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    tenants = QueuePartitions(f"orders of {queue.name}", dg.DynamicPartitionsDefinition(name="tenants"), most=2)
+    instance.add_dynamic_partitions("tenants", ["north", "south"])
+    for tenant in ("north", "suoth", "south"):
+        redis_queue.publish(tenants.queue(tenant), ["a"], config=CONFIG)
+    result = tick(tenants)
+    assert sorted(filter(None, (request.partition_key for request in requests(result)))) == ["north", "south"]
+    assert not result.dynamic_partitions_requests
+    for tenant in ("north", "south"):
+        redis_queue.queue(tenants.queue(tenant), CONFIG).purge("ready")
+    told = str(tick(tenants, cursor="2").skip_reason)
+    assert f"{tenants.queue('suoth')!r} left out, all others served: there are most=2 partitions 'tenants'" in told
+    wrong = redis_queue.queue(tenants.queue("suoth"), CONFIG)
+    wrong.purge("ready")
+    wrong.unregister()
+    assert "nothing ready" in str(tick(tenants, cursor="2").skip_reason)
+
+
+def test_a_tick_over_ten_thousand_partitions_asks_redis_a_hundred_times_at_most(
+    tick: Tick, tenants: QueuePartitions, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    """One by one, it would be thirty thousand times. How long that takes is measured in tests/faults."""
+    names = [f"tenant {number}" for number in range(10_000)]
+    for lo in range(0, len(names), 500):
+        instance.add_dynamic_partitions("tenants", names[lo : lo + 500])
+    with redis_queue.client() as client:
+        client.sadd("rmq:queues", *map(tenants.queue, names))
+        for name in names[:5]:
+            redis_queue.publish(tenants.queue(name), ["a"], config=CONFIG)
+        before = calls(client)
+        result = tick(tenants)
+        assert calls(client) - before <= 100
+        client.srem("rmq:queues", *map(tenants.queue, names))
+    assert {request.partition_key for request in requests(result)} == set(names[:5])
+
+
+def calls(client: Any) -> int:
+    """How many commands ran, those of scripts too, but for EXISTS: one script asks that for a thousand queues."""
+    stats = client.info("commandstats")
+    return sum(about["calls"] for name, about in stats.items() if name != "cmdstat_exists")
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin
 from rmq_core import LeasedQueue, QueueUnavailable
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
 from rmq_dagster.tags import CLAIMED, LEASE, QUEUE, REPOSITORY, RUN_KEY, SENSOR
-from tests.dagster.pipeline import CONFIG, ROOT
+from tests.dagster.pipeline import CONFIG
 from tests.faults.patience import eventually
 
 Tick = Callable[..., dg.SensorResult]
@@ -200,6 +199,44 @@ def test_a_claim_waits_for_the_run_of_its_own_code_location(
     assert [held.id for held in queue.leases()] == [lease.id]
 
 
+def test_two_code_locations_with_the_same_sensor_claim_under_names_of_their_own(tick: Tick, queue: LeasedQueue) -> None:
+    queue.publish_many(["a", "b"])
+    for location in ("prod", "staging"):
+        assert len(keys(tick(cursor="4", location=location, claim_for=60, max_in_flight_runs=1))) == 1
+    held = {lease.id: (lease.owner, lease.takeovers) for lease in queue.leases()}
+    assert held == {
+        f"bell@__repository__@{location}/5": (f"bell@__repository__@{location}", 0) for location in ("prod", "staging")
+    }
+
+
+def test_what_the_version_before_claimed_is_held_for_its_run_and_left_alone_by_other_locations(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
+) -> None:
+    """It named its claims after the sensor alone."""
+    queue.publish("m")
+    queue.claim(lease_id="bell/5", owner="bell", lease=60)
+    requested(5, dg.DagsterRunStatus.NOT_STARTED, **{LEASE: "bell/5", REPOSITORY: "__repository__@prod"})
+    tick(cursor="0", location="staging", claim_for=60)
+    (before,) = queue.leases()
+    tick(cursor="5", location="prod", claim_for=3600)
+    (after,) = queue.leases()
+    assert (after.id, after.owner, after.takeovers) == ("bell/5", "bell", 0)
+    assert before.deadline
+    assert after.deadline
+    assert (after.deadline - before.deadline).total_seconds() > 3000
+
+
+def test_what_the_version_before_claimed_goes_back_when_its_run_has_ended(
+    tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
+) -> None:
+    queue.publish("m")
+    queue.claim(lease_id="bell/5", owner="bell", lease=60)
+    requested(5, dg.DagsterRunStatus.FAILURE, **{LEASE: "bell/5", REPOSITORY: "__repository__@prod"})
+    assert keys(tick(cursor="5", location="prod")) == []
+    assert keys(tick(cursor="5", location="prod", claim_for=60)) == [f"{queue.name}:6"]
+    assert [(lease.id, lease.takeovers) for lease in queue.leases()] == [("bell@__repository__@prod/6", 0)]
+
+
 @pytest.mark.parametrize("cursor", [None, "", "reset by hand"])
 def test_a_lost_cursor_never_repeats_a_run_key_which_dagster_would_skip_for_ever(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun], cursor: str | None
@@ -228,51 +265,6 @@ def test_a_delayed_message_rings_when_it_is_due_and_not_before(tick: Tick, queue
     assert keys(tick()) == []
     queue.publish("now", delay=0.05)
     assert len(eventually(lambda: keys(tick()))) == 1
-
-
-@pytest.fixture
-def plain(queue: LeasedQueue, redis_url: str, redis_queue: RedisQueueResource) -> Callable[[], Any]:
-    """One tick of the sensor that the guide shows, on `queue`."""
-    guide = (ROOT / "docs" / "how-to" / "dagster-queues.md").read_text("utf-8")
-    (code,) = re.findall(r"^## A plain sensor\n.*?^```python\n(.*?)^```$.*?^## ", guide, re.MULTILINE | re.DOTALL)
-    defined: dict[str, Any] = {}
-    shown = code.replace("redis://localhost:6379/0", redis_url).replace("arrivals", queue.name)
-    exec(compile(shown, "dagster-queues.md", "exec", dont_inherit=True), defined)
-
-    def evaluate() -> Any:
-        with dg.build_sensor_context(resources={"redis_queue": redis_queue}) as context:
-            return defined["work_is_there"](context)
-
-    return evaluate
-
-
-def test_the_plain_sensor_of_the_guide_asks_for_a_run_unless_one_is_at_work(
-    plain: Callable[[], Any], queue: LeasedQueue
-) -> None:
-    assert isinstance(plain(), dg.SkipReason)
-    queue.publish_many(["a", "b"])
-    assert isinstance(plain(), dg.RunRequest)
-    queue.claim(max_messages=1)
-    assert plain() == dg.SkipReason("1 ready, 1 run(s) at work")
-
-
-def test_the_plain_sensor_of_the_guide_does_not_wait_for_a_lost_worker(
-    plain: Callable[[], Any], queue: LeasedQueue
-) -> None:
-    queue.publish("a")
-    queue.claim(lease=0.05)
-    assert isinstance(eventually(lambda: ran(plain())), dg.RunRequest)
-
-
-def test_the_plain_sensor_of_the_guide_sees_a_delayed_message_when_it_is_due(
-    plain: Callable[[], Any], queue: LeasedQueue
-) -> None:
-    queue.publish("a", delay=0.05)
-    assert isinstance(eventually(lambda: ran(plain())), dg.RunRequest)
-
-
-def ran(asked: dg.RunRequest | dg.SkipReason) -> dg.RunRequest | None:
-    return asked if isinstance(asked, dg.RunRequest) else None
 
 
 @pytest.mark.usefixtures("soon_given_up")

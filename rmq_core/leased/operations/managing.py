@@ -1,4 +1,4 @@
-"""What an operator does: redrive, purge, pause, cancel, forget; and the last step of a queue object."""
+"""What an operator does: redrive, purge, pause, cancel, forget, unregister; and the last step of a queue object."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterable, Sequence
 
 from rmq_core import codec
-from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
+from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Exchange
-from rmq_core.keys import UNHELD
+from rmq_core.exchange import Call, Command, Exchange
+from rmq_core.keys import QUEUES, UNHELD
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.adopting import adopt, reenter
 from rmq_core.leased.operations.inspecting import stored_in
@@ -21,6 +21,7 @@ from rmq_core.policy import whole
 
 _CHOSEN = 10  # finding one of 100,000 dead letters takes the server about a millisecond
 _SLICE = 250
+_HELD = ("ready", "isolated", "delayed", "lease(s)", "dead", "completed", "failed")
 _WAITING = {"ready": ("ready", "isolated"), "isolated": ("isolated",), "delayed": ("delayed",)}
 
 
@@ -114,6 +115,27 @@ def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
     return bool(_number(reply, b"removed "))
 
 
+def unregister(engine: Engine) -> Exchange[None]:
+    """Take a queue that holds nothing off the list of queues, so that nobody looks at it any more.
+
+    Raises QueueNotEmpty, which names what it holds, dead letters and logs included. Another process that has published
+    to it before does not list it again; a new queue object does so with its first publish or claim. On a cluster, where
+    the list has a slot of its own, to look and to remove are two steps.
+    """
+    try:
+        held = yield _unregister(engine, QUEUES)
+    except ScriptFailed as refused:
+        if "CROSSSLOT" not in str(refused):
+            raise
+        held = yield _unregister(engine)
+        if not any(held):
+            yield Command(("SREM", QUEUES, engine.keys.name))
+    if any(held):
+        found = ", ".join(f"{count:,} {what}" for what, count in zip(_HELD, held, strict=True) if count)
+        raise QueueNotEmpty(f"queue {engine.keys.name!r} holds {found}: consume or purge that first, or leave it")
+    engine.registered = False
+
+
 def release_lease(engine: Engine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
     """Give back what a lease holds by its id alone, for its holder is known to work no more; no delivery is counted.
 
@@ -198,6 +220,12 @@ def _message_id(message_id: str) -> str:
 def _pause(engine: Engine, on: str) -> Call:
     keys = engine.keys
     return Call(load("leased/pause"), (keys.waiters, keys.wake, keys.leases), (on, keys.bell))
+
+
+def _unregister(engine: Engine, *names: bytes) -> Call:
+    keys = engine.keys
+    every = (keys.ready, keys.delayed, keys.leases, keys.dead, keys.completed, keys.failed, *names)
+    return Call(load("leased/unregister"), every, (engine.keys.name,), slot=False)
 
 
 def _number(reply: bytes, prefix: bytes) -> int:

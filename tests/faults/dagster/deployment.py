@@ -43,11 +43,13 @@ RELOAD = """mutation ($location: String!) {
 class Deployment:
     """A running `dagster dev`; `environment` is what its definitions are told."""
 
-    def __init__(self, folder: Path, postgres: Postgres, module: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, postgres: Postgres, module: str, environment: Mapping[str, str], slots: int = SLOTS
+    ) -> None:
         self.home, self.board, self.module = folder / "home", Board(folder), module
         self.url = f"http://127.0.0.1:{free_port()}"
         self.home.mkdir(exist_ok=True)
-        (self.home / "dagster.yaml").write_text(yaml.safe_dump(_settings(postgres)))
+        (self.home / "dagster.yaml").write_text(yaml.safe_dump(_settings(postgres, slots)))
         self.environment = {
             **os.environ,
             TICK_TIMEOUT: "300",
@@ -142,9 +144,11 @@ class Deployment:
 
 
 @contextmanager
-def deployed(folder: Path, postgres: Postgres, module: str, environment: Mapping[str, str]) -> Iterator[Deployment]:
+def deployed(
+    folder: Path, postgres: Postgres, module: str, environment: Mapping[str, str], slots: int = SLOTS
+) -> Iterator[Deployment]:
     """A deployment for the block."""
-    deployment = Deployment(folder, postgres, module, environment)
+    deployment = Deployment(folder, postgres, module, environment, slots)
     try:
         deployment.start()
         yield deployment
@@ -165,7 +169,7 @@ def _command(process: psutil.Process) -> str:
     return ""
 
 
-def _settings(postgres: Postgres) -> dict[str, Any]:
+def _settings(postgres: Postgres, slots: int) -> dict[str, Any]:
     """dagster.yaml: sensors tick side by side, a run is retried when its job says so."""
     url = f"postgresql+psycopg2://rmq@127.0.0.1:{postgres.port}/postgres"
     return {
@@ -175,5 +179,5 @@ def _settings(postgres: Postgres) -> dict[str, Any]:
         "run_retries": {"enabled": True, "max_retries": 0},
         "run_monitoring": {"enabled": True, "poll_interval_seconds": 5},
         "sensors": {"use_threads": True, "num_workers": 8},
-        "concurrency": {"runs": {"max_concurrent_runs": SLOTS, "tag_concurrency_limits": [ONE_BY_ONE]}},
+        "concurrency": {"runs": {"max_concurrent_runs": slots, "tag_concurrency_limits": [ONE_BY_ONE]}},
     }

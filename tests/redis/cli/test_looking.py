@@ -206,3 +206,24 @@ def test_a_reaper_goes_round_until_it_is_asked_to_stop(rmq: Rmq, server_url: str
         told, _ = reaper.communicate(timeout=PATIENCE_S)
     assert reaper.returncode == 0
     assert b"1 returned, 0 dead" in told
+
+
+def test_an_empty_queue_is_forgotten_and_one_that_holds_anything_is_not(rmq: Rmq) -> None:
+    for name in ("typo", "orders"):
+        publish(rmq, "leased", name)
+    assert rmq("consume", "typo").code == 0
+    ran = rmq("queues", "forget", "typo")
+    assert (ran.code, ran.out) == (0, "forgot typo\n")
+    refused = rmq("queues", "forget", "orders")
+    assert refused.code == 1
+    assert "queue 'orders' holds 1 ready" in refused.err
+    assert rmq("queues", "list", "--json").records == [{"queue": "orders", "discipline": "leased"}]
+    assert rmq("queues", "forget", "typo").code == 2  # it is not registered
+
+
+def test_only_leased_queues_are_forgotten_and_the_others_say_so(rmq: Rmq) -> None:
+    publish(rmq, "jobs")
+    refused = rmq("queues", "forget", "q")
+    assert refused.code != 0
+    assert "leased" in refused.err
+    assert len(rmq("queues", "list", "--json").records) == 1

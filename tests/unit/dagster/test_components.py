@@ -54,7 +54,7 @@ def test_a_sensor_is_told_its_attributes() -> None:
     statuses = {
         sensor.name: sensor.default_status for sensor in defs.sensors or () if isinstance(sensor, dg.SensorDefinition)
     }
-    assert statuses == dict.fromkeys({"orders_doorbell", *ENDINGS}, stopped)
+    assert statuses == dict.fromkeys({"orders_doorbell", "orders_observer", *ENDINGS}, stopped)
     checks = sorted(key.name for key in defs.resolve_asset_graph().asset_check_keys)
     assert checks == ["orders_dead_letters", "orders_depth"]
 

@@ -22,9 +22,8 @@ def names(defs: dg.Definitions) -> set[str]:
 
 def test_one_call_makes_a_doorbell_status_sensors_an_asset_and_a_check_for_dead_letters() -> None:
     defs = redis_queue_definitions("shop/orders", target=invoices, resource=RESOURCE)
-    assert names(defs) == {
-        f"shop_orders_{sensor}" for sensor in ("doorbell", "on_failure", "on_cancel", "on_canceling")
-    }
+    made = ("doorbell", "on_failure", "on_cancel", "on_canceling", "observer")
+    assert names(defs) == {f"shop_orders_{sensor}" for sensor in made}
     graph = defs.resolve_asset_graph()
     assert dg.AssetKey("shop_orders_queue") in graph.get_all_asset_keys()
     assert [key.name for key in graph.asset_check_keys] == ["shop_orders_dead_letters"]
@@ -41,7 +40,7 @@ def test_without_a_resource_dagster_names_the_key_that_is_missing() -> None:
         dg.Definitions.validate_loadable(redis_queue_definitions("orders", target=invoices))
 
 
-def test_all_three_sensors_run_from_the_start_if_told_so() -> None:
+def test_all_sensors_run_from_the_start_if_told_so() -> None:
     running = dg.DefaultSensorStatus.RUNNING
     defs = redis_queue_definitions("orders", target=invoices, default_status=running, minimum_interval_seconds=5)
     assert {sensor.default_status for sensor in defs.sensors or () if isinstance(sensor, dg.SensorDefinition)} == {

@@ -84,7 +84,8 @@ def test_a_queue_with_a_lot_of_work_leaves_room_for_the_others(
 def test_the_queue_whose_oldest_message_has_waited_longest_comes_first() -> None:
     bell = Doorbell("orders", "bell", batch=1, max_in_flight_runs=4, patience_s=60)
     backlogs = {"young": Backlog(9, 1.0), "old": Backlog(1, 7.0), "unknown": Backlog(2, None)}
-    assert list(bell.wanted(backlogs, ()).items()) == [("old", 1), ("young", 4), ("unknown", 2)]
+    wanted = bell.wanted(bell.enough(backlogs), ())
+    assert list(wanted.items()) == [("old", 1), ("young", 4), ("unknown", 2)]
 
 
 @pytest.mark.parametrize("parameter", ["batch", "max_in_flight_runs", "min_messages"])
@@ -135,7 +136,18 @@ def test_a_value_that_makes_no_partition_key_is_refused(value: str) -> None:
         TENANTS.key(value)
 
 
-def test_queues_of_others_are_no_partitions_and_too_many_are_refused() -> None:
-    assert TENANTS.among(["orders/a", "orders", "orders/", "others/b", "orders/not:encoded"]) == {"orders/a": "a"}
-    with pytest.raises(ConfigurationError, match=r"3 queues.*most=2.*coarser"):
-        TENANTS.among(["orders/a", "orders/b", "orders/c"])
+def test_queues_of_others_are_no_partitions() -> None:
+    others = ["orders", "orders/", "others/b", "orders/not:encoded", f"orders/{'x' * 300}"]
+    assert TENANTS.among(["orders/a", *others]) == {"orders/a": "a"}
+
+
+def test_partitions_beyond_the_limit_are_left_out_and_the_known_ones_go_on() -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        keys = {f"orders/{key}": key for key in "dcba"}
+        instance.add_dynamic_partitions("tenants", ["a"])
+        assert TENANTS.left_out(keys, instance) == ["orders/c", "orders/b"]
+        instance.add_dynamic_partitions("tenants", ["x", "y"])
+        assert TENANTS.left_out(keys, instance) == ["orders/d", "orders/c", "orders/b"]
+    told = TENANTS.refusal([f"orders/{key}" for key in "abcde"])
+    assert "'orders/a', 'orders/b', 'orders/c' and 2 more left out" in told
+    assert "most=2" in told

@@ -1,0 +1,69 @@
+"""`redis_queue_observer`: a sensor that observes a queue's asset and evaluates its checks. Its ticks start no run.
+
+A schedule would take a run slot and start a process for each look, every few minutes and for each queue; automation
+conditions are evaluated by a sensor that Dagster leaves switched off. A tick reports what it saw by itself.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import dagster as dg
+
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
+from rmq_dagster.assets import measured
+from rmq_dagster.checks import QueueChecks, QueueLimits
+from rmq_dagster.names import dagster_name
+from rmq_dagster.resources import RedisQueueResource
+
+OBSERVE_EVERY_S = 300
+
+
+def redis_queue_observer(
+    queue: str,
+    *,
+    asset: Any,
+    every: dt.timedelta | float = OBSERVE_EVERY_S,
+    limits: QueueLimits | None = None,
+    config: LeasedConfig | None = None,
+    resource_key: str = "redis_queue",
+    **sensor_options: Any,
+) -> dg.SensorDefinition:
+    """A sensor that notes what `queue` holds as an observation of `asset`, and how the checks of `limits` end.
+
+    asset: the key of redis_queue_asset. limits: those of redis_queue_checks, dead letters when None. every: seconds or
+    timedelta between two looks. `sensor_options` go to `dagster.sensor`: name, default_status, ...
+    """
+    every_s = every.total_seconds() if isinstance(every, dt.timedelta) else every
+    if not every_s >= 1:  # written so that NaN fails
+        raise ConfigurationError(f"observe_every must be at least 1 s, not {every_s}; None observes nothing")
+    checks = QueueChecks(queue, asset, limits or QueueLimits())
+    name = sensor_options.pop("name", None) or f"{dagster_name(queue)}_observer"
+
+    @dg.sensor(
+        name=name, required_resource_keys={resource_key}, minimum_interval_seconds=int(every_s), **sensor_options
+    )
+    def observer(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
+        resource: RedisQueueResource = getattr(context.resources, resource_key)
+        with resource.ticking(config) as (redis, peeking), LeasedQueue(redis, queue, peeking) as looked_at:
+            stats = looked_at.stats()
+        seen = dg.AssetObservation(asset, metadata={"rmq/queue": queue, **measured(stats)})
+        judged = [_evaluation(result) for result in checks.results(context.instance, stats)]
+        return dg.SensorResult(asset_events=[seen, *judged])
+
+    return observer
+
+
+def _evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+    """What a check reports that no run evaluates."""
+    if result.asset_key is None or result.check_name is None:
+        raise AssertionError("the checks of a queue name their asset and themselves")
+    return dg.AssetCheckEvaluation(
+        asset_key=result.asset_key,
+        check_name=result.check_name,
+        passed=result.passed,
+        metadata=result.metadata,
+        severity=result.severity,
+        description=result.description,
+    )

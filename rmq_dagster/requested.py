@@ -1,0 +1,114 @@
+"""`RequestedRuns`: the runs that a sensor asked for, and which of them have yet to claim."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from rmq_core import LeasedConfig, LeasedQueue
+from rmq_dagster.claims import LEASES_LOOKED_AT
+from rmq_dagster.tags import CLAIMED, LEASE, QUEUE, REPOSITORY, RUN_KEY, SENSOR
+
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+RUNS_LOOKED_AT = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class RequestedRuns:
+    """The runs of one sensor. `sensor`: its name, None for a tick by hand that has none: then all runs for the queue.
+
+    `repository`: the label of where the sensor is defined, for other code locations may have sensors and queues of the
+    same names. `queue`: the only one that it requests runs for; None when there are several.
+    """
+
+    sensor: str | None
+    repository: str | None = None
+    queue: str | None = None
+
+    def unclaimed(self, instance: dg.DagsterInstance, redis: Any, config: LeasedConfig) -> list[dg.RunRecord]:
+        """The unfinished runs that neither hold a lease nor have claimed one before."""
+        records = self.unfinished(instance)
+        unclaimed = [record for record in records if CLAIMED not in record.dagster_run.tags]
+        names = queues_of(unclaimed)
+        owners = {owner for name in names for owner in _owners(redis, name, config)}
+        return [record for record in unclaimed if record.dagster_run.run_id not in owners]
+
+    def unfinished(self, instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
+        """The runs that wait or work. Asked for by status as well as tag: by the tag alone takes a second in SQLite."""
+        return instance.get_run_records(self._filter(statuses=UNFINISHED), limit=RUNS_LOOKED_AT)
+
+    def latest_of(self, instance: dg.DagsterInstance, lease_id: str) -> dg.DagsterRun | None:
+        """The latest run that was requested for a lease which a tick has claimed."""
+        tags = {**self._own_tags, LEASE: lease_id}
+        return next(iter(instance.get_runs(dg.RunsFilter(tags=tags), limit=1)), None)
+
+    def last_number(self, context: dg.SensorEvaluationContext) -> int:
+        """The number of the last request: from the cursor, or, when somebody reset it, from the runs themselves.
+
+        Starting over at 1 would repeat run keys, and Dagster skips every request whose key it has seen.
+        """
+        if context.cursor and context.cursor.isdecimal():
+            return int(context.cursor)
+        runs = context.instance.get_runs(self._filter(), limit=RUNS_LOOKED_AT)
+        numbers = [run.tags.get(RUN_KEY, "").rpartition(":")[2] for run in runs]
+        return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+    def _filter(self, **filters: Any) -> dg.RunsFilter:
+        queue = {QUEUE: self.queue} if self.queue else {}
+        return dg.RunsFilter(tags={**self._own_tags, **queue}, **filters)
+
+    @property
+    def _own_tags(self) -> dict[str, str]:
+        """What Dagster tags the runs of this sensor with."""
+        given = {SENSOR: self.sensor, REPOSITORY: self.repository}
+        return {tag: value for tag, value in given.items() if value}
+
+
+def queues_of(records: Sequence[dg.RunRecord]) -> set[str]:
+    """The queues for which these runs were requested."""
+    return {name for record in records if (name := record.dagster_run.tags.get(QUEUE))}
+
+
+def requested_for(queue: str, records: Sequence[dg.RunRecord]) -> list[dg.RunRecord]:
+    """Those of the runs that were requested for one queue."""
+    return [record for record in records if record.dagster_run.tags.get(QUEUE) == queue]
+
+
+def younger(records: Sequence[dg.RunRecord], seconds: float) -> int:
+    """How many were requested less than so long ago."""
+    patience, now = dt.timedelta(seconds=seconds), dt.datetime.now(dt.UTC)
+    return sum(now - _aware(record.create_timestamp) < patience for record in records)
+
+
+def repository_of(context: dg.SensorEvaluationContext) -> str | None:
+    """The label that Dagster gives the runs of a sensor's repository; None for a tick that is evaluated by hand."""
+    origin = context.code_location_origin
+    return f"{context.repository_name}@{origin.location_name}" if origin and context.repository_name else None
+
+
+def sensor_of(context: dg.SensorEvaluationContext) -> str | None:
+    """The name of the sensor that ticks; None for a tick by hand that was given none."""
+    try:
+        return context.sensor_name
+    except Exception:  # noqa: BLE001 - what Dagster raises then has no public name
+        return None
+
+
+def _owners(redis: Any, name: str, config: LeasedConfig) -> set[str]:
+    """Who holds a lease of one queue."""
+    with LeasedQueue(redis, name, config) as queue:
+        return {lease.owner for lease in queue.leases(limit=LEASES_LOOKED_AT)}
+
+
+def _aware(moment: dt.datetime) -> dt.datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)  # run storages differ in which they return

@@ -1,0 +1,61 @@
+# ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
+"""What is deployed for sensors under load: one of five lines, one of ten thousand partitions, and another asset."""
+
+import time
+from typing import Any
+
+import dagster as dg
+
+from rmq_core import LeasedConfig
+from rmq_dagster import QueuePartitions, RedisQueueResource, build_redis_queue_sensor
+from tests.faults.dagster.board import Board
+from tests.faults.dagster.ways import URL
+
+BATCH = 100
+SLOW_START_S = 10
+PARTITIONS = 10_000
+CONFIG = LeasedConfig(lease=60)
+TENANTS = QueuePartitions("orders", dg.DynamicPartitionsDefinition(name="tenants"), most=PARTITIONS)
+RUNNING = dg.DefaultSensorStatus.RUNNING
+
+
+@dg.asset
+def loaded(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
+    """It claims long after its run was requested."""
+    time.sleep(SLOW_START_S)
+    with redis_queue.claimed(context, "arrivals", max_messages=BATCH) as batch:
+        return dg.MaterializeResult(metadata=batch.metadata)
+
+
+@dg.sensor(target=loaded, minimum_interval_seconds=5, default_status=RUNNING)
+def work_is_there(context: dg.SensorEvaluationContext, redis_queue: RedisQueueResource) -> dg.SensorResult:
+    return redis_queue.run_requests(context, "arrivals", batch=BATCH)
+
+
+@dg.asset
+def report() -> None:
+    """What somebody else materializes meanwhile."""
+
+
+@dg.sensor(target=report, minimum_interval_seconds=20, default_status=RUNNING)
+def reports() -> dg.RunRequest | dg.SkipReason:
+    return dg.RunRequest() if Board.here().is_on("report") else dg.SkipReason("not now")
+
+
+@dg.asset(partitions_def=TENANTS.definition)
+def orders(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
+    """The work of one tenant."""
+    with redis_queue.claimed(context, TENANTS.queue_of(context.partition_key), max_messages=BATCH) as batch:
+        return dg.MaterializeResult(metadata=batch.metadata)
+
+
+tenants_doorbell = build_redis_queue_sensor(
+    TENANTS, target=orders, name="tenants_doorbell", batch=BATCH, minimum_interval_seconds=1, default_status=RUNNING
+)
+
+defs = dg.Definitions(
+    assets=[loaded, report, orders],
+    sensors=[work_is_there, reports, tenants_doorbell],
+    resources={"redis_queue": RedisQueueResource(url=dg.EnvVar(URL), lease_seconds=60)},
+    executor=dg.in_process_executor,
+)

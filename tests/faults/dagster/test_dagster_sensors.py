@@ -1,0 +1,134 @@
+"""Sensors on a real `dagster dev` with three run slots: one of five lines under continuous publishing, and one of ten
+thousand partitions of which one is a typing error. The full form publishes for five minutes, the short one for 45 s.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from rmq_core import LeasedQueue, RedisSettings
+from rmq_dagster.tags import CLAIMED, QUEUE, SENSOR
+from tests.faults.dagster.deployment import Deployment, deployed
+from tests.faults.dagster.page import PAGE
+from tests.faults.dagster.plain import BATCH, CONFIG, PARTITIONS, TENANTS
+from tests.faults.dagster.ways import URL
+from tests.faults.report import Figure
+from tests.servers import Server
+from tests.servers.postgres import Postgres
+
+pytestmark = pytest.mark.slow
+
+SLOTS, A_SECOND = 3, 10
+PUBLISHED_FOR_S = {True: 300, False: 45}
+SERVED, TICKS = {True: 20, False: 4}, 5
+PATIENCE_S = 900
+
+
+@pytest.fixture(scope="module")
+def deployment(redis: Server, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    with deployed(
+        tmp_path_factory.mktemp("dagster"), postgres, "tests.faults.dagster.plain", {URL: redis.url}, SLOTS
+    ) as running:
+        yield running
+
+
+def await_that(condition: Callable[[], object], deployment: Deployment) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, deployment.log()
+        time.sleep(0.5)
+
+
+def runs(deployment: Deployment, sensor: str) -> list[dg.RunRecord]:
+    """The runs that a sensor asked for."""
+    return list(deployment.instance.get_run_records(dg.RunsFilter(tags={SENSOR: sensor})))
+
+
+def ticks(deployment: Deployment, sensor: str) -> list[Any]:
+    """The ticks of a sensor that have ended, newest first."""
+    instance: Any = deployment.instance
+    found = [state for state in instance.all_instigator_state() if state.instigator_name == sensor]
+    every = [tick for state in found for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id)]
+    return [tick for tick in every if tick.end_timestamp]
+
+
+def publish_for(queue: LeasedQueue, seconds: float) -> int:
+    """Publish evenly; how many messages."""
+    published, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        queue.publish_many([b"x"] * A_SECOND)
+        published += A_SECOND
+        time.sleep(1)
+    return published
+
+
+def in_front(other: dg.RunRecord, ours: list[dg.RunRecord]) -> int:
+    """How many of our runs waited for a slot when another one was requested."""
+    asked = other.create_timestamp.timestamp()
+    earlier = [run for run in ours if run.create_timestamp < other.create_timestamp]
+    return sum(run.start_time is None or run.start_time > asked for run in earlier)
+
+
+def test_a_sensor_of_five_lines_asks_for_no_more_runs_than_its_messages_need(
+    deployment: Deployment, redis: Server, *, full_faults: bool
+) -> None:
+    deployment.board.turn_on("report")
+    with LeasedQueue(redis.url, "arrivals", CONFIG) as queue:
+        published = publish_for(queue, PUBLISHED_FOR_S[full_faults])
+        deployment.board.turn_off("report")
+        await_that(lambda: sum(queue.stats()[:3]) == 0, deployment)
+    await_that(lambda: all(run.dagster_run.is_finished for run in runs(deployment, "work_is_there")), deployment)
+    ours, others = runs(deployment, "work_is_there"), runs(deployment, "reports")
+    await_that(lambda: all(run.dagster_run.is_finished for run in runs(deployment, "reports")), deployment)
+    needed = math.ceil(published / BATCH)
+    waited = [(run.start_time or 0) - run.create_timestamp.timestamp() for run in runs(deployment, "reports")]
+    most = max(in_front(other, ours) for other in others)
+    figures = [
+        (f"runs that a sensor of five lines requested for {published:,} messages", len(ours), needed + 1),
+        ("of these waiting for one of three slots when another asset's run was requested, at most", most, SLOTS),
+    ]
+    PAGE.figures += [Figure(what, str(reached), f"≤ {bound}", met=reached <= bound) for what, reached, bound in figures]
+    wait = f"{statistics.median(waited):.1f} s, at most {max(waited):.1f} s"
+    PAGE.figures.append(Figure("the other asset's runs waited for their slot and process", wait, "", met=True))
+    print(*PAGE.figures, sep="\n")
+    assert sum(int(run.dagster_run.tags[CLAIMED]) for run in ours) == published
+    assert len(ours) <= needed + 1
+    assert most <= SLOTS
+
+
+def test_of_ten_thousand_partitions_a_typing_error_alone_is_left_out(
+    deployment: Deployment, redis: Server, *, full_faults: bool
+) -> None:
+    names = [f"tenant {number}" for number in range(PARTITIONS)]
+    for lo in range(0, PARTITIONS, 500):
+        deployment.instance.add_dynamic_partitions("tenants", names[lo : lo + 500])
+    with RedisSettings.from_url(redis.url).client() as client:
+        client.sadd("rmq:queues", *map(TENANTS.queue, names))
+        for name in ["tennant 1", *names[:: PARTITIONS // SERVED[full_faults]]]:
+            with LeasedQueue(client, TENANTS.queue(name), CONFIG) as queue:
+                queue.publish("an order")
+    served = {TENANTS.queue(name) for name in names[:: PARTITIONS // SERVED[full_faults]]}
+    await_that(lambda: served <= worked_on(deployment), deployment)
+    before = len(ticks(deployment, "tenants_doorbell"))
+    await_that(lambda: len(ticks(deployment, "tenants_doorbell")) >= before + TICKS, deployment)
+    assert worked_on(deployment) == served
+    last, *_ = ended = ticks(deployment, "tenants_doorbell")[:TICKS]
+    assert f"{TENANTS.queue('tennant 1')!r} left out" in last.skip_reason
+    seconds = [tick.end_timestamp - tick.timestamp for tick in ended]
+    reached = f"{statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s"
+    what = f"tick over {PARTITIONS:,} partitions and a typing error"
+    PAGE.figures.append(Figure(what, reached, "< 1 s", met=statistics.median(seconds) < 1))
+    print(PAGE.figures[-1])
+
+
+def worked_on(deployment: Deployment) -> set[str]:
+    """The queues of partitions for which runs have succeeded."""
+    ended = [run.dagster_run for run in runs(deployment, "tenants_doorbell")]
+    return {run.tags[QUEUE] for run in ended if run.status is dg.DagsterRunStatus.SUCCESS}

@@ -1,0 +1,108 @@
+"""Many queues of a server at once: which hold anything, what is ready, and how an empty one leaves the list."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rmq_core
+import rmq_core.asyncio
+from rmq_core import Backlog, LeasedConfig, QueueNotEmpty
+from tests.redis.worlds import AsyncWorld, World
+
+
+@pytest.fixture
+def call(world: World) -> Callable[..., Any]:
+    """A public function of this world's flavour, on its server."""
+
+    def run(name: str, *args: Any) -> Any:
+        if isinstance(world, AsyncWorld):
+            return world.loop.call(getattr(rmq_core.asyncio, name), world.url, *args)
+        return getattr(rmq_core, name)(world.url, *args)
+
+    return run
+
+
+def fill(world: World) -> None:
+    """Queues that hold a message each in another state, and one that is empty by now."""
+    world.queue("ready").publish("a")
+    world.queue("delayed").publish("a", delay=60)
+    world.queue("leased").publish("a")
+    world.queue("leased").claim()
+    world.queue("empty").publish("a")
+    world.queue("empty").ack(world.queue("empty").claim())
+
+
+def test_of_many_queues_those_that_hold_anything_are_found_in_the_order_asked(
+    world: World, call: Callable[..., Any]
+) -> None:
+    fill(world)
+    asked = ["leased", "empty", "never used", "delayed", "ready"]
+    assert call("holding", asked) == ["leased", "delayed", "ready"]
+    assert call("holding", []) == []
+
+
+def test_the_backlogs_of_many_queues_are_what_each_says_of_itself(world: World, call: Callable[..., Any]) -> None:
+    fill(world)
+    found = call("backlogs", ["ready", "delayed", "leased", "empty", "never used"])
+    assert {name: backlog.ready for name, backlog in found.items()} == {
+        "ready": 1, "delayed": 0, "leased": 0, "empty": 0, "never used": 0,
+    }  # fmt: skip
+    assert found["ready"].oldest_age >= 0
+    assert found["never used"] == Backlog(0, None)
+
+
+def test_what_has_expired_is_taken_back_before_it_is_counted(world: World, call: Callable[..., Any]) -> None:
+    for name in ("a", "b"):
+        world.queue(name).publish(name)
+        world.queue(name).claim(lease=0.03)
+    time.sleep(0.1)
+    assert [backlog.ready for backlog in call("backlogs", ["a", "b"]).values()] == [1, 1]
+
+
+def test_a_look_at_ten_thousand_queues_takes_a_few_calls(world: World, call: Callable[..., Any]) -> None:
+    names = [f"tenant {number}" for number in range(10_000)]
+    for name in names[5_000:5_003]:
+        world.queue(name).publish("a")
+    world.client.config_resetstat()
+    assert call("holding", names) == names[5_000:5_003]
+    stats = world.client.info("commandstats")
+    assert sum(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"] for command in ("eval", "evalsha")) <= 12
+
+
+def test_an_empty_queue_leaves_the_list_and_comes_back_with_its_next_message(
+    world: World, call: Callable[..., Any]
+) -> None:
+    queue = world.queue("typo")
+    queue.publish("a")
+    queue.ack(queue.claim())
+    queue.unregister()
+    assert call("queues") == []
+    queue.unregister()
+    queue.publish("b")
+    assert call("queues") == ["typo"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "held"),
+    [
+        (lambda queue: None, "1 ready"),
+        (lambda queue: queue.claim(max_messages=5), r"1 lease\(s\)"),
+        (lambda queue: queue.nack(queue.claim(), reason="broken"), "1 dead, 1 failed"),
+        (lambda queue: queue.ack(queue.claim()), "1 completed"),
+        (lambda queue: (queue.purge("ready"), queue.publish("b", delay=60)), "1 delayed"),
+    ],
+    ids=["ready", "leased", "dead", "log", "delayed"],
+)
+def test_a_queue_that_holds_anything_stays_on_the_list_and_says_what(
+    world: World, call: Callable[..., Any], keep: Callable[[Any], Any], held: str
+) -> None:
+    queue = world.queue("orders", LeasedConfig(max_deliveries=1, completed_log=9, failed_log=9))
+    queue.publish("a")
+    keep(queue)
+    with pytest.raises(QueueNotEmpty, match=rf"queue 'orders' holds {held}:"):
+        queue.unregister()
+    assert call("queues") == ["orders"]
