@@ -145,14 +145,18 @@ def look(engine: Engine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | No
 
 def stats(engine: Engine) -> Exchange[QueueStats]:
     """What the queue holds. The number of leased messages is exact up to 1,000 leases, then of the 1,000 oldest."""
-    keys = engine.keys
-    ready, delayed, leases, dead, paused, oldest, now, ids, isolated = yield Call(
-        load("leased/stats"), (keys.ready, keys.delayed, keys.leases, keys.dead, keys.waiters), (_LISTED,), slot=False
-    )
+    ready, delayed, leases, dead, paused, oldest, now, ids, isolated = yield _counts(engine, _LISTED)
     infos = yield from _infos(engine, ids)
     leased = sum(info.count - info.settled for info in infos)
     leases -= sum(name.startswith(PUBLICATION) for name in ids)
     return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused), isolated)
+
+
+def _counts(engine: Engine, listed: int) -> Call:
+    keys = engine.keys
+    return Call(
+        load("leased/stats"), (keys.ready, keys.delayed, keys.leases, keys.dead, keys.waiters), (listed,), slot=False
+    )
 
 
 def leases(engine: Engine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
@@ -169,7 +173,7 @@ def lease_info(engine: Engine, lease_id: str) -> Exchange[LeaseInfo | None]:
 
 def server_time(engine: Engine) -> Exchange[datetime]:
     """The time on the Redis server, by which leases end; the clock of this machine may be another."""
-    return _moment((yield Call(load("leased/server_time"), (engine.keys.leases,), slot=False)))
+    return _moment((yield _counts(engine, 0))[6])
 
 
 def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
