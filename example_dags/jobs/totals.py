@@ -12,7 +12,7 @@ import rmq_spark
 spark = rmq_spark.session("totals")
 with rmq_spark.adopted_batch(spark) as batch:  # what the operator claimed, as a DataFrame; kept while the block runs
     orders, corrupt = rmq_spark.split_json(batch.df, "customer STRING NOT NULL, amount DOUBLE")
-    batch.nack(corrupt)  # each comes back with its reason; the others are acked when the block ends
+    batch.nack(corrupt, reason=F.col("reason"))  # these come back; the others are acked when the block ends
     totals = orders.groupBy("value.customer").agg(F.sum("value.amount").alias("total"))
     totals.write.mode("overwrite").parquet(f"{sys.argv[1]}/batch={quote(batch.name, safe='')}")
 spark.stop()
