@@ -22,7 +22,7 @@ from rmq_dagster import holders
 from rmq_dagster.claiming import check_batch
 from rmq_dagster.claims import SensorClaims
 from rmq_dagster.partitions import QueuePartitions
-from rmq_dagster.requested import RequestedRuns, queues_of, requested_for, younger
+from rmq_dagster.requested import RequestedRuns, coming, queues_of, requested_for
 from rmq_dagster.tags import LEASE, QUEUE
 
 QUEUES_LOOKED_AT = 1000  # of those of partitions that hold anything; a few hundredths of a second
@@ -59,8 +59,9 @@ class Needs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Doorbell:
-    """What one sensor rings for. `patience_s`: a run that has not claimed by then no longer keeps the bell silent.
+    """What one sensor rings for.
 
+    `patience_s`: a run that left Dagster's queue so long ago and has not claimed keeps the bell silent no longer.
     `claim_for_s`: seconds that a tick claims for the run it requests; None for the doorbell proper. `repository`: the
     label of where the sensor is defined, for other code locations may have sensors and queues of the same names.
     `sensor`: None for a tick by hand of a sensor that has no name there.
@@ -235,11 +236,11 @@ class Doorbell:
         )
 
     def on_the_way(self, pending: Sequence[dg.RunRecord]) -> int:
-        """How many of `pending` are young enough to believe: a run whose worker died may stay `STARTED` for ever.
+        """How many of `pending` to believe: a run whose worker died may stay `STARTED` for ever.
 
         What was claimed for a run is not among what is ready, so then there is nothing to take off.
         """
-        return 0 if self.claim_for_s is not None else younger(pending, self.patience_s)
+        return 0 if self.claim_for_s is not None else coming(pending, self.patience_s)
 
     @property
     def runs(self) -> RequestedRuns:

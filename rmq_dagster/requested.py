@@ -84,10 +84,13 @@ def requested_for(queue: str, records: Sequence[dg.RunRecord]) -> list[dg.RunRec
     return [record for record in records if record.dagster_run.tags.get(QUEUE) == queue]
 
 
-def younger(records: Sequence[dg.RunRecord], seconds: float) -> int:
-    """How many were requested less than so long ago."""
+def coming(records: Sequence[dg.RunRecord], seconds: float) -> int:
+    """How many may still claim: those in Dagster's queue, and those whose status changed less than so long ago."""
     patience, now = dt.timedelta(seconds=seconds), dt.datetime.now(dt.UTC)
-    return sum(now - _aware(record.create_timestamp) < patience for record in records)
+    return sum(
+        record.dagster_run.status is dg.DagsterRunStatus.QUEUED or now - _aware(record.update_timestamp) < patience
+        for record in records
+    )
 
 
 def repository_of(context: dg.SensorEvaluationContext) -> str | None:

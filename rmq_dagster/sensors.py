@@ -42,7 +42,7 @@ def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said whe
 
     queue: a name, or QueuePartitions, whose queues are the dynamic partitions of `target`.
     min_messages, max_age: ring when so many are ready, or when the oldest has waited so long.
-    ring_again_after: how long a requested run that has not claimed keeps the bell silent.
+    ring_again_after: how long a run that left Dagster's queue and has not claimed keeps the bell silent.
     claim_for: claim in the tick instead of ringing. Ticks hold the claim while its run waits; a run that is launched,
     and a sensor that pauses, have so long. Handing over to the run counts as a delivery; one step of the run may claim.
     config: must be the one that the runs use; that of the resource when None.

@@ -47,7 +47,7 @@ class RedisQueueSensorComponent(QueueComponent):
     min_messages: int = Field(default=1, description="Ring when so many are ready,")
     max_age_seconds: float | None = Field(default=None, description="or when the oldest has waited so long.")
     ring_again_after_seconds: float = Field(
-        default=600, description="How long a requested run that has not claimed keeps the bell silent."
+        default=600, description="How long a run that left Dagster's queue and has not claimed keeps the bell silent."
     )
     claim_for_seconds: float | None = Field(
         default=None, description="Claim in the tick, for so long, instead of ringing; read the guide first."
