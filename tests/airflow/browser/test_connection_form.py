@@ -58,4 +58,4 @@ def test_the_test_button_says_that_nobody_answers(connections: Connections, nobo
     connections.open()
     connections.test(nobody_there)
     connections.screen.shows("Test Connection Failed")
-    connections.screen.shows("ConnectionError")
+    connections.screen.shows("Redis did not answer")
