@@ -153,6 +153,7 @@ def stats(engine: Engine) -> Exchange[QueueStats]:
 
 
 def _counts(engine: Engine, listed: int) -> Call:
+    """What the server counts at once, with the ids of `listed` leases, at least 1."""
     keys = engine.keys
     return Call(
         load("leased/stats"), (keys.ready, keys.delayed, keys.leases, keys.dead, keys.waiters), (listed,), slot=False
@@ -173,7 +174,8 @@ def lease_info(engine: Engine, lease_id: str) -> Exchange[LeaseInfo | None]:
 
 def server_time(engine: Engine) -> Exchange[datetime]:
     """The time on the Redis server, by which leases end; the clock of this machine may be another."""
-    return _moment((yield _counts(engine, 0))[6])
+    _, _, _, _, _, _, now, *_ = yield _counts(engine, 1)
+    return _moment(now)
 
 
 def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
