@@ -21,7 +21,7 @@ def examine(settings: RedisSettings) -> tuple[bool, str]:
     """Whether queues can be kept there, and what was found. Raises RedisMessageQueueError when nobody answers."""
     if settings.scheme == "embedded":
         return True, (
-            f"The connection can be read; nothing was started or created. A task that uses it starts a private Redis "
+            f"The connection can be read; nothing was started or created. A task that uses it starts a private server "
             f"in {settings.path} of the machine it runs on, and shares it with the tasks of that machine alone."
         )
     client: Any = settings.client()

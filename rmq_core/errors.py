@@ -219,7 +219,7 @@ def _known(error: Exception, text: str) -> RedisMessageQueueError:
 
 
 def _of_sentinels(text: str) -> RedisMessageQueueError:
-    """What redis-py says while it looks for the server; what may pass, as with a failover, is QueueUnavailable."""
+    """Translate an error of redis-py's Sentinel client. A failover ends by itself, so it is QueueUnavailable."""
     if "unknown command" in text:
         return ConfigurationError("url: a Redis server answers there, no sentinel: write redis://, or their port 26379")
     asked = ", ".join(f"{host}:{port}" for host, port in re.findall(r"host=([^,>]+),port=(\d+)", text))

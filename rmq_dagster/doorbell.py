@@ -59,7 +59,7 @@ class Needs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Doorbell:
-    """What one sensor rings for.
+    """When one sensor requests runs, and how many.
 
     `patience_s`: a run that left Dagster's queue so long ago and has not claimed keeps the bell silent no longer.
     `claim_for_s`: seconds that a tick claims for the run it requests; None for the doorbell proper. `repository`: the

@@ -2,7 +2,7 @@
 
 Law: what is in `secrets` reaches the driver through its process environment and nothing else: no argument, no Spark
 configuration, no log line. `env_vars` would not do: on YARN and Kubernetes the provider turns those into `--conf`.
-A machine without `spark-submit` is told before a message is claimed.
+Where `spark-submit` is missing, the operator says so before it claims a message.
 """
 
 from __future__ import annotations

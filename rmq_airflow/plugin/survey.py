@@ -61,7 +61,7 @@ class Survey:
         return [self._counted[name].row for name in names]
 
     def rows(self, names: Iterable[str]) -> list[Row]:
-        """What is known of these queues."""
+        """The last numbers counted for these queues."""
         return [self._counted[name].row for name in names if name in self._counted]
 
     def age(self, names: Iterable[str]) -> float:

@@ -35,7 +35,7 @@ def width(request: pytest.FixtureRequest, screen: Screen) -> Iterator[int]:
 
 @pytest.fixture
 def check(screen: Screen, width: int) -> Check:
-    """Fails with what is wrong with the view that is shown."""
+    """Fail, and name each fault of the layout that is shown."""
 
     def looked_at(view: str) -> None:
         assert faults(screen, fingers=width <= TELEPHONE) == [], f"{view} at {width} px"
