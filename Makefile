@@ -11,10 +11,10 @@ STAMP := $(VENV)/.stamp-$(shell cat pyproject.toml constraints.txt | cksum | cut
 PACKAGES := rmq_core rmq_airflow rmq_dagster rmq_spark pyspark_rmq
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test lint format bench airflow floor conformance faults docs clean
+.PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance faults docs clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
 
 # A changed pyproject.toml or constraints.txt changes the stamp's name, and the environment is brought up to date.
 $(STAMP): | $(BIN)/uv
@@ -28,17 +28,32 @@ $(BIN)/uv:
 demo: $(STAMP) ## the main job on real flights, through Airflow and through Dagster; CRASH=1 kills the Spark driver
 	python -m example_dags.demo $(if $(CRASH),--crash)
 
-# The same examples every time; `make faults` draws new ones.
-test: $(STAMP) ## lint, then every test, faults in their short form
+# The rings of tests, from seconds to hours; CONTRIBUTING.md says which to run when. The same examples every time, but for
+# `make faults`, which draws new ones.
+check: $(STAMP) ## ring 0: lint, types, import contracts and unit tests, without a server
+	$(MAKE) --no-print-directory -j 2 --output-sync=target lint unit
+
+redis: $(STAMP) ## ring 1: every discipline on one server, blocking
+	pytest tests/redis -n 2 --hypothesis-profile=ci --product=one --servers=embedded
+
+test: $(STAMP) ## ring 2: lint, and every test on a share of the servers; CI runs it
 	$(MAKE) --no-print-directory lint
 	python -m tests.servers
-	pytest -n 2 --hypothesis-profile=ci
+	pytest -n 3 --hypothesis-profile=ci
+
+test-all: $(STAMP) ## ring 3: lint, and every test on every server, sync and async
+	$(MAKE) --no-print-directory lint
+	python -m tests.servers
+	pytest -n 2 --hypothesis-profile=ci --product=full
 
 lint: $(STAMP) ## ruff, mypy --strict and the import contracts
 	ruff check .
 	ruff format --check .
 	mypy --strict $(foreach package,$(PACKAGES),--package $(package))
 	lint-imports
+
+unit: $(STAMP)
+	pytest tests/unit --hypothesis-profile=ci -q
 
 format: $(STAMP) ## let ruff rewrite what it can
 	ruff check --fix .
@@ -54,7 +69,7 @@ airflow: $(STAMP) ## measure what the Airflow provider adds and write benchmarks
 
 faults: $(STAMP) ## kills, cut wires and restarts, in full length; write docs/reference/*-faults.md
 	python -m tests.servers
-	pytest -n 2 tests/faults --faults=full --faults-report=docs/reference
+	pytest -n 2 tests/faults --faults=full --product=full --faults-report=docs/reference
 
 floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an environment of its own
 	python -m tests.servers 7.0
@@ -66,7 +81,7 @@ floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an env
 conformance: $(STAMP) ## try every promise on every server and cluster, and write docs/reference/conformance.md
 	python -m tests.servers
 	python -m pytest -p tests.redis.conformance.report --conformance-report=docs/reference/conformance.md \
-		tests/redis/test_conformance.py -k promise_is_kept
+		tests/redis/test_conformance.py --product=full -k promise_is_kept
 
 docs: $(STAMP) ## run the code of the README and the docs
 	pytest tests/architecture -k documentation

@@ -11,7 +11,13 @@ import redis
 
 from tests.servers import CLUSTERS, NAMES, find_server, parse_external
 
-pytest_plugins = ["tests.faults.airflow.report", "tests.faults.report", "tests.faults.tally", "tests.lanes"]
+pytest_plugins = [
+    "tests.covering",
+    "tests.faults.airflow.report",
+    "tests.faults.report",
+    "tests.faults.tally",
+    "tests.lanes",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

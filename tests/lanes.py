@@ -1,7 +1,7 @@
-"""How tests are dealt out to the processes of `pytest -n`: a folder at a time.
+"""How tests are dealt out to the processes of `pytest -n`: what shares something slow to start stays together.
 
-What a folder shares (servers, a scheduler, a JVM) is then started in one process only. The folders that take longest
-begin first.
+Tests of Redis share a server, those of Airflow its metadata database, those of Spark a JVM, unit tests their imports.
+Elsewhere a file is a unit of work. What takes longest begins first, lest one process be busy when all others are done.
 """
 
 from __future__ import annotations
@@ -11,40 +11,45 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-LONGEST_FIRST = (
-    "redis",
-    "airflow",
-    "faults",
-    "spark",
-    "dagster",
-    "faults/airflow",
-    "faults/dagster",
-    "unit",
-    "architecture",
-)
+from tests.servers import CLUSTERS, NAMES
+
+TOGETHER = ("airflow/browser", "airflow", "spark", "faults/airflow", "unit")
+LONGEST_FIRST = ("spark", "airflow/browser", "faults/airflow", "dagster", "airflow", "faults", "redis")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Deal out folders; called for `-n` only."""
+    """Deal out units; called for `-n` only."""
     config.option.loadscopereorder = False  # the order of collection is ours, see below
-    return Folders(config, log)
+    return Units(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the folders in order, and leave the order inside of each."""
+    """Put the units in order, and leave the order inside of each."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: LONGEST_FIRST.index(folder(item.nodeid)))
+        items.sort(key=lambda item: _rank(unit(item.nodeid)))
 
 
-def folder(nodeid: str) -> str:
-    """The folder below `tests`; those below `faults` start a scheduler each and stand for themselves."""
-    _, top, *below = nodeid.split("::", maxsplit=1)[0].split("/")
-    return "/".join((top, *below[:-1])) if top == "faults" else top
+def unit(nodeid: str) -> str:
+    """What a test stays together with: `spark`, `redis/7.0`, `dagster/test_walks.py`."""
+    path, _, test = nodeid.removeprefix("tests/").partition("::")
+    if path.startswith("redis/"):
+        return f"redis/{_place(test)}"
+    return next((folder for folder in TOGETHER if path.startswith(f"{folder}/")), path)
 
 
-class Folders(LoadScopeScheduling):
-    """A unit of work is a folder."""
+def _place(test: str) -> str:
+    parameters = test.partition("[")[2]
+    return next((name for name in (*CLUSTERS, *NAMES) if name in parameters), "any")
+
+
+def _rank(name: str) -> tuple[int, str]:
+    places = (at for at, start in enumerate(LONGEST_FIRST) if f"{name}/".startswith(f"{start}/"))
+    return next(places, len(LONGEST_FIRST)), name
+
+
+class Units(LoadScopeScheduling):
+    """A unit of work is what shares something slow to start."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return folder(nodeid)
+        return unit(nodeid)

@@ -44,8 +44,22 @@ def shut_down(run: subprocess.Popen[bytes], instance: dg.DagsterInstance) -> Non
     run.send_signal(signal.SIGTERM)
 
 
-@pytest.mark.parametrize("job", ["launched", "launched_with_a_retry", "launched_in_processes"])
-@pytest.mark.parametrize("end", [terminate, shut_down])
+ALIKE = pytest.mark.nightly(
+    "dagster/test_cancel.py::test_ending_a_run_stops_everything_its_driver_started_and_gives_the_messages_back_untouched"
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "job"),
+    [
+        (terminate, "launched"),
+        (shut_down, "launched_in_processes"),
+        pytest.param(terminate, "launched_with_a_retry", marks=ALIKE),
+        pytest.param(terminate, "launched_in_processes", marks=ALIKE),
+        pytest.param(shut_down, "launched", marks=ALIKE),
+        pytest.param(shut_down, "launched_with_a_retry", marks=ALIKE),
+    ],
+)
 def test_ending_a_run_stops_everything_its_driver_started_and_gives_the_messages_back_untouched(
     job: str, end: End, queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
 ) -> None:

@@ -19,6 +19,9 @@ from tests.faults.victim import CONFIG
 from tests.redis.leases import key
 from tests.servers import Server
 
+ALIKE = pytest.mark.nightly(
+    "faults/test_crash_loop.py::test_a_crash_loop_of_anonymous_claims_ends_with_one_dead_letter"
+)
 PAYLOADS = [f"good {number}" for number in range(30)]
 PAGE = page(
     "isolation",
@@ -77,7 +80,7 @@ def check_only_the_poison_died(queue: LeasedQueue) -> None:
     assert {failure.kind for failure in letter.history} == {"expired"}
 
 
-@pytest.mark.parametrize("poison", [0, 4, 17])
+@pytest.mark.parametrize("poison", [4, pytest.param(0, marks=ALIKE), pytest.param(17, marks=ALIKE)])
 def test_a_crash_loop_of_anonymous_claims_ends_with_one_dead_letter(
     own_server: Server, client: redis.Redis, poison: int
 ) -> None:
@@ -86,7 +89,7 @@ def test_a_crash_loop_of_anonymous_claims_ends_with_one_dead_letter(
         check_only_the_poison_died(queue)
 
 
-@pytest.mark.parametrize("poison", [0, 4])
+@pytest.mark.parametrize("poison", [4, pytest.param(0, marks=ALIKE)])
 def test_a_crash_loop_on_one_lease_id_ends_with_one_dead_letter_and_spares_its_neighbours(
     own_server: Server, client: redis.Redis, poison: int
 ) -> None:

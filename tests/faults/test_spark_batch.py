@@ -88,6 +88,7 @@ def ids(queue: LeasedQueue) -> set[str]:
     return {message.id for message in queue.peek(COUNT)}
 
 
+@pytest.mark.nightly("spark/test_claimed_batch.py::test_a_retried_task_reads_the_same_messages")
 def test_killed_workers_and_executors_cost_no_message(
     driver: Member, folder: Path, queue: LeasedQueue, *, full_faults: bool
 ) -> None:

@@ -208,6 +208,7 @@ def end(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
+@pytest.mark.nightly("faults/test_spark_sink.py::test_an_author_may_die_at_any_write")
 def test_a_spark_job_that_is_killed_while_it_writes_publishes_all_or_nothing(
     author: Callable[[], subprocess.Popen[str]], client: redis.Redis, queue: LeasedQueue, kills: int
 ) -> None:

@@ -42,7 +42,11 @@ def spark(event_log: Path) -> Iterator[SparkSession]:
     session = rmq_spark.session(
         "tests",
         **{"spark.master": "local[2,3]", "spark.driver.extraJavaOptions": SHORT_LIVED},
-        **{"spark.ui.port": 0, "spark.sql.shuffle.partitions": 2},
+        **{
+            "spark.python.daemon.module": "tests.spark.warm_daemon",
+            "spark.ui.port": 0,
+            "spark.sql.shuffle.partitions": 2,
+        },
         **{f"spark.eventLog.{key}": value for key, value in log.items()},
     )
     session.sparkContext.setLogLevel("FATAL")

@@ -42,6 +42,7 @@ def working(environment: dict[str, str]) -> dict[str, Any]:
     return said
 
 
+@pytest.mark.nightly("faults/test_spark_batch.py::test_the_batch_of_a_killed_driver_is_taken_up_by_the_next")
 def test_a_retry_gets_the_messages_of_a_killed_driver_back(
     spark: SparkSession, queue: LeasedQueue, handover: Any, start_driver: StartDriver, environment: dict[str, str]
 ) -> None:

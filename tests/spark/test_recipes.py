@@ -122,6 +122,7 @@ def test_recipes_have_their_effects_once_on_a_local_spark(spark: SparkSession, p
     check(place.ran(recipes.run_all(spark, place.url, str(place.folder), place.postgres.dsn, rounds=2)), rounds=2)
 
 
+@pytest.mark.nightly("unit/spark/test_parcel.py::test_the_class_works_in_a_python_without_the_package")
 def test_recipes_have_their_effects_once_on_a_cluster_without_rmq(
     place: Place, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -129,6 +130,7 @@ def test_recipes_have_their_effects_once_on_a_cluster_without_rmq(
         check(place.run(daemons, RECIPES_CONF=json.dumps(conf)))
 
 
+@pytest.mark.nightly("unit/spark/test_parcel.py::test_the_class_works_in_a_python_without_the_package")
 def test_recipes_have_their_effects_once_over_connect_without_rmq(place: Place, connect: tuple[Daemons, str]) -> None:
     daemons, remote = connect
     check(place.run(daemons, RECIPES_CONF="{}", SPARK_REMOTE=remote))

@@ -83,6 +83,9 @@ def test_checkpoints_that_are_deleted_do_not_make_the_batches_of_new_streams_sma
     assert sorted(sizes) == [250, 250, 500, 500, 500]
 
 
+@pytest.mark.nightly(
+    "spark/test_stream_isolation.py::test_a_stream_finds_its_poison_in_few_batches_whatever_the_restarts"
+)
 def test_a_query_of_spark_commits_all_but_the_poison(
     spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
 ) -> None:

@@ -11,7 +11,12 @@ from tests.faults.airflow.rest import Rest
 from tests.faults.airflow.scene import PATIENCE_S, World
 from tests.servers.process import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.nightly(
+        "airflow/test_connection_test.py::test_a_wrong_extra_is_red_on_the_button_and_an_error_in_the_hook_though_the_server_answers"
+    ),
+]
 PASSWORD = "c@nary/50%:#?"
 
 

@@ -16,7 +16,12 @@ from tests.faults.airflow.rest import TaskState
 from tests.faults.airflow.scene import PATIENCE_S, World
 from tests.servers.process import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.nightly(
+        "airflow/test_mapped_dag.py::test_each_mapped_task_publishes_its_own_list_and_works_on_its_own_lease"
+    ),
+]
 RUN = ("fan_out", "befallen")
 HEAD = f"""# A fan-out in Airflow
 

@@ -14,7 +14,12 @@ from tests.faults.airflow.scene import PATIENCE_S, TOTAL, Scene, World
 from tests.faults.report import Figure
 from tests.servers.process import free_port, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.nightly(
+        "airflow/plugin/test_releases.py::test_a_task_that_goes_on_or_will_be_tried_again_keeps_its_messages"
+    ),
+]
 BOUND_S = 30
 AWAY_S = 60
 API_SERVER, SECOND = "api-server", "api-server-2"

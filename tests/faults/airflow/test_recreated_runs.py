@@ -16,7 +16,10 @@ from tests.faults.airflow.ledger import Ledger
 from tests.faults.airflow.scene import PATIENCE_S, World
 from tests.servers.process import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.nightly("airflow/test_recreated.py::test_a_new_run_works_on_what_is_ready_after_a_settled_one"),
+]
 BATCH = 5
 SCHEDULER_S = 5.0
 AT_ONCE = 8  # runs; with many more, PostgreSQL has no connection left for the API server

@@ -22,7 +22,12 @@ from tests.faults.report import Figure
 from tests.servers import Server
 from tests.servers.postgres import Postgres
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.nightly(
+        "dagster/test_holders.py::test_what_a_failed_run_kept_waits_for_its_retry_until_that_is_canceled_or_deleted"
+    ),
+]
 
 PATIENCE_S, LOOK_S = 600, 0.2
 BOUND_S = 30

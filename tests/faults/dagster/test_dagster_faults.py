@@ -19,7 +19,12 @@ from tests.faults.dagster.ways import DRIVER, ENDINGS, RETRIES, URL
 from tests.servers import Server
 from tests.servers.postgres import Postgres
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.nightly(
+        "dagster/test_daemon.py::test_a_message_that_failed_is_asked_for_again_and_the_bell_is_silent_once_it_is_done"
+    ),
+]
 
 DEFINITIONS = "tests.faults.dagster.definitions"
 AS_USUAL = {ENDINGS: "on", RETRIES: "0"}

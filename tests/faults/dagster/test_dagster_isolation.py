@@ -23,7 +23,10 @@ from tests.faults.report import Figure
 from tests.servers import Server
 from tests.servers.postgres import Postgres
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.nightly("dagster/test_isolation.py::test_runs_find_the_bad_message_by_halves_and_say_so"),
+]
 
 FULL = {f"{what}_{retries}": 200 for what in ("fails", "kills") for retries in (0, 1, 3)}
 SHORT = {"fails_1": 8}

@@ -23,7 +23,10 @@ from tests.faults.report import Figure
 from tests.servers import Server
 from tests.servers.postgres import Postgres
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.nightly("dagster/test_plain_sensor.py::test_no_more_runs_wait_in_front_of_others_than_the_cap"),
+]
 
 SLOTS, A_SECOND = 3, 10
 PUBLISHED_FOR_S = {True: 300, False: 45}
