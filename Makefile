@@ -52,8 +52,10 @@ lint: $(STAMP) ## ruff, mypy --strict and the import contracts
 	mypy --strict $(foreach package,$(PACKAGES),--package $(package))
 	lint-imports
 
+# Documents run against an embedded server, and the wheel's extras are looked up on the package index.
+SERVED := documentation.py extras_of_the_wheel.py
 unit: $(STAMP)
-	pytest tests/unit --hypothesis-profile=ci -q
+	pytest tests/unit tests/architecture $(addprefix --ignore=tests/architecture/test_,$(SERVED)) --hypothesis-profile=ci -q
 
 format: $(STAMP) ## let ruff rewrite what it can
 	ruff check --fix .

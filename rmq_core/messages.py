@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from math import ceil, inf
+from math import inf
 from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias, overload
@@ -295,102 +294,3 @@ def envelope_of(lease: Lease) -> bytes:
     if lease.count != 1:
         raise ConfigurationError(f"lease {lease.id!r} holds {lease.count} messages; use messages")
     return envelopes_of(lease)[0]
-
-
-class Published(NamedTuple):
-    """The id of a message and whether it was accepted; a duplicate is not."""
-
-    id: str
-    accepted: bool
-
-
-class PublishReport(NamedTuple):
-    """What became of many payloads. `ids` has one entry per payload, None for a duplicate."""
-
-    accepted: int
-    duplicates: int
-    dropped: int
-    ids: tuple[str | None, ...]
-
-
-class Outcome(StrEnum):
-    """What settling did to one message."""
-
-    SETTLED = "settled"
-    DEAD = "dead"
-    SETTLED_BEFORE = "settled before"
-    MISSING = "missing"
-    LOST = "lost"
-
-
-class SettleReport(NamedTuple):
-    """How many messages were settled, how many of them are dead letters now; outcomes in the order they were given."""
-
-    settled: int
-    dead: int = 0
-    outcomes: tuple[Outcome, ...] = ()
-
-
-class Backlog(NamedTuple):
-    """How many messages are ready and for how many seconds the oldest of them has been.
-
-    groups: those of the ready messages that failed together before and are tried apart from the others.
-    """
-
-    ready: int
-    oldest_age: float | None
-    groups: tuple[IsolatedGroup, ...] = ()
-
-    def claims(self, batch: int) -> int:
-        """How many claims of `batch` messages it takes to claim all that is ready: an isolated group needs its own."""
-        free = self.ready - sum(group.size for group in self.groups)
-        return ceil(free / batch) + sum(ceil(group.size / min(batch, group.most)) for group in self.groups)
-
-
-class MessagePage(NamedTuple):
-    """Some of `total` messages that nobody holds; `due` has their due times when they are delayed, else nothing."""
-
-    total: int
-    messages: list[Message]
-    due: list[datetime]
-
-
-class QueueStats(NamedTuple):
-    """What a queue holds: numbers of messages, of leases, and the age of the oldest ready message in seconds.
-
-    isolated: how many of the ready messages failed together before and are tried apart from the others.
-    """
-
-    ready: int
-    delayed: int
-    leased: int
-    leases: int
-    dead: int
-    oldest_age: float | None
-    paused: bool
-    isolated: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseInfo:
-    """A lease as anybody may see it: no token. `count` messages, of which `settled` are settled."""
-
-    id: str
-    owner: str
-    state: str
-    count: int
-    settled: int
-    takeovers: int
-    claimed_at: datetime
-    deadline: datetime | None
-    fence: int
-    isolation: Isolation | None = None
-
-
-class SettledRecord(NamedTuple):
-    """A lease that was acked: how many of its messages, by whom and when. The others had been nacked or released."""
-
-    lease_id: str
-    acked: int
-    owner: str
-    at: datetime

@@ -13,17 +13,8 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from rmq_core.errors import ConfigurationError, Unsupported
-from rmq_core.messages import (
-    Backlog,
-    Lease,
-    Message,
-    MessageRef,
-    Payload,
-    Published,
-    PublishReport,
-    QueueStats,
-    SettleReport,
-)
+from rmq_core.messages import Lease, Message, MessageRef, Payload
+from rmq_core.reports import Backlog, Published, PublishReport, QueueStats, SettleReport
 
 DISCIPLINES = {
     "leased": "LeasedQueue",

@@ -44,27 +44,20 @@ from rmq_core.interrupt_handler import (
 )
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.operations.enrolling import Enrolment
-from rmq_core.messages import (
+from rmq_core.messages import Failure, IsolatedGroup, Isolation, Lease, Message, MessageRef, NewMessage, Stage
+from rmq_core.policy import Backoff, Durability, Overflow, exponential
+from rmq_core.protocol import AsyncWorkQueue, Capabilities, WorkQueue, require
+from rmq_core.reports import (
     Backlog,
-    Failure,
-    IsolatedGroup,
-    Isolation,
-    Lease,
     LeaseInfo,
-    Message,
     MessagePage,
-    MessageRef,
-    NewMessage,
     Outcome,
     Published,
     PublishReport,
     QueueStats,
     SettledRecord,
     SettleReport,
-    Stage,
 )
-from rmq_core.policy import Backoff, Durability, Overflow, exponential
-from rmq_core.protocol import AsyncWorkQueue, Capabilities, WorkQueue, require
 
 __all__ = [
     "AsyncWorkQueue",

@@ -4,8 +4,8 @@ Operations are one body for both façades, drivers have tests of their own, and 
 So `covering`, which `make test` runs, tries each test on two servers instead of all: blocking on one, asyncio on the
 next. Which two depends on the name of the test, so that every server sees a share of every folder. Conformance says
 what each server and cluster can do: a promise that is kept is tried on all of them, a refusal, which no server sees, on
-one. `one` is blocking calls on the first server, `full` everything, also what is marked `nightly`. A test that is asked
-for by its name runs in every combination.
+one. A fault befalls half of the calls blocking, and the other half with asyncio. `one` is blocking calls on the first
+server, `full` everything, also what is marked `nightly`. A test asked for by its name runs in every combination.
 """
 
 from __future__ import annotations
@@ -83,8 +83,10 @@ def _one(_: str, group: list[Variant]) -> Iterator[Variant]:
 def _covering(test: str, group: list[Variant]) -> Iterator[Variant]:
     places = sorted({variant.place for variant in group if variant.place})
     home = zlib.crc32(test.encode())
+    flavours = FLAVOURS[home % 2 :][:1] if test.startswith("tests/faults/") else FLAVOURS
     for variant in group:
         turn = home + (variant.flavour == "async")
         at_home = not places or variant.place == places[turn % len(places)]
-        if at_home or (variant.flavour == "sync" and variant.everywhere):
+        chosen = at_home and variant.flavour in (None, *flavours)
+        if chosen or (variant.flavour == "sync" and variant.everywhere):
             yield variant

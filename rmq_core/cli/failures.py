@@ -13,7 +13,7 @@ from rmq_core.errors import (
     RedisMessageQueueError,
     Unsupported,
 )
-from rmq_core.messages import PublishReport
+from rmq_core.reports import PublishReport
 
 
 class Exit(IntEnum):

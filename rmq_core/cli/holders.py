@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 
 from rmq_core.cli.checks import Finding, Level
 from rmq_core.cli.output import counted
-from rmq_core.messages import LeaseInfo
+from rmq_core.reports import LeaseInfo
 
 GROUP = "rmq.holders"
 Ended = Callable[[Collection[str]], Mapping[str, str]]

@@ -13,8 +13,8 @@ from rmq_core.cli.options import LOCAL, Count, Discipline, Json, Queue, Queues, 
 from rmq_core.cli.output import emit, say, show
 from rmq_core.cli.states import COLUMNS, State, record, row, seen
 from rmq_core.errors import Unsupported
-from rmq_core.messages import LeaseInfo, QueueStats
 from rmq_core.protocol import DISCIPLINES, open_queue
+from rmq_core.reports import LeaseInfo, QueueStats
 
 _State = Annotated[
     State, typer.Option("--state", help="Which messages; isolated ones failed together before, leased ones are held.")

@@ -8,7 +8,8 @@ import time
 from typing import Any
 
 from rmq_core.cli.output import ago, preview
-from rmq_core.messages import LeaseInfo, Message, PublishReport, QueueStats
+from rmq_core.messages import Message
+from rmq_core.reports import LeaseInfo, PublishReport, QueueStats
 
 STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "dead", "paused", "isolated")
 MESSAGES = ("id", "age", "deliveries", "payload")

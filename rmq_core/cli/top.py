@@ -21,8 +21,8 @@ from rmq_core.cli.options import LOCAL, Discipline, Json, Queues, Url
 from rmq_core.cli.output import console, emit, plain, table
 from rmq_core.cli.stopping import Stopping
 from rmq_core.errors import QueueUnavailable
-from rmq_core.messages import QueueStats
 from rmq_core.protocol import WorkQueue
+from rmq_core.reports import QueueStats
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _REMEMBERED = 12

@@ -11,7 +11,7 @@ from rmq_core.keys import LeasedKeys
 from rmq_core.leased.aio import AsyncLeasedQueue
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.operations import surveying
-from rmq_core.messages import Backlog
+from rmq_core.reports import Backlog
 
 
 async def holding(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> list[str]:

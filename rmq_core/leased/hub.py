@@ -21,8 +21,8 @@ from rmq_core.keys import LeasedKeys
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.looks import Looks
-from rmq_core.messages import Backlog
 from rmq_core.policy import seconds, whole
+from rmq_core.reports import Backlog
 
 if TYPE_CHECKING:
     from rmq_core.exchange.aio import AsyncDriver

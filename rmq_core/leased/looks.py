@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from rmq_core.exchange import Exchange, together
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.inspecting import Glance, glance, look
-from rmq_core.messages import Backlog
+from rmq_core.reports import Backlog
 
 if TYPE_CHECKING:
     from rmq_core.exchange.aio import AsyncDriver

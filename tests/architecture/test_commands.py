@@ -13,7 +13,10 @@ import typer
 from rmq_core.cli.app import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 PAGES += sorted((ROOT / "benchmarks").glob("*.md"))
 SOURCES = [path for package in sorted(ROOT.glob("*rmq*")) for path in sorted(package.rglob("*.py"))]
 SOURCES += sorted((ROOT / "example_dags").rglob("*.py"))

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,11 @@ import rmq_core.asyncio
 
 FACES = [rmq_core, rmq_core.asyncio]
 PUBLIC = [(face, name) for face in FACES for name in face.__all__]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    assert rmq_core.__version__ == project["version"]
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)

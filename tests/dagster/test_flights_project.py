@@ -16,9 +16,7 @@ from tests.dagster.pipeline import ROOT
 
 # Dagster itself calls what it deprecates or calls a preview: its Pipes session does, and finding the checks of assets.
 pytestmark = [
-    pytest.mark.nightly(
-        "dagster/test_scaffolded.py::test_the_scaffolded_messages_are_published_and_the_scaffolded_job_shows_and_acks_them"
-    ),
+    pytest.mark.nightly("dagster/test_pipes.py::test_a_driver_that_adopts_settles_itself_and_the_run_only_watches"),
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning"),

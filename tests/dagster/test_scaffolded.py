@@ -71,6 +71,7 @@ def materialize(project: Path, resource: RedisQueueResource, asset: str, **optio
     assert job.execute_in_process(asset_selection=[dg.AssetKey(asset)], **options).success
 
 
+@pytest.mark.nightly("dagster/test_pipes.py::test_a_driver_that_adopts_settles_itself_and_the_run_only_watches")
 def test_the_scaffolded_messages_are_published_and_the_scaffolded_job_shows_and_acks_them(
     project: Path,
     queue: LeasedQueue,

@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.servers.process import free_port, until
 
 START_S = 60
+UPDATE = ["apt-get", "-qq", "update"]
 INSTALL = ["apt-get", "-qq", "install", "--yes", "--no-install-recommends", "postgresql"]
 
 
@@ -65,6 +66,7 @@ def running_postgres() -> Iterator[Postgres]:
 def binaries() -> Path:
     """The folder of PostgreSQL's programs, newest first; Debian's package is installed when there is none."""
     if not _found():
+        subprocess.run(UPDATE, check=False, capture_output=True)
         result = subprocess.run(INSTALL, check=False, capture_output=True, text=True)
         assert _found(), f"the tests need Debian's postgresql; `{' '.join(INSTALL)}` failed:\n{result.stderr}"
     return _found()[-1]

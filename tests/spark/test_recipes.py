@@ -32,6 +32,9 @@ WANTED = [(number, number / 4) for number in range(recipes.COUNT)]
 LARGE = [order for order in WANTED if order[1] >= 50]
 CREATE = "CREATE TABLE orders (message_id text PRIMARY KEY, number int, amount double precision)"
 PATIENCE_S = 900
+ALIKE = pytest.mark.nightly(
+    "spark/test_recipes.py::test_a_new_claim_of_a_run_is_forwarded_whatever_the_one_before_had_published"
+)
 
 
 class Ran(NamedTuple):
@@ -136,7 +139,9 @@ def test_recipes_have_their_effects_once_over_connect_without_rmq(place: Place, 
     check(place.run(daemons, RECIPES_CONF="{}", SPARK_REMOTE=remote))
 
 
-@pytest.mark.parametrize("end", [SystemExit, ZeroDivisionError], ids=["expired", "nacked"])
+@pytest.mark.parametrize(
+    "end", [pytest.param(SystemExit, id="expired", marks=ALIKE), pytest.param(ZeroDivisionError, id="nacked")]
+)
 def test_a_new_claim_of_a_run_is_forwarded_whatever_the_one_before_had_published(
     spark: SparkSession, redis_url: str, end: type[BaseException]
 ) -> None:

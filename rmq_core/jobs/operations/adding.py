@@ -15,8 +15,9 @@ from rmq_core.ids import new_id, nonce
 from rmq_core.jobs.engine import Engine, prepare, refused
 from rmq_core.jobs.job import Job, check_id, encode_data, encode_headers, encode_options
 from rmq_core.lua import load
-from rmq_core.messages import Payload, Published, PublishReport
+from rmq_core.messages import Payload
 from rmq_core.policy import Backoff, milliseconds
+from rmq_core.reports import Published, PublishReport
 
 DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
 

@@ -14,9 +14,10 @@ from rmq_core.jobs.keys import GROUP
 from rmq_core.jobs.operations.reclaiming import reclaim_all
 from rmq_core.keys import check_name
 from rmq_core.lua import load
-from rmq_core.messages import Backlog, Lease, LeaseInfo, Message, QueueStats, SettledRecord, message_of, token_of
+from rmq_core.messages import Lease, Message, message_of, token_of
 from rmq_core.partial_settle import lost
 from rmq_core.policy import whole
+from rmq_core.reports import Backlog, LeaseInfo, QueueStats, SettledRecord
 
 _LISTED = 1000
 

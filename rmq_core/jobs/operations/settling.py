@@ -10,9 +10,10 @@ from rmq_core.codec import one_line
 from rmq_core.exchange import Batch, Call, Encodable, Exchange
 from rmq_core.jobs.engine import Engine, refused
 from rmq_core.lua import load
-from rmq_core.messages import Lease, Message, MessageRef, Outcome, SettleReport, token_of
+from rmq_core.messages import Lease, Message, MessageRef, token_of
 from rmq_core.partial_settle import lost, places_of
 from rmq_core.policy import milliseconds
+from rmq_core.reports import Outcome, SettleReport
 
 Some: TypeAlias = Iterable[Message | MessageRef]
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}

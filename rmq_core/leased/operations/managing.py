@@ -16,8 +16,8 @@ from rmq_core.leased.operations.inspecting import stored_in
 from rmq_core.leased.operations.publishing import deduplicates, digest_of, key_bytes
 from rmq_core.leased.operations.settling import release
 from rmq_core.lua import load
-from rmq_core.messages import SettleReport
 from rmq_core.policy import whole
+from rmq_core.reports import SettleReport
 
 _CHOSEN = 10  # finding one of 100,000 dead letters takes the server about a millisecond
 _SLICE = 250

@@ -16,8 +16,9 @@ from rmq_core.keys import QUEUES
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.durability import apart, check, confirmation
 from rmq_core.lua import load
-from rmq_core.messages import NewMessage, Payload, Published, PublishReport
+from rmq_core.messages import NewMessage, Payload
 from rmq_core.policy import Overflow, milliseconds
+from rmq_core.reports import Published, PublishReport
 
 DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
 _CHUNK, _CHUNK_BYTES, _WINDOW = 1000, 4 << 20, 4

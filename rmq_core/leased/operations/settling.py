@@ -15,8 +15,9 @@ from rmq_core.leased.operations.claiming import lost
 from rmq_core.leased.operations.durability import apart, check, confirmation
 from rmq_core.leased.operations.reclaiming import tell_dead
 from rmq_core.lua import load
-from rmq_core.messages import Lease, Message, MessageRef, Outcome, SettleReport, token_of
+from rmq_core.messages import Lease, Message, MessageRef, token_of
 from rmq_core.policy import milliseconds
+from rmq_core.reports import Outcome, SettleReport
 
 Some: TypeAlias = Iterable[Message | MessageRef]
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}

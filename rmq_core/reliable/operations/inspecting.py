@@ -5,11 +5,12 @@ from __future__ import annotations
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Command, Exchange
 from rmq_core.lua import load
-from rmq_core.messages import Backlog, Message, QueueStats, message_of
+from rmq_core.messages import Message, message_of
 from rmq_core.policy import whole
 from rmq_core.protocol import lacking
 from rmq_core.reliable.config import DISCIPLINE
 from rmq_core.reliable.engine import Engine
+from rmq_core.reports import Backlog, QueueStats
 
 _PAGE = 1000
 

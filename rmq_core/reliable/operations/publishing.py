@@ -12,11 +12,12 @@ from rmq_core.errors import RedisMessageQueueError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.ids import new_id
 from rmq_core.lua import load
-from rmq_core.messages import Payload, Published, PublishReport
+from rmq_core.messages import Payload
 from rmq_core.protocol import lacking
 from rmq_core.registry import register
 from rmq_core.reliable.config import DISCIPLINE
 from rmq_core.reliable.engine import Engine
+from rmq_core.reports import Published, PublishReport
 
 
 def publish(

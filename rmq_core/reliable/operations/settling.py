@@ -11,13 +11,14 @@ from rmq_core import codec
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.lua import load
-from rmq_core.messages import Lease, Message, MessageRef, Outcome, SettleReport, token_of
+from rmq_core.messages import Lease, Message, MessageRef, token_of
 from rmq_core.partial_settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
 from rmq_core.policy import milliseconds, seconds
 from rmq_core.protocol import lacking
 from rmq_core.reliable.config import DISCIPLINE
 from rmq_core.reliable.engine import Engine
 from rmq_core.reliable.operations.claiming import release_unanswered
+from rmq_core.reports import Outcome, SettleReport
 
 Some: TypeAlias = Iterable[Message | MessageRef]
 _HEAD, _ID = re.compile(rb"\d+ \d+ (\d+) "), re.compile(rb"(\S+) ")

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.lua import load
-from rmq_core.messages import Backlog, Message, QueueStats, message_of
+from rmq_core.messages import Message, message_of
 from rmq_core.policy import whole
 from rmq_core.protocol import lacking
+from rmq_core.reports import Backlog, QueueStats
 from rmq_core.rotation.config import DISCIPLINE
 from rmq_core.rotation.engine import Engine
 from rmq_core.rotation.entries import envelope

@@ -10,9 +10,10 @@ from rmq_core.chunks import chunks, each
 from rmq_core.errors import PayloadError, RedisMessageQueueError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.lua import load
-from rmq_core.messages import Payload, Published, PublishReport
+from rmq_core.messages import Payload
 from rmq_core.protocol import lacking
 from rmq_core.registry import register
+from rmq_core.reports import Published, PublishReport
 from rmq_core.rotation.config import DISCIPLINE
 from rmq_core.rotation.engine import Engine
 from rmq_core.rotation.entries import id_bytes, id_text, new_entry

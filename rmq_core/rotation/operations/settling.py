@@ -11,9 +11,10 @@ from rmq_core import codec
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.lua import load
-from rmq_core.messages import Lease, Message, MessageRef, Outcome, SettleReport, token_of
+from rmq_core.messages import Lease, Message, MessageRef, token_of
 from rmq_core.partial_settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
 from rmq_core.protocol import lacking
+from rmq_core.reports import Outcome, SettleReport
 from rmq_core.rotation.config import DISCIPLINE
 from rmq_core.rotation.engine import Engine
 from rmq_core.rotation.entries import id_bytes, new_entry, stamped_entry

@@ -5,9 +5,10 @@ from __future__ import annotations
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.lua import Script, load
-from rmq_core.messages import Backlog, Message, QueueStats, message_of
+from rmq_core.messages import Message, message_of
 from rmq_core.policy import whole
 from rmq_core.protocol import lacking
+from rmq_core.reports import Backlog, QueueStats
 from rmq_core.streams.engine import Engine
 from rmq_core.streams.messages import envelope
 from rmq_core.streams.operations.native import look

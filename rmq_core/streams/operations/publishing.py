@@ -11,9 +11,10 @@ from rmq_core.errors import RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.lua import load
-from rmq_core.messages import Payload, Published, PublishReport
+from rmq_core.messages import Payload
 from rmq_core.protocol import lacking
 from rmq_core.registry import register
+from rmq_core.reports import Published, PublishReport
 from rmq_core.streams.engine import Engine
 from rmq_core.streams.messages import encode
 from rmq_core.streams.operations.native import start

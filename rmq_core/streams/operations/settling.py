@@ -12,9 +12,10 @@ from rmq_core.errors import LeaseLost, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.lua import load
-from rmq_core.messages import Lease, Message, MessageRef, Outcome, SettleReport, token_of
+from rmq_core.messages import Lease, Message, MessageRef, token_of
 from rmq_core.partial_settle import lost, open_places, places_of, settled_some, settled_whole
 from rmq_core.protocol import lacking
+from rmq_core.reports import Outcome, SettleReport
 from rmq_core.streams.engine import Engine
 from rmq_core.streams.keys import BACK
 

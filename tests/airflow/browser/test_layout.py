@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 WIDTHS = {400: 800, 800: 1000, 1440: 900}
 TELEPHONE = 640
-BETWEEN = pytest.mark.nightly("airflow/browser/test_layout.py::test_the_overview_fits")
+WIDER = pytest.mark.nightly("airflow/browser/test_layout.py::test_the_overview_fits")
 LONG = "ingest.a-name-that-somebody-had-generated.tenant-4711.region-eu-central-1"
 DAG = "airflow:ingest_everything_of_the_tenant/scheduled__2026-11-20T22:00:00+00:00"
 URL = "HTTPError: 503 Service Unavailable for url https://weather.example/v2/stations/with/a/long/path?and=a&query=too"
@@ -25,7 +25,7 @@ Opened = Callable[..., Any]
 Check = Callable[[str], None]
 
 
-@pytest.fixture(params=[400, pytest.param(800, marks=BETWEEN), 1440])
+@pytest.fixture(params=[400, pytest.param(800, marks=WIDER), pytest.param(1440, marks=WIDER)])
 def width(request: pytest.FixtureRequest, screen: Screen) -> Iterator[int]:
     """The width of the window, Airflow's own navigation included."""
     size = {"width": request.param, "height": WIDTHS[request.param], "deviceScaleFactor": 1, "mobile": False}

@@ -6,7 +6,8 @@ import pytest
 
 from rmq_core import codec
 from rmq_core.cli import records
-from rmq_core.messages import LeaseInfo, Message, Payload, QueueStats, message_of
+from rmq_core.messages import Message, Payload, message_of
+from rmq_core.reports import LeaseInfo, QueueStats
 
 
 def message(payload: Payload, history: str = "", enqueued_ms: int = 1_700_000_000_000) -> Message:

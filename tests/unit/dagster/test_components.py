@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import dagster as dg
 import pytest
 
 from rmq_core import ConfigurationError, LeasedConfig
-from rmq_dagster import RedisQueueResource
+from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
 from rmq_dagster.components import RedisQueuePublishComponent, RedisQueueSensorComponent, RedisQueueSparkComponent
 from rmq_dagster.components.base import QueueComponent, QueueSettings
 from rmq_dagster.components.sensor import LimitSettings, LimitsSettings
@@ -57,6 +58,17 @@ def test_a_sensor_is_told_its_attributes() -> None:
     assert statuses == dict.fromkeys({"orders_doorbell", "orders_observer", *ENDINGS}, stopped)
     checks = sorted(key.name for key in defs.resolve_asset_graph().asset_check_keys)
     assert checks == ["orders_dead_letters", "orders_depth"]
+
+
+def test_every_option_of_a_sensor_is_an_attribute_and_every_attribute_reaches_it() -> None:
+    component, _ = load(RedisQueueSensorComponent, target="invoices")
+    passed = component.sensor_options().keys()
+    parameters = inspect.signature(build_redis_queue_sensor).parameters.values()
+    options = {parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert options - {"target", "config", "resource_key"} <= passed
+    own = RedisQueueSensorComponent.model_fields.keys() - QueueComponent.model_fields.keys()
+    elsewhere = {"target", "running", "limits", "observe_every_seconds"}
+    assert {name if name in passed else name.removesuffix("_seconds") for name in own - elsewhere} <= passed
 
 
 def test_a_text_for_a_number_is_valid_yaml_for_dagster_and_refused_when_definitions_are_loaded() -> None:

@@ -13,7 +13,7 @@ import rmq_core
 import rmq_core.asyncio
 from rmq_core.facade import Shown
 from rmq_core.leased.operations import publishing
-from rmq_core.messages import Published
+from rmq_core.reports import Published
 
 QUEUES = [
     found

@@ -10,7 +10,7 @@ from rmq_core.errors import ConfigurationError, QueueUnavailable, WrongKeyType
 from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.leased import hub as hubs
 from rmq_core.leased.hub import WaitHub, Wish
-from rmq_core.messages import Backlog
+from rmq_core.reports import Backlog
 
 PATIENCE_S = 300
 

@@ -21,7 +21,8 @@ from rmq_core.leased.operations.inspecting import (
     settled,
     stats,
 )
-from rmq_core.messages import Backlog, IsolatedGroup, Isolation, Lease, LeaseInfo, QueueStats, SettledRecord
+from rmq_core.messages import IsolatedGroup, Isolation, Lease
+from rmq_core.reports import Backlog, LeaseInfo, QueueStats, SettledRecord
 from tests.unit.leased.by_hand import argv, asked, drive, engine, envelope, envelopes, held, payloads, result, scripts
 
 INFO = [b"me", b"h", 1000, 2, b"5000", 7, 3, b"12", 0, 0]

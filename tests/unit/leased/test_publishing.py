@@ -20,8 +20,8 @@ from rmq_core.events import Operation, QueueEvent
 from rmq_core.exchange import Call, Chain, Command, Sleep
 from rmq_core.keys import QUEUES
 from rmq_core.leased.operations.publishing import publish, publish_many
-from rmq_core.messages import PublishReport
 from rmq_core.policy import Durability, Overflow
+from rmq_core.reports import PublishReport
 from tests.unit.leased.by_hand import argv, asked, drive, engine, result, step, told
 
 WINDOW = {"dedup": True, "dedup_window": 60}

@@ -11,8 +11,9 @@ from rmq_core.errors import ConfigurationError, LeaseLost, NotDurable, QueueUnav
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.exchange import Batch, Call
 from rmq_core.leased.operations.settling import ack, extend, extend_all, nack, release
-from rmq_core.messages import Lease, Outcome, SettleReport
+from rmq_core.messages import Lease
 from rmq_core.policy import Durability, exponential
+from rmq_core.reports import Outcome, SettleReport
 from tests.unit.leased.by_hand import argv, asked, drive, engine, envelope, held, ref, result, scripts, step, told
 
 WHOLE: list[Callable[..., Any]] = [ack, nack, release]

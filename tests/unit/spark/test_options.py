@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError
+from rmq_core.protocol import DISCIPLINES
 from rmq_spark.data_source import RmqDataSource
 from rmq_spark.options import Option, Options, duration, flag, one_of, size, text, whole
+from rmq_spark.source import DISCIPLINE
 
 URL = text("url", secret=True)
 QUEUE = text("queue", "the name of a queue")
@@ -19,6 +21,10 @@ GIVEN = {"url": "redis://localhost", "queue": "work"}
 def test_values_are_found_by_their_declaration_in_any_case() -> None:
     options = Options(GIVEN | {"BATCHSIZE": "50"}, DECLARED)
     assert (options[QUEUE], options[BATCH], options[SINK]) == ("work", 50, None)
+
+
+def test_every_discipline_of_the_core_can_be_named() -> None:
+    assert [DISCIPLINE.value(name) for name in DISCIPLINES] == list(DISCIPLINES)
 
 
 def test_what_is_not_given_has_its_default() -> None:
