@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.servers import CLUSTERS, NAMES
 
 TOGETHER = ("airflow/browser", "airflow", "spark", "faults/airflow", "unit")
-LONGEST_FIRST = ("spark", "airflow/browser", "faults/airflow", "dagster", "airflow", "faults", "redis")
+LONGEST_FIRST = ("spark", "airflow", "faults/airflow", "dagster", "faults", "redis")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:

@@ -120,6 +120,7 @@ def test_dg_finds_the_components_by_the_entry_point_of_the_package() -> None:
     assert found.value == "rmq_dagster.components"
 
 
+@pytest.mark.nightly("dagster/test_walks.py::test_the_guide_to_components_is_walked_as_written")
 def test_the_start_in_an_existing_project_is_walked_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
     said = walked("dagster-start.md", project, walk)
     assert "All definitions loaded successfully" in said

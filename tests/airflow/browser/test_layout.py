@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 WIDTHS = {400: 800, 800: 1000, 1440: 900}
 TELEPHONE = 640
-WIDER = pytest.mark.nightly("airflow/browser/test_layout.py::test_the_overview_fits")
+DETAIL = pytest.mark.nightly("airflow/browser/test_layout.py::test_the_overview_fits")
 LONG = "ingest.a-name-that-somebody-had-generated.tenant-4711.region-eu-central-1"
 DAG = "airflow:ingest_everything_of_the_tenant/scheduled__2026-11-20T22:00:00+00:00"
 URL = "HTTPError: 503 Service Unavailable for url https://weather.example/v2/stations/with/a/long/path?and=a&query=too"
@@ -25,7 +25,7 @@ Opened = Callable[..., Any]
 Check = Callable[[str], None]
 
 
-@pytest.fixture(params=[400, pytest.param(800, marks=WIDER), pytest.param(1440, marks=WIDER)])
+@pytest.fixture(params=[400, pytest.param(800, marks=DETAIL), pytest.param(1440, marks=DETAIL)])
 def width(request: pytest.FixtureRequest, screen: Screen) -> Iterator[int]:
     """The width of the window, Airflow's own navigation included."""
     size = {"width": request.param, "height": WIDTHS[request.param], "deviceScaleFactor": 1, "mobile": False}
@@ -78,6 +78,7 @@ def test_the_overview_fits(screen: Screen, scene: Any, check: Check) -> None:
     check("the keys")
 
 
+@DETAIL
 def test_a_queue_and_the_release_of_a_lease_fit(screen: Screen, scene: Any, check: Check) -> None:
     screen.open(MAIN, LONG)
     screen.shows("expired, will be reclaimed", "table.leases")
@@ -92,6 +93,7 @@ def test_a_queue_and_the_release_of_a_lease_fit(screen: Screen, scene: Any, chec
     check("a lease of isolated messages")
 
 
+@DETAIL
 def test_dead_letters_their_redrive_and_their_purge_fit(screen: Screen, scene: Any, check: Check) -> None:
     screen.open(MAIN, LONG, "dead")
     screen.find("table.dead tbody tr")
@@ -110,6 +112,7 @@ def test_dead_letters_their_redrive_and_their_purge_fit(screen: Screen, scene: A
     check("the purge")
 
 
+@DETAIL
 @pytest.mark.parametrize("part", ["ready", "delayed"])
 def test_messages_fit(screen: Screen, scene: Any, check: Check, part: str) -> None:
     screen.open(MAIN, LONG, part)
