@@ -78,7 +78,7 @@ floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an env
 	uv venv --quiet --clear --python $(BIN)/python build/floor
 	uv pip install --quiet --python build/floor/bin/python --constraints tests/airflow/floor.txt \
 		--requirements tests/airflow/floor.txt --editable .
-	build/floor/bin/python -m pytest tests/airflow --ignore tests/airflow/browser --servers=7.0
+	build/floor/bin/python -m pytest tests/airflow --ignore tests/airflow/browser --servers=7.0 --product=full
 
 conformance: $(STAMP) ## try every promise on every server and cluster, and write docs/reference/conformance.md
 	python -m tests.servers

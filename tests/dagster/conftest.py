@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,9 +37,19 @@ def queue(redis_url: str) -> Iterator[LeasedQueue]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an instance that nobody has used: making its databases takes longer than most tests."""
+    home = tmp_path_factory.mktemp("dagster")
+    with dg.instance_for_test(temp_dir=str(home)) as made:
+        made.get_runs()
+    return home
+
+
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.instance_for_test() as made:
+def instance(empty_home: Path, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    home = shutil.copytree(empty_home, tmp_path / "dagster_home")
+    with dg.instance_for_test(temp_dir=str(home)) as made:
         yield made
 
 
