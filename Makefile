@@ -34,7 +34,7 @@ check: $(STAMP) ## ring 0: lint, types, import contracts and unit tests, without
 	$(MAKE) --no-print-directory -j 2 --output-sync=target lint unit
 
 redis: $(STAMP) ## ring 1: every discipline on one server, blocking
-	pytest tests/redis -n 2 --hypothesis-profile=ci --product=one --servers=embedded
+	pytest tests/redis -n 4 --hypothesis-profile=ci --product=one --servers=embedded
 
 test: $(STAMP) ## ring 2: lint, and every test on a share of the servers; CI runs it
 	$(MAKE) --no-print-directory lint

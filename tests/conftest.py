@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tests.servers import CLUSTERS, NAMES, find_server, parse_external
+from tests.servers import CLUSTERS, EMBEDDED, NAMES, find_server, parse_external
 
 pytest_plugins = [
     "tests.covering",
@@ -46,7 +46,7 @@ def place_names(config: pytest.Config) -> list[str]:
     """The servers and clusters of this run: those of RMQ_TEST_SERVERS or all of ours, cut down by `--servers`."""
     known = list(parse_external() or (*NAMES, *CLUSTERS))
     chosen = [name for name in config.getoption("servers").split(",") if name] or known
-    if unknown := set(chosen) - set(known):
+    if unknown := set(chosen) - {*known, EMBEDDED}:
         message = f"--servers: no {', '.join(sorted(unknown))} among {', '.join(known)}"
         raise pytest.UsageError(message)
     return chosen
@@ -55,7 +55,10 @@ def place_names(config: pytest.Config) -> list[str]:
 def server_names(config: pytest.Config) -> list[str]:
     """The servers of this run that stand alone."""
     external = parse_external()
-    alone = {name for name, url in external.items() if url.startswith(("redis:", "rediss:", "unix:"))} or set(NAMES)
+    alone = {name for name, url in external.items() if url.startswith(("redis:", "rediss:", "unix:"))} or {
+        *NAMES,
+        EMBEDDED,
+    }
     return [name for name in place_names(config) if name in alone]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import CLUSTERS, NAMES
+from tests.servers import CLUSTERS, EMBEDDED, NAMES
 
 WHERE = ("server", "place")
 """The parameters that name a server or a cluster."""
@@ -58,7 +58,7 @@ class Variant:
     def __init__(self, item: pytest.Item) -> None:
         self.item = item
         self.parameters: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-        named = [name for where in WHERE if (name := self.parameters.get(where)) in (*NAMES, *CLUSTERS)]
+        named = [name for where in WHERE if (name := self.parameters.get(where)) in (*NAMES, *CLUSTERS, EMBEDDED)]
         self.place: str | None = named[0] if named else None
         function, _, parameters = item.nodeid.partition("[")
         parts = parameters.removesuffix("]").split("-")

