@@ -129,6 +129,21 @@ async def test_a_cancellation_that_connecting_drops_ends_the_call_all_the_same()
     assert (wire.sent, wire.opened, wire.released) == ([], 1, 1)
 
 
+def test_a_connection_is_not_used_in_another_event_loop_than_its_own() -> None:
+    wire = Wire()
+    wire.replies = [b"1", b"2", b"3"]
+    driver = AsyncDriver(AsyncClient(wire), b"rmq:{q}:", 0)
+
+    async def twice() -> None:
+        await driver.run(call())
+        await driver.run(call())
+
+    asyncio.run(twice())
+    assert wire.opened == 1
+    asyncio.run(driver.run(call()))
+    assert wire.opened == 2
+
+
 def test_a_call_whose_answer_was_lost_is_sent_again_as_it_was(rig: Rig) -> None:
     assert rig.ask(CALL, CUT, b"ok") == b"ok"
     first, second = rig.wire.sent
