@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import rmq_core
 import rmq_core.asyncio
 from rmq_core import Backlog, LeasedConfig, QueueNotEmpty
 from tests.redis.worlds import AsyncWorld, World
+from tests.servers import Cluster
 
 
 @pytest.fixture
@@ -53,6 +55,19 @@ def test_the_backlogs_of_many_queues_are_what_each_says_of_itself(world: World, 
     }  # fmt: skip
     assert found["ready"].oldest_age >= 0
     assert found["never used"] == Backlog(0, None)
+
+
+async def test_on_a_cluster_each_queue_is_asked_where_it_lives() -> None:
+    names = [f"q{number}" for number in range(6)]
+    with closing(Cluster("7.0")) as cluster:
+        for name in names[:3]:
+            with rmq_core.LeasedQueue(cluster.url, name) as queue:
+                queue.publish("a")
+        assert rmq_core.holding(cluster.url, names) == names[:3]
+        assert await rmq_core.asyncio.holding(cluster.url, names) == names[:3]
+        expected = dict.fromkeys(names[:3], 1) | dict.fromkeys(names[3:], 0)
+        for found in (rmq_core.backlogs(cluster.url, names), await rmq_core.asyncio.backlogs(cluster.url, names)):
+            assert {name: backlog.ready for name, backlog in found.items()} == expected
 
 
 def test_what_has_expired_is_taken_back_before_it_is_counted(world: World, call: Callable[..., Any]) -> None:
