@@ -15,7 +15,7 @@ from rmq_core.lua import Script
 from tests.unit.exchange.wire import SILENCE, AsyncClient, AsyncConnection, Wire
 
 CALL = Call(Script("test", b"return 1", b"f" * 40), (b"key",))
-SHORT_S = 0.05
+SHORT_S, PATIENCE_S = 0.05, 60
 
 
 @pytest.fixture
@@ -28,7 +28,8 @@ async def ask(driver: AsyncDriver, want: Any) -> Any:
     def operation() -> Generator[Any, Any, Any]:
         return (yield want)
 
-    return await driver.run(operation())
+    async with asyncio.timeout(PATIENCE_S):
+        return await driver.run(operation())
 
 
 def driver(wire: Wire, budget_s: float = 0) -> AsyncDriver:
