@@ -11,7 +11,7 @@ STAMP := $(VENV)/.stamp-$(shell cat pyproject.toml constraints.txt | cksum | cut
 PACKAGES := rmq_core rmq_airflow rmq_dagster rmq_spark pyspark_rmq
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance faults docs clean
+.PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance faults mutants docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
@@ -72,6 +72,10 @@ airflow: $(STAMP) ## measure what the Airflow provider adds and write benchmarks
 faults: $(STAMP) ## kills, cut wires and restarts, in full length; write docs/reference/*-faults.md
 	python -m tests.servers
 	pytest -n 2 tests/faults --faults=full --product=full --faults-report=docs/reference
+
+mutants: $(STAMP) ## break the code in one place after the other, and say which test of ring 2 notices
+	python -m tests.servers
+	python tools/mutants.py
 
 floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an environment of its own
 	python -m tests.servers 7.0

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tools.mutants import MUTANTS
 
 TESTS = Path(__file__).parents[1]
 MARKED = re.compile(r'mark\.nightly\(\s*"([^"]+)"')
@@ -28,6 +31,11 @@ def runs_in_ring_two(path: Path, test: str) -> bool:
 
 def test_there_are_tests_of_the_night() -> None:
     assert len(NAMED) > 5
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_breaks_what_is_there(mutant: Any) -> None:
+    assert (TESTS.parent / mutant.file).read_text("utf-8").count(mutant.old) == 1
 
 
 @pytest.mark.parametrize("name", NAMED)
