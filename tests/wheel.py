@@ -15,12 +15,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 BOTH = ("pyspark", "pyspark-client")
 """Two distributions of one package, `pyspark`: installed together, they overwrite each other's files."""
+UV = str(Path(sys.executable).with_name("uv"))
+"""Beside the interpreter, which need not be on PATH."""
 LISTED = "import importlib.metadata as m, json; print(json.dumps([d.name for d in m.distributions()]))"
 
 
 def build_wheel(folder: Path) -> Path:
     """The wheel, from the files of the checkout as they are."""
-    run(["uv", "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], folder)
+    run([UV, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], folder)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -34,7 +36,7 @@ def resolve(folder: Path, wanted: Sequence[str]) -> dict[str, str]:
     """Name and version of everything uv would install."""
     (folder / "wanted.in").write_text("\n".join(wanted))
     options = ["--quiet", "--no-header", "--no-annotate", "--python", sys.executable]
-    lines = run(["uv", "pip", "compile", *options, "wanted.in"], folder).splitlines()
+    lines = run([UV, "pip", "compile", *options, "wanted.in"], folder).splitlines()
     return {name: version for name, _, version in (line.partition("==") for line in lines)}
 
 
@@ -48,9 +50,9 @@ def install_with_pip(folder: Path, wanted: Sequence[str]) -> str:
 
 def install_with_uv(folder: Path, wanted: Sequence[str]) -> str:
     """The same with uv."""
-    run(["uv", "venv", "--quiet", "--python", sys.executable, str(folder)], folder.parent)
+    run([UV, "venv", "--quiet", "--python", sys.executable, str(folder)], folder.parent)
     python = str(folder / "bin" / "python")
-    run(["uv", "pip", "install", "--quiet", "--python", python, *wanted], folder)
+    run([UV, "pip", "install", "--quiet", "--python", python, *wanted], folder)
     return python
 
 

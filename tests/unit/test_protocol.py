@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from rmq_core import Capabilities, ConfigurationError, LeasedConfig, LeasedQueue, Unsupported, WorkQueue, open_queue
 from rmq_core import asyncio as rmq_asyncio
-from rmq_core.protocol import AsyncWorkQueue, require
+from rmq_core.protocol import DISCIPLINES, AsyncWorkQueue, require
 
 NOWHERE = "redis://127.0.0.1:1"
 
@@ -20,6 +22,20 @@ def asynchronous() -> AsyncWorkQueue:
 def test_the_leased_queue_is_a_work_queue_in_both_worlds() -> None:
     assert isinstance(blocking(), WorkQueue)
     assert isinstance(asynchronous(), AsyncWorkQueue)
+
+
+@pytest.mark.parametrize("method", ["publish", "publish_many"])
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_every_discipline_takes_the_keywords_of_publishing_that_the_protocol_has(discipline: str, method: str) -> None:
+    def keywords(queue: object) -> set[str]:
+        parameters = inspect.signature(getattr(queue, method)).parameters.values()
+        return {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
+
+    wanted = keywords(WorkQueue)
+    assert wanted >= {"dedup_key", "delay", "headers"}
+    assert keywords(AsyncWorkQueue) == wanted
+    for queue in (open_queue(NOWHERE, "q", discipline), rmq_asyncio.open_queue(NOWHERE, "q", discipline)):
+        assert keywords(queue) >= wanted
 
 
 def test_a_queue_is_opened_by_the_name_of_its_discipline() -> None:

@@ -1,0 +1,23 @@
+"""What is the same for all triggers: each can be made again from what it serialises."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from airflow.triggers.base import BaseTrigger
+
+from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
+from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger
+from rmq_airflow.triggers.queue import RedisQueueTrigger
+from rmq_airflow.triggers.shared_stream import RedisQueueSharedStreamTrigger
+
+GIVEN = {"redis_queue": "work", "count": "dead"}
+TRIGGERS = [RedisQueueDepthTrigger, RedisQueueDoorbellTrigger, RedisQueueTrigger, RedisQueueSharedStreamTrigger]
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS)
+def test_a_trigger_serialises_every_argument_it_takes(trigger: type[BaseTrigger]) -> None:
+    arguments = inspect.signature(trigger).parameters.keys()
+    made = trigger(**{name: value for name, value in GIVEN.items() if name in arguments})
+    assert made.serialize()[1].keys() == arguments
