@@ -28,8 +28,8 @@ $(BIN)/uv:
 demo: $(STAMP) ## the main job on real flights, through Airflow and through Dagster; CRASH=1 kills the Spark driver
 	python -m example_dags.demo $(if $(CRASH),--crash)
 
-# The rings of tests, from seconds to hours; CONTRIBUTING.md says which to run when. The same examples every time, but for
-# `make faults`, which draws new ones.
+# The rings of tests, from seconds to hours; CONTRIBUTING.md says which to run when. Hypothesis tries the same examples
+# every time, except in `make faults`. More processes than cores: while one test waits for a server, another runs.
 check: $(STAMP) ## ring 0: lint, types, import contracts and unit tests, without a server
 	$(MAKE) --no-print-directory -j 2 --output-sync=target lint unit
 
@@ -52,10 +52,10 @@ lint: $(STAMP) ## ruff, mypy --strict and the import contracts
 	mypy --strict $(foreach package,$(PACKAGES),--package $(package))
 	lint-imports
 
-# Documents run against an embedded server, and the wheel's extras are looked up on the package index.
-SERVED := documentation.py extras_of_the_wheel.py
+# The code of documents needs an embedded server, and resolving the wheel's extras needs the package index.
 unit: $(STAMP)
-	pytest tests/unit tests/architecture $(addprefix --ignore=tests/architecture/test_,$(SERVED)) --hypothesis-profile=ci -q
+	pytest tests/unit tests/architecture --hypothesis-profile=ci -q --ignore=tests/architecture/test_documentation.py \
+		--ignore=tests/architecture/test_extras_of_the_wheel.py
 
 format: $(STAMP) ## let ruff rewrite what it can
 	ruff check --fix .
@@ -71,7 +71,7 @@ airflow: $(STAMP) ## measure what the Airflow provider adds and write benchmarks
 
 faults: $(STAMP) ## kills, cut wires and restarts, in full length; write docs/reference/*-faults.md
 	python -m tests.servers
-	pytest -n 2 tests/faults --faults=full --product=full --faults-report=docs/reference
+	pytest -n 2 tests/faults --faults=full --faults-report=docs/reference
 
 mutants: $(STAMP) ## break the code in one place after the other, and say which test of ring 2 notices
 	python -m tests.servers

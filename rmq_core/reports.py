@@ -1,4 +1,4 @@
-"""What a queue answers: what became of messages, and how many it holds. Frozen values that do no IO."""
+"""Answers of a queue: what publishing and settling did, and what the queue holds. Frozen values that do no IO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Published(NamedTuple):
 
 
 class PublishReport(NamedTuple):
-    """What became of many payloads. `ids` has one entry per payload, None for a duplicate."""
+    """What publishing did with many payloads. `ids` has one entry per payload, None for a duplicate."""
 
     accepted: int
     duplicates: int
@@ -62,7 +62,7 @@ class Backlog(NamedTuple):
 
 
 class MessagePage(NamedTuple):
-    """Some of `total` messages that nobody holds; `due` has their due times when they are delayed, else nothing."""
+    """A page of the `total` messages in one state. `due`: when each becomes ready; empty unless they are delayed."""
 
     total: int
     messages: list[Message]
@@ -87,7 +87,7 @@ class QueueStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaseInfo:
-    """A lease as anybody may see it: no token. `count` messages, of which `settled` are settled."""
+    """A lease without its token. It holds `count` messages, of which `settled` are settled."""
 
     id: str
     owner: str

@@ -55,11 +55,8 @@ def place_names(config: pytest.Config) -> list[str]:
 def server_names(config: pytest.Config) -> list[str]:
     """The servers of this run that stand alone."""
     external = parse_external()
-    alone = {name for name, url in external.items() if url.startswith(("redis:", "rediss:", "unix:"))} or {
-        *NAMES,
-        EMBEDDED,
-    }
-    return [name for name in place_names(config) if name in alone]
+    alone = {name for name, url in external.items() if url.startswith(("redis:", "rediss:", "unix:"))}
+    return [name for name in place_names(config) if name in (alone or {*NAMES, EMBEDDED})]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -68,7 +68,7 @@ class Variant:
 
     @property
     def everywhere(self) -> bool:
-        """Whether this tells what a server can do, as a promise that is kept does."""
+        """Whether the test runs on every server and cluster, because it asks what a server can do."""
         asked = getattr(getattr(self.item, "obj", None), "everywhere", None)
         return bool(asked and asked(self.parameters))
 

@@ -1,4 +1,4 @@
-"""What `make test` leaves to the night names the test that shows the same at less cost, and that one does run."""
+"""A nightly test names a cheaper test that `make test` runs, and each mutant still matches the code it breaks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMED = sorted({name for path in TESTS.rglob("*.py") for name in MARKED.findall(
 
 
 def runs_in_ring_two(path: Path, test: str) -> bool:
-    """Whether the function is there, and neither it nor its whole file is left to the night."""
+    """Whether the test exists, and neither it nor its file is marked nightly."""
     tree = ast.parse(path.read_text("utf-8"))
     found = [
         node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == test
@@ -29,16 +29,16 @@ def runs_in_ring_two(path: Path, test: str) -> bool:
     )
 
 
-def test_there_are_tests_of_the_night() -> None:
+def test_nightly_tests_are_found() -> None:
     assert len(NAMED) > 5
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_mutant_breaks_what_is_there(mutant: Any) -> None:
+def test_the_code_that_a_mutant_replaces_stands_once_in_its_file(mutant: Any) -> None:
     assert (TESTS.parent / mutant.file).read_text("utf-8").count(mutant.old) == 1
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_test_of_the_night_names_one_of_the_day(name: str) -> None:
+def test_a_nightly_test_names_one_that_make_test_runs(name: str) -> None:
     path, _, test = name.partition("::")
     assert runs_in_ring_two(TESTS / path, test)

@@ -42,7 +42,7 @@ def drive(exchange: Exchange[R], replies: Iterable[Any]) -> tuple[R, list[Any]]:
             reply = waiting.pop(0)
             want = exchange.throw(reply) if isinstance(reply, BaseException) else exchange.send(reply)
     except StopIteration as stop:
-        assert not waiting, f"nobody asked for {waiting!r}"
+        assert not waiting, f"replies left over: {waiting!r}"
         return stop.value, wants
 
 

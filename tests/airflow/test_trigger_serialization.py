@@ -1,4 +1,4 @@
-"""What is the same for all triggers: each can be made again from what it serialises."""
+"""Every trigger serialises all arguments of its constructor: Airflow recreates it in the triggerer from those."""
 
 from __future__ import annotations
 
