@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 PACKAGES := rmq_core rmq_airflow rmq_dagster rmq_spark pyspark_rmq
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Tests start hundreds of Pythons: where containers set this, each would compile Airflow and Dagster anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance faults mutants docs clean
 
@@ -39,7 +41,7 @@ redis: $(STAMP) ## ring 1: every discipline on one server, blocking
 test: $(STAMP) ## ring 2: lint, and every test on a share of the servers; CI runs it
 	$(MAKE) --no-print-directory lint
 	python -m tests.servers
-	pytest -n 3 --hypothesis-profile=ci
+	pytest -n 4 --hypothesis-profile=ci
 
 test-all: $(STAMP) ## ring 3: lint, and every test on every server, sync and async
 	$(MAKE) --no-print-directory lint

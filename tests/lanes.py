@@ -1,7 +1,8 @@
 """How tests are dealt out to the processes of `pytest -n`: what shares something slow to start stays together.
 
 Tests of Redis share a server, those of Airflow its metadata database, those of Spark a JVM, unit tests their imports.
-Elsewhere a file is a unit of work. What takes longest begins first, lest one process be busy when all others are done.
+Elsewhere a file is a unit of work, also where each test of Spark starts a JVM of its own. What takes longest begins
+first, lest one process be busy when all others are done.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.servers import CLUSTERS, NAMES
 
 TOGETHER = ("airflow/browser", "airflow", "spark", "faults/airflow", "unit")
+APART = "spark/processes/"
 LONGEST_FIRST = ("spark", "airflow", "faults/airflow", "dagster", "faults", "redis")
 
 
@@ -35,6 +37,8 @@ def unit(nodeid: str) -> str:
     path, _, test = nodeid.removeprefix("tests/").partition("::")
     if path.startswith("redis/") and (place := _place(test)):
         return f"redis/{place}"
+    if path.startswith(APART):
+        return path
     return next((folder for folder in TOGETHER if path.startswith(f"{folder}/")), path)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from rmq_core import LeasedQueue
 from tests.airflow.home import EXAMPLES
+from tests.spark.conftest import SHORT_LIVED
 
 pytestmark = pytest.mark.slow
 
@@ -19,10 +20,16 @@ pytestmark = pytest.mark.slow
 def test_a_job_adds_up_the_orders_of_its_batch(
     connection: str, secured_url: str, tmp_path: Path, airflow_database: None
 ) -> None:
-    environment = os.environ | {"AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}'}
+    short_lived = {"driver.extraJavaOptions": SHORT_LIVED, "sql.shuffle.partitions": 2, "ui.enabled": "false"}
+    settings = "\n".join(f"spark.{name} {value}" for name, value in short_lived.items())
+    (tmp_path / "spark-defaults.conf").write_text(settings)
+    spark = {
+        "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
+        "SPARK_CONF_DIR": str(tmp_path),
+    }
     ended = subprocess.run(
         [sys.executable, EXAMPLES / "airflow_spark.py"],
-        env=environment | {"TMPDIR": str(tmp_path)},
+        env=os.environ | spark | {"TMPDIR": str(tmp_path)},
         check=False,
         capture_output=True,
         text=True,

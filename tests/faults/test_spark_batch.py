@@ -30,8 +30,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def driver(own_server: Server, folder: Path) -> Iterator[Member]:
-    """A driver with two executors that lives as long as these tests."""
-    with Member("spark_driver", own_server.url, str(folder), TWO_EXECUTORS) as member:
+    """A driver that lives as long as these tests."""
+    with Member("spark_driver", own_server.url, str(folder), "local[2]") as member:
         assert member.hear() == "ready"
         yield member
 
@@ -90,15 +90,17 @@ def ids(queue: LeasedQueue) -> set[str]:
 
 @pytest.mark.nightly("spark/test_claimed_batch.py::test_a_retried_task_reads_the_same_messages")
 def test_killed_workers_and_executors_cost_no_message(
-    driver: Member, folder: Path, queue: LeasedQueue, *, full_faults: bool
+    own_server: Server, folder: Path, queue: LeasedQueue, *, full_faults: bool
 ) -> None:
     kinds: list[Callable[[Path], None]] = [kill_worker, kill_executor]
     wanted = ids(queue)
-    driver.tell("run")
-    for kill in kinds * (8 if full_faults else 1):
-        kill(folder)
-    (folder / "go").touch()
-    assert driver.hear() == f"acked {COUNT}"
+    with Member("spark_driver", own_server.url, str(folder), TWO_EXECUTORS) as driver:
+        assert driver.hear() == "ready"
+        driver.tell("run")
+        for kill in kinds * (8 if full_faults else 1):
+            kill(folder)
+        (folder / "go").touch()
+        assert driver.hear() == f"acked {COUNT}"
     assert done(folder) == wanted
     assert sum(queue.stats()[:5]) == 0
 

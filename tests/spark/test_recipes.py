@@ -25,7 +25,6 @@ from rmq_spark import claimed_batch
 from tests.servers.postgres import Postgres, running_postgres
 from tests.spark import recipes
 from tests.spark.cluster import Daemons, connect_server, standalone_cluster
-from tests.spark.conftest import wait_for
 
 Order = tuple[int, float]
 WANTED = [(number, number / 4) for number in range(recipes.COUNT)]
@@ -35,6 +34,7 @@ PATIENCE_S = 900
 ALIKE = pytest.mark.nightly(
     "spark/test_recipes.py::test_a_new_claim_of_a_run_is_forwarded_whatever_the_one_before_had_published"
 )
+RESTARTED = pytest.mark.nightly("spark/test_stream_source.py::test_a_batch_that_fails_is_read_again_by_the_restart")
 
 
 class Ran(NamedTuple):
@@ -89,12 +89,6 @@ def place(redis_url: str, postgres: Postgres, tmp_path: Path) -> Place:
     return Place(redis_url, tmp_path, postgres)
 
 
-@pytest.fixture(scope="module")
-def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemons, str]]:
-    with connect_server(tmp_path_factory.mktemp("connect")) as running:
-        yield running
-
-
 def check(ran: Ran, rounds: int = 1) -> None:
     """Every sink holds every order once, and the queue is empty."""
     batch, stream = [recipes.COUNT, 0, 0], [0] * rounds
@@ -121,8 +115,9 @@ def _orders(table: Any) -> list[Order]:
     return sorted(zip(table["number"].to_pylist(), table["amount"].to_pylist(), strict=True))
 
 
-def test_recipes_have_their_effects_once_on_a_local_spark(spark: SparkSession, place: Place) -> None:
-    check(place.ran(recipes.run_all(spark, place.url, str(place.folder), place.postgres.dsn, rounds=2)), rounds=2)
+@pytest.mark.parametrize("rounds", [1, pytest.param(2, marks=RESTARTED)])
+def test_recipes_have_their_effects_once_on_a_local_spark(spark: SparkSession, place: Place, rounds: int) -> None:
+    check(place.ran(recipes.run_all(spark, place.url, str(place.folder), place.postgres.dsn, rounds)), rounds)
 
 
 @pytest.mark.nightly("unit/spark/test_parcel.py::test_the_class_works_in_a_python_without_the_package")
@@ -134,9 +129,11 @@ def test_recipes_have_their_effects_once_on_a_cluster_without_rmq(
 
 
 @pytest.mark.nightly("unit/spark/test_parcel.py::test_the_class_works_in_a_python_without_the_package")
-def test_recipes_have_their_effects_once_over_connect_without_rmq(place: Place, connect: tuple[Daemons, str]) -> None:
-    daemons, remote = connect
-    check(place.run(daemons, RECIPES_CONF="{}", SPARK_REMOTE=remote))
+def test_recipes_have_their_effects_once_over_connect_without_rmq(
+    place: Place, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with connect_server(tmp_path_factory.mktemp("connect")) as (daemons, remote):
+        check(place.run(daemons, RECIPES_CONF="{}", SPARK_REMOTE=remote))
 
 
 @pytest.mark.parametrize(
@@ -163,22 +160,3 @@ def test_a_new_claim_of_a_run_is_forwarded_whatever_the_one_before_had_published
         assert recipes._left(queue) == 0
         found = [json.loads(message.raw)["number"] for message in large.peek(100)]
     assert sorted(found) == [0, 0, 1, 1, 2, 3], "the first two came again, the others are there"
-
-
-def test_a_takeover_interrupts_the_work_of_a_connect_client(
-    connect: tuple[Daemons, str], queue: LeasedQueue, redis_url: str, tmp_path: Path
-) -> None:
-    daemons, remote = connect
-    queue.publish_many(["x"] * 4)
-    script, marker = Path(recipes.__file__).with_name("connect_driver.py"), tmp_path / "working"
-    with subprocess.Popen(
-        [sys.executable, str(script), redis_url, str(marker)],
-        env=daemons.driver(SPARK_REMOTE=remote), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as driver:  # fmt: skip
-        wait_for(lambda: marker.exists() or driver.poll() is not None, PATIENCE_S)
-        queue.adopt("run", owner="somebody else")
-        said, errors = driver.communicate(timeout=PATIENCE_S)
-    assert said.split() == ["LeaseLost", "0"], errors[-3000:]
-    info = queue.lease_info("run")
-    assert info is not None
-    assert (info.owner, info.count, info.settled) == ("somebody else", 4, 0)

@@ -33,11 +33,17 @@ class Screen:
         self.run("localStorage.clear(); localStorage.setItem('theme', arguments[0])", "dark" if dark else "light")
 
     def open(self, *path: str) -> None:
+        """The page of the plugin without Airflow around it, which takes a second to load, at this address."""
+        self.driver.get("about:blank")  # or the browser would only change the address of a page that it shows
+        self.driver.get(f"{self.airflow.url}/rmq/{_fragment(path)}")
+        self.find("#bar *")
+
+    def open_in_airflow(self, *path: str) -> None:
         """Airflow's page of the plugin, and in it the part of the page under this address."""
         self.driver.get(f"{self.airflow.url}/plugin/rmq")
         self.enter()
         if path:
-            self.run("location.hash = arguments[0]", "#/" + "/".join(quote(part, safe="") for part in path))
+            self.run("location.hash = arguments[0]", _fragment(path))
 
     def enter(self) -> None:
         """Look into the frame."""
@@ -95,3 +101,7 @@ class Screen:
         """What the browser found wrong with our page, not with Airflow's, since it was asked last."""
         found = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
         return [text for text in found if "/rmq/" in text and UNREACHABLE not in text and but not in text]
+
+
+def _fragment(path: tuple[str, ...]) -> str:
+    return "#/" + "/".join(quote(part, safe="") for part in path)

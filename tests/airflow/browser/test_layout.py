@@ -66,7 +66,7 @@ def scene(opened: Opened) -> Any:
 
 
 def test_the_overview_fits(screen: Screen, scene: Any, check: Check) -> None:
-    screen.open(MAIN)
+    screen.open_in_airflow(MAIN)
     screen.shows("expired lease", "tbody")
     screen.shows("2 queues need attention", ".order-note")
     check("the overview")
@@ -80,7 +80,7 @@ def test_the_overview_fits(screen: Screen, scene: Any, check: Check) -> None:
 
 @DETAIL
 def test_a_queue_and_the_release_of_a_lease_fit(screen: Screen, scene: Any, check: Check) -> None:
-    screen.open(MAIN, LONG)
+    screen.open_in_airflow(MAIN, LONG)
     screen.shows("expired, will be reclaimed", "table.leases")
     check("a queue")
     screen.button("Release").click()
@@ -88,14 +88,14 @@ def test_a_queue_and_the_release_of_a_lease_fit(screen: Screen, scene: Any, chec
     check("the release")
     screen.click("dialog .primary")
     screen.shows("1 message is ready again", "#toasts")
-    screen.open(MAIN, "apart")
+    screen.open_in_airflow(MAIN, "apart")
     screen.shows("tried apart", "table.leases")
     check("a lease of isolated messages")
 
 
 @DETAIL
 def test_dead_letters_their_redrive_and_their_purge_fit(screen: Screen, scene: Any, check: Check) -> None:
-    screen.open(MAIN, LONG, "dead")
+    screen.open_in_airflow(MAIN, LONG, "dead")
     screen.find("table.dead tbody tr")
     check("dead letters")
     screen.all("table.dead tbody tr[tabindex]")[1].click()
@@ -115,26 +115,26 @@ def test_dead_letters_their_redrive_and_their_purge_fit(screen: Screen, scene: A
 @DETAIL
 @pytest.mark.parametrize("part", ["ready", "delayed"])
 def test_messages_fit(screen: Screen, scene: Any, check: Check, part: str) -> None:
-    screen.open(MAIN, LONG, part)
+    screen.open_in_airflow(MAIN, LONG, part)
     screen.click(f"table.{part} tbody tr")
     screen.shows("Payload (", ".details")
     check(part)
-    screen.open(MAIN, "work", "ready")
+    screen.open_in_airflow(MAIN, "work", "ready")
     screen.shows("of 300", ".pages")
     check("the pages of a list")
 
 
 def test_what_there_is_to_say_fits(screen: Screen, scene: Any, check: Check, main_redis: Server) -> None:
-    screen.open(EMPTY)
+    screen.open_in_airflow(EMPTY)
     screen.shows("No queue yet")
     check("a server without queues")
-    screen.open(MAIN, LONG, "delayed")
+    screen.open_in_airflow(MAIN, LONG, "delayed")
     screen.shows("later", "tbody")
     main_redis.pause()
     try:
         screen.shows("Redis does not answer", ".alert")
         check("a queue whose server hangs")
-        screen.open(MAIN)
+        screen.open_in_airflow(MAIN)
         screen.shows("Redis does not answer", ".empty")
         check("a server that hangs")
     finally:
@@ -143,6 +143,6 @@ def test_what_there_is_to_say_fits(screen: Screen, scene: Any, check: Check, mai
 
 def test_who_may_see_nothing_is_told_so_within_the_window(screen: Screen, scene: Any, check: Check) -> None:
     screen.log_in("viewer")
-    screen.open(MAIN)
+    screen.open_in_airflow(MAIN)
     screen.shows("No connection that you may read")
     check("a page without connections")

@@ -36,7 +36,7 @@ def test_the_page_is_a_click_away_in_airflows_navigation(screen: Screen, opened:
 
 def test_the_address_of_a_queue_survives_a_reload_of_airflow(screen: Screen, opened: Opened) -> None:
     opened("a/b: ż").publish("x")
-    screen.open(MAIN, "a/b: ż", "ready")
+    screen.open_in_airflow(MAIN, "a/b: ż", "ready")
     screen.shows("a/b: ż", "h1")
     screen.wait(lambda: "%20%C5%BC" in screen.run("return parent.location.href"), "the address")
     screen.driver.switch_to.default_content()
@@ -64,7 +64,7 @@ def test_the_page_is_light_or_dark_as_airflow_is(screen: Screen, opened: Opened)
     looks = []
     for dark in (False, True):
         screen.log_in("op", dark=dark)
-        screen.open()
+        screen.open_in_airflow()
         screen.shows("work")
         inside = screen.run("return getComputedStyle(document.body).backgroundColor")
         outside = screen.run("return parent.getComputedStyle(parent.document.documentElement).backgroundColor")
@@ -102,7 +102,7 @@ def test_a_lease_links_to_the_page_of_the_task_that_holds_it(screen: Screen, ope
     queue.publish_many([*"abcd"])
     lease = queue.claim(lease_id="etl/run/load/-1", owner=OWNER, max_messages=4, lease=300)
     queue.ack(lease, lease.messages[:1])
-    screen.open(MAIN, "work")
+    screen.open_in_airflow(MAIN, "work")
     screen.shows("1 of 4 settled", "table.leases")
     screen.shows("try 2", "table.leases")
     screen.click("table.leases a.task")

@@ -62,6 +62,7 @@ def test_a_retry_gets_the_messages_of_a_killed_driver_back(
     assert queue.stats().leased == 0
 
 
+@pytest.mark.nightly("spark/test_claimed_batch.py::test_a_takeover_cancels_the_running_job")
 def test_a_driver_ends_soon_after_losing_its_lease(
     queue: LeasedQueue, start_driver: StartDriver, environment: dict[str, str]
 ) -> None:
