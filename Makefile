@@ -51,7 +51,7 @@ test-all: $(STAMP) ## ring 3: lint, and every test on every server, sync and asy
 lint: $(STAMP) ## ruff, mypy --strict and the import contracts
 	ruff check .
 	ruff format --check .
-	mypy --strict $(foreach package,$(PACKAGES),--package $(package))
+	mypy --strict --num-workers 2 $(foreach package,$(PACKAGES),--package $(package))
 	lint-imports
 
 # The code of documents needs an embedded server, and resolving the wheel's extras needs the package index.

@@ -1,12 +1,16 @@
 """How tests are dealt out to the processes of `pytest -n`: what shares something slow to start stays together.
 
 Tests of Redis share a server, those of Airflow its metadata database, those of Spark a JVM, unit tests their imports.
-Elsewhere a file is a unit of work, also where each test of Spark starts a JVM of its own. What takes longest begins
-first, lest one process be busy when all others are done.
+Elsewhere a file is a unit of work, also where each test of Spark starts a JVM of its own.
+
+Units that compute (they start JVMs, browsers, Airflow) and units that mostly wait (for Redis, for a lease to expire) take
+turns, so that the processor has work all the time; of either kind, what takes longest begins first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -16,7 +20,8 @@ from tests.servers import CLUSTERS, NAMES
 
 TOGETHER = ("airflow/browser", "airflow", "spark", "faults/airflow", "unit")
 APART = "spark/processes/"
-LONGEST_FIRST = ("spark", "airflow", "faults/airflow", "dagster", "faults", "redis")
+COMPUTING = ("spark", "airflow", "faults/airflow", "faults/test_spark", "dagster")
+WAITING = ("redis", "faults")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
@@ -29,7 +34,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the units in order, and leave the order inside of each."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: _rank(unit(item.nodeid)))
+        turns = {name: at for at, name in enumerate(_in_turns({unit(item.nodeid) for item in items}))}
+        items.sort(key=lambda item: turns[unit(item.nodeid)])
 
 
 def unit(nodeid: str) -> str:
@@ -48,9 +54,17 @@ def _place(test: str) -> str | None:
     return next((name for name in (*CLUSTERS, *NAMES) if name in parameters), None)
 
 
-def _rank(name: str) -> tuple[int, str]:
-    places = (at for at, start in enumerate(LONGEST_FIRST) if f"{name}/".startswith(f"{start}/"))
-    return next(places, len(LONGEST_FIRST)), name
+def _in_turns(names: set[str]) -> Iterator[str]:
+    computing = {name for name in names if name.startswith(COMPUTING)}
+    orders = [
+        sorted(kind, key=lambda name: (_rank(name, starts), name))
+        for kind, starts in ((computing, COMPUTING), (names - computing, WAITING))
+    ]
+    return (name for pair in zip_longest(*orders) for name in pair if name)
+
+
+def _rank(name: str, starts: tuple[str, ...]) -> int:
+    return next((at for at, start in enumerate(starts) if name.startswith(start)), len(starts))
 
 
 class Units(LoadScopeScheduling):
