@@ -3,8 +3,8 @@
 Tests of Redis share a server, those of Airflow its metadata database, those of Spark a JVM, unit tests their imports.
 Elsewhere a file is a unit of work, also where each test of Spark starts a JVM of its own.
 
-Units that compute (they start JVMs, browsers, Airflow) and units that mostly wait (for Redis, for a lease to expire) take
-turns, so that the processor has work all the time; of either kind, what takes longest begins first.
+Units that compute (they start JVMs, browsers, Airflow) and units that mostly wait (for Redis, for a lease to expire)
+take turns, so that the processor has work all the time; of either kind, what takes longest begins first.
 """
 
 from __future__ import annotations
