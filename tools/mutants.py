@@ -46,7 +46,8 @@ class Mutant(NamedTuple):
 
 
 def _failed(tests: list[str]) -> list[str]:
-    environment = {**os.environ, "PYTHONPATH": str(TREE)}
+    # Bytecode is told from its source by size and second; a mutant may have both in common with what it replaces.
+    environment = {**os.environ, "PYTHONPATH": str(TREE), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         result = subprocess.run(
             [sys.executable, "-m", "pytest", *OPTIONS, *tests],

@@ -283,6 +283,8 @@ def test_on_kill_ends_the_driver_on_the_cluster_and_keeps_the_lease(
     assert queue.lease_info(LEASE_ID) is not None
 
 
+# The alarm may interrupt a request of Airflow's hook to the resource manager, whose socket nobody closes then.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_a_timeout_ends_the_driver_as_airflow_would_and_keeps_the_lease_for_the_retry(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
 ) -> None:
