@@ -233,14 +233,14 @@ MUTANTS = [
     Mutant(
         "a request older than the last one of its slot is executed",
         "rmq_core/lua/include/replay.lua",
-        "if seq > mine then return 'superseded' end",
-        "if seq > mine then return nil end",
+        "if last > mine then return 'superseded' end",
+        "if last > mine then return nil end",
     ),
     Mutant(
         "a resend is executed again",
         "rmq_core/lua/include/replay.lua",
-        "if seq < mine then return nil end",
-        "if seq <= mine then return nil end",
+        "if last < mine then return nil end",
+        "if last <= mine then return nil end",
     ),
     Mutant(
         "a refusal is not remembered",

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-if TYPE_CHECKING:
-    from rmq_core.lua import Script
+from rmq_core.lua import Parameter, Script
 
 Encodable: TypeAlias = bytes | str | int
 
 
 class Call(NamedTuple):
-    """Run a script. With `slot`, the driver adds the call slot that makes a resend harmless (KEYS[1], ARGV[1..2])."""
+    """Run a script; `scripts.script` makes one.
+
+    With `slot`, the driver adds the call slot that makes a resend harmless: the first key and the first two arguments.
+    """
 
     script: Script
     keys: tuple[bytes, ...]
@@ -26,6 +28,12 @@ class Call(NamedTuple):
     slot: bool = True
     confirm: tuple[Encodable, ...] | None = None
     """A command such as WAIT, sent in the same write; the reply becomes `(reply, its reply)`."""
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The values of keys and arguments by their names, those of a list as a tuple."""
+        own = self.script.own
+        return {**_named(own.keys, self.keys), **_named(own.args, self.args)}
 
 
 class Chain(NamedTuple):
@@ -129,3 +137,10 @@ def _step(at: int, step: Callable[[], Any], wants: dict[int, Any], results: dict
 def blocks_for(block_ms: int) -> str:
     """The timeout of a blocking command, in seconds. Redis 6.2 cuts 0.001 down to 0, for ever: so 2 ms at least."""
     return f"{max(2, block_ms) / 1000:.3f}"
+
+
+def _named(parameters: Sequence[Parameter], values: Sequence[Any]) -> dict[str, Any]:
+    named = {parameter.name: value for parameter, value in zip(parameters, values, strict=False)}
+    if parameters and parameters[-1].is_list:
+        named[parameters[-1].name] = tuple(values[len(parameters) - 1 :])
+    return named

@@ -1,31 +1,129 @@
-"""Loads scripts: one file is one atomic operation; `-- include: name` lines splice in files of `include/`."""
+"""Loads scripts. One file is one atomic operation, and its header is its signature.
+
+    -- Does something.
+    -- KEYS: slot  ready  lease  done?, for a lease whose id the caller chose
+    -- ARGV: seq  slot_ttl_ms  token  max:number, or 0  messages...
+    -- Reply: 'done <count>' or 'lost'.
+
+Parameters stand two spaces apart; what follows a comma says more about one, and goes on in a line that is indented by
+nine spaces or more. `?`: may be left out, `:number`: the script
+gets a number, `...`: any number of values, which the script gets as a table. The loader writes a prologue that gives
+each its name, so no body counts positions; `rmq_core.exchange.scripts` passes them by the same names.
+
+`-- include: name` splices in a file of `include/` where it stands, behind the includes that this one names itself, each
+once: what comes before it is answered before the rest is even defined.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
 _INCLUDE = re.compile(r"^-- include: ([\w/]+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n|^\s*\n", re.MULTILINE)
+_SECTION = re.compile(r"^-- (KEYS|ARGV|Reply): ?")
+_GOES_ON = "--" + 9 * " "
+_PARAMETER = re.compile(r"([a-z]\w*)(:number)?(\?|\.\.\.)?$")
+
+
+class Parameter(NamedTuple):
+    """A key or an argument, and what its header says of it."""
+
+    name: str
+    is_number: bool = False
+    is_optional: bool = False
+    is_list: bool = False
+
+
+class Parameters(NamedTuple):
+    """What a script takes."""
+
+    keys: tuple[Parameter, ...] = ()
+    args: tuple[Parameter, ...] = ()
 
 
 class Script(NamedTuple):
-    """A script as the server gets it, and the SHA1 by which it knows it."""
+    """A script as the server gets it, and the SHA1 by which it knows it.
+
+    own: what a caller passes. With `has_slot`, a driver adds the call slot before it: a key and two arguments.
+    """
 
     name: str
     source: bytes
     sha: bytes
+    own: Parameters = Parameters()
+    has_slot: bool = False
 
 
 @cache
 def load(name: str) -> Script:
-    """The script `<name>.lua` of this folder with its includes, comments taken out."""
-    text = _COMMENT.sub("", _INCLUDE.sub(lambda match: _read(f"include/{match[1]}"), _read(name)))
-    source = text.encode()
-    return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
+    """The script `<name>.lua` of this folder: prologue, includes and body, comments taken out."""
+    text = _read(name)
+    keys, args = (tuple(_parameters(name, section, text)) for section in ("KEYS", "ARGV"))
+    lines = [*_prologue("KEYS", keys), *_prologue("ARGV", args), _spliced(text, set())]
+    if not keys and "-- KEYS: 1 slot" in text:  # a script that still counts positions
+        lines.insert(0, "local slot, seq, slot_ttl_ms = KEYS[1], ARGV[1], ARGV[2]\n")
+    source = _COMMENT.sub("", "".join(lines)).encode()
+    has_slot = bool(keys) and keys[0].name == "slot"
+    own = Parameters(keys[1:], args[2:]) if has_slot else Parameters(keys, args)
+    return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode(), own, has_slot)
+
+
+def header(text: str) -> dict[str, str]:
+    """The comment at the head of a script, by section: "purpose", which stands first, "KEYS", "ARGV" and "Reply"."""
+    sections, section = {"purpose": ""}, "purpose"
+    for line in text.splitlines():
+        if not line.startswith("--") or _INCLUDE.match(f"{line}\n"):
+            break
+        if found := _SECTION.match(line):
+            section = found[1]
+            sections[section] = ""
+        sections[section] += " " if line.startswith(_GOES_ON) else "  "
+        sections[section] += _SECTION.sub("", line).removeprefix("--").strip()
+    return sections
+
+
+def _parameters(script: str, section: str, text: str) -> Iterator[Parameter]:
+    words = re.split(r"\s{2,}", header(text).get(section, "").strip())
+    if words[0][:1].isdigit():  # a script that still counts positions
+        return
+    names = [word.partition(",")[0] for word in words if word and word != "none"]
+    for at, name in enumerate(names):
+        found = _PARAMETER.match(name)
+        if not found or names.count(name) > 1 or (found[3] == "..." and at < len(names) - 1):
+            message = f"{script}.lua, {section}: {name!r} is no parameter of its own, or a list that is not the last"
+            raise ValueError(message)
+        yield Parameter(found[1], bool(found[2]), found[3] == "?", found[3] == "...")
+
+
+def _prologue(array: str, parameters: tuple[Parameter, ...]) -> Iterator[str]:
+    """Lua that gives parameters their names."""
+    if parameters:
+        values = (_value(array, parameter, at) for at, parameter in enumerate(parameters, 1))
+        yield f"local {', '.join(parameter.name for parameter in parameters)} = {', '.join(values)}\n"
+
+
+def _value(array: str, parameter: Parameter, at: int) -> str:
+    if parameter.is_list:
+        return f"{{unpack({array}, {at})}}"
+    value = f"{array}[{at}]"
+    return f"tonumber({value})" if parameter.is_number else value
+
+
+def _spliced(text: str, done: set[str]) -> str:
+    """The text with its includes, and theirs, where they are named first."""
+
+    def splice(found: re.Match[str]) -> str:
+        if found[1] in done:
+            return ""
+        done.add(found[1])
+        return _spliced(_read(f"include/{found[1]}"), done)
+
+    return _INCLUDE.sub(splice, text)
 
 
 def _read(name: str) -> str:

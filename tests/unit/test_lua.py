@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 import pytest
 
-from rmq_core.lua import load
+from rmq_core.lua import Parameter, load
 
 
 def test_a_script_is_known_by_the_hash_of_what_is_sent() -> None:
@@ -27,3 +28,48 @@ def test_a_script_is_read_once() -> None:
 def test_an_unknown_script_is_not_found() -> None:
     with pytest.raises(FileNotFoundError):
         load("leased/unknown")
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """Scripts and includes by their names, in place of our own."""
+    files: dict[str, str] = {}
+    monkeypatch.setattr("rmq_core.lua._read", files.__getitem__)
+    load.cache_clear()
+    yield files
+    load.cache_clear()
+
+
+def test_a_header_names_what_the_script_gets(written: dict[str, str]) -> None:
+    written["one"] = """-- Does something.
+-- KEYS: slot  ready  done?, for a lease that has
+--         a name
+-- ARGV: seq  slot_ttl_ms  most:number, or 0  ids..., of messages
+-- Reply: 'done'.
+return ready
+"""
+    script = load("one")
+    assert script.source.decode().splitlines() == [
+        "local slot, ready, done = KEYS[1], KEYS[2], KEYS[3]",
+        "local seq, slot_ttl_ms, most, ids = ARGV[1], ARGV[2], tonumber(ARGV[3]), {unpack(ARGV, 4)}",
+        "return ready",
+    ]
+    assert script.has_slot
+    assert script.own == (
+        (Parameter("ready"), Parameter("done", is_optional=True)),
+        (Parameter("most", is_number=True), Parameter("ids", is_list=True)),
+    )
+
+
+@pytest.mark.parametrize("keys", ["ready  ready", "Ready", "ready 2", "ids...  ready"])
+def test_a_header_that_cannot_be_read_is_refused(written: dict[str, str], keys: str) -> None:
+    written["one"] = f"-- Does something.\n-- KEYS: {keys}\n-- ARGV: none\n-- Reply: 'done'.\n"
+    with pytest.raises(ValueError, match=r"one.lua, KEYS: '.*' is no parameter of its own, or a list that is not the"):
+        load("one")
+
+
+def test_an_include_brings_those_that_it_names_before_it_and_each_comes_once(written: dict[str, str]) -> None:
+    written["one"] = "-- Does something.\n-- KEYS: none\nfirst()\n-- include: a\n-- include: b\n"
+    written["include/a"] = "-- include: b\nlocal a\n"
+    written["include/b"] = "local b\n"
+    assert load("one").source.decode().splitlines() == ["first()", "local b", "local a"]

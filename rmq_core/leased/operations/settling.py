@@ -10,6 +10,7 @@ from rmq_core.codec import one_line
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Batch, Call, Encodable, Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import lost
 from rmq_core.leased.operations.durability import apart, check, confirmation
@@ -43,13 +44,10 @@ def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> 
 
 
 def extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
-    keys = engine.keys
-    return Call(
-        load("leased/extend"),
-        (keys.leases, keys.lease(lease.id)),
-        (lease.id, token_of(lease), engine.lease_ms(by, "by"), engine.config.max_hold_ms),
-        slot=False,
-    )
+    return script(
+        "leased/extend", engine.keys, lease=engine.keys.lease(lease.id), lease_id=lease.id, token=token_of(lease),
+        lease_ms=engine.lease_ms(by, "by"), max_hold_ms=engine.config.max_hold_ms,
+    )  # fmt: skip
 
 
 def extended(engine: Engine, lease: Lease, reply: bytes) -> datetime | None:
@@ -80,15 +78,14 @@ def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[
 def acking(engine: Engine, lease: Lease, done_ttl_ms: int, most: int, log: bytes | None = None) -> Call:
     """The call that acks a lease whole; `log` keeps its newest messages, `most` in all: the completed log when None."""
     keys = engine.keys
-    kept: tuple[bytes, ...] = ()
-    limits: tuple[int, ...] = ()
+    kept: dict[str, bytes | int] = {}
     if done_ttl_ms or most:
-        kept, limits = (keys.done(lease.id), log or keys.completed), (done_ttl_ms, most)
-    return Call(
-        load("leased/ack"),
-        (keys.leases, keys.lease(lease.id), keys.settled(lease.id), *kept),
-        (lease.id, token_of(lease), *limits),
-    )
+        kept = {"done": keys.done(lease.id), "completed": log or keys.completed}
+        kept |= {"done_ttl_ms": done_ttl_ms, "completed_cap": most}
+    return script(
+        "leased/ack", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        lease_id=lease.id, token=token_of(lease), **kept,
+    )  # fmt: skip
 
 
 def nack(

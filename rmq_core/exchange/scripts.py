@@ -1,0 +1,62 @@
+"""Makes calls of scripts, whose parameters are passed by the names that their headers give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from rmq_core.exchange import Call
+from rmq_core.lua import Parameter, Script, load
+
+
+def script(name: str, keys: object = None, /, **given: Any) -> Call:
+    """A call of a script, by the names that its header has for its parameters.
+
+    A key that is not given by its name is an attribute of `keys`. What may be left out is, unless it is given by name;
+    a list is given as any sequence. Raises TypeError that names a parameter which is missing or unknown.
+    """
+    arrange = _ARRANGED.get((name, *given))
+    if arrange is None:
+        arrange = _ARRANGED[name, *given] = _arrange(load(name), keys, given)
+    return arrange(keys, given)
+
+
+_Arrange: TypeAlias = Callable[[object, Mapping[str, Any]], Call]
+_ARRANGED: dict[tuple[str, ...], _Arrange] = {}
+
+
+def _arrange(found: Script, keys: object, given: Mapping[str, Any]) -> _Arrange:
+    """What puts parameters in order, where these are given by name and other keys are attributes of `keys`."""
+    keys_of, args_of = found.own
+    if unknown := given.keys() - {parameter.name for parameter in (*keys_of, *args_of)}:
+        message = f"{found.name} has no parameter {', '.join(sorted(unknown))}"
+        raise TypeError(message)
+    attributes = {parameter.name for parameter in keys_of if isinstance(getattr(keys, parameter.name, None), bytes)}
+    ordered = [
+        "".join(f"{value}, " for value in _expressions(found, some, given, known))
+        for some, known in ((keys_of, attributes), (args_of, set[str]()))
+    ]
+    # Written out as code, as namedtuple does: it runs at every call.
+    code = f"lambda keys, given: Call(script, ({ordered[0]}), ({ordered[1]}), {found.has_slot})"
+    arranged: _Arrange = eval(code, {"Call": Call, "script": found})  # noqa: S307  made of names in our own headers
+    return arranged
+
+
+def _expressions(
+    found: Script, parameters: Iterable[Parameter], given: Mapping[str, Any], attributes: set[str]
+) -> Iterable[str]:
+    left_out = ""
+    for parameter in parameters:
+        name = parameter.name
+        if name in given and left_out:
+            message = f"{found.name}: {name!r} is given, so {left_out!r} before it must be"
+            raise TypeError(message)
+        if name in given:
+            yield f"{'*' if parameter.is_list else ''}given[{name!r}]"
+        elif parameter.is_optional:
+            left_out = name
+        elif name in attributes:
+            yield f"keys.{name}"
+        else:
+            message = f"{found.name} needs {name!r}"
+            raise TypeError(message)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmq_core.exchange.scripts import script
+from rmq_core.keys import LeasedKeys
+
+KEYS = LeasedKeys("q")
+ACK = {"lease": b"lease", "settled": b"settled", "lease_id": "a", "token": "1.x"}
+
+
+def test_keys_and_arguments_stand_in_the_order_of_the_header_whatever_the_order_of_their_names() -> None:
+    made = script("leased/ack", KEYS, **dict(reversed(ACK.items())))
+    assert made == script("leased/ack", KEYS, **ACK)
+    assert made.keys == (KEYS.leases, b"lease", b"settled")
+    assert made.args == ("a", "1.x")
+    assert made.slot
+
+
+def test_what_may_be_left_out_is_sent_when_it_is_given() -> None:
+    kept = {"done": b"done", "completed": b"log", "done_ttl_ms": 5, "completed_cap": 0}
+    made = script("leased/ack", KEYS, **ACK, **kept)
+    assert made.keys[2:] == (b"settled", b"done", b"log")
+    assert made.args[2:] == (5, 0)
+
+
+def test_a_script_without_a_slot_is_called_without() -> None:
+    made = script("leased/extend", KEYS, lease=b"lease", lease_id="a", token="1.x", lease_ms="inf", max_hold_ms=0)
+    assert not made.slot
+    assert made.args == ("a", "1.x", "inf", 0)
+
+
+def test_a_call_tells_what_it_was_given() -> None:
+    assert script("leased/ack", KEYS, **ACK).given == ACK | {"leases": KEYS.leases}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({name: value for name, value in ACK.items() if name != "token"}, "leased/ack needs 'token'"),
+        ({name: value for name, value in ACK.items() if name != "lease"}, "leased/ack needs 'lease'"),
+        (ACK | {"tokn": "x"}, "leased/ack has no parameter tokn"),
+        (ACK | {"completed_cap": 1}, "leased/ack: 'completed_cap' is given, so 'done_ttl_ms' before it must be"),
+    ],
+)
+def test_a_wrong_name_is_told(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        script("leased/ack", KEYS, **given)
+    assert str(refused.value) == message
