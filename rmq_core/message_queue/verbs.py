@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from rmq_core.codec import split, unblamed
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueBackpressureError, QueueFull, ScriptFailed
-from rmq_core.exchange import Batch, Call, Command, Exchange, Interrupted, together
+from rmq_core.exchange import Batch, Command, Exchange, Interrupted, together
+from rmq_core.exchange.scripts import script
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations import claiming, inspecting, managing, publishing, reclaiming, settling
-from rmq_core.lua import load
 from rmq_core.message_queue.keys import Part
 from rmq_core.message_queue.stored import Grant
 from rmq_core.messages import Lease, envelope_of
@@ -64,7 +64,7 @@ def _take_back(engine: Engine, lease: Lease | None) -> Exchange[None]:
     """Reclaim what is expired so that it is next, the earliest deadline first, and before the message just claimed."""
     if lease is not None:
         yield from _return(engine, lease)
-    late = yield Call(load("message_queue/expired"), (engine.keys.leases,), (_MOST_LATE,), slot=False)
+    late = yield script("message_queue/expired", engine.keys, most=_MOST_LATE)
     late.reverse()
     for first in range(0, len(late), _AT_ONCE):
         chunk = late[first : first + _AT_ONCE]
@@ -78,8 +78,8 @@ def _dying(engine: Engine, late: list[bytes]) -> Exchange[set[bytes]]:
     most = engine.config.max_deliveries
     if most is None:
         return set()
-    look = load("lists/peek")
-    found = yield Batch(tuple(Call(look, (engine.keys.lease(name.decode()),), (-2,), slot=False) for name in late))
+    leases = (engine.keys.lease(name.decode()) for name in late)
+    found = yield Batch(tuple(script("lists/peek", list=lease, count=-2) for lease in leases))
     return {name for name, entries in zip(late, found, strict=True) if _used(entries) >= most}
 
 
@@ -135,7 +135,7 @@ def peek(engine: Engine, part: Part, count: int) -> Exchange[list[bytes]]:
     """Payloads of a part: those that are next of what waits, the newest of a log."""
     if part is Part.PROCESSING:
         return (yield from _held(engine, count))
-    found = yield Call(load("lists/peek"), (list_of(engine, part),), (-count,), slot=False)
+    found = yield script("lists/peek", list=list_of(engine, part), count=-count)
     return [split(envelope).payload for envelope in found]
 
 
@@ -185,5 +185,5 @@ def _return(engine: Engine, lease: Lease) -> Exchange[bool]:
 def _held(engine: Engine, count: int) -> Exchange[list[bytes]]:
     infos = yield from inspecting.leases(engine, count)
     keys = [engine.keys.lease(info.id) for info in infos]
-    replies = yield Batch(tuple(Call(load("lists/peek"), (key,), (1,), slot=False) for key in keys))
+    replies = yield Batch(tuple(script("lists/peek", list=key, count=1) for key in keys))
     return [split(found[0]).payload for found in replies if found]

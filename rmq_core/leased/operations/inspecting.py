@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from rmq_core.columns import Columns, columns_of, joined
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Batch, Call, Command, Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.keys import UNHELD, check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import isolation_of, lost, reclaim_all
@@ -179,7 +180,7 @@ def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
 
 def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
     """The messages that would be claimed next, at most `count` of them, oldest first; behind them isolated ones."""
-    found = yield Call(load("lists/peek"), (engine.keys.ready,), (-whole("count", count, minimum=1),), slot=False)
+    found = yield script("lists/peek", list=engine.keys.ready, count=-whole("count", count, minimum=1))
     if len(found) < count:
         where = (0, min(count - len(found), _LISTED), "isolated")
         found += (yield Call(load("leased/browse"), (engine.keys.delayed,), where, slot=False))[1]
@@ -188,7 +189,7 @@ def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
 
 def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
     """The newest dead letters with their history, at most `count` of them."""
-    found = yield Call(load("lists/peek"), (engine.keys.dead,), (-whole("count", count, minimum=1),), slot=False)
+    found = yield script("lists/peek", list=engine.keys.dead, count=-whole("count", count, minimum=1))
     return [message_of(envelope) for envelope in found]
 
 

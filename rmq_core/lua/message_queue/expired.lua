@@ -1,6 +1,6 @@
 -- Lists the leases that are expired; changes nothing.
--- KEYS: 1 leases
--- ARGV: 1 how many, at most
+-- KEYS: leases
+-- ARGV: most
 -- Reply: their ids, the earliest deadline first.
 -- include: clock
-return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', clock(), 'LIMIT', 0, tonumber(ARGV[1]))
+return redis.call('ZRANGEBYSCORE', leases, '-inf', clock(), 'LIMIT', 0, most)

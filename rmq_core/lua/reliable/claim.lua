@@ -1,16 +1,16 @@
 -- Moves the oldest messages to a worker's processing list and notes when, under a token.
 -- What a BLMOVE left in that list without a note comes first: it went out in the same write, or its client is gone.
--- KEYS: 1 slot  2 queue  3 processing  4 claims  5 workers  6 strays
--- ARGV: 1 seq  2 slot ttl ms  3 worker  4 token  5 ms to hold, 0 for as long as the reaper allows  6 max messages
---       7 'new' token, 'again' when it may have been granted, 'rest' to take nothing from the queue  8 max deliveries or 0
---       9 ms to wait  10 server time in ms at which waiting ends, 0 in the first call of a claim
+-- KEYS: slot  queue  processing  claims  workers  strays
+-- ARGV: seq  slot_ttl_ms  worker  token  lease_ms:number, 0 for as long as the reaper allows  max_messages:number
+--       mode, 'new' token, 'again' when it may have been granted, 'rest' to take nothing from the queue
+--       max_deliveries:number, or 0  wait_ms:number
+--       wait_end:number, server time in ms at which waiting ends, 0 in the first call of a claim
 -- Reply: {head, entries, oldest first}; head is 'claimed <now ms>', 'empty <ms to block> <server time at which waiting
 --   ends>' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: deliveries
 -- include: entries
-local processing, claims = KEYS[3], KEYS[4]
 -- Entries of the processing list for which wanted(claim, id) holds, oldest first, newest looked at first.
 local function find(wanted, most)
   local found, from = {}, 0
@@ -24,38 +24,38 @@ local function find(wanted, most)
   end
   return found
 end
-local function mine(claim) return holder(claim) == ARGV[4] end
+local function mine(claim) return holder(claim) == token end
 local earlier = replay()
 if earlier then return {earlier, string.sub(earlier, 1, 7) == 'claimed' and find(mine, 1000) or {}} end
-local now, limit, wait_end = clock(), math.min(tonumber(ARGV[6]), 1000), tonumber(ARGV[10])
-if wait_end == 0 then wait_end = now + tonumber(ARGV[9]) end
+local now, limit = clock(), math.min(max_messages, 1000)
+if wait_end == 0 then wait_end = now + wait_ms end
 local unclaimed = redis.call('LLEN', processing) - redis.call('HLEN', claims)
-redis.call('LLEN', KEYS[2]) -- refuses a wrong type before anything is written
-redis.call('ZCARD', KEYS[5])
-redis.call('HLEN', KEYS[6])
-redis.call('PERSIST', KEYS[1]) -- a write that a full server does not deny opens the door for the next
-redis.call('ZADD', KEYS[5], now, ARGV[3])
-if ARGV[7] ~= 'new' then
+redis.call('LLEN', queue) -- refuses a wrong type before anything is written
+redis.call('ZCARD', workers)
+redis.call('HLEN', strays)
+redis.call('PERSIST', slot) -- a write that a full server does not deny opens the door for the next
+redis.call('ZADD', workers, now, worker)
+if mode ~= 'new' then
   local before = find(mine, 1000)
   if #before > 0 then return {remember('claimed ' .. now), before} end
 end
 local taken, bytes = {}, 0
 if unclaimed > 0 then
   taken = find(function(claim) return not claim end, limit)
-  for i = 1, #taken do redis.call('HDEL', KEYS[6], id_of(taken[i])) end
+  for i = 1, #taken do redis.call('HDEL', strays, id_of(taken[i])) end
 end
-if ARGV[7] ~= 'rest' and #taken == 0 then
+if mode ~= 'rest' and #taken == 0 then
   -- A message that killed its worker before must not drag its neighbours along.
-  local max, before = tonumber(ARGV[8]), limit > 1 and deliveries(redis.call('LINDEX', KEYS[2], -1) or '') or 0
-  if before > 0 then limit = (max > 0 and before + 1 >= max) and 1 or math.max(1, math.floor(limit / 10 ^ before)) end
+  local before = limit > 1 and deliveries(redis.call('LINDEX', queue, -1) or '') or 0
+  local last = max_deliveries > 0 and before + 1 >= max_deliveries
+  if before > 0 then limit = last and 1 or math.max(1, math.floor(limit / 10 ^ before)) end
   while #taken < limit and bytes < 8388608 do
-    local entry = redis.call('LMOVE', KEYS[2], processing, 'RIGHT', 'LEFT')
+    local entry = redis.call('LMOVE', queue, processing, 'RIGHT', 'LEFT')
     if not entry then break end
     taken[#taken + 1], bytes = entry, bytes + #entry
   end
 end
 if #taken == 0 then return {remember('empty ' .. math.max(0, math.min(5000, wait_end - now)) .. ' ' .. wait_end), taken} end
-local held = tonumber(ARGV[5])
-local note = ARGV[4] .. ' ' .. now .. ' ' .. (held > 0 and now + held or 0)
+local note = token .. ' ' .. now .. ' ' .. (lease_ms > 0 and now + lease_ms or 0)
 for i = 1, #taken do redis.call('HSET', claims, id_of(taken[i]), note) end
 return {remember('claimed ' .. now), taken}

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError, ScriptFailed
 from rmq_core.exchange import Call, Exchange, Sleep, Wait
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import anonymous_lease_id, nonce
 from rmq_core.keys import check_name
-from rmq_core.lua import load
 from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, whole
 from rmq_core.protocol import LARGE, lacking
@@ -79,13 +79,10 @@ def release_unanswered(engine: Engine) -> Exchange[list[Lease]]:
 def call(engine: Engine, request: Request, wait_ms: int, until: int) -> Call:
     """One attempt to claim."""
     keys = engine.keys
-    return Call(
-        load("reliable/claim"),
-        (keys.queue, keys.processing(request.worker), keys.claims(request.worker), keys.workers, keys.strays),
-        (
-            request.worker, request.token, request.hold_ms, request.max_messages, request.mode,
-            engine.config.max_deliveries or 0, wait_ms, until,
-        ),
+    return script(
+        "reliable/claim", keys, processing=keys.processing(request.worker), claims=keys.claims(request.worker),
+        worker=request.worker, token=request.token, lease_ms=request.hold_ms, max_messages=request.max_messages,
+        mode=request.mode, max_deliveries=engine.config.max_deliveries or 0, wait_ms=wait_ms, wait_end=until,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Command, Exchange
-from rmq_core.lua import load
+from rmq_core.exchange.scripts import script
 from rmq_core.messages import Message, message_of
 from rmq_core.policy import whole
 from rmq_core.protocol import lacking
@@ -40,13 +40,13 @@ def page_of_workers(engine: Engine, first: int) -> Exchange[list[str]]:
 
 def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
     """The messages that would be claimed next, at most `count` of them, oldest first."""
-    found = yield Call(load("lists/peek"), (engine.keys.queue,), (whole("count", count, minimum=1),), slot=False)
+    found = yield script("lists/peek", list=engine.keys.queue, count=whole("count", count, minimum=1))
     return [message_of(envelope) for envelope in reversed(found)]
 
 
 def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
     """The newest dead letters with their history, at most `count` of them."""
-    found = yield Call(load("lists/peek"), (engine.keys.dead,), (-whole("count", count, minimum=1),), slot=False)
+    found = yield script("lists/peek", list=engine.keys.dead, count=-whole("count", count, minimum=1))
     return [message_of(envelope) for envelope in found]
 
 
@@ -54,10 +54,10 @@ def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
     """Move the oldest dead letters back to the queue with a fresh delivery budget; how many were moved."""
     if max_messages is not None:
         whole("max_messages", max_messages, minimum=1)
-    keys, moved = engine.keys, 0
+    moved = 0
     while max_messages is None or moved < max_messages:
         ask = _PAGE if max_messages is None else min(_PAGE, max_messages - moved)
-        reply = yield Call(load("reliable/redrive"), (keys.dead, keys.queue), (ask,))
+        reply = yield script("reliable/redrive", engine.keys, most=ask)
         count = _number(reply, b"redriven ")
         if not count:
             break
@@ -72,7 +72,7 @@ def purge(engine: Engine, target: str) -> Exchange[int]:
     keys = {"ready": engine.keys.queue, "dead": engine.keys.dead}
     if target not in keys:
         raise ConfigurationError(f"target must be ready or dead, not {target!r}")
-    return _number((yield Call(load("reliable/purge"), (keys[target],))), b"removed ")
+    return _number((yield script("reliable/purge", list=keys[target])), b"removed ")
 
 
 def lists_of(engine: Engine, workers: list[str]) -> list[bytes]:
@@ -81,8 +81,7 @@ def lists_of(engine: Engine, workers: list[str]) -> list[bytes]:
 
 
 def _stats(engine: Engine, workers: list[str]) -> Call:
-    keys = (engine.keys.queue, engine.keys.dead, *lists_of(engine, workers))
-    return Call(load("reliable/stats"), keys, (len(workers),), slot=False)
+    return script("reliable/stats", engine.keys, lists=lists_of(engine, workers))
 
 
 def _age(oldest: bytes, now: int) -> float | None:

@@ -9,9 +9,9 @@ from typing import Any
 from rmq_core import codec
 from rmq_core.chunks import chunks, each
 from rmq_core.errors import RedisMessageQueueError, ScriptFailed
-from rmq_core.exchange import Call, Exchange
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import new_id
-from rmq_core.lua import load
 from rmq_core.messages import Payload
 from rmq_core.protocol import lacking
 from rmq_core.registry import register
@@ -82,6 +82,6 @@ def _entry(engine: Engine, payload: Payload, headers: bytes) -> tuple[str, bytes
 
 
 def _push(engine: Engine, bodies: list[bytes]) -> Exchange[None]:
-    reply = yield Call(load("reliable/publish"), (engine.keys.queue,), (len(bodies), *bodies))
+    reply = yield script("reliable/publish", engine.keys, messages=bodies)
     if not reply.startswith(b"accepted"):
         raise ScriptFailed(f"publish got {reply.decode()!r}")

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from rmq_core.errors import ScriptFailed
-from rmq_core.exchange import Call, Exchange
-from rmq_core.lua import load
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.policy import milliseconds, whole
 from rmq_core.reliable.engine import Engine
 from rmq_core.reliable.operations.inspecting import lists_of, page_of_workers
@@ -34,8 +34,7 @@ def reap(
     )
     total, first = [0, 0, 0], 0
     while workers := (yield from page_of_workers(engine, first)):
-        keys = (engine.keys.workers, *lists_of(engine, workers))
-        busy = yield Call(load("reliable/busy"), keys, (len(workers), *workers), slot=False)
+        busy = yield script("reliable/busy", engine.keys, lists=lists_of(engine, workers), names=workers)
         for worker in busy:
             found = yield from _reap_worker(engine, worker.decode(), timeout_ms, most or 0)
             total = [a + b for a, b in zip(total, found, strict=True)]
@@ -46,11 +45,10 @@ def reap(
 def _reap_worker(engine: Engine, worker: str, timeout_ms: int, most: int) -> Exchange[Reaped]:
     keys, back, dead, seen, at = engine.keys, 0, 0, 0, 0
     while at >= 0:
-        reply = yield Call(
-            load("reliable/reap"),
-            (keys.processing(worker), keys.claims(worker), keys.queue, keys.dead, keys.workers, keys.strays),
-            (worker, timeout_ms, most, engine.config.max_dead, at),
-        )
+        reply = yield script(
+            "reliable/reap", keys, processing=keys.processing(worker), claims=keys.claims(worker), worker=worker,
+            timeout_ms=timeout_ms, max_deliveries=most, max_dead=engine.config.max_dead, offset=at,
+        )  # fmt: skip
         if not reply.startswith(b"reaped "):
             raise ScriptFailed(f"reap got {reply.decode()!r}")
         more = [int(word) for word in reply.split()[1:]]

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from rmq_core import codec
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Batch, Call, Exchange
-from rmq_core.lua import load
+from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, Message, MessageRef, token_of
 from rmq_core.partial_settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
 from rmq_core.policy import milliseconds, seconds
@@ -102,13 +102,11 @@ def _settlement(
     engine: Engine, lease: Lease, verb: str, places: Sequence[int], *, whole: bool, reason: str = ""
 ) -> Call:
     keys, config, entries = engine.keys, engine.config, lease.envelopes or ()
-    return Call(
-        load("reliable/settle"),
-        (keys.processing(lease.owner), keys.claims(lease.owner), keys.queue, keys.dead),
-        (
-            token_of(lease), verb, "whole" if whole else "some", lease.owner, reason, config.max_deliveries or 0,
-            config.max_dead, len(places), *[entries[place] for place in places],
-        ),
+    return script(
+        "reliable/settle", keys, processing=keys.processing(lease.owner), claims=keys.claims(lease.owner),
+        token=token_of(lease), verb=verb, scope="whole" if whole else "some", worker=lease.owner, reason=reason,
+        max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
+        entries=[entries[place] for place in places],
     )  # fmt: skip
 
 
@@ -117,12 +115,10 @@ def _extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Ca
     by_ms = milliseconds("by", seconds("by", engine.config.timeout if by is None else by, minimum=0.001))
     entries = lease.envelopes or ()
     ids = [_id_of(entries[place]) for place in open_places(lease)]
-    return Call(
-        load("reliable/extend"),
-        (engine.keys.claims(lease.owner),),
-        (token_of(lease), by_ms, engine.config.timeout_ms, len(ids), *ids),
-        slot=False,
-    )
+    return script(
+        "reliable/extend", claims=engine.keys.claims(lease.owner), token=token_of(lease), lease_ms=by_ms,
+        timeout_ms=engine.config.timeout_ms, ids=ids,
+    )  # fmt: skip
 
 
 def _id_of(entry: bytes) -> bytes:

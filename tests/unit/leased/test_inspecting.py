@@ -243,8 +243,7 @@ def test_an_id_that_no_lease_can_have_is_refused(operation: Any, lease_id: Any) 
 def test_a_peek_shows_the_oldest_first() -> None:
     found, (call,) = drive(peek(engine(), 3), [envelopes(3)])
     assert payloads(found) == ["p0", "p1", "p2"]
-    assert call.args == (-3,)
-    assert call.keys == (engine().keys.ready,)
+    assert call.given == {"list": engine().keys.ready, "count": -3}
 
 
 def test_isolated_messages_are_shown_behind_the_others_as_far_as_there_is_room() -> None:
@@ -258,7 +257,7 @@ def test_dead_letters_are_shown_newest_first_with_their_history() -> None:
     found, (call,) = drive(dead_letters(engine()), [[envelope("new", history=history), envelope("old")]])
     assert payloads(found) == ["new", "old"]
     assert found[0].history[0].reason == "bad"
-    assert call.args == (-10,)
+    assert call.given == {"list": engine().keys.dead, "count": -10}
 
 
 @pytest.mark.parametrize("operation", [peek, dead_letters])

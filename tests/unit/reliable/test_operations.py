@@ -14,7 +14,7 @@ from rmq_core.reliable.config import ReliableConfig
 from rmq_core.reliable.engine import Engine
 from rmq_core.reliable.keys import ReliableKeys
 from rmq_core.reliable.operations import claiming, inspecting, publishing, reaping, settling
-from tests.unit.leased.by_hand import argv, asked, drive, envelope, result, step
+from tests.unit.leased.by_hand import asked, drive, envelope, result, step
 
 KEYS = ReliableKeys("q")
 EMPTY = [b"empty 0 5000", []]
@@ -44,7 +44,7 @@ def test_a_waiting_claim_blocks_on_the_queue_into_its_own_list(engine: Engine) -
     lease, wants = drive(claiming.claim(engine, wait=9), [[b"empty 5000 9000", []], (b"entry", moved)])
     assert isinstance(wants[1], Wait)
     assert (wants[1].wake, wants[1].into, wants[1].block_ms) == (KEYS.queue, KEYS.processing("w"), 5000)
-    assert argv(wants[1].call, 10) == 9000
+    assert wants[1].call.given["wait_end"] == 9000
     assert lease is not None
     assert (lease.message.payload, lease.deadline_ms) == ("a", 601_000)
 
@@ -62,17 +62,17 @@ def test_what_was_reaped_before_the_answer_to_a_resend_is_claimed_anew(engine: E
     gone = [b"claimed 1000", []]
     lease, wants = drive(claiming.claim(engine), [gone, [b"claimed 2000", [envelope("a")]]])
     assert lease is not None
-    assert argv(wants[0], 4) != argv(wants[1], 4) == lease.token
+    assert wants[0].given["token"] != wants[1].given["token"] == lease.token
 
 
 @pytest.mark.parametrize("error", [QueueUnavailable("gone"), KeyboardInterrupt()])
 def test_a_claim_without_an_answer_is_entered_again_by_the_next(engine: Engine, error: BaseException) -> None:
     first = claiming.claim(engine)
-    token = argv(next(first), 4)
+    token = next(first).given["token"]  # type: ignore[union-attr]
     with pytest.raises(type(error)):
         first.throw(error)
     (again,) = asked(claiming.claim(engine), EMPTY)
-    assert (argv(again, 4), argv(again, 7)) == (token, "again")
+    assert (again.given["token"], again.given["mode"]) == (token, "again")
     assert engine.unanswered == {}
 
 
@@ -87,7 +87,7 @@ def test_a_claim_that_was_refused_is_over(engine: Engine) -> None:
 def test_leaving_gives_back_what_may_have_been_granted(engine: Engine) -> None:
     engine.unanswered["t"] = "w"
     wants = asked(settling.leave(engine), [b"claimed 1000", [envelope("a")]], b"settled s")
-    assert (argv(wants[0], 7), argv(wants[1], 4)) == ("rest", "release")
+    assert (wants[0].given["mode"], wants[1].given["verb"]) == ("rest", "release")
     assert asked(settling.leave(engine)) == []
 
 
@@ -103,8 +103,9 @@ def test_leaving_that_fails_can_be_tried_again(engine: Engine) -> None:
 def test_an_ack_names_the_entries_it_removes_and_their_token(engine: Engine) -> None:
     lease = Lease("q", "~1", "w", 2, 5000, "t", envelopes=HELD.envelopes)
     report, wants = drive(settling.ack(engine, lease), [b"settled ss"])
-    assert [argv(wants[0], number) for number in (3, 4, 5, 10)] == ["t", "ack", "whole", 2]
-    assert list(wants[0].args[-2:]) == HELD.envelopes
+    given = wants[0].given
+    assert [given[name] for name in ("token", "verb", "scope")] == ["t", "ack", "whole"]
+    assert list(given["entries"]) == HELD.envelopes
     assert (report.settled, lease.fate.settled) == (2, True)
 
 
@@ -122,7 +123,8 @@ def test_heartbeats_ask_only_for_what_is_not_settled(engine: Engine) -> None:
     result(settling.ack(engine, lease, [lease.messages[0]]), b"settled s")
     kept, wants = drive(settling.extend_all(engine, [(lease, 5.0)]), [[b"6000"]])
     assert kept == [True]
-    assert wants[0].calls[0].args[1:] == (5000, 600_000, 1, b"m1")
+    given = wants[0].calls[0].given
+    assert (given["lease_ms"], given["timeout_ms"], given["ids"]) == (5000, 600_000, (b"m1",))
     assert result(settling.extend_all(engine, [(lease, 5.0)]), [b"lost"]) == [False]
     with pytest.raises(ScriptFailed):
         result(settling.extend_all(engine, [(lease, 5.0)]), [ScriptFailed("no")])
@@ -154,8 +156,9 @@ def test_a_reaper_goes_through_all_workers_and_all_parts_of_their_lists(engine: 
     parts = [b"reaped 3 1 0 7", b"reaped 2 0 1 -1", b"reaped 1 0 0 -1"]
     reaped, wants = drive(reaping.reap(engine, 5, 3), [[b"w1", b"idle", "w2"], [b"w1", b"w2"], *parts, []])
     assert reaped == (6, 1, 1)
-    assert wants[1].args == (3, "w1", "idle", "w2")
-    assert [want.args[:2] + want.args[-1:] for want in wants[2:] if isinstance(want, Call)] == [
+    assert wants[1].given["names"] == ("w1", "idle", "w2")
+    reaps = [want.given for want in wants[2:] if isinstance(want, Call)]
+    assert [(given["worker"], given["timeout_ms"], given["offset"]) for given in reaps] == [
         ("w1", 5000, 0),
         ("w1", 5000, 7),
         ("w2", 5000, 0),
