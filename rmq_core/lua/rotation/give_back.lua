@@ -1,7 +1,7 @@
 -- Makes popped ids new again, at the end where the next pop looks first.
--- KEYS: 1 slot  2 list  3 taken  4 waiters  5 wake
--- ARGV: 1 seq  2 slot ttl ms  3 bell channel  4 'whole' for all of them or none, else 'some'  5 number of ids
---       6... for each its entry as popped and its entry as new
+-- KEYS: slot  list  taken  waiters  wake
+-- ARGV: seq  slot_ttl_ms  bell, a channel  scope, 'whole' for all of them or none, else 'some'
+--       entries..., of each id the one as popped and the one as new
 -- Reply: 'returned <one letter per id: s given back, l popped by somebody else since, or done>', 'lost' or 'superseded'.
 -- include: clock
 -- include: replay
@@ -9,23 +9,23 @@
 -- include: stamps
 local earlier = replay()
 if earlier then return earlier end
-local n, letters, places = tonumber(ARGV[5]), {}, {}
-local seen = awaited(KEYS[4], KEYS[5])
+local n, letters, places = #entries / 2, {}, {}
+local seen = awaited(waiters, wake)
 for i = 1, n do
-  local entry = ARGV[4 + 2 * i]
-  places[i] = redis.call('HEXISTS', KEYS[3], (stamp_of(entry))) == 1 and redis.call('LPOS', KEYS[2], entry)
-  if ARGV[4] == 'whole' and not places[i] then return refuse('lost') end
+  local entry = entries[2 * i - 1]
+  places[i] = redis.call('HEXISTS', taken, (stamp_of(entry))) == 1 and redis.call('LPOS', list, entry)
+  if scope == 'whole' and not places[i] then return refuse('lost') end
 end
-redis.call('PERSIST', KEYS[1]) -- a write that a full server does not deny opens the door for the next
+redis.call('PERSIST', slot) -- a write that a full server does not deny opens the door for the next
 for i = n, 1, -1 do -- the oldest last, so that it is the first again
-  local entry = ARGV[4 + 2 * i]
+  local entry = entries[2 * i - 1]
   letters[i] = 'l'
-  if places[i] and redis.call('LREM', KEYS[2], 1, entry) == 1 then
-    redis.call('RPUSH', KEYS[2], ARGV[5 + 2 * i])
+  if places[i] and redis.call('LREM', list, 1, entry) == 1 then
+    redis.call('RPUSH', list, entries[2 * i])
     local id = stamp_of(entry)
-    if redis.call('HINCRBY', KEYS[3], id, -1) <= 0 then redis.call('HDEL', KEYS[3], id) end
+    if redis.call('HINCRBY', taken, id, -1) <= 0 then redis.call('HDEL', taken, id) end
     letters[i] = 's'
   end
 end
-if seen then ring(KEYS[4], KEYS[5], ARGV[3], clock(), seen) end
+if seen then ring(waiters, wake, bell, clock(), seen) end
 return remember('returned ' .. table.concat(letters))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rmq_core.errors import ConfigurationError, ScriptFailed
-from rmq_core.exchange import Call, Exchange
-from rmq_core.lua import load
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.messages import Message, message_of
 from rmq_core.policy import whole
 from rmq_core.protocol import lacking
@@ -67,9 +67,9 @@ def purge(engine: Engine, target: str) -> Exchange[int]:
             raise lacking(DISCIPLINE, capability)
     if target != "ready":
         raise ConfigurationError(f"target must be ready, not {target!r}")
-    keys, removed, left = engine.keys, 0, 0
+    removed = left = 0
     while True:
-        reply = yield Call(load("rotation/purge"), (keys.list, keys.done, keys.taken), (engine.config.timeout_s, left))
+        reply = yield script("rotation/purge", engine.keys, timeout_s=engine.config.timeout_s, most=left)
         words = reply.split()
         if words[0] != b"removed":
             raise ScriptFailed(f"purge got {reply.decode()!r}")
@@ -82,12 +82,10 @@ def look(engine: Engine, listed: int, *, enough: bool = False) -> Exchange[Seen]
     """Count the entries and list the first `listed` ids to be popped; with `enough`, stop when there are so many."""
     counts, ids, first = [0, 0, 0, 0], list[bytes](), 0
     while True:
-        reply = yield Call(
-            load("rotation/look"),
-            (engine.keys.list, engine.keys.done),
-            (first, _PAGE, engine.config.timeout_s, listed - len(ids)),
-            slot=False,
-        )
+        reply = yield script(
+            "rotation/look", engine.keys, offset=first, most=_PAGE, timeout_s=engine.config.timeout_s,
+            listed=listed - len(ids),
+        )  # fmt: skip
         looked, *more, found = reply
         first, counts, ids = first + looked, [a + b for a, b in zip(counts, more, strict=True)], ids + found
         if looked < _PAGE or (enough and len(ids) >= listed):

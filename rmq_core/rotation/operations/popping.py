@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from rmq_core.errors import ScriptFailed
-from rmq_core.exchange import Call, Exchange, Wait
+from rmq_core.exchange import Exchange, Wait
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import anonymous_lease_id, nonce
 from rmq_core.keys import check_name
-from rmq_core.lua import load
 from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, whole
 from rmq_core.protocol import LARGE, lacking
@@ -71,11 +71,10 @@ def _pop(engine: Engine, most: int, wait_ms: int) -> Exchange[Popped | None]:
     keys, waiter = engine.keys, f"w{nonce()}" if wait_ms else ""
     left = block = until = 0
     while True:
-        call = Call(
-            load("rotation/pop"),
-            (keys.list, keys.done, keys.taken, keys.waiters, keys.wake),
-            (engine.config.timeout_s, most, left, waiter, wait_ms, until, keys.bell),
-        )
+        call = script(
+            "rotation/pop", keys, timeout_s=engine.config.timeout_s, max_messages=most, most=left, waiter=waiter,
+            wait_ms=wait_ms, wait_end=until, bell=keys.bell,
+        )  # fmt: skip
         reply = yield Wait(keys.wake, block, call) if block else call
         words = reply.split(b" ", 5)
         if len(words) != 6:

@@ -8,8 +8,8 @@ from typing import Any
 
 from rmq_core.chunks import chunks, each
 from rmq_core.errors import PayloadError, RedisMessageQueueError, ScriptFailed
-from rmq_core.exchange import Call, Exchange
-from rmq_core.lua import load
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.messages import Payload
 from rmq_core.protocol import lacking
 from rmq_core.registry import register
@@ -87,7 +87,6 @@ def _check(dedup_key: object, delay: object, headers: object) -> None:
 
 
 def _push(engine: Engine, entries: list[bytes]) -> Exchange[None]:
-    keys = engine.keys
-    reply = yield Call(load("rotation/push"), (keys.list, keys.waiters, keys.wake), (keys.bell, len(entries), *entries))
+    reply = yield script("rotation/push", engine.keys, bell=engine.keys.bell, entries=entries)
     if not reply.startswith(b"pushed"):
         raise ScriptFailed(f"push got {reply.decode()!r}")

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from rmq_core import codec
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Call, Exchange
-from rmq_core.lua import load
+from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, Message, MessageRef, token_of
 from rmq_core.partial_settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
 from rmq_core.protocol import lacking
@@ -85,7 +85,7 @@ def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) ->
 
 def _mark(engine: Engine, ids: Sequence[bytes]) -> Exchange[str]:
     """One letter for each id."""
-    reply = yield Call(load("rotation/mark_done"), (engine.keys.done, engine.keys.taken), (len(ids), *ids))
+    reply = yield script("rotation/mark_done", engine.keys, ids=ids)
     if not reply.startswith(b"marked "):
         raise ScriptFailed(f"mark_done got {reply.decode()!r}")
     letters: str = reply[7:].decode()
@@ -112,12 +112,8 @@ def _give_back(engine: Engine, lease: Lease, messages: Some | None) -> Exchange[
 
 def _returning(engine: Engine, lease: Lease, places: Sequence[int], *, whole: bool) -> Call:
     keys, ids, stamp = engine.keys, _ids(lease), token_of(lease)
-    pairs = [entry for place in places for entry in (stamped_entry(ids[place], stamp), new_entry(ids[place]))]
-    return Call(
-        load("rotation/give_back"),
-        (keys.list, keys.taken, keys.waiters, keys.wake),
-        (keys.bell, "whole" if whole else "some", len(places), *pairs),
-    )
+    entries = [entry for place in places for entry in (stamped_entry(ids[place], stamp), new_entry(ids[place]))]
+    return script("rotation/give_back", keys, bell=keys.bell, scope="whole" if whole else "some", entries=entries)
 
 
 def _ids(lease: Lease) -> list[bytes]:

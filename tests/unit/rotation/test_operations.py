@@ -15,7 +15,7 @@ from rmq_core.rotation.engine import Engine
 from rmq_core.rotation.entries import envelope
 from rmq_core.rotation.keys import RotationKeys
 from rmq_core.rotation.operations import inspecting, popping, pushing, settling
-from tests.unit.leased.by_hand import argv, asked, drive, result
+from tests.unit.leased.by_hand import asked, drive, result
 
 KEYS = RotationKeys("q")
 NOTHING = b"1417696237 0 0 5000  "
@@ -34,7 +34,8 @@ def held() -> Lease:
 
 def test_a_pop_that_does_not_wait_asks_once(engine: Engine) -> None:
     (call,) = asked(popping.safe_pop(engine), NOTHING)
-    assert [argv(call, number) for number in range(3, 10)] == [30, 1, 0, "", 0, 0, KEYS.bell]
+    asks = {"timeout_s": 30, "max_messages": 1, "most": 0, "waiter": "", "wait_ms": 0, "wait_end": 0, "bell": KEYS.bell}
+    assert asks.items() <= call.given.items()
 
 
 def test_ids_are_read_by_their_length(engine: Engine) -> None:
@@ -48,7 +49,7 @@ def test_ids_are_read_by_their_length(engine: Engine) -> None:
 def test_a_long_list_is_turned_in_parts_and_not_further_than_once_around(engine: Engine) -> None:
     found, wants = drive(popping.safe_pop(engine), [b"1417696237 700 0 5000  ", NOTHING])
     assert found is None
-    assert [argv(want, 5) for want in wants] == [0, 700]
+    assert [want.given["most"] for want in wants] == [0, 700]
 
 
 def test_a_waiting_pop_blocks_on_the_wake_list_for_as_long_as_it_is_told(engine: Engine) -> None:
@@ -56,8 +57,9 @@ def test_a_waiting_pop_blocks_on_the_wake_list_for_as_long_as_it_is_told(engine:
     assert found == "a"
     assert isinstance(wants[1], Wait)
     assert (wants[1].wake, wants[1].block_ms, wants[1].into) == (KEYS.wake, 4000, None)
-    assert (argv(wants[1].call, 6), argv(wants[1].call, 8)) == (argv(wants[0], 6), 9000)
-    assert argv(wants[0], 6).startswith("w")
+    first, second = wants[0].given, wants[1].call.given
+    assert (second["waiter"], second["wait_end"]) == (first["waiter"], 9000)
+    assert first["waiter"].startswith("w")
 
 
 def test_a_full_server_does_not_keep_consumers_away(engine: Engine) -> None:
@@ -68,7 +70,8 @@ def test_a_full_server_does_not_keep_consumers_away(engine: Engine) -> None:
 
 def test_ids_that_are_given_back_name_their_old_and_their_new_entry(engine: Engine) -> None:
     (call,) = asked(settling.release(engine, held()), b"returned ss")
-    assert call.args[1:] == ("whole", 2, b"a|1417696237", b"a", b"b|0|1417696237", b"b|0|0")
+    assert call.given["scope"] == "whole"
+    assert call.given["entries"] == (b"a|1417696237", b"a", b"b|0|1417696237", b"b|0|0")
 
 
 def test_settling_nothing_asks_nothing(engine: Engine) -> None:
@@ -78,7 +81,7 @@ def test_settling_nothing_asks_nothing(engine: Engine) -> None:
 
 def test_purging_goes_once_around(engine: Engine) -> None:
     removed, wants = drive(inspecting.purge(engine, "ready"), [b"removed 3 500", b"removed 1 0"])
-    assert (removed, [argv(want, 4) for want in wants]) == (4, [0, 500])
+    assert (removed, [want.given["most"] for want in wants]) == (4, [0, 500])
 
 
 ODD: dict[str, Callable[[Engine], Exchange[Any]]] = {
