@@ -32,14 +32,16 @@ def stream_of(name: str) -> str:
 class StreamKeys:
     """The keys of one stream; `prefix` is what its other keys begin with."""
 
-    stream: str
+    key: str
     prefix: bytes = field(init=False)
+    stream: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        if _TAG.match(self.stream):
-            tagged = self.stream
-        elif "{" in self.stream or "}" in self.stream:
-            raise ConfigurationError(f"stream_key {self.stream!r} has braces that are no hash tag; use it without them")
+        if _TAG.match(self.key):
+            tagged = self.key
+        elif "{" in self.key or "}" in self.key:
+            raise ConfigurationError(f"stream_key {self.key!r} has braces that are no hash tag; use it without them")
         else:
-            tagged = f"{{{self.stream}}}"
+            tagged = f"{{{self.key}}}"
+        object.__setattr__(self, "stream", self.key.encode())
         object.__setattr__(self, "prefix", tagged.encode() + b":")

@@ -2,9 +2,9 @@
 local function group_of(key, name)
   if redis.call('EXISTS', key) == 0 then return nil end
   for _, flat in ipairs(redis.call('XINFO', 'GROUPS', key)) do
-    local group = {}
-    for i = 1, #flat, 2 do group[flat[i]] = flat[i + 1] end
-    if group.name == name then return group end
+    local found = {}
+    for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
+    if found.name == name then return found end
   end
 end
 local function data_of(fields)

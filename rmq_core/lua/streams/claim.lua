@@ -1,31 +1,31 @@
 -- Takes entries for a lease, which is a consumer of the group: new ones, and stale ones only when there is none.
 -- What the lease holds already, because a wait brought it or the call is a resend, is part of it.
--- KEYS: 1 slot  2 stream
--- ARGV: 1 seq  2 slot ttl ms  3 group  4 token  5 max messages  6 ms after which an entry is stale  7 lease ms
+-- KEYS: slot  stream
+-- ARGV: seq  slot_ttl_ms  group  token  max_messages:number  stale_ms:number, after which an entry is stale
+--       lease_ms:number
 -- Reply: {'claimed' or 'reclaimed', deadline ms, {id, deliveries, payload}...}, {'empty', ms to the next stale one or -1}
 --        or {'superseded'}.
 -- include: clock
 -- include: replay
 -- include: group
 -- include: holder
-local stream, group, lease, most, stale = KEYS[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local verdict = replay()
 if verdict == 'superseded' then return {verdict} end
 local fresh = not verdict
 if fresh then
   verdict = 'claimed'
-  local have = #held(stream, group, lease, most)
-  if have < most then
-    redis.call('XREADGROUP', 'GROUP', group, lease, 'COUNT', most - have, 'STREAMS', stream, '>')
+  local have = #held(stream, group, token, max_messages)
+  if have < max_messages then
+    redis.call('XREADGROUP', 'GROUP', group, token, 'COUNT', max_messages - have, 'STREAMS', stream, '>')
   end
-  if #held(stream, group, lease, 1) == 0 then
+  if #held(stream, group, token, 1) == 0 then
     local ids, owners = {}, {}
-    for _, entry in ipairs(redis.call('XPENDING', stream, group, 'IDLE', stale, '-', '+', most)) do
+    for _, entry in ipairs(redis.call('XPENDING', stream, group, 'IDLE', stale_ms, '-', '+', max_messages)) do
       ids[#ids + 1] = entry[1]
       owners[entry[2]] = true
     end
     if #ids > 0 then
-      redis.call('XCLAIM', stream, group, lease, stale, unpack(ids))
+      redis.call('XCLAIM', stream, group, token, stale_ms, unpack(ids))
       for owner in pairs(owners) do
         if string.find(owner, '^~.') then leave(stream, group, owner) end
       end
@@ -34,30 +34,30 @@ if fresh then
   end
 end
 local reply, ids = {verdict, 0}, {}
-local left = stale
-for _, entry in ipairs(held(stream, group, lease, most)) do
+local left = stale_ms
+for _, entry in ipairs(held(stream, group, token, max_messages)) do
   local found = redis.call('XRANGE', stream, entry[1], entry[1])[1]
   if found then
     ids[#ids + 1] = entry[1]
     reply[#reply + 1] = {entry[1], entry[4], data_of(found[2])}
-    left = stale - entry[3]
+    left = stale_ms - entry[3]
   else
     redis.call('XACK', stream, group, entry[1]) -- deleted by somebody while it was pending
   end
 end
 if #ids == 0 then
-  leave(stream, group, lease)
+  leave(stream, group, token)
   local due = -1
   for _, entry in ipairs(redis.call('XPENDING', stream, group, '-', '+', 100)) do
-    local until_stale = math.max(1, stale - entry[3])
+    local until_stale = math.max(1, stale_ms - entry[3])
     if due < 0 or until_stale < due then due = until_stale end
   end
   refuse('empty')
   return {'empty', due}
 end
 if fresh then
-  left = tonumber(ARGV[7])
-  if left < stale then since(stream, group, lease, ids, stale - left) end
+  left = lease_ms
+  if left < stale_ms then since(stream, group, token, ids, stale_ms - left) end
   remember(verdict)
 end
 reply[2] = clock() + left

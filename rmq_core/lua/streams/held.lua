@@ -1,8 +1,8 @@
 -- The entries that a lease holds.
--- KEYS: 1 stream
--- ARGV: 1 group  2 token
+-- KEYS: stream
+-- ARGV: group  token
 -- Reply: {entry id...}
 -- include: holder
 local ids = {}
-for i, entry in ipairs(held(KEYS[1], ARGV[1], ARGV[2], 4000)) do ids[i] = entry[1] end
+for i, entry in ipairs(held(stream, group, token, 4000)) do ids[i] = entry[1] end
 return ids

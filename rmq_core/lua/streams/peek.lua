@@ -1,17 +1,16 @@
 -- The entries that would be claimed next: new ones, then stale ones; they stay where they are.
--- KEYS: 1 stream
--- ARGV: 1 group  2 ms after which an entry is stale  3 how many
+-- KEYS: stream
+-- ARGV: group  stale_ms, after which an entry is stale  most:number
 -- Reply: {{id, deliveries, payload}...}
 -- include: group
-local stream, most, found = KEYS[1], tonumber(ARGV[3]), {}
-local group = group_of(stream, ARGV[1])
-local after = group and '(' .. group['last-delivered-id'] or '-'
+local entries, found = {}, group_of(stream, group)
+local after = found and '(' .. found['last-delivered-id'] or '-'
 for _, entry in ipairs(redis.call('XRANGE', stream, after, '+', 'COUNT', most)) do
-  found[#found + 1] = {entry[1], 0, data_of(entry[2])}
+  entries[#entries + 1] = {entry[1], 0, data_of(entry[2])}
 end
-if not group or #found == most then return found end
-for _, held in ipairs(redis.call('XPENDING', stream, ARGV[1], 'IDLE', ARGV[2], '-', '+', most - #found)) do
+if not found or #entries == most then return entries end
+for _, held in ipairs(redis.call('XPENDING', stream, group, 'IDLE', stale_ms, '-', '+', most - #entries)) do
   local entry = redis.call('XRANGE', stream, held[1], held[1])[1]
-  if entry then found[#found + 1] = {held[1], held[4], data_of(entry[2])} end
+  if entry then entries[#entries + 1] = {held[1], held[4], data_of(entry[2])} end
 end
-return found
+return entries

@@ -1,10 +1,10 @@
 -- Adds entries to a stream, all or, when the server has no memory, none.
--- KEYS: 1 slot  2 stream
--- ARGV: 1 seq  2 slot ttl ms  3... payloads
+-- KEYS: slot  stream
+-- ARGV: seq  slot_ttl_ms  payloads...
 -- Reply: 'added <ids>' or 'superseded'.
 -- include: replay
 local earlier = replay()
 if earlier then return earlier end
 local ids = {'added'}
-for i = 3, #ARGV do ids[#ids + 1] = redis.call('XADD', KEYS[2], '*', 'data', ARGV[i]) end
+for i = 1, #payloads do ids[#ids + 1] = redis.call('XADD', stream, '*', 'data', payloads[i]) end
 return remember(table.concat(ids, ' '))

@@ -1,13 +1,13 @@
 -- Deletes the oldest entries that every group is done with: delivered to it and acknowledged. A thousand at a time.
--- KEYS: 1 slot  2 stream
--- ARGV: 1 seq  2 slot ttl ms
+-- KEYS: slot  stream
+-- ARGV: seq  slot_ttl_ms
 -- Reply: 'trimmed <number>' or 'superseded'.
 -- include: replay
 local earlier = replay()
 if earlier then return earlier end
 local function parts(id)
-  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
-  return {#ms, ms, #seq, seq} -- numbers of 64 bits do not fit into Lua's; of the same length, they compare as texts
+  local ms, count = string.match(id, '^(%d+)-(%d+)$')
+  return {#ms, ms, #count, count} -- numbers of 64 bits do not fit into Lua's; of the same length, they compare as texts
 end
 local function before(a, b)
   local left, right = parts(a), parts(b)
@@ -16,7 +16,7 @@ local function before(a, b)
   end
   return false
 end
-local stream, done = KEYS[2], nil
+local done
 local groups = redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}
 for _, flat in ipairs(groups) do
   local group = {}

@@ -9,9 +9,9 @@ from typing import Any
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Batch, Call, Exchange, Wait
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import nonce
 from rmq_core.keys import check_name
-from rmq_core.lua import load
 from rmq_core.messages import Lease, token_of
 from rmq_core.partial_settle import lost, open_places
 from rmq_core.policy import milliseconds, whole
@@ -108,9 +108,9 @@ def _granted(engine: Engine, call: Call, owner: str, reply: Any) -> Lease:
 def _call(engine: Engine, owner: str, max_messages: int, lease_ms: int) -> Call:
     config = engine.config
     holder = f"{BACK}{owner or config.consumer_name}/{nonce()}.{nonce()}"
-    return Call(
-        load("streams/claim"), (config.stream_key.encode(),),
-        (config.consumer_group, holder, max_messages, config.claim_idle_ms, lease_ms),
+    return script(
+        "streams/claim", engine.keys, group=config.consumer_group, token=holder, max_messages=max_messages,
+        stale_ms=config.claim_idle_ms, lease_ms=lease_ms,
     )  # fmt: skip
 
 
@@ -122,13 +122,15 @@ def _blocking(engine: Engine, call: Call, block_ms: int) -> tuple[str | int, ...
 
 def _holder(call: Call) -> str:
     """The consumer that a lease is in the group: its id and a secret, which together are its token."""
-    return str(call.args[1])
+    return str(call.given["token"])
 
 
 def _extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
     config, by_ms, held = engine.config, _lease_ms(engine, "by", by), len(open_places(lease))
-    args = (config.consumer_group, token_of(lease), config.claim_idle_ms, by_ms, held)
-    return Call(load("streams/extend"), (config.stream_key.encode(),), args, slot=False)
+    return script(
+        "streams/extend", engine.keys, group=config.consumer_group, token=token_of(lease),
+        stale_ms=config.claim_idle_ms, lease_ms=by_ms, least=held,
+    )  # fmt: skip
 
 
 def _lease_ms(engine: Engine, parameter: str, value: timedelta | float | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
-from rmq_core.lua import Script, load
+from rmq_core.exchange.scripts import script
 from rmq_core.messages import Message, message_of
 from rmq_core.policy import whole
 from rmq_core.protocol import lacking
@@ -33,8 +33,9 @@ def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
     """The messages that would be claimed next, left where they are."""
     whole("count", count, minimum=1)
     config = engine.config
-    args = (config.consumer_group, config.claim_idle_ms, count)
-    found = yield Call(load("streams/peek"), (config.stream_key.encode(),), args, slot=False)
+    found = yield script(
+        "streams/peek", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms, most=count
+    )  # fmt: skip
     return [message_of(envelope(entry[0].decode(), entry[2], int(entry[1]))) for entry in found]
 
 
@@ -62,7 +63,8 @@ def purge(engine: Engine, which: str) -> Exchange[int]:
     if which != "ready":
         raise ConfigurationError(f"which must be ready, not {which!r}; leases are settled")
     config = engine.config
-    return (yield from _repeat(engine, load("streams/skip"), (config.consumer_group, config.claim_idle_ms)))
+    skip = script("streams/skip", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms)
+    return (yield from _repeat(skip))
 
 
 def trim(engine: Engine) -> Exchange[int]:
@@ -70,16 +72,16 @@ def trim(engine: Engine) -> Exchange[int]:
 
     It stops at the first entry that some group was not given yet or has not acknowledged.
     """
-    return (yield from _repeat(engine, load("streams/trim"), ()))
+    return (yield from _repeat(script("streams/trim", engine.keys)))
 
 
-def _repeat(engine: Engine, script: Script, args: tuple[str | int, ...]) -> Exchange[int]:
+def _repeat(call: Call) -> Exchange[int]:
     total = 0
     while True:
-        reply = yield Call(script, (engine.config.stream_key.encode(),), args)
+        reply = yield call
         verdict, _, number = reply.decode().partition(" ")
         if not number:
-            raise ScriptFailed(f"{script.name} got {verdict!r}")
+            raise ScriptFailed(f"{call.script.name} got {verdict!r}")
         total += int(number)
         if int(number) < _AT_A_TIME:
             return total

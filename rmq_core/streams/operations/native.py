@@ -19,7 +19,7 @@ from rmq_core.errors import (
 )
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange, Listen
-from rmq_core.lua import load
+from rmq_core.exchange.scripts import script
 from rmq_core.streams.config import positive
 from rmq_core.streams.engine import Engine
 from rmq_core.streams.messages import (
@@ -154,12 +154,9 @@ def backlog_stats(engine: Engine) -> Exchange[BacklogStats]:
 def look(engine: Engine) -> Call:
     """The call behind all that only counts."""
     config = engine.config
-    return Call(
-        load("streams/look"),
-        (config.stream_key.encode(),),
-        (config.consumer_group, config.claim_idle_ms, _BOUND),
-        slot=False,
-    )
+    return script(
+        "streams/look", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms, most=_BOUND
+    )  # fmt: skip
 
 
 def _delivered(engine: Engine, entries: list[Entry], operation: Operation) -> list[QueueMessage]:

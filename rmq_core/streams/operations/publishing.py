@@ -9,8 +9,8 @@ from typing import Any
 from rmq_core.chunks import chunks, each
 from rmq_core.errors import RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Exchange
-from rmq_core.lua import load
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.messages import Payload
 from rmq_core.protocol import lacking
 from rmq_core.registry import register
@@ -68,7 +68,7 @@ def begin(engine: Engine) -> Exchange[None]:
 
 
 def _add(engine: Engine, chunk: list[bytes]) -> Exchange[list[str]]:
-    reply = yield Call(load("streams/publish"), (engine.config.stream_key.encode(),), tuple(chunk))
+    reply = yield script("streams/publish", engine.keys, payloads=chunk)
     verdict, *ids = reply.decode().split(" ")
     if verdict != "added":
         raise ScriptFailed(f"publish got {verdict!r}")

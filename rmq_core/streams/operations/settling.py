@@ -11,7 +11,7 @@ from rmq_core import codec
 from rmq_core.errors import LeaseLost, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
-from rmq_core.lua import load
+from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, Message, MessageRef, token_of
 from rmq_core.partial_settle import lost, open_places, places_of, settled_some, settled_whole
 from rmq_core.protocol import lacking
@@ -64,7 +64,7 @@ def give_back_unanswered(engine: Engine) -> Exchange[None]:
     """Release what claims took whose answer never came."""
     while engine.unanswered:
         token = engine.unanswered[0]
-        ids = yield Call(load("streams/held"), (_stream(engine),), (engine.config.consumer_group, token), slot=False)
+        ids = yield script("streams/held", engine.keys, group=engine.config.consumer_group, token=token)
         if ids:
             yield _call(engine, token, "release", ids, whole=False)
         engine.unanswered.popleft()
@@ -105,11 +105,7 @@ def _lost(engine: Engine, lease: Lease) -> LeaseLost:
 
 def _call(engine: Engine, token: str, verb: str, ids: Sequence[str | bytes], *, whole: bool) -> Call:
     config = engine.config
-    return Call(
-        load("streams/settle"), (_stream(engine),),
-        (config.consumer_group, token, verb, "1" if whole else "0", config.claim_idle_ms, BACK, *ids),
+    return script(
+        "streams/settle", engine.keys, group=config.consumer_group, token=token, verb=verb,
+        scope="whole" if whole else "some", stale_ms=config.claim_idle_ms, back=BACK, ids=ids,
     )  # fmt: skip
-
-
-def _stream(engine: Engine) -> bytes:
-    return engine.config.stream_key.encode()

@@ -14,10 +14,14 @@ def held(*payloads: bytes) -> Lease:
     return drive(claiming.claim(engine()), claimed(*payloads))[0]
 
 
+def settlement(call: Call) -> tuple[object, ...]:
+    return tuple(call.given[name] for name in ("verb", "scope", "stale_ms", "back", "ids"))
+
+
 def test_a_claim_is_one_call_and_brings_its_messages() -> None:
     lease, wants = drive(claiming.claim(engine(), max_messages=2, owner="me"), claimed(b'{"n":1}', b'{"n":2}'))
     assert verbs(wants) == ["streams/claim"]
-    assert wants[0].args[1] == lease.token
+    assert wants[0].given["token"] == lease.token
     assert (lease.count, lease.owner, lease.deadline_ms) == (2, "me", 9000)
     assert [(m.id, m.payload, m.deliveries) for m in lease.messages] == [("1-0", {"n": 1}, 1), ("2-0", {"n": 2}, 1)]
 
@@ -46,13 +50,13 @@ def test_a_wait_is_cut_into_blocks_of_a_second_and_shorter_ones_when_something_t
 def test_what_a_claim_without_an_answer_took_is_released_before_the_next(failure: BaseException) -> None:
     one = engine()
     operation = claiming.claim(one)
-    token = next(operation).args[1]  # type: ignore[union-attr]
+    token = next(operation).given["token"]  # type: ignore[union-attr]
     with pytest.raises(type(failure)):
         operation.throw(failure)
     _, wants = drive(claiming.claim(one), [b"1-0", b"2-0"], b"ss", claimed(b"{}"))
     assert verbs(wants) == ["streams/held", "streams/settle", "streams/claim"]
-    assert wants[0].args == ("billing", token)
-    assert wants[1].args == ("billing", token, "release", "0", 60_000, "~", b"1-0", b"2-0")
+    assert [(want.given["group"], want.given["token"]) for want in wants[:2]] == 2 * [("billing", token)]
+    assert settlement(wants[1]) == ("release", "some", 60_000, "~", (b"1-0", b"2-0"))
     assert not one.unanswered
 
 
@@ -75,7 +79,7 @@ def test_a_whole_lease_is_settled_by_the_ids_it_has_left() -> None:
     settled, _ = drive(settling.ack(engine(), lease, [lease.messages[0]]), b"s")
     assert settled.outcomes == (Outcome.SETTLED,)
     report, wants = drive(settling.release(engine(), lease), b"s")
-    assert wants[0].args[2:] == ("release", "1", 60_000, "~", "2-0")
+    assert settlement(wants[0]) == ("release", "whole", 60_000, "~", ("2-0",))
     assert report.settled == 1
     with pytest.raises(LeaseLost):
         drive(settling.ack(engine(), lease), b"lost")
@@ -103,7 +107,7 @@ def test_heartbeats_extend_many_leases_in_one_write() -> None:
     leases = [(held(b"{}"), 5.0), (held(b"{}"), None)]
     operation = claiming.extend_all(engine(), leases)
     calls = next(operation).calls  # type: ignore[union-attr]
-    assert [call.args[3] for call in calls] == [5000, 60_000]
+    assert [call.given["lease_ms"] for call in calls] == [5000, 60_000]
     assert all(isinstance(call, Call) and not call.slot for call in calls)
     with pytest.raises(StopIteration) as stop:
         operation.send([b"7000", b"lost"])

@@ -60,7 +60,8 @@ def test_queues_known_by_a_name_have_a_stream_and_a_consumer_of_their_own() -> N
     ("stream", "prefix"), [("orders", b"{orders}:"), ("a:{t}:b", b"a:{t}:b:"), ("rmq:{q}:stream", b"rmq:{q}:stream:")]
 )
 def test_keys_beside_a_stream_have_its_hash_tag(stream: str, prefix: bytes) -> None:
-    assert StreamKeys(stream).prefix == prefix
+    keys = StreamKeys(stream)
+    assert (keys.prefix, keys.stream) == (prefix, stream.encode())
 
 
 @pytest.mark.parametrize("stream", ["a}b", "a{b", "{}a{b}", "}{"])
