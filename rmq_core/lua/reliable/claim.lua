@@ -47,8 +47,10 @@ end
 if mode ~= 'rest' and #taken == 0 then
   -- A message that killed its worker before must not drag its neighbours along.
   local before = limit > 1 and deliveries(redis.call('LINDEX', queue, -1) or '') or 0
-  local last = max_deliveries > 0 and before + 1 >= max_deliveries
-  if before > 0 then limit = last and 1 or math.max(1, math.floor(limit / 10 ^ before)) end
+  if before > 0 then
+    local last = max_deliveries > 0 and before + 1 >= max_deliveries
+    limit = last and 1 or math.max(1, math.floor(limit / 10 ^ before))
+  end
   while #taken < limit and bytes < 8388608 do
     local entry = redis.call('LMOVE', queue, processing, 'RIGHT', 'LEFT')
     if not entry then break end

@@ -22,7 +22,8 @@ redis.call('PERSIST', slot) -- a write that a full server does not deny opens th
 local how = {add = verb == 'nack' and 1 or 0, max_deliveries = max_deliveries, max_dead = max_dead,
              entry = table.concat({'nack', clock(), worker, reason}, '\t') .. '\n'}
 local k = {queue = queue, dead = dead}
-for i = #entries, 1, -1 do -- the newest first: so the oldest ends up at the claim end, and LREM finds each near the head
+-- The newest first: so the oldest ends up at the claim end, and LREM finds each near the head.
+for i = #entries, 1, -1 do
   local entry = entries[i]
   if not held[i] then letters[i] = 'l'
   else

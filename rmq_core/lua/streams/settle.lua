@@ -1,8 +1,9 @@
 -- Ends the holding of entries of a lease: acknowledges them, or gives them back to be claimed next. A lease that does
 -- not hold an entry it is asked about has lost it; as a whole, it then changes nothing.
 -- KEYS: slot  stream
--- ARGV: seq  slot_ttl_ms  group  token  verb, ack, release or nack  scope, 'whole' for the lease as a whole, else 'some'
---       stale_ms, after which an entry is stale  back, the consumer of what is given back  ids..., of entries
+-- ARGV: seq  slot_ttl_ms  group  token  verb, ack, release or nack
+--       scope, 'whole' for the lease as a whole, else 'some'  stale_ms, after which an entry is stale
+--       back, the consumer of what is given back  ids..., of entries
 -- Reply: 'lost', 'superseded', or one letter for each id: s settled, l lost.
 -- include: replay
 -- include: holder
