@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFailed, Unsupported
-from rmq_core.exchange import Call, Exchange, Want
+from rmq_core.exchange import Exchange, Want
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import nonce
 from rmq_core.jobs.config import REMEMBERED, REMEMBERED_S, JobsConfig
 from rmq_core.jobs.keys import GROUP, JobsKeys
-from rmq_core.lua import load
 from rmq_core.policy import milliseconds, seconds
 from rmq_core.registry import register
 
@@ -61,7 +61,7 @@ def prepare(engine: Engine) -> Exchange[None]:
 
     Raises Unsupported for a server without streams that can be claimed from: a queue nobody can read is no queue.
     """
-    reply = yield Call(load("jobs/prepare"), (engine.keys.ready,), (GROUP, REMEMBERED_S, REMEMBERED), slot=False)
+    reply = yield script("jobs/prepare", engine.keys, group=GROUP, remembered_s=REMEMBERED_S, remembered=REMEMBERED)
     if reply not in {b"native", b"plain"}:
         command = reply.decode().partition(" ")[2]
         raise Unsupported("jobs", f"way to work on a server without {command}: it needs Redis 6.2 or later")

@@ -11,10 +11,10 @@ from rmq_core import codec
 from rmq_core.chunks import chunks, each
 from rmq_core.errors import PayloadError, RedisMessageQueueError
 from rmq_core.exchange import Call, Encodable, Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import new_id, nonce
 from rmq_core.jobs.engine import Engine, prepare, refused
 from rmq_core.jobs.job import Job, check_id, encode_data, encode_headers, encode_options
-from rmq_core.lua import load
 from rmq_core.messages import Payload
 from rmq_core.policy import Backoff, milliseconds
 from rmq_core.reports import Published, PublishReport
@@ -150,8 +150,7 @@ def publish_many(
 def cancel_delayed(engine: Engine, job_id: str) -> Exchange[bool]:
     """Forget a job whose delay is not over, a retry among them; its id can be added again. False when there is none."""
     keys = engine.keys
-    call = Call(load("jobs/cancel"), (keys.delayed, keys.later, keys.unique(_job_digest(check_id(job_id)))), (job_id,))
-    reply = yield call
+    reply = yield script("jobs/cancel", keys, marker=keys.unique(_job_digest(check_id(job_id))), job_id=job_id)
     if reply not in {b"cancelled", b"missing"}:
         raise refused("cancel_delayed", reply)
     return bool(reply == b"cancelled")
@@ -161,7 +160,7 @@ def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
     """Let a deduplication key, or the id of an `add_unique`, be used again at once; False when it was free."""
     keys = engine.keys
     named = _job_digest(dedup_key) if isinstance(dedup_key, str) else b""
-    call = Call(load("jobs/forget"), (keys.unique(_key_digest(dedup_key)), keys.unique(named)))
+    call = script("jobs/forget", marker=keys.unique(_key_digest(dedup_key)), another=keys.unique(named))
     return bool((yield call) == b"forgotten")
 
 
@@ -195,20 +194,19 @@ def _send(engine: Engine, entries: Sequence[Entry]) -> Exchange[list[bool]]:
 
 def _call(engine: Engine, entries: Sequence[Entry]) -> Call:
     keys = engine.keys
+    jobs: list[Encodable] = []
     digests = [entry.digest for entry in entries if entry.digest is not None]
     if engine.native and not digests and not any(entry.delay_ms or entry.named for entry in entries):
-        flat: list[Encodable] = [engine.producer]
         for entry in entries:
-            flat += entry[:2]
-        return Call(load("jobs/add_native"), (keys.ready,), tuple(flat), slot=False)
-    window = milliseconds("unique_ttl", engine.config.unique_ttl) if digests else 0
-    args: list[Encodable] = [window, nonce(), engine.config.max_events, len(entries)]
+            jobs += entry[:2]
+        return script("jobs/add_native", keys, producer=engine.producer, jobs=jobs)
     for entry in entries:
-        args += (entry.id, entry.delay_ms, entry.body)
-    markers = map(keys.unique, digests)
-    return Call(
-        load("jobs/add"), (keys.ready, keys.delayed, keys.later, keys.alarm, keys.events, *markers), tuple(args)
-    )
+        jobs += (entry.id, entry.delay_ms, entry.body)
+    window_ms = milliseconds("unique_ttl", engine.config.unique_ttl) if digests else 0
+    return script(
+        "jobs/add", keys, markers=[keys.unique(digest) for digest in digests], window_ms=window_ms, nonce=nonce(),
+        events_cap=engine.config.max_events, jobs=jobs,
+    )  # fmt: skip
 
 
 def _new(job: NewJob | Mapping[str, Any]) -> NewJob:

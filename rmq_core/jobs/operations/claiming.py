@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther
 from rmq_core.exchange import Call, Exchange, Listen
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import anonymous_lease_id, nonce
 from rmq_core.jobs.engine import Engine, check_text, grouped, refused
 from rmq_core.jobs.keys import GROUP
 from rmq_core.jobs.operations.reading import fetch
 from rmq_core.jobs.operations.reclaiming import reclaim, reclaim_all
 from rmq_core.keys import check_name
-from rmq_core.lua import load
 from rmq_core.messages import Lease, token_of
 from rmq_core.partial_settle import lost
 from rmq_core.policy import milliseconds, whole
@@ -85,14 +85,11 @@ def adopt(
     if_owner: only when that owner holds it, else LeaseOwnedByOther. Raises LeaseLost when it is gone,
     LeaseAlreadySettled when it was acked whole.
     """
-    keys, expected = engine.keys, "0" if if_owner is None else "1"
-    call = Call(
-        load("jobs/adopt"),
-        (keys.leases, keys.heads, keys.fence, keys.done(check_name("lease_id", lease_id))),
-        (
-            lease_id, nonce(), engine.lease_ms(lease), check_text("owner", owner), expected,
-            check_text("if_owner", if_owner),
-        ),
+    keys = engine.keys
+    expected = {} if if_owner is None else {"if_owner": check_text("if_owner", if_owner)}
+    call = script(
+        "jobs/adopt", keys, done=keys.done(check_name("lease_id", lease_id)), lease_id=lease_id, nonce=nonce(),
+        lease_ms=engine.lease_ms(lease), owner=check_text("owner", owner), **expected,
     )  # fmt: skip
     words = (yield call).decode().split(" ")
     if words[0] == "taken":
@@ -121,11 +118,10 @@ def _fill(engine: Engine, held: Lease, limit: int) -> Exchange[Lease]:
     """Go on moving jobs into a lease, chunk by chunk."""
     keys, count, token = engine.keys, held.count, token_of(held)
     while count < limit:
-        reply = yield Call(
-            load("jobs/fill"),
-            (keys.ready, keys.heads, keys.lease(held.id)),
-            (GROUP, engine.flag, held.id, token, limit - count, engine.own_lease_ms),
-        )
+        reply = yield script(
+            "jobs/fill", keys, lease=keys.lease(held.id), group=GROUP, native=engine.flag, lease_id=held.id,
+            token=token, most=limit - count, stale_ms=engine.own_lease_ms,
+        )  # fmt: skip
         word, _, moved = reply.decode().partition(" ")
         if word != "moved":
             raise lost(held) if word == "lost" else refused("fill", reply)
@@ -147,17 +143,11 @@ def _request(
 
 def _call(engine: Engine, request: Request) -> Call:
     keys = engine.keys
-    return Call(
-        load("jobs/claim"),
-        (
-            keys.ready, keys.delayed, keys.later, keys.leases, keys.heads, keys.lease(request.id), keys.fence,
-            keys.done(request.id), keys.events,
-        ),
-        (
-            GROUP, engine.flag, request.id, request.nonce, request.lease_ms, request.max_messages, request.owner,
-            engine.config.max_attempts, engine.own_lease_ms, "1" if request.max_messages <= _INLINE else "0",
-            engine.config.max_events,
-        ),
+    return script(
+        "jobs/claim", keys, lease=keys.lease(request.id), done=keys.done(request.id), group=GROUP, native=engine.flag,
+        lease_id=request.id, nonce=request.nonce, lease_ms=request.lease_ms, max_messages=request.max_messages,
+        owner=request.owner, max_attempts=engine.config.max_attempts, stale_ms=engine.own_lease_ms,
+        keep="1" if request.max_messages <= _INLINE else "0", events_cap=engine.config.max_events,
     )  # fmt: skip
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from rmq_core.errors import ConfigurationError, JobFailed, MalformedMessage
 from rmq_core.exchange import Call, Command, Exchange, Listen
+from rmq_core.exchange.scripts import script
 from rmq_core.jobs.engine import Engine, prepare, refused
 from rmq_core.jobs.job import Job, check_id
 from rmq_core.jobs.keys import GROUP
-from rmq_core.lua import load
 from rmq_core.policy import milliseconds, whole
 
 _LONGEST_MS = 5000
@@ -27,13 +27,13 @@ class JobResult(NamedTuple):
 
 def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
     """Move dead letters back to the stream, oldest first, with a fresh budget of attempts; how many."""
-    keys, left = engine.keys, None if max_messages is None else whole("max_messages", max_messages, minimum=1)
+    left = None if max_messages is None else whole("max_messages", max_messages, minimum=1)
     if engine.native is None:
         yield from prepare(engine)
     moved = 0
     while left is None or moved < left:
         most = 1000 if left is None else min(1000, left - moved)
-        call = Call(load("jobs/redrive"), (keys.dead, keys.ready, keys.events), (most, engine.config.max_events))
+        call = script("jobs/redrive", engine.keys, most=most, events_cap=engine.config.max_events)
         count = _count(call, (yield call), b"redriven ")
         moved += count
         if not count:
@@ -45,9 +45,9 @@ def purge(engine: Engine, which: str) -> Exchange[int]:
     """Delete the `ready` jobs that nobody has, the `delayed` or the `dead` ones; how many."""
     if which not in {"ready", "delayed", "dead"}:
         raise ConfigurationError(f"which must be 'ready', 'delayed' or 'dead', not {which!r}")
-    keys, removed = engine.keys, 0
+    removed = 0
     while True:
-        call = Call(load("jobs/purge"), (keys.ready, keys.delayed, keys.later, keys.dead), (which, GROUP))
+        call = script("jobs/purge", engine.keys, which=which, group=GROUP)
         count = _count(call, (yield call), b"removed ")
         removed += count
         if not count or which != "ready":

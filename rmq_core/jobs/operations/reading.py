@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from rmq_core.columns import Columns, columns_of, joined
-from rmq_core.exchange import Batch, Call, Command, Exchange
+from rmq_core.exchange import Batch, Command, Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.jobs.engine import Engine
 from rmq_core.jobs.job import Job, job_of
 from rmq_core.jobs.keys import GROUP
 from rmq_core.jobs.operations.reclaiming import reclaim_all
 from rmq_core.keys import check_name
-from rmq_core.lua import load
 from rmq_core.messages import Lease, Message, message_of, token_of
 from rmq_core.partial_settle import lost
 from rmq_core.policy import whole
@@ -33,13 +33,7 @@ class Tick(NamedTuple):
 
 def tick(engine: Engine) -> Exchange[Tick]:
     """Make jobs ready whose delay is over, take back expired leases, and say which repeatable jobs are due."""
-    keys = engine.keys
-    now, due, promoted, late, rules = yield Call(
-        load("jobs/tick"),
-        (keys.ready, keys.delayed, keys.later, keys.events, keys.repeats, keys.leases),
-        (engine.config.max_events,),
-        slot=False,
-    )
+    now, due, promoted, late, rules = yield script("jobs/tick", engine.keys, events_cap=engine.config.max_events)
     yield from reclaim_all(engine, late)
     return Tick(now, int(due) if due else None, promoted, [(key.decode(), int(float(at))) for key, at in rules])
 
@@ -77,8 +71,8 @@ def fetch(engine: Engine, held: Lease) -> Exchange[Lease]:
 
 def _slice(engine: Engine, lease: Lease, lo: int, last: int) -> Exchange[tuple[int, int, list[int], list[bytes]]]:
     keys, limit = engine.keys, min(last, lo + 3999)
-    reply = yield Call(
-        load("jobs/read"), (keys.heads, keys.lease(lease.id)), (lease.id, token_of(lease), lo, limit), slot=False
+    reply = yield script(
+        "jobs/read", keys, lease=keys.lease(lease.id), lease_id=lease.id, token=token_of(lease), first=lo, last=limit
     )
     if reply[0] != b"read":
         raise lost(lease)
@@ -143,10 +137,7 @@ def _dead(engine: Engine, count: int) -> Exchange[list[bytes]]:
 
 
 def _look(engine: Engine, shown: int, listed: int = 1) -> Exchange[list[Any]]:
-    keys = engine.keys
-    looked: list[Any] = yield Call(
-        load("jobs/look"), (keys.ready, keys.delayed, keys.leases, keys.dead), (GROUP, shown, listed), slot=False
-    )
+    looked: list[Any] = yield script("jobs/look", engine.keys, group=GROUP, shown=shown, listed=listed)
     return looked
 
 
@@ -155,11 +146,12 @@ def _age(looked: list[Any]) -> float | None:
 
 
 def _infos(engine: Engine, ids: list[bytes]) -> Exchange[list[LeaseInfo]]:
-    keys, names, script = engine.keys, [name.decode() for name in ids], load("jobs/lease_info")
+    keys, names = engine.keys, [name.decode() for name in ids]
     if not names:
         return []
-    calls = [Call(script, (keys.leases, keys.heads, keys.lease(name)), (name,), slot=False) for name in names]
-    replies = yield Batch(tuple(calls))
+    replies = yield Batch(
+        tuple(script("jobs/lease_info", keys, lease=keys.lease(name), lease_id=name) for name in names)
+    )
     return [_info(name, reply) for name, reply in zip(names, replies, strict=True) if reply is not None]
 
 

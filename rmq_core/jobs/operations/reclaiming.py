@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from rmq_core.exchange import Call, Exchange
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import nonce
 from rmq_core.jobs.engine import Engine, refused
-from rmq_core.lua import load
 
 
 def reclaim(engine: Engine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
     """Take the jobs of an expired lease back, or of one whose attempts are used up; how many."""
     keys, config, moved, token = engine.keys, engine.config, 0, ""
     while True:
-        reply = yield Call(
-            load("jobs/reclaim"),
-            (
-                keys.ready, keys.delayed, keys.later, keys.dead, keys.leases, keys.heads, keys.lease(lease_id),
-                keys.events, keys.alarm, keys.fence,
-            ),
-            (
-                lease_id, nonce(), config.max_attempts, config.max_dead, config.max_events, "1" if used_up else "0",
-                token,
-            ),
+        reply = yield script(
+            "jobs/reclaim", keys, lease=keys.lease(lease_id), lease_id=lease_id, nonce=nonce(),
+            max_attempts=config.max_attempts, max_dead=config.max_dead, events_cap=config.max_events,
+            if_used_up="1" if used_up else "0", earlier_token=token,
         )  # fmt: skip
         if reply == b"live":
             return moved

@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 
 from rmq_core import codec
 from rmq_core.errors import ConfigurationError
-from rmq_core.exchange import Call, Command, Exchange
+from rmq_core.exchange import Command, Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.jobs.engine import Engine, prepare, refused
 from rmq_core.jobs.job import check_id, encode_data, encode_options
 from rmq_core.jobs.operations.reading import Tick, tick
 from rmq_core.jobs.recurrence import Cron, Every, Missed, schedule_of, times_to_fire
-from rmq_core.lua import load
 from rmq_core.policy import Backoff, whole
+
+_MOST = 1000
+"""How many times of a rule fire in one call: Lua unpacks no more than 8,000 values."""
 
 
 class Repeat(NamedTuple):
@@ -61,12 +64,8 @@ def upsert_repeatable_job(
     keys, now = engine.keys, (yield from tick(engine)).now_ms
     first = _first(repeat, now)
     rule = _rule(name, data, repeat)
-    reply = yield Call(
-        load("jobs/rule_set"),
-        (keys.repeats, keys.repeat, keys.alarm, keys.fired),
-        (key, json.dumps(rule, sort_keys=True, ensure_ascii=False), first),
-        slot=False,
-    )
+    text = json.dumps(rule, sort_keys=True, ensure_ascii=False)
+    reply = yield script("jobs/rule_set", keys, rules=keys.repeat, key=key, rule=text, first_ms=first)
     if reply not in {b"set", b"kept"}:
         raise refused("upsert_repeatable_job", reply)
     return key
@@ -74,20 +73,14 @@ def upsert_repeatable_job(
 
 def get_repeatable_jobs(engine: Engine, limit: int = 100) -> Exchange[list[RepeatableJob]]:
     """The rules that fire next, at most `limit` of them."""
-    found = yield Call(
-        load("jobs/rules"),
-        (engine.keys.repeats, engine.keys.repeat, engine.keys.fired),
-        (whole("limit", limit, minimum=1),),
-        slot=False,
-    )
+    most = whole("limit", limit, minimum=1)
+    found = yield script("jobs/rules", engine.keys, rules=engine.keys.repeat, most=most)
     return [_repeatable(*entry) for entry in found]
 
 
 def remove_repeatable(engine: Engine, key: str) -> Exchange[bool]:
     """Forget a rule; jobs it added stay. False when there is none."""
-    keys = engine.keys
-    call = Call(load("jobs/rule_drop"), (keys.repeats, keys.repeat, keys.fired), (check_id(key),), slot=False)
-    return bool((yield call))
+    return bool((yield script("jobs/rule_drop", engine.keys, rules=engine.keys.repeat, key=check_id(key))))
 
 
 def promote(engine: Engine) -> Exchange[Tick]:
@@ -113,13 +106,17 @@ def _fire(engine: Engine, key: str, due_ms: int, now_ms: int) -> Exchange[None]:
     next_ms: int | str = schedule.after(now_ms)
     if next_ms > rule.get("end_ms", next_ms) or (left is not None and len(times) >= left):
         next_ms = ""
-    reply = yield Call(
-        load("jobs/rule_fire"),
-        (keys.ready, keys.repeats, keys.repeat, keys.fired),
-        (key, text, due_ms, next_ms, *[_body(engine, key, rule, at) for at in times]),
-    )
-    if not reply.startswith((b"fired", b"other")):
-        raise refused("firing a repeatable job", reply)
+    while True:
+        part, times = times[:_MOST], times[_MOST:]
+        reply = yield script(
+            "jobs/rule_fire", keys, rules=keys.repeat, key=key, rule=text, present_ms=due_ms,
+            next_ms=times[0] if times else next_ms, bodies=[_body(engine, key, rule, at) for at in part],
+        )  # fmt: skip
+        if not reply.startswith((b"fired", b"other")):
+            raise refused("firing a repeatable job", reply)
+        if not times or reply == b"other":
+            return
+        due_ms = times[0]
 
 
 def _first(repeat: Repeat, now_ms: int) -> int:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from rmq_core.codec import one_line
-from rmq_core.exchange import Batch, Call, Encodable, Exchange
+from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.jobs.engine import Engine, refused
-from rmq_core.lua import load
 from rmq_core.messages import Lease, Message, MessageRef, token_of
 from rmq_core.partial_settle import lost, places_of
 from rmq_core.policy import milliseconds
@@ -112,25 +112,16 @@ def _all(engine: Engine, lease: Lease, how: tuple[str, int, str]) -> Exchange[Se
 def _call(engine: Engine, lease: Lease, how: tuple[str, int, str], places: list[int]) -> Call:
     keys, config = engine.keys, engine.config
     verb, delay_ms, reason = how
-    args: tuple[Encodable, ...] = (
-        lease.id, token_of(lease), verb, delay_ms, reason, config.max_attempts, config.max_dead,
-        milliseconds("settled_ttl", config.settled_ttl) if lease.named else 0, config.max_events,
-    )  # fmt: skip
-    return Call(
-        load("jobs/settle"),
-        (
-            keys.ready, keys.delayed, keys.later, keys.dead, keys.leases, keys.heads, keys.lease(lease.id),
-            keys.done(lease.id), keys.events, keys.alarm,
-        ),
-        (*args, *places),
+    return script(
+        "jobs/settle", keys, lease=keys.lease(lease.id), done=keys.done(lease.id),
+        lease_id=lease.id, token=token_of(lease), verb=verb, delay_ms=delay_ms, reason=reason,
+        max_attempts=config.max_attempts, max_dead=config.max_dead,
+        done_ttl_ms=milliseconds("settled_ttl", config.settled_ttl) if lease.named else 0,
+        events_cap=config.max_events, indexes=places,
     )  # fmt: skip
 
 
 def _extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
-    keys = engine.keys
-    return Call(
-        load("jobs/extend"),
-        (keys.leases, keys.heads),
-        (lease.id, token_of(lease), engine.lease_ms(by, "by")),
-        slot=False,
+    return script(
+        "jobs/extend", engine.keys, lease_id=lease.id, token=token_of(lease), lease_ms=engine.lease_ms(by, "by")
     )

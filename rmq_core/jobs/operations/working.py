@@ -8,11 +8,14 @@ from typing import Any, NamedTuple
 from rmq_core.codec import one_line
 from rmq_core.errors import QueueFull
 from rmq_core.exchange import Call, Encodable, Exchange, Listen
+from rmq_core.exchange.scripts import script
 from rmq_core.jobs.engine import Engine, grouped, refused
 from rmq_core.jobs.keys import GROUP
 from rmq_core.jobs.operations.managing import entries_of
-from rmq_core.lua import load
 from rmq_core.policy import milliseconds
+
+_MOST = 2000
+"""How many jobs are finished in one call: Lua unpacks no more than 8,000 values, and a result may come with each."""
 
 
 class Delivery(NamedTuple):
@@ -44,6 +47,11 @@ class Done(NamedTuple):
             self.results + later.results,
         )
 
+    def split(self, count: int) -> tuple[Done, Done]:
+        """What tells of the first `count` entries that are finished, and the rest. No result comes after its entry."""
+        begin = Done(self.active, self.completed[:count], self.entries[:count], self.results[:count])
+        return begin, Done([], self.completed[count:], self.entries[count:], self.results[count:])
+
     def __bool__(self) -> bool:
         return bool(self.active or self.entries)
 
@@ -57,7 +65,10 @@ class Verdict(NamedTuple):
 
 
 def turn(engine: Engine, consumer: str, done: Done, count: int) -> Exchange[list[Delivery]]:
-    """Tell what is done and read up to `count` jobs, in one round trip."""
+    """Tell what is done and read up to `count` jobs, in one round trip unless thousands are done."""
+    while len(done.entries) > _MOST:
+        part, done = done.split(_MOST)
+        yield from grouped(engine, lambda part=part: _turn(engine, consumer, part, 0))  # type: ignore[misc]
     entries = yield from grouped(engine, lambda: _turn(engine, consumer, done, count))
     return _deliveries(entries)
 
@@ -73,8 +84,9 @@ def listen(engine: Engine, consumer: str, count: int, block_ms: int) -> Exchange
 
 def steal(engine: Engine, consumer: str, start: str, count: int) -> Exchange[tuple[str, list[Delivery]]]:
     """Take over jobs of silent workers, where reading does not; and where to go on."""
-    args = (GROUP, consumer, engine.own_lease_ms, start, count)
-    call = Call(load("jobs/steal"), (engine.keys.ready,), args, slot=False)
+    call = script(
+        "jobs/steal", engine.keys, group=GROUP, consumer=consumer, stale_ms=engine.own_lease_ms, start=start, most=count
+    )
     reply: Any = yield from grouped(engine, lambda: call)
     return reply[0].decode(), _deliveries(reply[1])
 
@@ -83,8 +95,8 @@ def beat(engine: Engine, consumer: str, entries: Sequence[str]) -> Exchange[list
     """Say that these jobs are being worked on; those that are somebody else's by now."""
     lost: list[str] = []
     for first in range(0, len(entries), 1000):
-        args: tuple[Encodable, ...] = (GROUP, consumer, *entries[first : first + 1000])
-        call = Call(load("jobs/beat"), (engine.keys.ready,), args, slot=False)
+        some = entries[first : first + 1000]
+        call = script("jobs/beat", engine.keys, group=GROUP, consumer=consumer, entries=some)
         reply: Any = yield from grouped(engine, lambda call=call: call)  # type: ignore[misc]
         lost += [entry.decode() for entry in reply]
     return lost
@@ -105,16 +117,12 @@ def fail(
     stored: tell those who wait for its result that there will be none. untold: that it became active is yet to be told.
     """
     keys, config = engine.keys, engine.config
-    dead = verdict.delay_s is None
-    reply: bytes = yield Call(
-        load("jobs/fail"),
-        (keys.ready, keys.delayed, keys.later, keys.dead, keys.events, keys.alarm, keys.result(job_id)),
-        (
-            GROUP, engine.flag, delivery.entry, verdict.attempts, "1" if dead else "0",
-            0 if verdict.delay_s is None else milliseconds("backoff", verdict.delay_s), consumer,
-            one_line(verdict.reason), config.max_dead, config.max_events,
-            milliseconds("result_ttl", config.result_ttl) if stored else 0, "1" if untold else "0",
-        ),
+    reply: bytes = yield script(
+        "jobs/fail", keys, result=keys.result(job_id), group=GROUP, native=engine.flag, entry_id=delivery.entry,
+        attempts=verdict.attempts, to_dead="1" if verdict.delay_s is None else "0",
+        delay_ms=0 if verdict.delay_s is None else milliseconds("backoff", verdict.delay_s), consumer=consumer,
+        reason=one_line(verdict.reason), max_dead=config.max_dead, events_cap=config.max_events,
+        result_ttl_ms=milliseconds("result_ttl", config.result_ttl) if stored else 0, untold="1" if untold else "0",
     )  # fmt: skip
     if reply not in {b"later", b"dead", b"gone"}:
         raise refused("fail", reply)
@@ -125,17 +133,17 @@ def requeue(engine: Engine, consumer: str, deliveries: Sequence[Delivery]) -> Ex
     """Give jobs back that were not begun; no attempt counts. Those that are somebody else's by now stay so."""
     back = 0
     for first in range(0, len(deliveries), 500):
-        args: list[Encodable] = [GROUP, consumer, engine.flag]
+        jobs: list[Encodable] = []
         for one in deliveries[first : first + 500]:
-            args += (one.entry, one.before)
-        call = Call(load("jobs/requeue"), (engine.keys.ready,), tuple(args), slot=False)
+            jobs += (one.entry, one.before)
+        call = script("jobs/requeue", engine.keys, group=GROUP, consumer=consumer, native=engine.flag, jobs=jobs)
         back += yield from grouped(engine, lambda call=call: call)  # type: ignore[misc]
     return back
 
 
 def leave(engine: Engine, consumer: str) -> Exchange[bool]:
     """Take the worker out of the group; False while jobs are still in its hands."""
-    call = Call(load("jobs/leave"), (engine.keys.ready,), (GROUP, consumer), slot=False)
+    call = script("jobs/leave", engine.keys, group=GROUP, consumer=consumer)
     try:
         return bool((yield from grouped(engine, lambda: call)) == b"left")
     except QueueFull:  # Redis 6.2 refuses this, too, at its `maxmemory`; a name without jobs is in nobody's way
@@ -144,17 +152,13 @@ def leave(engine: Engine, consumer: str) -> Exchange[bool]:
 
 def _turn(engine: Engine, consumer: str, done: Done, count: int) -> Call:
     keys, config = engine.keys, engine.config
-    results = [engine.keys.result(job_id) for job_id, _ in done.results]
-    ttl = milliseconds("result_ttl", config.result_ttl) if results else 0
-    active, completed = " ".join(done.active), " ".join(done.completed)
-    return Call(
-        load("jobs/turn"),
-        (keys.ready, keys.events, *results),
-        (
-            GROUP, consumer, count, engine.flag, engine.own_lease_ms, config.max_events, ttl, active, completed,
-            len(done.entries), *done.entries, *[value for _, value in done.results],
-        ),
-        slot=False,
+    return script(
+        "jobs/turn", keys, results=[keys.result(job_id) for job_id, _ in done.results],
+        group=GROUP, consumer=consumer, most=count, native=engine.flag, stale_ms=engine.own_lease_ms,
+        events_cap=config.max_events,
+        result_ttl_ms=milliseconds("result_ttl", config.result_ttl) if done.results else 0,
+        active=" ".join(done.active), completed=" ".join(done.completed),
+        finished=[value for _, value in done.results] + done.entries,
     )  # fmt: skip
 
 

@@ -1,6 +1,10 @@
 -- Gives jobs of a lease back, in order: to the stream, to the delayed ones (how.due) or to the dead letters. k: keys;
 -- how: add (deliveries to count), entry (a line of history, or '' for no failure), due, limit, max_dead. Tells of each
 -- whether it is dead.
+-- include: recount
+-- include: jobs_entry
+-- include: jobs_later
+-- include: jobs_dead
 local function give_jobs_back(k, how, envelopes)
   local verdicts, dead, back = {}, {}, {}
   for i = 1, #envelopes do
@@ -24,6 +28,7 @@ local function give_jobs_back(k, how, envelopes)
   tell(k.events, how.events, 'dead', dead)
   return verdicts, #dead
 end
+-- Refuses a wrong type before anything is written.
 local function check_job_types(k)
   redis.call('XLEN', k.ready)
   redis.call('ZCARD', k.delayed)

@@ -1,4 +1,4 @@
--- Entries of the jobs stream: field e is the envelope. done() takes entries off the stream and out of the group's hands
+-- Entries of the jobs stream: field e is the envelope. drop() takes entries off the stream and out of the group's hands
 -- and tells how many of them were still in somebody's; with XACKDEL (Redis 8.2) it is one command.
 local function envelope_of(fields)
   for i = 1, #fields, 2 do
@@ -6,7 +6,7 @@ local function envelope_of(fields)
   end
   return nil
 end
-local function done(ready, group, native, ids)
+local function drop(ready, group, native, ids)
   if native then
     local gone = 0
     for _, verdict in ipairs(redis.call('XACKDEL', ready, group, 'IDS', #ids, unpack(ids))) do

@@ -1,5 +1,6 @@
 -- Delayed jobs: when they are due under their id, their envelopes beside it. The alarm rings when something is due
 -- sooner than everything before. A second job of an id that waits already gets a name of its own.
+-- include: jobs_alarm
 local function put_later(delayed, later, alarm, due, id, envelope)
   local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
   local n, name = 1, id

@@ -1,5 +1,7 @@
 -- Moves up to n jobs into the lease stream, at most 8 MiB: first those whose worker is silent for stale ms, then new
 -- ones. What was delivered before has its unanswered deliveries counted. Envelopes are returned when asked for.
+-- include: recount
+-- include: jobs_entry
 local function read_jobs(ready, group, native, stale, n)
   local who, found = '~claims', {}
   if native then
@@ -38,7 +40,7 @@ local function take_jobs(k, o, at, n)
       end
       ids[i] = got[i][1]
     end
-    done(k.ready, o.group, o.native, ids)
+    drop(k.ready, o.group, o.native, ids)
     batch = math.max(1, math.min(4 * batch, 1000, math.ceil((8388608 - bytes) * taken / math.max(1, bytes))))
   end
   return taken, kept

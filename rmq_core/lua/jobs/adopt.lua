@@ -1,6 +1,6 @@
 -- Takes a lease over by its id; under the same owner it is a hand-over and counts no delivery.
--- KEYS: 1 slot  2 leases  3 heads  4 fence  5 done
--- ARGV: 1 seq  2 slot ttl ms  3 lease id  4 nonce  5 lease ms  6 owner, or ''  7 '1' when only one owner will do  8 that owner
+-- KEYS: slot  leases  heads  fence  done
+-- ARGV: seq  slot_ttl_ms  lease_id  nonce  lease_ms:number  owner, or '' to keep it  if_owner?, when only that one will do
 -- Reply: 'taken <token> <deadline> <count> <takeovers> <owner>', 'settled <count>', 'owned <owner>', 'missing' or
 --   'superseded'.
 -- include: clock
@@ -8,14 +8,14 @@
 -- include: jobs_lease
 local earlier = replay()
 if earlier then return earlier end
-local finished, head = redis.call('GET', KEYS[5]), lease_head(KEYS[3], ARGV[3])
+local finished, head = redis.call('GET', done), lease_head(heads, lease_id)
 if finished then return refuse('settled ' .. finished) end
 if not head then return refuse('missing') end
-if ARGV[7] == '1' and head.owner ~= ARGV[8] then return refuse('owned ' .. head.owner) end
-local deadline = clock() + tonumber(ARGV[5])
-redis.call('PERSIST', KEYS[3])
-if ARGV[6] ~= '' and ARGV[6] ~= head.owner then head.owner, head.takeovers = ARGV[6], head.takeovers + 1 end
-head.token = redis.call('INCR', KEYS[4]) .. '.' .. ARGV[4]
-keep_head(KEYS[3], ARGV[3], head)
-redis.call('ZADD', KEYS[2], deadline, ARGV[3])
+if if_owner and head.owner ~= if_owner then return refuse('owned ' .. head.owner) end
+local deadline = clock() + lease_ms
+redis.call('PERSIST', heads) -- a full server denies no first write of this kind
+if owner ~= '' and owner ~= head.owner then head.owner, head.takeovers = owner, head.takeovers + 1 end
+head.token = redis.call('INCR', fence) .. '.' .. nonce
+keep_head(heads, lease_id, head)
+redis.call('ZADD', leases, deadline, lease_id)
 return remember(table.concat({'taken', head.token, deadline, head.count, head.takeovers, head.owner}, ' '))

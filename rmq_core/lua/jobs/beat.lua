@@ -1,13 +1,13 @@
 -- A worker's heartbeat: its jobs are not silent. Those that are somebody else's by now stay so.
--- KEYS: 1 ready
--- ARGV: 1 group  2 consumer  3... entries
+-- KEYS: ready
+-- ARGV: group  consumer  entries...
 -- Reply: the entries that are the worker's no longer.
 local lost = {}
-for i = 3, #ARGV do
-  if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2]) == 0 then
-    lost[#lost + 1] = ARGV[i]
+for _, entry in ipairs(entries) do
+  if #redis.call('XPENDING', ready, group, entry, entry, 1, consumer) == 0 then
+    lost[#lost + 1] = entry
   else
-    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[i], 'JUSTID')
+    redis.call('XCLAIM', ready, group, consumer, 0, entry, 'JUSTID')
   end
 end
 return lost

@@ -1,7 +1,7 @@
 -- A worker leaves the group, unless jobs are still in its hands: those others take over in time.
--- KEYS: 1 ready
--- ARGV: 1 group  2 consumer
+-- KEYS: ready
+-- ARGV: group  consumer
 -- Reply: 'left' or 'holding'.
-if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) > 0 then return 'holding' end
-redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
+if #redis.call('XPENDING', ready, group, '-', '+', 1, consumer) > 0 then return 'holding' end
+redis.call('XGROUP', 'DELCONSUMER', ready, group, consumer)
 return 'left'

@@ -1,17 +1,17 @@
 -- Makes the consumer group and finds out what the server can: with IDMP (Redis 8.6) it remembers ids as long as asked.
 -- Setting the same values again keeps what it remembers.
--- KEYS: 1 ready
--- ARGV: 1 group  2 seconds to remember ids of producers  3 how many of each
+-- KEYS: ready
+-- ARGV: group  remembered_s, for which ids of producers are remembered  remembered, how many of each
 -- Reply: 'native', 'plain', or 'unable <command>'.
-redis.call('PERSIST', KEYS[1]) -- a full server denies no first write of this kind: its consumers may come
-local made = redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0', 'MKSTREAM')
+redis.call('PERSIST', ready) -- a full server denies no first write of this kind: its consumers may come
+local made = redis.pcall('XGROUP', 'CREATE', ready, group, '0', 'MKSTREAM')
 if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then return made end
-local set = redis.pcall('XCFGSET', KEYS[1], 'IDMP-DURATION', ARGV[2], 'IDMP-MAXSIZE', ARGV[3])
+local set = redis.pcall('XCFGSET', ready, 'IDMP-DURATION', remembered_s, 'IDMP-MAXSIZE', remembered)
 if not set.err then return 'native' end
 if string.find(set.err, 'NOPERM', 1, true) or string.find(set.err, 'OOM', 1, true) then return set end
-local stolen = redis.pcall('XAUTOCLAIM', KEYS[1], ARGV[1], '~probe', '86400000', '0-0', 'COUNT', '1')
+local stolen = redis.pcall('XAUTOCLAIM', ready, group, '~probe', '86400000', '0-0', 'COUNT', '1')
 if not stolen.err then
-  redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], '~probe') -- some servers make it on the way
+  redis.call('XGROUP', 'DELCONSUMER', ready, group, '~probe') -- some servers make it on the way
   return 'plain'
 end
 if string.find(string.lower(stolen.err), 'unknown', 1, true) then return 'unable XAUTOCLAIM' end

@@ -1,14 +1,14 @@
 -- Reads unsettled jobs of a lease by index, at most 8 MiB of them; changes nothing.
--- KEYS: 1 heads  2 lease
--- ARGV: 1 lease id  2 token  3 first index  4 last index
+-- KEYS: heads  lease
+-- ARGV: lease_id  token  first:number, index  last:number, index
 -- Reply: {'read' or 'lost', takeovers, index to go on with, indexes, envelopes}.
 -- include: jobs_entry
 -- include: jobs_lease
-local head = lease_of(KEYS[1], ARGV[1], ARGV[2])
+local head = lease_of(heads, lease_id, token)
 if not head then return {'lost', 0, 0, {}, {}} end
-local at, last, bytes, places, found, batch = tonumber(ARGV[3]), tonumber(ARGV[4]), 0, {}, {}, 16
+local at, bytes, places, found, batch = first, 0, {}, {}, 16
 while at <= last and bytes < 8388608 do
-  local got = redis.call('XRANGE', KEYS[2], (at + 1) .. '-0', (last + 1) .. '-0', 'COUNT', batch)
+  local got = redis.call('XRANGE', lease, (at + 1) .. '-0', (last + 1) .. '-0', 'COUNT', batch)
   if #got == 0 then at = last + 1 end
   for i = 1, #got do
     local envelope = envelope_of(got[i][2])

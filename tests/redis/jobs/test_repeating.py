@@ -61,6 +61,15 @@ def test_times_that_nobody_saw_are_treated_as_the_rule_says(world: World, missed
     assert rule(queue).next_ms > now_ms(world)
 
 
+def test_any_number_of_missed_times_fires_in_order(world: World) -> None:
+    queue = jobs(world)
+    queue.upsert_repeatable_job("tick", repeat=Repeat(Every(1), limit=8500, missed=Missed.fire_all(9000)))
+    set_back(world, "tick", 10_000_000)
+    queue.promote()
+    ids = [message.id for message in queue.peek(8500)]
+    assert (len(ids), ids == sorted(ids), rule(queue)) == (8500, True, None)
+
+
 def test_a_rule_ends_at_its_limit(world: World) -> None:
     queue = jobs(world)
     queue.upsert_repeatable_job("tick", repeat=Repeat(Every(3600), limit=3, missed=Missed.fire_all()))

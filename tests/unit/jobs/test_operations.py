@@ -67,7 +67,7 @@ def test_a_server_that_is_too_old_is_refused() -> None:
 def test_a_job_goes_out_with_the_producer_and_its_id_where_the_server_knows_resends() -> None:
     one = engine()
     job, (call,) = drive(adding.add(one, "j", 1), [b"accepted"])
-    assert (call.slot, call.args[0], call.args[1]) == (False, one.producer, job.id)
+    assert (call.slot, call.given["producer"], call.given["jobs"][0]) == (False, one.producer, job.id)
 
 
 @pytest.mark.parametrize("options", [{"delay": 1}, {"job_id": "a"}], ids=["delayed", "an id of the caller's choice"])
@@ -79,7 +79,7 @@ def test_what_the_server_cannot_tell_from_a_resend_goes_out_with_a_call_slot(opt
 
 def test_a_duplicate_is_told() -> None:
     job, (call,) = drive(adding.add_unique(engine(), "j", job_id="a"), [b"accepted 0"])
-    assert (job.accepted, len(call.keys)) == (False, 6)
+    assert (job.accepted, len(call.given["markers"])) == (False, 1)
 
 
 def test_many_jobs_go_out_in_chunks_and_runs() -> None:
@@ -131,7 +131,7 @@ def test_a_claim_takes_back_what_expired_and_looks_again() -> None:
 def test_a_lease_whose_attempts_are_used_up_is_taken_back_at_once() -> None:
     replies = [[b"exhausted", [], []], b"returned 1 1 0 9.x", [b"empty 1000 0 0-0", [], []]]
     lease, wants = drive(claiming.claim(engine(), lease_id="job"), replies)
-    assert (lease, wants[1].args[5]) == (None, "1")
+    assert (lease, wants[1].given["if_used_up"]) == (None, "1")
 
 
 def test_a_settled_lease_is_told_with_its_count() -> None:
@@ -164,6 +164,22 @@ def test_the_group_is_made_again_when_it_is_gone() -> None:
     turn = working.turn(engine(), "w", Done.nothing(), 5)
     found, wants = drive(turn, [ScriptFailed("NOGROUP no such key"), b"native", []])
     assert (found, names(wants)) == ([], ["jobs/turn", "jobs/prepare", "jobs/turn"])
+
+
+def test_what_is_done_is_told_in_parts_that_a_script_can_take() -> None:
+    entries = [f"{number}-0" for number in range(4500)]
+    results = [(entry, entry.encode()) for entry in entries[::2]]
+    _, wants = drive(working.turn(engine(), "w", Done(["a", "b"], ["a"], entries, results), 5), [[], [], []])
+    given = [want.given for want in wants]
+    assert [(one["active"], one["completed"], one["most"]) for one in given] == [
+        ("a b", "a", 0),
+        ("", "", 0),
+        ("", "", 5),
+    ]
+    told = [value for one in given for value in one["finished"][len(one["results"]) :]]
+    kept = [value for one in given for value in one["finished"][: len(one["results"])]]
+    assert (told, kept) == (entries, [value for _, value in results])
+    assert [len(one["results"]) for one in given] == [2000, 250, 0]
 
 
 def test_another_error_of_the_server_is_not_retried() -> None:
