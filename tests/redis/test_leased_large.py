@@ -15,9 +15,8 @@ from rmq_core import (
     QueueEvent,
     SettleReport,
 )
-from rmq_core.exchange import Call
+from rmq_core.exchange.scripts import script
 from rmq_core.leased.operations.settling import nack
-from rmq_core.lua import load
 from tests.redis.leases import engine_of, expire, key, payloads, run
 from tests.redis.worlds import World
 
@@ -64,7 +63,9 @@ def test_no_reply_is_larger_when_large_messages_follow_small_ones(world: World) 
     published = ["small"] * 300 + ["x" * 1_000_000] * 40
     queue.publish_many(published)
     lease = queue.claim(max_messages=len(published), lease_id="job")
-    look = Call(load("leased/read"), (keys.lease("job"), keys.settled("job")), ("", 0, len(published) - 1), slot=False)
+    look = script(
+        "leased/read", lease=keys.lease("job"), settled=keys.settled("job"), token="", first=0, last=len(published) - 1
+    )
     envelopes = run(world, queue, look)[4]
     assert len(envelopes) > 300
     assert sum(map(len, envelopes)) <= 8 * MIB

@@ -7,12 +7,12 @@ from typing import Any
 
 from rmq_core.errors import LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther
 from rmq_core.exchange import Call, Encodable, Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import nonce
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import deadline_of, owner_of, taken_over
 from rmq_core.leased.operations.reclaiming import reclaim
-from rmq_core.lua import load
 from rmq_core.messages import Lease
 
 
@@ -33,7 +33,10 @@ def adopt(
     new, expected = owner_of("owner", owner), owner_of("if_owner", if_owner)
     lease_ms, name = engine.lease_ms(lease), check_name("lease_id", lease_id)
     secret = engine.unanswered.get(name) or nonce()
-    reply = yield _adoption(engine, name, (secret, lease_ms, _flag(owner), new, _flag(if_owner), expected))
+    reply = yield _adoption(
+        engine, name, nonce=secret, lease_ms=lease_ms, set_owner=_flag(owner), owner=new,
+        required=_flag(if_owner), required_owner=expected,
+    )  # fmt: skip
     verdict, _, rest = reply.decode().partition(" ")
     if verdict != "owned":
         engine.unanswered.pop(name, None)
@@ -56,7 +59,7 @@ def join(engine: Engine, lease_id: str) -> Exchange[Lease]:
     messages is left. Raises LeaseLost when there is none.
     """
     name = check_name("lease_id", lease_id)
-    reply = yield Call(load("leased/join"), (engine.keys.leases, engine.keys.lease(name)), (name,), slot=False)
+    reply = yield script("leased/join", engine.keys, lease=engine.keys.lease(name), lease_id=name)
     if reply is None:
         raise LeaseLost(lease_id, "there is no lease of this id")
     token, takeovers, owner, count, deadline = reply
@@ -71,18 +74,20 @@ def join(engine: Engine, lease_id: str) -> Exchange[Lease]:
 def reenter(engine: Engine, lease_id: str) -> Exchange[Lease | None]:
     """The lease of an unanswered claim; None when it was not granted, or when somebody else holds it by now."""
     secret = engine.unanswered[lease_id]
-    reply = yield _adoption(engine, lease_id, (secret, engine.lease_ms(None), "0", "", "2", secret))
+    reply = yield _adoption(
+        engine, lease_id, nonce=secret, lease_ms=engine.lease_ms(None), set_owner="0", owner="",
+        required="2", required_owner="",
+    )  # fmt: skip
     verdict, _, rest = reply.decode().partition(" ")
     return taken_over(engine, lease_id, rest) if verdict == "taken" else None
 
 
-def _adoption(engine: Engine, lease_id: str, args: tuple[Encodable, ...]) -> Call:
+def _adoption(engine: Engine, lease_id: str, **given: Encodable) -> Call:
     keys = engine.keys
-    return Call(
-        load("leased/adopt"),
-        (keys.leases, keys.lease(lease_id), keys.fence, keys.settled(lease_id), keys.done(lease_id)),
-        (lease_id, *args, engine.config.max_deliveries or 0),
-    )
+    return script(
+        "leased/adopt", keys, lease=keys.lease(lease_id), settled=keys.settled(lease_id), done=keys.done(lease_id),
+        lease_id=lease_id, max_deliveries=engine.config.max_deliveries or 0, **given,
+    )  # fmt: skip
 
 
 def _flag(value: Any) -> str:

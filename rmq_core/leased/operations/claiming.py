@@ -19,14 +19,14 @@ from rmq_core.errors import (
 )
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange, Wait
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import anonymous_lease_id, nonce
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.durability import apart, check, confirmation
+from rmq_core.leased.operations.durability import apart, check, confirming
 from rmq_core.leased.operations.publishing import register
 from rmq_core.leased.operations.reclaiming import reclaim
 from rmq_core.leased.operations.staging import PUBLICATION, finish
-from rmq_core.lua import load
 from rmq_core.messages import Isolation, Lease, token_of
 from rmq_core.policy import milliseconds, whole
 
@@ -106,18 +106,13 @@ def _ack_and_claim(
     engine: Engine, request: Request, ack: Lease
 ) -> Exchange[tuple[list[str], list[bytes], list[list[bytes]]]]:
     keys, config = engine.keys, engine.config
-    call = Call(
-        load("leased/claim_next"),
-        (
-            keys.ready, keys.leases, keys.lease(request.id), keys.fence, keys.delayed, keys.waiters, keys.wake,
-            keys.timer, keys.lease(ack.id), keys.settled(ack.id), keys.done(ack.id), keys.completed,
-        ),
-        (
-            request.id, ack.id, request.nonce, request.lease_ms, request.max_messages, request.owner, token_of(ack),
-            config.settled_ttl_ms if ack.named else 0, config.completed_log, keys.bell,
-        ),
-        confirm=confirmation(engine),
+    call = script(
+        "leased/claim_next", keys, lease=keys.lease(request.id), acked_lease=keys.lease(ack.id),
+        settled=keys.settled(ack.id), done=keys.done(ack.id), lease_id=request.id, acked_id=ack.id, nonce=request.nonce,
+        lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, token=token_of(ack),
+        done_ttl_ms=config.settled_ttl_ms if ack.named else 0, completed_cap=config.completed_log, bell=keys.bell,
     )  # fmt: skip
+    call = confirming(engine, call)
     with ack.fate:
         reply, confirmed = apart(call, (yield call))
         words = reply[0].decode().split(" ")
@@ -214,18 +209,21 @@ def _fetch(engine: Engine, granted: Lease) -> Exchange[Lease]:
     """Bring the messages of a lease that fits one chunk, when they did not come with the answer."""
     if granted.count > _INLINE:
         return granted
-    keys = (engine.keys.lease(granted.id), engine.keys.settled(granted.id))
-    reply = yield Call(load("leased/read"), keys, (token_of(granted), 0, granted.count - 1), slot=False)
+    keys = engine.keys
+    reply = yield script(
+        "leased/read", lease=keys.lease(granted.id), settled=keys.settled(granted.id), token=token_of(granted),
+        first=0, last=granted.count - 1,
+    )  # fmt: skip
     complete = reply[0] == b"read" and not reply[3] and len(reply[4]) == granted.count
     return replace(granted, envelopes=reply[4]) if complete else granted
 
 
 def _fill(engine: Engine, granted: Lease, limit: int) -> Exchange[Lease]:
     """Go on moving messages into a large lease, chunk by chunk."""
-    count, token = granted.count, granted.token or ""
+    keys, count, token = engine.keys, granted.count, granted.token or ""
     while count < limit:
-        reply = yield Call(
-            load("leased/fill"), (engine.keys.ready, engine.keys.lease(granted.id)), (token, count, limit - count)
+        reply = yield script(
+            "leased/fill", keys, lease=keys.lease(granted.id), token=token, count=count, most=limit - count
         )
         if reply == b"lost":
             raise lost(engine, granted)
@@ -287,25 +285,22 @@ def _new(lease_ms: int | str, max_messages: int, owner: str) -> Request:
 
 def _call(engine: Engine, request: Request, wait_ms: int, until: int) -> Call:
     keys = engine.keys
-    return Call(
-        load("leased/claim"),
-        (
-            keys.ready, keys.leases, keys.lease(request.id), keys.fence, keys.delayed, keys.waiters, keys.wake,
-            keys.timer, *_known(engine, request),
-        ),
-        (
-            request.id, request.nonce, request.lease_ms, request.max_messages, request.owner,
-            engine.config.max_deliveries or 0, wait_ms, until, keys.bell,
-        ),
+    return script(
+        "leased/claim", keys, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
+        lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
+        max_deliveries=engine.config.max_deliveries or 0, wait_ms=wait_ms, wait_end=until, bell=keys.bell,
+        **_known(engine, request),
     )  # fmt: skip
 
 
-def _known(engine: Engine, request: Request) -> tuple[bytes, ...]:
+def _known(engine: Engine, request: Request) -> dict[str, bytes]:
     """The keys of what may be known of the id."""
-    keys = engine.keys
+    if request.mode == "new":
+        return {}
+    known = {"settled": engine.keys.settled(request.id)}
     if request.mode == "named":
-        return keys.settled(request.id), keys.done(request.id)
-    return (keys.settled(request.id),) if request.mode == "again" else ()
+        known["done"] = engine.keys.done(request.id)
+    return known
 
 
 def _keep(engine: Engine, request: Request, error: BaseException) -> None:

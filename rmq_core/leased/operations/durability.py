@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from rmq_core.errors import NotDurable
-from rmq_core.exchange import Call, Encodable
+from rmq_core.exchange import Call
 from rmq_core.leased.engine import Engine
 
 
-def confirmation(engine: Engine) -> tuple[Encodable, ...] | None:
-    """The command to send behind a call; None when nothing is to be waited for."""
+def confirming(engine: Engine, call: Call) -> Call:
+    """The call with the command that confirms it behind it; as it is when nothing is to be waited for."""
     durability = engine.config.durability
-    return None if durability is None else durability.command()
+    return call if durability is None else call._replace(confirm=durability.command())
 
 
 def apart(call: Call, reply: Any) -> tuple[Any, Any]:

@@ -11,10 +11,10 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from rmq_core.errors import ConsumerTaken, ScriptFailed
-from rmq_core.exchange import Call, Exchange
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
-from rmq_core.lua import load
 from rmq_core.policy import milliseconds, whole
 
 _REMEMBERED_MS = 30 * 86_400_000
@@ -50,14 +50,10 @@ def _write(
     engine: Engine, consumer: str, who: tuple[str, str], alive: timedelta | float, finished: int, enter: str
 ) -> Exchange[Enrolment]:
     run, stream = check_name("run", who[0]), check_name("stream", who[1])
-    reply = yield Call(
-        load("leased/enroll"),
-        (engine.keys.consumer(check_name("consumer", consumer)),),
-        (
-            run, stream, milliseconds("alive", alive, minimum=0.001), _REMEMBERED_MS, whole("finished", finished),
-            enter,
-        ),
-        slot=False,
+    reply = yield script(
+        "leased/enroll", consumer=engine.keys.consumer(check_name("consumer", consumer)), run=run, stream=stream,
+        alive_ms=milliseconds("alive", alive, minimum=0.001), remembered_ms=_REMEMBERED_MS,
+        finished=whole("finished", finished), enter=enter,
     )  # fmt: skip
     words = reply.decode().split(" ", 2)
     if words[0] == "taken":

@@ -80,12 +80,10 @@ def _parts(engine: Engine, lease_id: str, token: str, lo: int, hi: int) -> Excha
 
 def _part(engine: Engine, lease_id: str, token: str, lo: int, last: int) -> Exchange[Part | None]:
     keys = engine.keys
-    reply = yield Call(
-        load("leased/read"),
-        (keys.lease(lease_id), keys.settled(lease_id)),
-        (token, lo, min(last, lo + 3999)),
-        slot=False,
-    )
+    reply = yield script(
+        "leased/read", lease=keys.lease(lease_id), settled=keys.settled(lease_id), token=token,
+        first=lo, last=min(last, lo + 3999),
+    )  # fmt: skip
     if reply[0] != b"read":
         return None
     takeovers, first, bits, envelopes = reply[1:]
@@ -117,10 +115,7 @@ class Glance(NamedTuple):
 
 def glance(engine: Engine, bell_ms: int = 0) -> Exchange[Glance]:
     """Look once, in one call that uses no slot; arms the bell for `bell_ms`."""
-    keys = engine.keys
-    ready, oldest, now, due, late, groups = yield Call(
-        load("leased/backlog"), (keys.ready, keys.delayed, keys.leases, keys.waiters), (bell_ms,), slot=False
-    )
+    ready, oldest, now, due, late, groups = yield script("leased/backlog", engine.keys, bell_ms=bell_ms)
     until = max(0.0, (int(due) - int(now)) / 1000) if due else None
     isolated = tuple(IsolatedGroup(size, most) for size, most in zip(groups[::2], groups[1::2], strict=True))
     return Glance(Backlog(ready, _age(oldest, now), isolated), until, late)
@@ -145,10 +140,7 @@ def stats(engine: Engine) -> Exchange[QueueStats]:
 
 def _counts(engine: Engine, listed: int) -> Call:
     """What the server counts at once, with the ids of `listed` leases, at least 1."""
-    keys = engine.keys
-    return Call(
-        load("leased/stats"), (keys.ready, keys.delayed, keys.leases, keys.dead, keys.waiters), (listed,), slot=False
-    )
+    return script("leased/stats", engine.keys, listed=listed)
 
 
 def leases(engine: Engine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
@@ -182,8 +174,8 @@ def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
     """The messages that would be claimed next, at most `count` of them, oldest first; behind them isolated ones."""
     found = yield script("lists/peek", list=engine.keys.ready, count=-whole("count", count, minimum=1))
     if len(found) < count:
-        where = (0, min(count - len(found), _LISTED), "isolated")
-        found += (yield Call(load("leased/browse"), (engine.keys.delayed,), where, slot=False))[1]
+        most = min(count - len(found), _LISTED)
+        found += (yield browsing(engine.keys.delayed, "isolated", 0, most))[1]
     return [message_of(envelope) for envelope in found]
 
 
@@ -202,9 +194,14 @@ def browse(engine: Engine, target: str, offset: int = 0, count: int = 25) -> Exc
     if not isinstance(target, str) or target not in UNHELD:
         raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are read")
     key, kind = stored_in(engine, target)
-    where = (whole("offset", offset), min(whole("count", count, minimum=1), _LISTED), kind)
-    total, found, due = yield Call(load("leased/browse"), (key,), where, slot=False)
+    most = min(whole("count", count, minimum=1), _LISTED)
+    total, found, due = yield browsing(key, kind, whole("offset", offset), most)
     return MessagePage(total, [message_of(envelope) for envelope in found], [_moment(ms) for ms in due])
+
+
+def browsing(key: bytes, kind: str, offset: int, most: int) -> Call:
+    """The call that shows messages of what `stored_in` told."""
+    return script("leased/browse", key=key, offset=offset, most=most, kind=kind)
 
 
 def stored_in(engine: Engine, target: str) -> tuple[bytes, str]:
@@ -218,9 +215,8 @@ def _infos(engine: Engine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInf
     keys, names = engine.keys, [_text(name) for name in ids]
     if not names:
         return []
-    script = load("leased/info")
     replies = yield Batch(
-        tuple(Call(script, (keys.leases, keys.lease(n), keys.settled(n)), (n,), slot=False) for n in names)
+        tuple(script("leased/info", keys, lease=keys.lease(n), settled=keys.settled(n), lease_id=n) for n in names)
     )
     return [_info(name, reply) for name, reply in zip(names, replies, strict=True) if reply is not None]
 

@@ -9,13 +9,13 @@ from rmq_core import codec
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.keys import QUEUES, UNHELD
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.adopting import adopt, reenter
-from rmq_core.leased.operations.inspecting import stored_in
+from rmq_core.leased.operations.inspecting import browsing, stored_in
 from rmq_core.leased.operations.publishing import deduplicates, digest_of, key_bytes
 from rmq_core.leased.operations.settling import release
-from rmq_core.lua import load
 from rmq_core.policy import whole
 from rmq_core.reports import SettleReport
 
@@ -35,7 +35,7 @@ def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
     keys, moved = engine.keys, 0
     while max_messages is None or moved < max_messages:
         ask = 1000 if max_messages is None else min(1000, max_messages - moved)
-        reply = yield Call(load("leased/redrive"), (keys.dead, keys.ready, keys.waiters, keys.wake), (ask, keys.bell))
+        reply = yield script("leased/redrive", keys, most=ask, bell=keys.bell)
         count = _number(reply, b"redriven ")
         if not count:
             break
@@ -57,9 +57,7 @@ def redrive_some(engine: Engine, message_ids: Iterable[str]) -> Exchange[int]:
     chosen = list(reversed(found.values()))  # the oldest is to be claimed first
     for lo in range(0, len(chosen), _CHOSEN):
         some = chosen[lo : lo + _CHOSEN]
-        reply = yield Call(
-            load("leased/redrive_some"), (keys.dead, keys.ready, keys.waiters, keys.wake), (keys.bell, *some)
-        )
+        reply = yield script("leased/redrive_some", keys, bell=keys.bell, letters=some)
         moved += _number(reply, b"redriven ")
     engine.tell(Operation.REDRIVE, moved)
     return moved
@@ -77,8 +75,10 @@ def purge(engine: Engine, target: str) -> Exchange[int]:
     if target in _WAITING and deduplicates(engine):
         return (yield from _purge_with_keys(engine, _WAITING[target]))
     key, kind = stored_in(engine, target)
-    keys = (key,) if target != "ready" else (key, engine.keys.delayed)
-    call = Call(load("leased/purge"), keys, ("ready" if target == "ready" else kind,))
+    if target == "ready":
+        call = script("leased/purge", key=key, delayed=engine.keys.delayed, kind="ready")
+    else:
+        call = script("leased/purge", key=key, kind=kind)
     return _number((yield call), b"removed ")
 
 
@@ -111,7 +111,7 @@ def cancel(engine: Engine, message_id: str, *, dedup_key: str | bytes | None = N
 def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
     """Let a deduplication key be published again before its window ends; False when it was not remembered."""
     digest = codec.digest("key", key_bytes(dedup_key))
-    reply = yield Call(load("leased/purge"), (engine.keys.dedup(digest),), ("string",))
+    reply = yield script("leased/purge", key=engine.keys.dedup(digest), kind="string")
     return bool(_number(reply, b"removed "))
 
 
@@ -123,11 +123,11 @@ def unregister(engine: Engine) -> Exchange[None]:
     the list has a slot of its own, to look and to remove are two steps.
     """
     try:
-        held = yield _unregister(engine, QUEUES)
+        held = yield script("leased/unregister", engine.keys, names=QUEUES, name=engine.keys.name)
     except ScriptFailed as refused:
         if "CROSSSLOT" not in str(refused):
             raise
-        held = yield _unregister(engine)
+        held = yield script("leased/unregister", engine.keys, name=engine.keys.name)
         if not any(held):
             yield Command(("SREM", QUEUES, engine.keys.name))
     if any(held):
@@ -161,7 +161,7 @@ def _purge_with_keys(engine: Engine, parts: Sequence[str]) -> Exchange[int]:
     removed = 0
     for part in parts:
         key, kind = stored_in(engine, part)
-        slice_ = Call(load("leased/browse"), (key,), (0, _SLICE, kind), slot=False)
+        slice_ = browsing(key, kind, 0, _SLICE)
         left, found, _ = yield slice_
         while found and left > 0:  # publishing may never end
             some = found[:left]
@@ -176,8 +176,10 @@ def _remove(
 ) -> Exchange[int]:
     """Remove messages and free their deduplication keys: the given one, else those that the settings tell."""
     digests = [given] if given else [_digest_of(engine, each) for each in envelopes] if deduplicates(engine) else []
-    taken = map(engine.keys.dedup, digests)
-    reply = yield Call(load("leased/cancel"), (key, *taken), (kind, engine.dedup_window_ms, *envelopes))
+    markers = [engine.keys.dedup(digest) for digest in digests]
+    reply = yield script(
+        "leased/cancel", key=key, markers=markers, kind=kind, window_ms=engine.dedup_window_ms, messages=envelopes
+    )
     return _number(reply, b"removed ")
 
 
@@ -199,8 +201,8 @@ def _find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Ex
     found: dict[str, bytes] = {}
     lo = 0
     while len(found) < len(wanted):
-        where = (lo, lo + 999) if grows_left else (-lo - 1000, -lo - 1)
-        entries = yield Call(load("leased/scan"), (key,), where, slot=False)
+        first, last = (lo, lo + 999) if grows_left else (-lo - 1000, -lo - 1)
+        entries = yield script("leased/scan", key=key, first=first, last=last)
         for envelope in entries:
             message_id = codec.split(envelope).id
             if message_id in wanted:
@@ -218,14 +220,7 @@ def _message_id(message_id: str) -> str:
 
 
 def _pause(engine: Engine, on: str) -> Call:
-    keys = engine.keys
-    return Call(load("leased/pause"), (keys.waiters, keys.wake, keys.leases), (on, keys.bell))
-
-
-def _unregister(engine: Engine, *names: bytes) -> Call:
-    keys = engine.keys
-    every = (keys.ready, keys.delayed, keys.leases, keys.dead, keys.completed, keys.failed, *names)
-    return Call(load("leased/unregister"), every, (engine.keys.name,), slot=False)
+    return script("leased/pause", engine.keys, paused=on, bell=engine.keys.bell)
 
 
 def _number(reply: bytes, prefix: bytes) -> int:

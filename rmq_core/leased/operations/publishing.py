@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeAlias
 from rmq_core import codec
 from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Chain, Command, Encodable, Exchange, Sleep
+from rmq_core.exchange import Call, Chain, Command, Exchange, Sleep
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import new_id, new_ids, nonce
 from rmq_core.keys import QUEUES
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.durability import apart, check, confirmation
-from rmq_core.lua import load
+from rmq_core.leased.operations.durability import apart, check, confirming
 from rmq_core.messages import NewMessage, Payload
 from rmq_core.policy import Overflow, milliseconds
 from rmq_core.reports import Published, PublishReport
@@ -349,15 +349,11 @@ def _delay_ms(delay: timedelta | float | None) -> int:
 
 def _call(engine: Engine, chunk: Chunk) -> Call:
     keys, config, digests = engine.keys, engine.config, chunk.digests
-    window = engine.dedup_window_ms if digests else 0
-    drop = "1" if config.overflow == Overflow.DROP_OLDEST else "0"
-    call_nonce = int(nonce()[:13], 16) if digests else 0
-    head: tuple[Encodable, ...] = (
-        keys.bell, chunk.delay_ms, config.max_ready or 0, drop, call_nonce, window, len(chunk.ids), chunk.told_ms,
+    call = script(
+        "leased/publish", keys, markers=[keys.dedup(digest) for digest in digests], bell=keys.bell,
+        delay_ms=chunk.delay_ms, max_ready=config.max_ready or 0,
+        drop_oldest="1" if config.overflow == Overflow.DROP_OLDEST else "0",
+        nonce=int(nonce()[:13], 16) if digests else 0, window_ms=engine.dedup_window_ms if digests else 0,
+        count=len(chunk.ids), told_ms=chunk.told_ms, messages=chunk.bodies,
     )  # fmt: skip
-    return Call(
-        load("leased/publish"),
-        (keys.ready, keys.delayed, keys.waiters, keys.wake, keys.timer, *map(keys.dedup, digests)),
-        (*head, *chunk.bodies),
-        confirm=confirmation(engine),
-    )
+    return confirming(engine, call)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Exchange
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import nonce
 from rmq_core.leased.engine import Engine
-from rmq_core.lua import load
 
 
 def reclaim(engine: Engine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
@@ -16,16 +16,10 @@ def reclaim(engine: Engine, lease_id: str, *, used_up: bool = False) -> Exchange
     """
     keys, config, token, total = engine.keys, engine.config, "", 0
     while True:
-        reply = yield Call(
-            load("leased/reclaim"),
-            (
-                keys.leases, keys.lease(lease_id), keys.settled(lease_id), keys.ready, keys.delayed, keys.dead,
-                keys.failed, keys.waiters, keys.wake, keys.fence,
-            ),
-            (
-                lease_id, token, nonce(), config.max_deliveries or 0, config.max_dead, config.failed_log, keys.bell,
-                "1" if used_up else "0",
-            ),
+        reply = yield script(
+            "leased/reclaim", keys, lease=keys.lease(lease_id), settled=keys.settled(lease_id), lease_id=lease_id,
+            token=token, nonce=nonce(), max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
+            failed_cap=config.failed_log, bell=keys.bell, if_used_up="1" if used_up else "0",
         )  # fmt: skip
         words = reply.decode().split(" ")
         if words[0] != "returned":

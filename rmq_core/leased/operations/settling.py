@@ -9,13 +9,12 @@ from typing import TypeAlias
 from rmq_core.codec import one_line
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.events import Operation
-from rmq_core.exchange import Batch, Call, Encodable, Exchange
+from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import lost
-from rmq_core.leased.operations.durability import apart, check, confirmation
+from rmq_core.leased.operations.durability import apart, check, confirming
 from rmq_core.leased.operations.reclaiming import tell_dead
-from rmq_core.lua import load
 from rmq_core.messages import Lease, Message, MessageRef, token_of
 from rmq_core.policy import milliseconds
 from rmq_core.reports import Outcome, SettleReport
@@ -62,8 +61,7 @@ def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[
         return (yield from _settle_some(engine, lease, "ack", messages))
     config = engine.config
     call = acking(engine, lease, config.settled_ttl_ms if lease.named else 0, config.completed_log)
-    if confirm := confirmation(engine):
-        call = call._replace(confirm=confirm)
+    call = confirming(engine, call)
     with lease.fate:
         reply, confirmed = apart(call, (yield call))
         if not reply.startswith(b"acked"):
@@ -105,13 +103,11 @@ def nack(
     if messages is not None:
         return (yield from _settle_some(engine, lease, "nack", messages, delay_ms, text))
     keys, config = engine.keys, engine.config
-    call = Call(
-        load("leased/nack"),
-        (*_back_keys(engine, lease), keys.timer),
-        (
-            lease.id, token_of(lease), delay_ms, text, config.max_deliveries or 0, config.max_dead, config.failed_log,
-            keys.bell,
-        ),
+    call = script(
+        "leased/nack", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        lease_id=lease.id, token=token_of(lease), delay_ms=delay_ms, reason=text,
+        max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead, failed_cap=config.failed_log,
+        bell=keys.bell,
     )  # fmt: skip
     return (yield from _give_back(engine, lease, call, Operation.NACK, reason))
 
@@ -120,7 +116,11 @@ def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Excha
     """Give messages back untouched: no delivery is counted. Raises LeaseLost for a whole lease, reports it for some."""
     if messages is not None:
         return (yield from _settle_some(engine, lease, "release", messages))
-    call = Call(load("leased/release"), _back_keys(engine, lease), (lease.id, token_of(lease), engine.keys.bell))
+    keys = engine.keys
+    call = script(
+        "leased/release", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        lease_id=lease.id, token=token_of(lease), bell=keys.bell,
+    )  # fmt: skip
     return (yield from _give_back(engine, lease, call, Operation.RELEASE, None))
 
 
@@ -183,25 +183,15 @@ def _once_over(lease: Lease, index: int) -> Outcome:
 
 def _some(engine: Engine, lease: Lease, verb: str, indexes: list[int], delay_ms: int, reason: str) -> Call:
     keys, config = engine.keys, engine.config
-    args: tuple[Encodable, ...] = (
-        lease.id, token_of(lease), verb, delay_ms, reason, config.max_deliveries or 0, config.max_dead,
-        config.failed_log, config.completed_log, config.settled_ttl_ms if lease.named else 0, keys.bell,
-        0 if lease.fate.joined else 1,
+    call = script(
+        "leased/settle_some", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        done=keys.done(lease.id), lease_id=lease.id, token=token_of(lease), verb=verb, delay_ms=delay_ms,
+        reason=reason, max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
+        failed_cap=config.failed_log, completed_cap=config.completed_log,
+        done_ttl_ms=config.settled_ttl_ms if lease.named else 0, bell=keys.bell,
+        holds=0 if lease.fate.joined else 1, indexes=indexes,
     )  # fmt: skip
-    return Call(
-        load("leased/settle_some"),
-        (*_back_keys(engine, lease), keys.timer, keys.done(lease.id), keys.completed),
-        (*args, *indexes),
-        confirm=confirmation(engine) if verb == "ack" else None,
-    )
-
-
-def _back_keys(engine: Engine, lease: Lease) -> tuple[bytes, ...]:
-    keys = engine.keys
-    return (
-        keys.leases, keys.lease(lease.id), keys.settled(lease.id), keys.ready, keys.delayed, keys.dead, keys.failed,
-        keys.waiters, keys.wake,
-    )  # fmt: skip
+    return confirming(engine, call) if verb == "ack" else call
 
 
 def _refused(engine: Engine, lease: Lease, reply: bytes) -> Exception:

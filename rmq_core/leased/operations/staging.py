@@ -16,13 +16,13 @@ from typing import Any
 from rmq_core.chunks import chunks
 from rmq_core.errors import ConfigurationError, QueueFull, QueueUnavailable, ScriptFailed, StageLost
 from rmq_core.events import Operation
-from rmq_core.exchange import Batch, Call, Encodable, Exchange, Sleep
+from rmq_core.exchange import Batch, Call, Exchange, Sleep
+from rmq_core.exchange.scripts import script
 from rmq_core.ids import new_id, nonce
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.durability import apart, check, confirmation
+from rmq_core.leased.operations.durability import apart, check, confirming
 from rmq_core.leased.operations.publishing import Chunk, Entry, Told, chunks_of, register
-from rmq_core.lua import load
 from rmq_core.messages import NewMessage, Payload, Stage
 from rmq_core.policy import Overflow, milliseconds, whole
 
@@ -96,7 +96,7 @@ def drop_staged(engine: Engine, stages: Iterable[Stage]) -> Exchange[None]:
     """Forget staged messages; those that were published stay published."""
     gone = iter(stages)
     while some := list(itertools.islice(gone, 100)):
-        calls = [Call(load("leased/drop_stage"), (engine.keys.stage(each.id),)) for each in some]
+        calls = [script("leased/drop_stage", stage=engine.keys.stage(each.id)) for each in some]
         for reply in (yield Batch(tuple(calls))):
             if isinstance(reply, Exception):
                 raise reply
@@ -106,7 +106,7 @@ def finish(engine: Engine, member: str) -> Exchange[int]:
     """Make ready what is left of a publication, several messages a call; how many were moved here."""
     record, total = engine.keys.staged(member.removeprefix(PUBLICATION.decode())), 0
     while True:
-        listed = yield Call(load("leased/scan"), (record,), (0, 99), slot=False)
+        listed = yield script("leased/scan", key=record, first=0, last=99)
         for element in listed or [b""]:
             total += yield from _empty(engine, member, record, element)
         if not listed:
@@ -117,8 +117,11 @@ def _push(engine: Engine, so_far: Stage, window: Sequence[Chunk], told: Told, ke
     """Add some chunks to what was staged so far; how many messages that were."""
     calls, added = [], 0
     for chunk in window:
-        args: tuple[Encodable, ...] = (so_far.count + added, keep_ms, chunk.told_ms, *chunk.bodies)
-        calls.append(Call(load("leased/stage"), (engine.keys.stage(so_far.id),), args))
+        call = script(
+            "leased/stage", stage=engine.keys.stage(so_far.id), count=so_far.count + added, keep_ms=keep_ms,
+            told_ms=chunk.told_ms, messages=chunk.bodies,
+        )  # fmt: skip
+        calls.append(call)
         added += len(chunk.ids)
     replies = yield Batch(tuple(calls))
     for call, reply in zip(calls, replies, strict=True):
@@ -152,18 +155,13 @@ def _commit(
     keys, (sink, batch) = engine.keys, fence
     named = "" if sink is None else check_name("sink", sink)
     number = "" if sink is None else whole("batch", batch)
-    return Call(
-        load("leased/publish_staged"),
-        (
-            keys.leases, keys.staged(publication), keys.sink(named), keys.ready, keys.delayed,
-            *[keys.stage(each.id) for each in stages],
-        ),
-        (
-            PUBLICATION + publication.encode(), number, remember_ms, _PEACE_MS, engine.config.max_ready or 0,
-            *[f"{each.count} {each.plain:d} {each.id}" for each in stages],
-        ),
-        confirm=confirmation(engine),
+    call = script(
+        "leased/publish_staged", keys, staged=keys.staged(publication), sink=keys.sink(named),
+        stages=[keys.stage(each.id) for each in stages], publication=PUBLICATION + publication.encode(), batch=number,
+        remembered_ms=remember_ms, peace_ms=_PEACE_MS, max_ready=engine.config.max_ready or 0,
+        elements=[f"{each.count} {each.plain:d} {each.id}" for each in stages],
     )  # fmt: skip
+    return confirming(engine, call)
 
 
 def _committed(engine: Engine, call: Call) -> Exchange[bool]:
@@ -194,7 +192,7 @@ def _empty(engine: Engine, member: str, record: bytes, element: bytes) -> Exchan
     while True:
         left, digests = "", []
         if plain == "0":
-            left, digests = yield Call(load("leased/staged"), (engine.keys.stage(stage_id),), (_KEYED,), slot=False)
+            left, digests = yield script("leased/staged", stage=engine.keys.stage(stage_id), most=_KEYED)
         reply = yield _move(engine, (member, record, element), stage_id, left, digests)
         words = reply.decode().split(" ")
         if words[0] != "moved":
@@ -210,15 +208,9 @@ def _move(
     engine: Engine, where: tuple[str, bytes, bytes], stage_id: str, left: int | str, digests: Sequence[bytes]
 ) -> Call:
     keys, (member, record, element) = engine.keys, where
-    given = [keys.dedup(bytes.fromhex(digest.decode())) for digest in digests if digest != b"-"]
-    return Call(
-        load("leased/unstage"),
-        (
-            keys.leases, record, keys.stage(stage_id), keys.ready, keys.delayed, keys.waiters, keys.wake, keys.timer,
-            *given,
-        ),
-        (
-            member, element, keys.bell, _PEACE_MS, int(nonce()[:13], 16), engine.dedup_window_ms, left,
-            len(digests) or _MOVED,
-        ),
+    return script(
+        "leased/unstage", keys, staged=record, stage=keys.stage(stage_id),
+        markers=[keys.dedup(bytes.fromhex(digest.decode())) for digest in digests if digest != b"-"],
+        publication=member, element=element, bell=keys.bell, peace_ms=_PEACE_MS, nonce=int(nonce()[:13], 16),
+        window_ms=engine.dedup_window_ms, count=left, most=len(digests) or _MOVED,
     )  # fmt: skip

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rmq_core.exchange import Call, Exchange, together
+from rmq_core.exchange import Exchange, together
+from rmq_core.exchange.scripts import script
 from rmq_core.keys import LeasedKeys
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.inspecting import Glance, glance
-from rmq_core.lua import load
 
 _AT_ONCE = 1000  # queues in one call or write: some milliseconds of the server's time
 
@@ -22,7 +22,7 @@ def holding(names: Sequence[str]) -> Exchange[list[str]]:
     """Those of these queues that have messages which are ready, delayed or leased."""
     keys = [LeasedKeys(name) for name in names]
     every = tuple(key for one in keys for key in (one.ready, one.delayed, one.leases))
-    return [names[at] for at in (yield Call(load("leased/holding"), every, slot=False))]
+    return [names[at] for at in (yield script("leased/holding", queues=every))]
 
 
 def glances(names: Sequence[str], config: LeasedConfig) -> Exchange[list[Glance]]:

@@ -1,3 +1,4 @@
+-- include: recount
 -- A dead letter as a message with a fresh delivery budget: no deliveries, and its history without what isolates it.
 local function absolve(envelope)
   local _, enqueued, history, body = parts_of(envelope)

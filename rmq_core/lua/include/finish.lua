@@ -1,10 +1,10 @@
 -- Removes a lease whose messages are all done. The done record, which is kept unless its ttl is 0, says how many of them
 -- were acked.
-local function finish(k, head, now, done_ttl, completed_cap)
+local function finish(k, head, now, done_ttl_ms, completed_cap)
   local count = redis.call('LLEN', k.lease) - 1
   local settled = head.state ~= 'h' and redis.call('BITCOUNT', k.settled) or 0
   if completed_cap > 0 then redis.call('LLEN', k.completed) end -- refuses a wrong type before anything is written
-  if done_ttl > 0 then redis.call('STRLEN', k.done) end
+  if done_ttl_ms > 0 then redis.call('STRLEN', k.done) end
   redis.call('ZREM', k.leases, k.id)
   if completed_cap > 0 then
     -- Settled ones between must not crowd out the newest of those acked now.
@@ -18,9 +18,9 @@ local function finish(k, head, now, done_ttl, completed_cap)
     redis.call('LTRIM', k.completed, 0, completed_cap - 1)
   end
   redis.call('UNLINK', k.lease, k.settled)
-  if done_ttl > 0 then
+  if done_ttl_ms > 0 then
     local returned = head.state ~= 'n' and math.min(head.returned, settled) or 0 -- n: see failure.lua
-    redis.call('SET', k.done, count - returned .. ' ' .. now .. ' ' .. head.owner, 'PX', done_ttl)
+    redis.call('SET', k.done, count - returned .. ' ' .. now .. ' ' .. head.owner, 'PX', done_ttl_ms)
   end
   return count - settled
 end

@@ -1,7 +1,11 @@
+-- include: mark
+-- include: recount
+-- include: set_delayed
+-- include: fitting
 -- Gives the newest `k` messages of a lease back: to the claim end of ready, to their isolated group, to delayed (how.due)
 -- or to the dead letters. From the tail, so that the order of the rest and their indexes stay.
 -- how: add (deliveries to count), group (the isolated group they return to, or become; 0 for none), due, and for a failure
--- entry (a line of history without its end), max_deliveries, max_dead, failed_log, together (how many messages failed at
+-- entry (a line of history without its end), max_deliveries, max_dead, failed_cap, together (how many messages failed at
 -- once), shared (deliveries for which no message is to blame alone). size: how many
 -- messages the lease has; settled: whether some were settled before.
 local function is_settled(bits, first, index)
@@ -45,7 +49,7 @@ local function place(envelopes, keys, how)
     local envelope, group, dies, _ = envelopes[i], how.group, false, nil
     if how.entry then
       envelope, group, dies = failed_once(envelope, how, known)
-      if how.failed_log > 0 then failed[#failed + 1] = envelope end
+      if how.failed_cap > 0 then failed[#failed + 1] = envelope end
     else
       if how.add > 0 then _, envelope = recount(envelope, {add = how.add, entry = ''}) end
       if group > 0 then _, group = mark_of(envelope) end -- an earlier version mixes isolated messages with others
@@ -66,7 +70,7 @@ local function place(envelopes, keys, how)
   end
   if #failed > 0 then
     redis.call('LPUSH', keys.failed, unpack(failed))
-    redis.call('LTRIM', keys.failed, 0, how.failed_log - 1)
+    redis.call('LTRIM', keys.failed, 0, how.failed_cap - 1)
   end
   if #back > 0 and how.due then
     for i = 1, #back do set_delayed(keys.delayed, how.due, back[i]) end

@@ -1,3 +1,8 @@
+-- include: ring
+-- include: timer
+-- include: mark
+-- include: isolated
+-- include: open_ready
 -- Starts a lease of ready messages, or of a piece of the isolated group that failed first; k and o as in open_ready. A
 -- piece is never larger than one reply can bring.
 local function open_isolated(k, o, now)

@@ -1,3 +1,5 @@
+-- include: mark
+-- include: isolated
 -- Moves messages whose delay is over to ready, or to their isolated group, at most 1,000 at a time. How many messages are
 -- ready now, and how many isolated.
 local function promote(delayed, ready, now)

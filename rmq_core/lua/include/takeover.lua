@@ -1,3 +1,7 @@
+-- include: hold
+-- include: head
+-- include: mark
+-- include: used_up
 -- Takes an existing lease over; k and o as in claim, k: settled besides.
 local function take_over(k, o, now, counted)
   local head = head_of(k.lease)

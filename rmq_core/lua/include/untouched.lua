@@ -1,3 +1,4 @@
+-- include: mark
 -- What it means for the messages of a lease that they are released: they return to where they came from, and only the
 -- one message of a lease keeps the deliveries of takeovers.
 local function untouched(head, lease)

@@ -1,3 +1,4 @@
+-- include: mark
 -- Whether a lease must not be taken over once more: its only message has no delivery left, or, where there are several,
 -- so many tries under one id have failed that it is time to find out which of the messages is to blame.
 local function used_up(first, takeovers, count, max)

@@ -1,10 +1,10 @@
 -- Shows a slice of what nobody holds, at most about 8 MiB of it; changes nothing.
--- KEYS: 1 list or sorted set
--- ARGV: 1 how many to skip  2 how many to show, at most  3 'list', or of the sorted set of delayed messages 'delayed',
---       those that have a due time, or 'isolated', the others in the order of claiming
+-- KEYS: key, list or sorted set
+-- ARGV: offset:number, how many to skip  most:number, how many to show  kind, 'list', or of the sorted set of delayed
+--         messages 'delayed', those that have a due time, or 'isolated', the others in the order of claiming
 -- Reply: {entries in all, entries, their due times, which only delayed ones have}.
 -- include: isolated
-local key, kind, found, due, bytes = KEYS[1], ARGV[3], {}, {}, 0
+local found, due, bytes = {}, {}, 0
 local isolated = kind == 'list' and 0 or isolated_in(key)
 local rest = kind == 'list' and redis.call('LLEN', key) or redis.call('ZCARD', key) - isolated
 local total = kind == 'isolated' and isolated or rest
@@ -23,7 +23,7 @@ local function slice(lo, hi)
   for i = 1, #got, 2 do entries[#entries + 1], due[#due + 1] = got[i], got[i + 1] end
   return entries
 end
-local lo, last = tonumber(ARGV[1]), math.min(ARGV[1] + ARGV[2], total) - 1
+local lo, last = offset, math.min(offset + most, total) - 1
 while lo <= last and bytes <= 8388608 do
   local got = slice(lo, math.min(lo + 7, last))
   for i = 1, #got do

@@ -1,25 +1,26 @@
 -- Enters a run in the record of a consumer, or keeps it there. Harmless to repeat.
--- KEYS: 1 consumer
--- ARGV: 1 run  2 its stream  3 ms for which it counts as alive without another call  4 ms for which the record is remembered
---       5 number of the stream's batch up to which all is finished  6 '1' to enter, '0' only to stay
+-- KEYS: consumer
+-- ARGV: run  stream, its stream  alive_ms:number, for which it counts as alive without another call
+--       remembered_ms, for which the record is remembered
+--       finished:number, of the stream's batch up to which all is finished  enter, '1' to enter, '0' only to stay
 -- Reply: 'entered <finished> <stream before, or '-'> <its finished>', 'taken <ms until it no longer counts as alive>'.
 -- include: clock
 local now = clock()
-local run, stream, alive, finished, before, before_finished =
-  unpack(redis.call('HMGET', KEYS[1], 'run', 'stream', 'until', 'finished', 'before', 'before_finished'))
-local left = (tonumber(alive) or 0) - now
-if run ~= ARGV[1] then
-  if ARGV[6] == '0' then return 'taken ' .. math.max(0, left) end
-  if run and stream ~= ARGV[2] and left > 0 then return 'taken ' .. left end
+local known_run, known_stream, alive_until, known_finished, before, before_finished =
+  unpack(redis.call('HMGET', consumer, 'run', 'stream', 'until', 'finished', 'before', 'before_finished'))
+local left = (tonumber(alive_until) or 0) - now
+if known_run ~= run then
+  if enter == '0' then return 'taken ' .. math.max(0, left) end
+  if known_run and known_stream ~= stream and left > 0 then return 'taken ' .. left end
 end
-redis.call('PERSIST', KEYS[1]) -- a full server lets a script write that begins with a write it does not deny
-if stream ~= ARGV[2] then
+redis.call('PERSIST', consumer) -- a full server lets a script write that begins with a write it does not deny
+if known_stream ~= stream then
   -- Back to the stream before the last: what is known of it holds.
-  before, before_finished, finished = stream, finished, before == ARGV[2] and before_finished or nil
+  before, before_finished, known_finished = known_stream, known_finished, before == stream and before_finished or nil
 end
-finished = math.max(tonumber(finished) or 0, tonumber(ARGV[5]))
+finished = math.max(tonumber(known_finished) or 0, finished)
 before, before_finished = before or '-', before_finished or '0'
-redis.call('HSET', KEYS[1], 'run', ARGV[1], 'stream', ARGV[2], 'until', now + tonumber(ARGV[3]), 'finished', finished,
+redis.call('HSET', consumer, 'run', run, 'stream', stream, 'until', now + alive_ms, 'finished', finished,
   'before', before, 'before_finished', before_finished)
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
+redis.call('PEXPIRE', consumer, remembered_ms)
 return 'entered ' .. finished .. ' ' .. before .. ' ' .. before_finished

@@ -1,9 +1,9 @@
 -- Tells which of many queues have anything that is ready, delayed or leased; changes nothing.
--- KEYS: 1... ready, delayed and leases of the first queue, the same of the second, ...
+-- KEYS: queues..., ready, delayed and leases of the first, the same of the second, and so on
 -- ARGV: none
 -- Reply: the places, from 0, of the queues that do.
 local found = {}
-for i = 1, #KEYS, 3 do
-  if redis.call('EXISTS', KEYS[i], KEYS[i + 1], KEYS[i + 2]) > 0 then found[#found + 1] = (i - 1) / 3 end
+for i = 1, #queues, 3 do
+  if redis.call('EXISTS', queues[i], queues[i + 1], queues[i + 2]) > 0 then found[#found + 1] = (i - 1) / 3 end
 end
 return found

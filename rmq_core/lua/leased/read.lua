@@ -1,18 +1,17 @@
 -- Reads messages of a lease by index, at most 8 MiB of them or a larger one; changes nothing.
--- KEYS: 1 lease  2 settled
--- ARGV: 1 token, or '' for a look by anybody  2 first index  3 last index
+-- KEYS: lease  settled
+-- ARGV: token, or '' for a look by anybody  first:number, index  last:number, index
 -- Reply: {'read' or 'lost', takeovers, first byte of the bits, bits of the settled bitmap, envelopes}.
 -- include: head
-local head = head_of(KEYS[1])
-if head and ARGV[1] ~= '' and head.token ~= ARGV[1] then head = nil end
+local head = head_of(lease)
+if head and token ~= '' and head.token ~= token then head = nil end
 if not head then return {'lost', 0, 0, '', {}} end
-local lo, hi = tonumber(ARGV[2]), tonumber(ARGV[3])
-local first = math.floor(lo / 8)
-local bits = redis.call('GETRANGE', KEYS[2], first, math.floor(hi / 8))
-local found, bytes, next_one = {}, 0, redis.call('LINDEX', KEYS[1], lo + 1) or ''
+local lo, byte = first, math.floor(first / 8)
+local bits = redis.call('GETRANGE', settled, byte, math.floor(last / 8))
+local found, bytes, next_one = {}, 0, redis.call('LINDEX', lease, lo + 1) or ''
 local batch = math.max(1, math.min(128, math.floor(8388608 / (#next_one + 1))))
-while lo <= hi and bytes < 8388608 do
-  local got = redis.call('LRANGE', KEYS[1], lo + 1, math.min(hi, lo + batch - 1) + 1)
+while lo <= last and bytes < 8388608 do
+  local got = redis.call('LRANGE', lease, lo + 1, math.min(last, lo + batch - 1) + 1)
   if #got == 0 then break end
   for i = 1, #got do
     bytes = bytes + #got[i]
@@ -23,4 +22,4 @@ while lo <= hi and bytes < 8388608 do
   -- Small ones say nothing of those behind them: not too many at once, or the script itself would be too large.
   batch = math.max(1, math.min(4 * batch, 256, math.ceil((8388608 - bytes) * #found / bytes)))
 end
-return {'read', head.takeovers, first, bits, found}
+return {'read', head.takeovers, byte, bits, found}

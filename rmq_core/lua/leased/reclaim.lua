@@ -1,52 +1,48 @@
 -- Takes the messages of an expired lease, or of one whose deliveries are used up, back; its holder is fenced off.
--- KEYS: 1 slot  2 leases  3 lease  4 settled  5 ready  6 delayed  7 dead  8 failed  9 waiters  10 wake  11 fence
--- ARGV: 1 seq  2 slot ttl ms  3 lease id  4 token of an earlier chunk, or ''  5 nonce  6 max deliveries or 0
---       7 dead letter cap  8 failed log cap  9 bell channel  10 '1' when used up deliveries are reason enough
+-- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  fence
+-- ARGV: seq  slot_ttl_ms  lease_id  token, of an earlier chunk, or ''  nonce  max_deliveries:number, or 0
+--       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, channel
+--       if_used_up, '1' when used up deliveries are reason enough
 -- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]', 'live' (not expired, or gone) or
 --   'superseded'.
 -- include: clock
 -- include: replay
 -- include: head
 -- include: ring
--- include: mark
 -- include: used_up
--- include: recount
--- include: set_delayed
--- include: fitting
 -- include: give_back
 -- include: failure
 -- include: untouched
 local earlier = replay()
 if earlier then return earlier end
-local keys = {id = ARGV[3], leases = KEYS[2], lease = KEYS[3], settled = KEYS[4], ready = KEYS[5], delayed = KEYS[6],
-              dead = KEYS[7], failed = KEYS[8]}
-local head, now = head_of(KEYS[3]), clock()
+local keys = {id = lease_id, leases = leases, lease = lease, settled = settled, ready = ready, delayed = delayed,
+              dead = dead, failed = failed}
+local head, now = head_of(lease), clock()
 if not head then
-  redis.call('ZREM', KEYS[2], ARGV[3])
+  redis.call('ZREM', leases, lease_id)
   return refuse('live')
 end
-local max = tonumber(ARGV[6])
-if ARGV[4] == '' then
-  local deadline = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[3]) or '-inf')
-  local first = redis.call('LINDEX', KEYS[3], 1)
-  local spent = ARGV[10] == '1' and used_up(first, head.takeovers, redis.call('LLEN', KEYS[3]) - 1, max)
+if token == '' then
+  local deadline = tonumber(redis.call('ZSCORE', leases, lease_id) or '-inf')
+  local first = redis.call('LINDEX', lease, 1)
+  local spent = if_used_up == '1' and used_up(first, head.takeovers, redis.call('LLEN', lease) - 1, max_deliveries)
   if deadline > now and not spent then return refuse('live') end
-elseif head.token ~= ARGV[4] then
+elseif head.token ~= token then
   return refuse('live')
 end
 check_types(keys)
-local seen = awaited(KEYS[9], KEYS[10])
-redis.call('PERSIST', KEYS[2])
+local seen = awaited(waiters, wake)
+redis.call('PERSIST', leases)
 local releasing = head.state == 'l' or head.state == 'r'
-if ARGV[4] == '' then head.token = redis.call('INCRBY', KEYS[11], 2) .. '.' .. ARGV[5] end
-local how = releasing and untouched(head, KEYS[3]) or failure_of(head, KEYS[3], KEYS[4])
+if token == '' then head.token = redis.call('INCRBY', fence, 2) .. '.' .. nonce end
+local how = releasing and untouched(head, lease) or failure_of(head, lease, settled)
 if not releasing then how.entry = table.concat({'expired', now, head.owner, ''}, '\t') end
-how.max_deliveries, how.max_dead, how.failed_log = max, tonumber(ARGV[7]), tonumber(ARGV[8])
-if ARGV[4] == '' then
+how.max_deliveries, how.max_dead, how.failed_cap = max_deliveries, max_dead, failed_cap
+if token == '' then
   head.state = releasing and 'r' or 'x'
-  redis.call('LSET', KEYS[3], 0, head_text(head))
+  redis.call('LSET', lease, 0, head_text(head))
 end
 -- A quarter of what release moves: each envelope is written anew.
-local back, dead, left = give_back(keys, 1000, how)
-if seen and back > 0 then ring(KEYS[9], KEYS[10], ARGV[9], now, seen) end
-return remember(table.concat({'returned', back + #dead, left, head.token, unpack(dead)}, ' '))
+local back, died, left = give_back(keys, 1000, how)
+if seen and back > 0 then ring(waiters, wake, bell, now, seen) end
+return remember(table.concat({'returned', back + #died, left, head.token, unpack(died)}, ' '))

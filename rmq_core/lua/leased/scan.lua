@@ -1,6 +1,6 @@
 -- Reads a slice of a list or sorted set by index; changes nothing.
--- KEYS: 1 list or sorted set
--- ARGV: 1 first index  2 last index
+-- KEYS: key, list or sorted set
+-- ARGV: first, index  last, index
 -- Reply: the entries.
-if redis.call('TYPE', KEYS[1]).ok == 'zset' then return redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[2]) end
-return redis.call('LRANGE', KEYS[1], ARGV[1], ARGV[2])
+if redis.call('TYPE', key).ok == 'zset' then return redis.call('ZRANGE', key, first, last) end
+return redis.call('LRANGE', key, first, last)

@@ -1,11 +1,11 @@
 -- Counts what a queue holds; changes nothing.
--- KEYS: 1 ready  2 delayed  3 leases  4 dead  5 waiters
--- ARGV: 1 how many lease ids to list
+-- KEYS: ready  delayed  leases  dead  waiters
+-- ARGV: listed:number, how many lease ids to list
 -- Reply: {ready with the isolated ones, delayed, leases, dead, paused, oldest enqueued ms or '', now ms, lease ids, isolated}.
 -- include: clock
 -- include: isolated
 -- include: oldest
-local isolated = isolated_in(KEYS[2])
-return {redis.call('LLEN', KEYS[1]) + isolated, redis.call('ZCARD', KEYS[2]) - isolated, redis.call('ZCARD', KEYS[3]),
-        redis.call('LLEN', KEYS[4]), redis.call('ZSCORE', KEYS[5], '=') and 1 or 0, oldest(KEYS[1], KEYS[2], isolated), clock(),
-        redis.call('ZRANGE', KEYS[3], 0, tonumber(ARGV[1]) - 1), isolated}
+local isolated = isolated_in(delayed)
+return {redis.call('LLEN', ready) + isolated, redis.call('ZCARD', delayed) - isolated, redis.call('ZCARD', leases),
+        redis.call('LLEN', dead), redis.call('ZSCORE', waiters, '=') and 1 or 0, oldest(ready, delayed, isolated), clock(),
+        redis.call('ZRANGE', leases, 0, listed - 1), isolated}

@@ -1,9 +1,9 @@
 -- Makes the next messages of a publication ready, or delayed, without those whose deduplication key is taken.
--- KEYS: 1 slot  2 leases  3 record of the publication  4 its first stage  5 ready  6 delayed  7 waiters  8 wake
---       9 timer  10... deduplication keys of these messages, in order, of those that have one
--- ARGV: 1 seq  2 slot ttl ms  3 the publication as a member of the leases  4 the first element of the record
---       5 bell channel  6 ms after which others go on  7 nonce of this call  8 deduplication window ms
---       9 messages in the stage, '' when it is plain  10 how many to move, at most
+-- KEYS: slot  leases  staged, record of the publication  stage, its first one  ready  delayed  waiters  wake  timer
+--       markers..., deduplication keys of these messages, in order, of those that have one
+-- ARGV: seq  slot_ttl_ms  publication, as a member of the leases  element, the first of the record
+--       bell, channel  peace_ms:number, after which others go on  nonce, of this call  window_ms, of deduplication
+--       count, messages in the stage, '' when it is plain  most:number, how many to move
 -- Reply: 'moved <accepted> <duplicates> <messages left in the stage>', 'elsewhere' when that was done by another, or
 --   'superseded'.
 -- include: clock
@@ -15,62 +15,62 @@
 -- include: take
 local earlier = replay()
 if earlier then return earlier end
-local first, most, plain = redis.call('LINDEX', KEYS[3], 0), tonumber(ARGV[10]), ARGV[9] == ''
-if not first then redis.call('ZREM', KEYS[2], ARGV[3]) end
-local held = redis.call('LLEN', KEYS[4])
-if first ~= ARGV[4] or not (plain or held == tonumber(ARGV[9])) then return refuse('elsewhere') end
-local now, seen = clock(), awaited(KEYS[7], KEYS[8], KEYS[9])
-redis.call('LLEN', KEYS[5]) -- refuses a wrong type before anything is written
-redis.call('ZCARD', KEYS[6])
-redis.call('ZCARD', KEYS[2])
-local keys, taken, met = #KEYS - 9, {}, {}
-if keys > 0 then
-  taken = redis.call('MGET', unpack(KEYS, 10))
+local first, plain = redis.call('LINDEX', staged, 0), count == ''
+if not first then redis.call('ZREM', leases, publication) end
+local held = redis.call('LLEN', stage)
+if first ~= element or not (plain or held == tonumber(count)) then return refuse('elsewhere') end
+local now, seen = clock(), awaited(waiters, wake, timer)
+redis.call('LLEN', ready) -- refuses a wrong type before anything is written
+redis.call('ZCARD', delayed)
+redis.call('ZCARD', leases)
+local taken, met = {}, {}
+if #markers > 0 then
+  taken = redis.call('MGET', unpack(markers))
   local holders = {}
-  for i = 1, keys do if not taken[i] then holders[#holders + 1] = KEYS[9 + i] end end
+  for i = 1, #markers do if not taken[i] then holders[#holders + 1] = markers[i] end end
   if #holders > 0 and redis.call('EXISTS', unpack(holders)) > 0 then -- MGET does not tell
     return redis.error_reply('WRONGTYPE a deduplication key holds another kind of value')
   end
 end
-redis.call('PERSIST', KEYS[4]) -- a write that a full server does not refuse: this was decided before, and only moves
+redis.call('PERSIST', stage) -- a write that a full server does not refuse: this was decided before, and only moves
 local accepted, moved, bytes, at = 0, 0, 0, 0
 local due, added = nil, false
 if plain and held > 0 then
-  local renamed = redis.call('RENAMENX', KEYS[4], KEYS[5]) == 1
-  moved = renamed and held or take(KEYS[4], KEYS[5], most)
+  local renamed = redis.call('RENAMENX', stage, ready) == 1
+  moved = renamed and held or take(stage, ready, most)
   accepted, added = moved, true
 end
 while not plain and moved < most and bytes < 8388608 do
-  local got = redis.call('LPOP', KEYS[4], math.min(most - moved, fitting(KEYS[4], 0, moved, bytes)))
+  local got = redis.call('LPOP', stage, math.min(most - moved, fitting(stage, 0, moved, bytes)))
   if not got then break end
-  local ready = {}
+  local undelayed = {}
   for i = 1, #got do
-    local entry, delay, fresh = got[i], 0, true
+    local entry, delay_ms, fresh = got[i], 0, true
     bytes = bytes + #entry
-    local stamp, wait, digest, body = string.match(entry, '^(%d+ %d+ %d+ )\1(%d+) (%S+) (.*)$')
+    local stamp, wait_ms, digest, body = string.match(entry, '^(%d+ %d+ %d+ )\1(%d+) (%S+) (.*)$')
     if stamp then
-      entry, delay = stamp .. body, tonumber(wait)
+      entry, delay_ms = stamp .. body, tonumber(wait_ms)
       if digest ~= '-' then
         at = at + 1
-        local key = KEYS[9 + at]
+        local key = markers[at]
         fresh = not met[key] and not taken[at]
         met[key] = true
-        if fresh then redis.call('SET', key, ARGV[7], 'PX', ARGV[8]) end
+        if fresh then redis.call('SET', key, nonce, 'PX', window_ms) end
       end
     end
     if fresh then accepted = accepted + 1 end
-    if fresh and delay > 0 then
-      set_delayed(KEYS[6], now + delay, entry)
-      due = math.min(due or now + delay, now + delay)
+    if fresh and delay_ms > 0 then
+      set_delayed(delayed, now + delay_ms, entry)
+      due = math.min(due or now + delay_ms, now + delay_ms)
     elseif fresh then
-      ready[#ready + 1] = entry
+      undelayed[#undelayed + 1] = entry
     end
   end
-  if #ready > 0 then added = redis.call('RPUSH', KEYS[5], unpack(ready)) end
+  if #undelayed > 0 then added = redis.call('RPUSH', ready, unpack(undelayed)) end
   moved = moved + #got
 end
-if moved == held then redis.call('LPOP', KEYS[3]) end
-if redis.call('LLEN', KEYS[3]) == 0 then redis.call('ZREM', KEYS[2], ARGV[3])
-else redis.call('ZADD', KEYS[2], 'XX', 'GT', now + tonumber(ARGV[6]), ARGV[3]) end
-if seen and (added or due and sooner(KEYS[9], due)) then ring(KEYS[7], KEYS[8], ARGV[5], now, seen) end
+if moved == held then redis.call('LPOP', staged) end
+if redis.call('LLEN', staged) == 0 then redis.call('ZREM', leases, publication)
+else redis.call('ZADD', leases, 'XX', 'GT', now + peace_ms, publication) end
+if seen and (added or due and sooner(timer, due)) then ring(waiters, wake, bell, now, seen) end
 return remember('moved ' .. accepted .. ' ' .. moved - accepted .. ' ' .. held - moved)

@@ -62,6 +62,12 @@ def argv(call: Any, number: int) -> Any:
     return call.args[number - (3 if call.slot else 1)]
 
 
+def given(call: Any, *names: str) -> list[Any]:
+    """Values of a call, by the names that its script has for them."""
+    assert isinstance(call, Call)
+    return [call.given[name] for name in names]
+
+
 def scripts(wants: Sequence[Any]) -> list[str]:
     """The names of the scripts that were called."""
     return [want.script.name.removeprefix("leased/") for want in wants if isinstance(want, Call)]

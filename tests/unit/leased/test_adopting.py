@@ -16,10 +16,10 @@ from rmq_core.events import Operation, QueueEvent
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.adopting import adopt, reenter
 from tests.unit.leased.by_hand import (
-    argv,
     asked,
     drive,
     engine,
+    given,
     result,
     scripts,
     step,
@@ -34,7 +34,8 @@ def test_an_adopted_lease_has_a_new_token_and_its_messages_are_to_be_read() -> N
     )
     assert (lease.id, lease.token, lease.count, lease.owner) == ("job", "9.x", 3, "its owner")
     assert (lease.takeovers, lease.named, lease.complete) == (1, True, False)
-    assert [argv(call, number) for number in (3, 5, 6, 7, 8, 9, 10)] == ["job", 2000, "0", "", "0", "", 10]
+    assert given(call, "lease_id", "lease_ms", "set_owner", "owner") == ["job", 2000, "0", ""]
+    assert given(call, "required", "required_owner", "max_deliveries") == ["0", "", 10]
     assert told(events) == [(Operation.TAKEOVER, 3)]
 
 
@@ -49,7 +50,7 @@ def test_an_adopted_lease_has_a_new_token_and_its_messages_are_to_be_read() -> N
 )
 def test_an_adoption_names_the_new_owner_and_the_expected_one(owners: dict[str, str], sent: list[str]) -> None:
     (call,) = asked(adopt(engine(), "job", **owners), b"taken 9.x 5000 3 0 0 1 0 A")  # type: ignore[arg-type]
-    assert [argv(call, number) for number in (6, 7, 8, 9)] == sent
+    assert given(call, "set_owner", "owner", "required", "required_owner") == sent
 
 
 def test_an_anonymous_lease_may_be_adopted_and_one_for_ever_has_no_deadline() -> None:
@@ -77,7 +78,7 @@ def test_an_adoption_beyond_the_deliveries_takes_the_lease_back() -> None:
     next(operation)
     reclaim = step(operation, b"exhausted")
     assert scripts([reclaim]) == ["reclaim"]
-    assert argv(reclaim, 10) == "1"
+    assert reclaim.given["if_used_up"] == "1"
     with pytest.raises(LeaseLost, match="its deliveries are used up"):
         operation.send(b"returned 1 0 9.x m0")
 
@@ -94,7 +95,7 @@ def test_an_adoption_of_an_unanswered_claim_is_made_under_its_nonce() -> None:
     core = engine()
     core.unanswered = {"job": "n1"}
     (call,) = asked(adopt(core, "job"), b"taken 9.n1 5000 1 0 0 0 0 me")
-    assert argv(call, 4) == "n1"
+    assert call.given["nonce"] == "n1"
     assert core.unanswered == {}
 
 
@@ -103,7 +104,7 @@ def test_an_unanswered_claim_is_only_entered_again_under_its_own_nonce(reply: by
     core: Engine = engine()
     core.unanswered = {"~1": "n1"}
     lease, (call,) = drive(reenter(core, "~1"), [reply])
-    assert [argv(call, number) for number in (3, 4, 6, 8, 9)] == ["~1", "n1", "0", "2", "n1"]
+    assert given(call, "lease_id", "nonce", "set_owner", "required") == ["~1", "n1", "0", "2"]
     assert (lease is not None) == found
 
 

@@ -15,11 +15,11 @@ from rmq_core.leased.operations.claiming import claim_next
 from rmq_core.messages import Lease
 from rmq_core.policy import Durability
 from tests.unit.leased.by_hand import (
-    argv,
     asked,
     claimed,
     drive,
     engine,
+    given,
     held,
     result,
     scripts,
@@ -35,7 +35,7 @@ def test_the_next_claim_acks_and_claims_in_one_call_under_the_same_owner() -> No
     assert (lease.count, lease.owner, lease.named) == (3, "me", False)
     assert done.fate.settled
     assert scripts([call]) == ["claim_next"]
-    assert [argv(call, number) for number in (4, 6, 7, 8, 9, 10, 11)] == [
+    assert given(call, "acked_id", "lease_ms", "max_messages", "owner", "token", "done_ttl_ms", "completed_cap") == [
         "job", 4000, 3, "me", "7.abc", 9000, 3,
     ]  # fmt: skip
     assert told(events) == [(Operation.ACK, 2), (Operation.CLAIM, 3)]
@@ -43,7 +43,7 @@ def test_the_next_claim_acks_and_claims_in_one_call_under_the_same_owner() -> No
 
 def test_an_anonymous_lease_leaves_no_record_when_it_is_acked() -> None:
     (call,) = asked(claim_next(engine(), ack=held(lease_id="~1")), [b"empty 1", [], []])
-    assert argv(call, 10) == 0
+    assert call.given["done_ttl_ms"] == 0
 
 
 def test_a_lost_lease_claims_nothing() -> None:
@@ -63,8 +63,8 @@ def test_the_next_claim_ends_with_nothing_or_waits_as_told() -> None:
     assert result(claim_next(engine(), ack=held()), [b"empty 1", [], []]) is None
     wants = asked(claim_next(engine(), ack=held(), wait=5), [b"empty 1", [], []], claimed())
     assert scripts(wants) == ["claim_next", "claim"]
-    assert argv(wants[0], 3) == argv(wants[1], 3)
-    assert argv(wants[1], 9) == 5000
+    assert wants[0].given["lease_id"] == wants[1].given["lease_id"]
+    assert wants[1].given["wait_ms"] == 5000
 
 
 def test_the_next_claim_looks_again_when_it_took_expired_leases_back() -> None:
@@ -84,10 +84,10 @@ def test_an_unanswered_next_claim_is_remembered_and_never_enters_an_earlier_one(
     core.unanswered = {"~1": "n1"}
     operation = claim_next(core, ack=held())
     call = next(operation)
-    assert argv(call, 3) != "~1"
+    assert call.given["lease_id"] != "~1"
     with pytest.raises(KeyboardInterrupt):
         operation.throw(KeyboardInterrupt())
-    assert core.unanswered == {"~1": "n1", argv(call, 3): argv(call, 5)}
+    assert core.unanswered == {"~1": "n1", call.given["lease_id"]: call.given["nonce"]}
 
 
 def test_the_next_claim_is_remembered_when_the_ack_is_not_as_durable_as_asked() -> None:
@@ -98,4 +98,4 @@ def test_the_next_claim_is_remembered_when_the_ack_is_not_as_durable_as_asked() 
     with pytest.raises(NotDurable, match="acked lease 'job'"):
         operation.send((claimed(acked=" 1"), 1))
     assert done.fate.settled
-    assert core.unanswered == {argv(call, 3): argv(call, 5)}
+    assert core.unanswered == {call.given["lease_id"]: call.given["nonce"]}

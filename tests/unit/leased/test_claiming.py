@@ -20,12 +20,12 @@ from rmq_core.keys import QUEUES
 from rmq_core.leased.operations.claiming import claim
 from rmq_core.messages import Lease
 from tests.unit.leased.by_hand import (
-    argv,
     asked,
     claimed,
     drive,
     engine,
     envelopes,
+    given,
     payloads,
     result,
     scripts,
@@ -37,9 +37,8 @@ EMPTY = [b"empty 0 1000", [], []]
 
 
 def known(call: Any) -> tuple[bytes, ...]:
-    """The keys behind those of every claim: what may be known of an id that is not new."""
-    keys: tuple[bytes, ...] = call.keys
-    return keys[8:]
+    """The keys that not every claim has: what may be known of an id that is not new."""
+    return tuple(call.given[name] for name in ("settled", "done") if name in call.given)
 
 
 def granted(exchange: Any, *replies: Any) -> Lease:
@@ -59,7 +58,7 @@ def test_a_claim_brings_the_messages_under_a_token() -> None:
 def test_a_claim_for_ever_has_no_deadline() -> None:
     core = engine(lease=None)
     operation = claim(core)
-    assert argv(next(operation), 5) == "inf"
+    assert next(operation).given["lease_ms"] == "inf"
     with pytest.raises(StopIteration) as stop:
         operation.send(claimed(deadline="+inf"))
     assert stop.value.value.deadline is None
@@ -69,25 +68,25 @@ def test_an_empty_queue_gives_nothing_when_nobody_waits() -> None:
     core = engine()
     lease, (call,) = drive(claim(core), [EMPTY])
     assert lease is None
-    assert [argv(call, number) for number in (9, 10)] == [0, 0]
+    assert given(call, "wait_ms", "wait_end") == [0, 0]
     assert core.unanswered == {}
 
 
 def test_an_anonymous_claim_has_a_new_id_and_a_named_one_that_of_its_caller() -> None:
     (one,), (two,) = (asked(claim(engine()), EMPTY) for _ in range(2))
     assert known(one) == ()
-    assert argv(one, 3).startswith("~")
-    assert argv(one, 3) != argv(two, 3)
-    assert argv(one, 4) != argv(two, 4)
+    assert one.given["lease_id"].startswith("~")
+    assert one.given["lease_id"] != two.given["lease_id"]
+    assert one.given["nonce"] != two.given["nonce"]
     (named,) = asked(claim(engine(), lease_id="job"), EMPTY)
-    assert (argv(named, 3), known(named)) == ("job", (b"rmq:{q}:settled:job", b"rmq:{q}:done:job"))
+    assert (named.given["lease_id"], known(named)) == ("job", (b"rmq:{q}:settled:job", b"rmq:{q}:done:job"))
 
 
 def test_what_the_caller_wants_is_sent_along() -> None:
     (call,) = asked(claim(engine(max_deliveries=4), max_messages=5, lease=timedelta(seconds=2), owner="me"), EMPTY)
-    assert [argv(call, number) for number in (5, 6, 7, 8)] == [2000, 5, "me", 4]
+    assert given(call, "lease_ms", "max_messages", "owner", "max_deliveries") == [2000, 5, "me", 4]
     (call,) = asked(claim(engine(max_deliveries=None), max_messages=4001), EMPTY)
-    assert [argv(call, number) for number in (5, 6, 7, 8)] == [300_000, 4001, "", 0]
+    assert given(call, "lease_ms", "max_messages", "owner", "max_deliveries") == [300_000, 4001, "", 0]
 
 
 def test_only_a_named_lease_remembers_that_it_was_settled() -> None:
@@ -136,12 +135,11 @@ def test_a_waiting_claim_blocks_between_attempts_until_the_time_the_server_named
     core = engine()
     operation = claim(core, wait=7)
     first = next(operation)
-    assert [argv(first, number) for number in (9, 10)] == [7000, 0]
+    assert given(first, "wait_ms", "wait_end") == [7000, 0]
     blocked = step(operation, [b"empty 5000 8000", [], []])
     assert isinstance(blocked, Wait)
     assert (blocked.wake, blocked.block_ms) == (core.keys.wake, 5000)
-    assert argv(blocked.call, 10) == 8000
-    assert blocked.call.args[:7] == first.args[:7]  # type: ignore[union-attr]
+    assert blocked.call.given == first.given | {"wait_end": 8000}  # type: ignore[union-attr]
     blocked = step(operation, [b"empty 2000 8000", [], []])
     assert isinstance(blocked, Wait)
     assert blocked.block_ms == 2000
@@ -157,8 +155,8 @@ def test_a_waiting_claim_returns_what_it_is_woken_for() -> None:
 def test_a_claim_that_finds_expired_leases_takes_them_back_and_looks_again() -> None:
     wants = asked(claim(engine()), [b"empty 0 1000", [b"a", b"b"], []], b"returned 1 0 9.x", b"live", claimed())
     assert scripts(wants) == ["claim", "reclaim", "reclaim", "claim"]
-    assert [argv(want, 3) for want in wants[1:3]] == ["b", "a"]
-    assert argv(wants[3], 10) == 1000
+    assert [want.given["lease_id"] for want in wants[1:3]] == ["b", "a"]
+    assert wants[3].given["wait_end"] == 1000
 
 
 def test_a_granted_claim_takes_expired_leases_back_before_it_returns() -> None:
@@ -191,7 +189,7 @@ def test_a_takeover_reads_the_messages_of_a_lease_that_fits_one_chunk() -> None:
     assert (lease.token, lease.owner, lease.takeovers, lease.named) == ("9.x", "me too", 1, True)
     assert [message.deliveries for message in lease.messages] == [2, 2]
     assert scripts(wants) == ["claim", "read"]
-    assert wants[1].args == ("9.x", 0, 1)
+    assert given(wants[1], "token", "first", "last") == ["9.x", 0, 1]
     assert told(events) == [(Operation.TAKEOVER, 2)]
 
 
@@ -216,7 +214,7 @@ def test_a_takeover_of_a_lease_beyond_one_chunk_reads_nothing() -> None:
 def test_a_lease_whose_deliveries_are_used_up_is_taken_back_and_its_id_claimed_anew() -> None:
     wants = asked(claim(engine(), lease_id="job"), [b"exhausted", [], []], b"returned 1 0 9.x m0", claimed())
     assert scripts(wants) == ["claim", "reclaim", "claim"]
-    assert argv(wants[1], 10) == "1"
+    assert wants[1].given["if_used_up"] == "1"
 
 
 def test_a_large_claim_is_filled_chunk_by_chunk() -> None:
@@ -226,7 +224,7 @@ def test_a_large_claim_is_filled_chunk_by_chunk() -> None:
     assert lease is not None
     assert (lease.count, lease.complete) == (10_000, False)
     assert scripts(wants) == ["claim", "fill", "fill"]
-    assert [(argv(want, 3), argv(want, 4), argv(want, 5)) for want in wants[1:]] == [
+    assert [(want.given["token"], want.given["count"], want.given["most"]) for want in wants[1:]] == [
         ("7.abc", 4000, 6000),
         ("7.abc", 8000, 2000),
     ]
@@ -259,10 +257,10 @@ def test_an_unanswered_claim_is_entered_again_by_the_next_one_under_the_same_non
     call = next(operation)
     with pytest.raises(type(interruption)):
         operation.throw(interruption)
-    lease_id, secret = argv(call, 3), argv(call, 4)
+    lease_id, secret = call.given["lease_id"], call.given["nonce"]
     assert core.unanswered == {lease_id: secret}
     (again,) = asked(claim(core), EMPTY)
-    assert [argv(again, number) for number in (3, 4)] == [lease_id, secret]
+    assert given(again, "lease_id", "nonce") == [lease_id, secret]
     assert known(again) == (b"rmq:{q}:settled:" + lease_id.encode(),)
     assert core.unanswered == {}
 
@@ -270,13 +268,13 @@ def test_an_unanswered_claim_is_entered_again_by_the_next_one_under_the_same_non
 def test_an_unanswered_named_claim_is_entered_again_by_its_name_only() -> None:
     core = engine()
     operation = claim(core, lease_id="job")
-    secret = argv(next(operation), 4)
+    secret = next(operation).given["nonce"]
     with pytest.raises(KeyboardInterrupt):
         operation.throw(KeyboardInterrupt())
     (other,) = asked(claim(core), EMPTY)
     assert known(other) == ()
     (again,) = asked(claim(core, lease_id="job"), EMPTY)
-    assert [argv(again, number) for number in (3, 4)] == ["job", secret]
+    assert given(again, "lease_id", "nonce") == ["job", secret]
     assert core.unanswered == {}
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rmq_core.errors import ConfigurationError, ConsumerTaken, ScriptFailed
 from rmq_core.leased.operations.enrolling import enroll, stay
-from tests.unit.leased.by_hand import drive, engine, result
+from tests.unit.leased.by_hand import drive, engine, given, result
 
 WHO = {"run": "r", "stream": "s"}
 
@@ -12,14 +12,14 @@ WHO = {"run": "r", "stream": "s"}
 def test_entering_writes_the_record_of_that_consumer_alone() -> None:
     entered, (call,) = drive(enroll(engine(), "c", **WHO, alive=1.5, finished=2), [b"entered 2 - 0"])
     assert entered == (2, None, 0)
-    assert [key.rpartition(b":")[2] for key in call.keys] == [b"c"]
-    assert call.args == ("r", "s", 1500, 30 * 86_400_000, 2, "1")
+    assert given(call, "consumer", "run", "stream") == [engine().keys.consumer("c"), "r", "s"]
+    assert given(call, "alive_ms", "remembered_ms", "finished", "enter") == [1500, 30 * 86_400_000, 2, "1"]
 
 
 def test_staying_asks_only_to_stay() -> None:
     stayed, (call,) = drive(stay(engine(), "c", **WHO, alive=1), [b"entered 2 old stream 7"])
     assert stayed == (2, "old stream", 7)
-    assert call.args[-1] == "0"
+    assert call.given["enter"] == "0"
 
 
 def test_a_name_in_use_says_for_how_long() -> None:

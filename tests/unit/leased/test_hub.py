@@ -60,10 +60,10 @@ class Driver:
         raise AssertionError("a look without expired leases is one call")
 
     def _look(self, call: Call) -> Any:
-        assert call.args == (15_000,), "every look arms the bell"
+        assert call.given["bell_ms"] == 15_000, "every look arms the bell"
         assert not call.slot, "queues that look together share no slot"
         self.stock.looks += 1
-        return self.stock.replies.get(call.keys[0].removesuffix(b"ready"), [0, b"", 10_000, b"", [], []])
+        return self.stock.replies.get(call.given["ready"].removesuffix(b"ready"), [0, b"", 10_000, b"", [], []])
 
     async def close(self) -> None:
         """Nothing is open."""

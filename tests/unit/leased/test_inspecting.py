@@ -23,7 +23,7 @@ from rmq_core.leased.operations.inspecting import (
 )
 from rmq_core.messages import IsolatedGroup, Isolation, Lease
 from rmq_core.reports import Backlog, LeaseInfo, QueueStats, SettledRecord
-from tests.unit.leased.by_hand import argv, asked, drive, engine, envelope, envelopes, held, payloads, result, scripts
+from tests.unit.leased.by_hand import asked, drive, engine, envelope, envelopes, given, held, payloads, result, scripts
 
 INFO = [b"me", b"h", 1000, 2, b"5000", 7, 3, b"12", 0, 0]
 
@@ -37,7 +37,7 @@ def test_reading_a_lease_gives_its_messages_with_their_places() -> None:
         (1, "job", 2),
         (2, "job", 2),
     ]
-    assert call.args == ("7.abc", 0, 2)
+    assert given(call, "token", "first", "last") == ["7.abc", 0, 2]
     assert not call.slot
 
 
@@ -45,7 +45,7 @@ def test_columns_are_read_as_messages_are_without_those_settled_before() -> None
     lease = held(3, in_memory=False)
     found, (call,) = drive(read_columns(engine(), lease), [[b"read", 1, 0, b"\x40", envelopes(3)]])
     assert (found.payloads, found.indexes, found.deliveries) == ([b"p0", b"p2"], [0, 2], [2, 2])
-    assert call.args == ("7.abc", 0, 2)
+    assert given(call, "token", "first", "last") == ["7.abc", 0, 2]
     with pytest.raises(LeaseLost):
         result(read_columns(engine(), lease), [b"lost", 0, 0, b"", []])
 
@@ -53,14 +53,14 @@ def test_columns_are_read_as_messages_are_without_those_settled_before() -> None
 def test_anybody_may_look_into_a_lease_without_its_token() -> None:
     found, (call,) = drive(browse_lease(engine(), "job", 1, 3), [[b"read", 0, 0, b"", envelopes(2)]])
     assert [(message.index, message.lease_id) for message in found] == [(1, "job"), (2, "job")]
-    assert call.args == ("", 1, 2)
+    assert given(call, "token", "first", "last") == ["", 1, 2]
     assert result(browse_lease(engine(), "job"), [b"lost", 0, 0, b"", []]) == []
 
 
 def test_a_slice_is_read_by_place_and_ends_with_the_lease() -> None:
     lease = held(10, in_memory=False)
     found, (call,) = drive(read(engine(), lease, 8, 99), [[b"read", 0, 1, b"", envelopes(2)]])
-    assert call.args == ("7.abc", 8, 9)
+    assert given(call, "token", "first", "last") == ["7.abc", 8, 9]
     assert [message.index for message in found] == [8, 9]
 
 
@@ -73,7 +73,7 @@ def test_a_long_slice_is_read_in_parts_of_as_many_as_came() -> None:
     lease = held(9000, in_memory=False)
     parts = [[b"read", 0, 0, b"", envelopes(count)] for count in (4000, 1500, 3500)]
     found, wants = drive(read(engine(), lease), parts)
-    assert [call.args[1:] for call in wants] == [(0, 3999), (4000, 7999), (5500, 8999)]
+    assert [given(call, "first", "last") for call in wants] == [[0, 3999], [4000, 7999], [5500, 8999]]
     assert [message.index for message in found] == list(range(9000))
 
 
@@ -121,7 +121,7 @@ def test_reading_without_token_is_refused_with_the_way_to_one() -> None:
 def test_the_backlog_counts_and_dates_what_is_ready() -> None:
     state, (call,) = drive(backlog(engine()), [[5, b"1000", 3500, b"", [], []]])
     assert state == Backlog(5, 2.5)
-    assert call.args == (0,)
+    assert call.given["bell_ms"] == 0
 
 
 def test_a_backlog_names_the_groups_that_are_isolated_and_how_many_claims_it_all_takes() -> None:
@@ -154,7 +154,7 @@ def test_the_backlog_takes_expired_leases_back_until_nothing_moves() -> None:
 def test_a_look_arms_the_bell_and_tells_how_long_until_something_is_due(due: bytes, until: float | None) -> None:
     (state, seconds), (call,) = drive(look(engine(), 15_000), [[1, b"3000", b"3500", due, [], []]])
     assert (state, seconds) == (Backlog(1, 0.5), until)
-    assert call.args == (15_000,)
+    assert call.given["bell_ms"] == 15_000
 
 
 def test_stats_count_what_the_leases_still_hold() -> None:
@@ -163,8 +163,8 @@ def test_stats_count_what_the_leases_still_hold() -> None:
         [[4, 3, 2, 1, 1, b"1000", 3000, [b"a", b"b"], 2], [INFO, [b"", b"h", 1, 0, b"inf", 1, 0, b"1", 0, 0]]],
     )
     assert found == QueueStats(ready=4, delayed=3, leased=5, leases=2, dead=1, oldest_age=2.0, paused=True, isolated=2)
-    assert call.args == (1000,)
-    assert [argv(info, 1) for info in batch.calls] == ["a", "b"]
+    assert call.given["listed"] == 1000
+    assert [info.given["lease_id"] for info in batch.calls] == ["a", "b"]
 
 
 def test_stats_of_an_empty_queue_ask_once() -> None:
@@ -176,7 +176,7 @@ def test_a_lease_is_described_without_its_token() -> None:
     at = datetime.fromtimestamp(1, UTC)
     assert info == LeaseInfo("job", "me", "h", 7, 3, 2, at, datetime.fromtimestamp(5, UTC), 12)
     assert isinstance(batch, Batch)
-    assert argv(batch.calls[0], 1) == "job"
+    assert batch.calls[0].given["lease_id"] == "job"
 
 
 def test_a_lease_for_ever_has_no_deadline() -> None:
@@ -249,7 +249,7 @@ def test_a_peek_shows_the_oldest_first() -> None:
 def test_isolated_messages_are_shown_behind_the_others_as_far_as_there_is_room() -> None:
     found, (_, call) = drive(peek(engine(), 3), [envelopes(2), [1, [envelope("apart")], []]])
     assert payloads(found) == ["p0", "p1", "apart"]
-    assert (call.keys, call.args) == ((engine().keys.delayed,), (0, 1, "isolated"))
+    assert given(call, "key", "offset", "most", "kind") == [engine().keys.delayed, 0, 1, "isolated"]
 
 
 def test_dead_letters_are_shown_newest_first_with_their_history() -> None:
@@ -285,20 +285,20 @@ def test_a_mark_of_isolation_is_no_part_of_the_reason() -> None:
 def test_a_page_of_messages_tells_how_many_there_are_in_all(target: str) -> None:
     page, (call,) = drive(browse(engine(), target, 50, 2), [[1_000_000, envelopes(2), []]])
     assert (page.total, payloads(page.messages), page.due) == (1_000_000, ["p0", "p1"], [])
-    assert call.keys == (getattr(engine().keys, target),)
-    assert call.args == (50, 2, "list")
+    assert call.given["key"] == getattr(engine().keys, target)
+    assert given(call, "offset", "most", "kind") == [50, 2, "list"]
     assert not call.slot
 
 
 def test_a_page_of_delayed_messages_says_when_each_is_due() -> None:
     page, (call,) = drive(browse(engine(), "delayed"), [[2, envelopes(2), [b"1000", b"2500.5"]]])
     assert [moment.timestamp() for moment in page.due] == [1, 2.5005]
-    assert call.args == (0, 25, "delayed")
+    assert given(call, "offset", "most", "kind") == [0, 25, "delayed"]
 
 
 def test_a_page_has_at_most_a_thousand_messages() -> None:
     (call,) = asked(browse(engine(), "ready", 0, 50_000), [0, [], []])
-    assert call.args == (0, 1000, "list")
+    assert given(call, "offset", "most", "kind") == [0, 1000, "list"]
 
 
 @pytest.mark.parametrize("target", ["leases", "lease", "fence", "", None, ["ready"]])

@@ -17,7 +17,7 @@ from rmq_core.leased.operations.managing import (
     release_unanswered,
     resume,
 )
-from tests.unit.leased.by_hand import argv, asked, drive, engine, envelope, envelopes, result, scripts, told
+from tests.unit.leased.by_hand import asked, drive, engine, envelope, envelopes, given, result, scripts, told
 
 TAKEN = b"taken 9.n1 5000 1 0 0 0 0 me"
 
@@ -26,14 +26,14 @@ def test_all_dead_letters_are_redriven_a_thousand_at_a_time() -> None:
     events: list[QueueEvent] = []
     moved, wants = drive(redrive(engine(on_event=events.append)), [b"redriven 1000", b"redriven 20", b"redriven 0"])
     assert moved == 1020
-    assert [argv(want, 3) for want in wants] == [1000, 1000, 1000]
+    assert [want.given["most"] for want in wants] == [1000, 1000, 1000]
     assert told(events) == [(Operation.REDRIVE, 1020)]
 
 
 def test_a_redrive_of_some_stops_at_their_number() -> None:
     moved, wants = drive(redrive(engine(), 1500), [b"redriven 1000", b"redriven 500"])
     assert moved == 1500
-    assert [argv(want, 3) for want in wants] == [1000, 500]
+    assert [want.given["most"] for want in wants] == [1000, 500]
 
 
 def test_nothing_to_redrive_is_no_event() -> None:
@@ -60,8 +60,8 @@ def test_chosen_dead_letters_are_found_by_their_ids_and_the_oldest_goes_first() 
         redrive_some(engine(on_event=events.append), iter(["m2", "m0"])), [letters, b"redriven 2"]
     )
     assert moved == 2
-    assert scan.keys == (engine().keys.dead,)
-    assert move.args[1:] == (letters[2], letters[0])
+    assert scan.given["key"] == engine().keys.dead
+    assert move.given["letters"] == (letters[2], letters[0])
     assert told(events) == [(Operation.REDRIVE, 2)]
 
 
@@ -73,7 +73,7 @@ def test_many_chosen_dead_letters_are_moved_ten_at_a_time() -> None:
     ids = [f"m{number}" for number in range(25)]
     moved, wants = drive(redrive_some(engine(), ids), [envelopes(25), b"redriven 10", b"redriven 9", b"redriven 5"])
     assert moved == 24
-    assert [len(want.args) - 1 for want in wants[1:]] == [10, 10, 5]
+    assert [len(want.given["letters"]) for want in wants[1:]] == [10, 10, 5]
 
 
 @pytest.mark.parametrize("message_ids", [[], ["elsewhere"]])
@@ -105,7 +105,7 @@ def test_a_purge_names_the_keys_and_what_they_hold(target: str, keys: list[bytes
     removed, (call,) = drive(purge(engine(), target), [b"removed 7"])
     assert removed == 7
     assert call.keys == tuple(b"rmq:{q}:" + key for key in keys)
-    assert call.args == (kind,)
+    assert call.given["kind"] == kind
     assert call.slot
 
 
@@ -128,7 +128,7 @@ def test_pausing_and_resuming_are_one_call(operation: Any, on: str) -> None:
     returned, (call,) = drive(operation(engine()), [b"paused"])
     assert returned is None
     assert scripts([call]) == ["pause"]
-    assert argv(call, 3) == on
+    assert call.given["paused"] == on
 
 
 def test_a_cancelled_message_is_found_by_its_id_and_removed_by_its_envelope() -> None:
@@ -136,16 +136,16 @@ def test_a_cancelled_message_is_found_by_its_id_and_removed_by_its_envelope() ->
     found, (scan, removal) = drive(cancel(engine(), "wanted"), [[envelope("y", "want"), wanted], b"removed 1"])
     assert found is True
     assert scripts([scan, removal]) == ["scan", "cancel"]
-    assert removal.keys == scan.keys == (engine().keys.ready,)
-    assert removal.args == ("newest", 3_600_000, wanted)
+    assert removal.given["key"] == scan.given["key"] == engine().keys.ready
+    assert given(removal, "kind", "window_ms", "messages") == ["newest", 3_600_000, (wanted,)]
 
 
 def test_a_delayed_message_is_cancelled_too() -> None:
     wanted = envelope("x", "wanted")
     found, wants = drive(cancel(engine(), "wanted"), [[], [wanted], b"removed 1"])
     assert found is True
-    assert wants[1].keys == wants[2].keys == (engine().keys.delayed,)
-    assert wants[2].args == ("zset", 3_600_000, wanted)
+    assert wants[1].given["key"] == wants[2].given["key"] == engine().keys.delayed
+    assert given(wants[2], "kind", "window_ms", "messages") == ["zset", 3_600_000, (wanted,)]
 
 
 def test_a_message_that_is_neither_ready_nor_delayed_is_not_cancelled() -> None:
@@ -158,7 +158,7 @@ def test_a_message_claimed_between_finding_and_removing_is_not_cancelled() -> No
 
 def test_a_long_queue_is_searched_in_slices_that_overlap() -> None:
     wants = asked(cancel(engine(), "wanted"), envelopes(1000), envelopes(1000), envelopes(999), [])
-    assert [want.args for want in wants] == [(-1000, -1), (-1900, -901), (-2800, -1801), (-1000, -1)]
+    assert [given(want, "first", "last") for want in wants] == [[-1000, -1], [-1900, -901], [-2800, -1801], [-1000, -1]]
 
 
 @pytest.mark.parametrize("message_id", [5, b"m", None])
@@ -172,8 +172,7 @@ def test_an_id_that_publish_never_returned_is_refused(message_id: Any) -> None:
 def test_a_deduplication_key_is_forgotten(dedup_key: str | bytes, reply: bytes, known: object) -> None:
     found, (call,) = drive(forget(engine(), dedup_key), [reply])
     assert found is known
-    assert call.keys == (engine().keys.dedup(codec.digest("key", b"k")),)
-    assert call.args == ("string",)
+    assert call.given == {"key": engine().keys.dedup(codec.digest("key", b"k")), "kind": "string"}
 
 
 @pytest.mark.parametrize("dedup_key", ["", b"", 5, None, "\ud800"])
@@ -191,7 +190,8 @@ def test_every_unanswered_claim_that_was_granted_is_released() -> None:
     core.unanswered = {"~1": "n1", "job": "n2"}
     wants = asked(release_unanswered(core), TAKEN, b"returned 1 0", b"lost")
     assert scripts(wants) == ["adopt", "release", "adopt"]
-    assert [(argv(want, 3), argv(want, 4)) for want in wants] == [("~1", "n1"), ("~1", "9.n1"), ("job", "n2")]
+    assert [want.given["lease_id"] for want in wants] == ["~1", "~1", "job"]
+    assert [wants[0].given["nonce"], wants[1].given["token"], wants[2].given["nonce"]] == ["n1", "9.n1", "n2"]
     assert core.unanswered == {}
 
 

@@ -22,14 +22,14 @@ from rmq_core.keys import QUEUES
 from rmq_core.leased.operations.publishing import publish, publish_many
 from rmq_core.policy import Durability, Overflow
 from rmq_core.reports import PublishReport
-from tests.unit.leased.by_hand import argv, asked, drive, engine, result, step, told
+from tests.unit.leased.by_hand import asked, drive, engine, given, result, step, told
 
 WINDOW = {"dedup": True, "dedup_window": 60}
 
 
 def bodies(call: Call) -> list[bytes]:
     """The bodies a publish call carries."""
-    return [body for body in call.args[7:] if isinstance(body, bytes)]
+    return list(call.given["messages"])
 
 
 def sent(call: Call) -> list[Any]:
@@ -45,7 +45,8 @@ def test_a_published_message_has_the_id_it_was_sent_with() -> None:
     parts = codec.split(b"0 1 0 " + body)
     assert (parts.id, parts.headers, parts.payload) == (published.id, {"h": "v"}, b'{"a":1}')
     assert call.slot
-    assert [key.rpartition(b":")[2] for key in call.keys] == [b"ready", b"delayed", b"waiters", b"wake", b"timer"]
+    assert call.given["ready"] == engine().keys.ready
+    assert call.given["markers"] == ()
 
 
 def test_the_first_publish_tells_the_name_of_the_queue() -> None:
@@ -73,15 +74,15 @@ def test_a_name_that_cannot_be_told_for_another_reason_stops_the_publish() -> No
 
 @pytest.mark.parametrize(("delay", "delay_ms"), [(None, 0), (0, 0), (1.5, 1500), (timedelta(minutes=1), 60_000)])
 def test_a_delay_is_sent_in_milliseconds(delay: Any, delay_ms: int) -> None:
-    assert argv(asked(publish(engine(), "x", delay=delay), b"accepted 0")[0], 4) == delay_ms
-    assert argv(asked(publish_many(engine(), ["x"], delay=delay), b"accepted 0")[0], 4) == delay_ms
+    assert asked(publish(engine(), "x", delay=delay), b"accepted 0")[0].given["delay_ms"] == delay_ms
+    assert asked(publish_many(engine(), ["x"], delay=delay), b"accepted 0")[0].given["delay_ms"] == delay_ms
 
 
 def test_the_limit_of_the_queue_is_sent_along() -> None:
     (plain,) = asked(publish(engine(), "x"), b"accepted 0")
-    assert (argv(plain, 5), argv(plain, 6), argv(plain, 7), argv(plain, 8), argv(plain, 9)) == (0, "0", 0, 0, 1)
+    assert given(plain, "max_ready", "drop_oldest", "nonce", "window_ms", "count") == [0, "0", 0, 0, 1]
     (bounded,) = asked(publish(engine(max_ready=5, overflow=Overflow.DROP_OLDEST), "x"), b"accepted 0")
-    assert (argv(bounded, 5), argv(bounded, 6)) == (5, "1")
+    assert (bounded.given["max_ready"], bounded.given["drop_oldest"]) == (5, "1")
 
 
 def test_a_duplicate_is_told_by_the_verdict_of_the_server() -> None:
@@ -94,14 +95,14 @@ def test_a_duplicate_is_told_by_the_verdict_of_the_server() -> None:
 def test_deduplication_sends_a_key_a_nonce_and_the_window() -> None:
     core = engine(**WINDOW)
     (one,), (two,) = (asked(publish(core, "x"), b"accepted 0 1") for _ in range(2))
-    assert one.keys[5:] == two.keys[5:] == (core.keys.dedup(codec.digest("s", b"x")),)
-    assert (argv(one, 8), argv(two, 8)) == (60_000, 60_000)
-    assert argv(one, 7) != argv(two, 7)
+    assert one.given["markers"] == two.given["markers"] == (core.keys.dedup(codec.digest("s", b"x")),)
+    assert (one.given["window_ms"], two.given["window_ms"]) == (60_000, 60_000)
+    assert one.given["nonce"] != two.given["nonce"]
 
 
 def test_a_payload_counts_as_another_than_its_text() -> None:
     core = engine(**WINDOW)
-    keys = {asked(publish(core, payload), b"accepted 0 1")[0].keys[5] for payload in ("[1]", b"[1]", [1])}
+    keys = {asked(publish(core, payload), b"accepted 0 1")[0].given["markers"] for payload in ("[1]", b"[1]", [1])}
     assert len(keys) == 3
 
 
@@ -109,9 +110,9 @@ def test_a_payload_counts_as_another_than_its_text() -> None:
 def test_a_key_of_the_caller_goes_before_that_of_the_queue(dedup_key: Any) -> None:
     core = engine(dedup_key=lambda _: "other", dedup_window=5)
     (call,) = asked(publish(core, {"id": "k"}, dedup_key=dedup_key), b"accepted 0 1")
-    assert call.keys[5:] == (core.keys.dedup(codec.digest("key", b"k")),)
+    assert call.given["markers"] == (core.keys.dedup(codec.digest("key", b"k")),)
     (call,) = asked(publish(core, {"id": "k"}), b"accepted 0 1")
-    assert call.keys[5:] == (core.keys.dedup(codec.digest("key", b"other")),)
+    assert call.given["markers"] == (core.keys.dedup(codec.digest("key", b"other")),)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_a_publisher_that_was_told_the_time_writes_it_before_what_goes_out_next(
     told_at = [[b"accepted 0 @1700000000001"] * 4, [b"accepted 0 @1700000000001"] * 3 + [b"accepted 0"], b"accepted 0"]
     _, wants = drive(publish_many(engine(), payloads), told_at)
     calls = [call for want in wants for call in getattr(want, "calls", [want])]
-    assert [argv(call, 10) for call in calls] == [0] * 4 + [1_700_000_000_001] * 5
+    assert [call.given["told_ms"] for call in calls] == [0] * 4 + [1_700_000_000_001] * 5
     assert not any(body.startswith(b"0 17") for call in calls[:4] for body in bodies(call))
     assert all(body.startswith(b"0 1700000000001 0 ") for call in calls[4:] for body in bodies(call))
 

@@ -4,7 +4,7 @@ import pytest
 
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.leased.operations.reclaiming import reclaim
-from tests.unit.leased.by_hand import argv, asked, drive, engine, result, scripts, told
+from tests.unit.leased.by_hand import asked, drive, engine, given, result, scripts, told
 
 
 @pytest.mark.parametrize("reply", [b"live", b"superseded"])
@@ -22,8 +22,8 @@ def test_an_expired_lease_goes_back_chunk_by_chunk_under_the_token_of_the_first(
     )
     assert moved == 9000
     assert scripts(wants) == ["reclaim"] * 3
-    assert [argv(want, 4) for want in wants] == ["", "9.x", "9.x"]
-    assert len({argv(want, 5) for want in wants}) == 3
+    assert [want.given["token"] for want in wants] == ["", "9.x", "9.x"]
+    assert len({want.given["nonce"] for want in wants}) == 3
     assert told(events) == [(Operation.RECLAIM, 4000), (Operation.RECLAIM, 4000), (Operation.RECLAIM, 1000)]
 
 
@@ -44,6 +44,6 @@ def test_dead_letters_are_told_of_one_by_one() -> None:
 
 def test_the_limits_of_the_queue_are_sent_along() -> None:
     (call,) = asked(reclaim(engine(max_deliveries=3, max_dead=7, failed_log=5), "job"), b"live")
-    assert [argv(call, number) for number in (3, 6, 7, 8, 10)] == ["job", 3, 7, 5, "0"]
+    assert given(call, "lease_id", "max_deliveries", "max_dead", "failed_cap", "if_used_up") == ["job", 3, 7, 5, "0"]
     (call,) = asked(reclaim(engine(max_deliveries=None), "job", used_up=True), b"live")
-    assert (argv(call, 6), argv(call, 10)) == (0, "1")
+    assert (call.given["max_deliveries"], call.given["if_used_up"]) == (0, "1")

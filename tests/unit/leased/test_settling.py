@@ -14,7 +14,7 @@ from rmq_core.leased.operations.settling import ack, extend, extend_all, nack, r
 from rmq_core.messages import Lease
 from rmq_core.policy import Durability, exponential
 from rmq_core.reports import Outcome, SettleReport
-from tests.unit.leased.by_hand import argv, asked, drive, engine, envelope, held, ref, result, scripts, step, told
+from tests.unit.leased.by_hand import asked, drive, engine, envelope, given, held, ref, result, scripts, step, told
 
 WHOLE: list[Callable[..., Any]] = [ack, nack, release]
 SOME = {"ack": ack, "nack": nack, "release": release}
@@ -50,14 +50,14 @@ def test_an_unknown_answer_is_an_error_and_loses_nothing(settle: Callable[..., A
 def test_an_extension_returns_the_new_deadline() -> None:
     deadline, (call,) = drive(extend(engine(max_hold=9), held(), by=2), [b"7500"])
     assert deadline == datetime.fromtimestamp(7.5, UTC)
-    assert [argv(call, number) for number in (1, 2, 3, 4)] == ["job", "7.abc", 2000, 9000]
+    assert given(call, "lease_id", "token", "lease_ms", "max_hold_ms") == ["job", "7.abc", 2000, 9000]
     assert not call.slot
 
 
 def test_an_extension_may_be_for_ever() -> None:
     deadline, (call,) = drive(extend(engine(lease=None), held()), [b"inf"])
     assert deadline is None
-    assert (argv(call, 3), argv(call, 4)) == ("inf", 0)
+    assert (call.given["lease_ms"], call.given["max_hold_ms"]) == ("inf", 0)
 
 
 @pytest.mark.parametrize("by", [0, -1, True, "5"])
@@ -71,7 +71,8 @@ def test_many_leases_are_extended_in_one_write_each_by_its_own_time() -> None:
     kept, (batch,) = drive(extend_all(engine(), leases), [[b"7500", b"lost", b"inf"]])
     assert kept == [True, False, True]
     assert isinstance(batch, Batch)
-    assert [(argv(call, 1), argv(call, 3)) for call in batch.calls] == [("job", 2000), ("~1", 300_000), ("b", 3000)]
+    asked_for = [given(call, "lease_id", "lease_ms") for call in batch.calls]
+    assert asked_for == [["job", 2000], ["~1", 300_000], ["b", 3000]]
     assert not any(lease.fate.lost for lease, _ in leases)
 
 
@@ -88,13 +89,14 @@ def test_an_ack_of_a_whole_lease_counts_what_it_settled() -> None:
     report, (call,) = drive(ack(engine(on_event=events.append, settled_ttl=9, completed_log=4), lease), [b"acked 3"])
     assert report == SettleReport(3)
     assert lease.fate.settled
-    assert [argv(call, number) for number in (3, 4, 5, 6)] == ["job", "7.abc", 9000, 4]
+    assert given(call, "lease_id", "token", "done_ttl_ms", "completed_cap") == ["job", "7.abc", 9000, 4]
     assert told(events) == [(Operation.ACK, 3)]
 
 
 def test_an_anonymous_lease_leaves_no_record() -> None:
     (call,) = asked(ack(engine(), held(lease_id="~1")), b"acked 1")
-    assert (call.keys[-1], call.args) == (b"rmq:{q}:settled:~1", ("~1", "7.abc"))
+    assert given(call, "settled", "lease_id", "token") == [b"rmq:{q}:settled:~1", "~1", "7.abc"]
+    assert "done" not in call.given
 
 
 def test_an_ack_that_is_not_as_durable_as_asked_took_effect_all_the_same() -> None:
@@ -142,7 +144,9 @@ def test_a_nack_sends_the_limits_of_the_queue() -> None:
     core = engine(max_deliveries=None, max_dead=7, failed_log=5)
     (call,) = asked(nack(core, held(), delay=timedelta(seconds=3), reason="r"), b"returned 1 0")
     assert scripts([call]) == ["nack"]
-    assert [argv(call, number) for number in (3, 4, 5, 6, 7, 8, 9)] == ["job", "7.abc", 3000, "r", 0, 7, 5]
+    assert given(call, "lease_id", "token", "delay_ms", "reason", "max_deliveries", "max_dead", "failed_cap") == [
+        "job", "7.abc", 3000, "r", 0, 7, 5,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -158,11 +162,11 @@ def test_a_nack_sends_the_limits_of_the_queue() -> None:
 def test_a_reason_is_one_short_line_without_tabs(reason: str | None, kept: str) -> None:
     (whole,) = asked(nack(engine(), held(), reason=reason), b"returned 1 0")
     (some,) = asked(nack(engine(), held(), [ref(0)], reason=reason), b"all s")
-    assert argv(whole, 6) == argv(some, 7) == kept
+    assert whole.given["reason"] == some.given["reason"] == kept
 
 
 def test_without_backoff_a_nacked_message_is_ready_at_once() -> None:
-    assert argv(asked(nack(engine(), held()), b"returned 1 0")[0], 5) == 0
+    assert asked(nack(engine(), held()), b"returned 1 0")[0].given["delay_ms"] == 0
 
 
 @pytest.mark.parametrize(
@@ -177,14 +181,14 @@ def test_without_backoff_a_nacked_message_is_ready_at_once() -> None:
 )
 def test_the_backoff_grows_with_the_deliveries_that_are_known(lease: Lease, delay_ms: int) -> None:
     core = engine(backoff=exponential(base=2, cap=60, jitter=0))
-    assert argv(asked(nack(core, lease), b"returned 1 0")[0], 5) == delay_ms
-    assert argv(asked(nack(core, lease, [ref(0)]), b"all s")[0], 6) == delay_ms
+    assert asked(nack(core, lease), b"returned 1 0")[0].given["delay_ms"] == delay_ms
+    assert asked(nack(core, lease, [ref(0)]), b"all s")[0].given["delay_ms"] == delay_ms
 
 
 def test_a_delay_of_the_nack_goes_before_the_backoff() -> None:
     core = engine(backoff=exponential(base=2, jitter=0))
-    assert argv(asked(nack(core, held(), delay=0), b"returned 1 0")[0], 5) == 0
-    assert argv(asked(nack(core, held(), delay=0.0001), b"returned 1 0")[0], 5) == 1
+    assert asked(nack(core, held(), delay=0), b"returned 1 0")[0].given["delay_ms"] == 0
+    assert asked(nack(core, held(), delay=0.0001), b"returned 1 0")[0].given["delay_ms"] == 1
 
 
 def test_a_backoff_that_gives_no_duration_is_refused() -> None:
@@ -206,8 +210,7 @@ def test_each_message_has_its_outcome_in_the_order_given() -> None:
     lease = held(5)
     refs = [ref(2), ref(4), ref(0), ref(9), ref(4)]
     report, (call,) = drive(nack(engine(on_event=events.append), lease, refs, reason="bad"), [b"some msda"])
-    assert call.args[11:] == (1, 9, 4, 2, 0)
-    assert [argv(call, number) for number in (3, 4, 5)] == ["job", "7.abc", "nack"]
+    assert given(call, "lease_id", "token", "verb", "holds", "indexes") == ["job", "7.abc", "nack", 1, (9, 4, 2, 0)]
     assert report.outcomes == (
         Outcome.DEAD,
         Outcome.SETTLED,
@@ -227,7 +230,7 @@ def test_settling_the_last_message_settles_the_lease(verb: str) -> None:
     assert report == SettleReport(2, 0, (Outcome.SETTLED, Outcome.SETTLED))
     assert lease.fate.settled
     assert scripts([call]) == ["settle_some"]
-    assert (argv(call, 5), argv(call, 12)) == (verb, 9000)
+    assert (call.given["verb"], call.given["done_ttl_ms"]) == (verb, 9000)
 
 
 def test_some_messages_of_a_lost_lease_are_reported_not_raised() -> None:
@@ -269,7 +272,7 @@ def test_many_messages_are_settled_from_the_end_in_chunks(verb: str, count: int,
     want, seen = next(exchange), list[int]()
     while True:
         assert isinstance(want, Call)
-        indexes = [value for value in want.args[12:] if isinstance(value, int)]
+        indexes = want.given["indexes"]
         assert len(indexes) <= step_size
         seen += indexes
         try:

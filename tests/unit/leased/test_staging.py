@@ -19,7 +19,7 @@ from rmq_core.leased.operations.publishing import publish_many
 from rmq_core.leased.operations.staging import drop_staged, finish, publish_staged, stage
 from rmq_core.messages import NewMessage, Stage
 from rmq_core.policy import Durability, Overflow
-from tests.unit.leased.by_hand import argv, asked, drive, engine, result, scripts
+from tests.unit.leased.by_hand import asked, drive, engine, result, scripts
 
 PLAIN, KEYED = Stage("plain", 2, plain=True), Stage("keyed", 1, plain=False)
 DIGEST = b"00" * 16
@@ -28,7 +28,7 @@ DIGEST = b"00" * 16
 def test_chunks_of_a_stage_say_how_many_messages_come_before_them() -> None:
     staged, (batch,) = drive(stage(engine(), map(str, range(2_500))), [[b"staged"] * 3])
     assert isinstance(batch, Batch)
-    assert [argv(call, 3) for call in batch.calls] == [0, 1000, 2000]
+    assert [call.given["count"] for call in batch.calls] == [0, 1000, 2000]
     assert (staged.count, staged.plain) == (2_500, True)
 
 
@@ -39,7 +39,7 @@ def test_a_stage_of_nothing_asks_for_nothing() -> None:
 def test_delay_and_deduplication_key_stand_before_the_body() -> None:
     messages = ["x", NewMessage("x", delay=2), NewMessage("x", dedup_key="k")]
     staged, (batch,) = drive(stage(engine(), messages), [[b"staged"]])
-    plain, delayed, keyed = batch.calls[0].args[3:]
+    plain, delayed, keyed = batch.calls[0].given["messages"]
     assert plain.endswith(b" s0 x")
     assert delayed.startswith(b"\x012000 - ")
     assert keyed.startswith(b"\x010 ")
@@ -71,7 +71,7 @@ def test_a_chunk_that_overtook_the_one_before_it_is_sent_again() -> None:
     replies = [[b"staged", b"lost", b"lost"], b"staged", b"staged"]
     staged, wants = drive(stage(engine(), map(str, range(2_500))), replies)
     assert staged.count == 2_500
-    assert [argv(call, 3) for call in wants[1:]] == [1000, 2000]
+    assert [call.given["count"] for call in wants[1:]] == [1000, 2000]
 
 
 def test_a_queue_that_drops_its_oldest_messages_stages_nothing() -> None:
@@ -87,9 +87,9 @@ def test_publishing_decides_then_moves_until_nothing_is_left() -> None:
     published, wants = drive(publish_staged(engine(), [PLAIN, KEYED, Stage("none", 0, plain=True)]), replies)
     assert published
     assert scripts(wants) == ["publish_staged", "scan", "unstage", "unstage", "staged", "unstage", "scan", "unstage"]
-    assert wants[0].args[5:] == ("2 1 plain", "1 0 keyed")
-    assert wants[5].keys[-1].endswith(b"dedup:" + bytes(16))
-    assert [argv(wants[at], 10) for at in (2, 5)] == [4000, 1]
+    assert wants[0].given["elements"] == ("2 1 plain", "1 0 keyed")
+    assert wants[5].given["markers"] == (engine().keys.dedup(bytes(16)),)
+    assert [wants[at].given["most"] for at in (2, 5)] == [4000, 1]
 
 
 def test_what_is_decided_is_published_although_redis_went_away_then() -> None:
@@ -102,7 +102,7 @@ def test_what_is_decided_is_published_although_redis_went_away_then() -> None:
 def test_what_was_published_before_is_dropped() -> None:
     published, wants = drive(publish_staged(engine(), [PLAIN], sink="s", batch=3), [b"before", [b"dropped"]])
     assert not published
-    assert argv(wants[0], 4) == 3
+    assert wants[0].given["batch"] == 3
     assert isinstance(wants[1], Batch)
 
 
@@ -143,13 +143,13 @@ def test_stages_are_dropped_by_the_hundred() -> None:
 def test_a_publication_without_a_record_is_struck_from_the_leases() -> None:
     moved, wants = drive(finish(engine(), "~+p"), [[], b"elsewhere"])
     assert moved == 0
-    assert argv(wants[1], 3) == "~+p"
+    assert wants[1].given["publication"] == "~+p"
 
 
 def test_a_chunk_of_publish_many_holds_messages_of_one_delay() -> None:
     messages = ["a", NewMessage("b", delay=1), NewMessage("c", delay=1), NewMessage("d", dedup_key="k")]
     _, (chain,) = drive(publish_many(engine(), messages), [[b"accepted 0", b"accepted 0", b"accepted 0 1"]])
-    assert [(argv(call, 4), argv(call, 9)) for call in chain.calls] == [(0, 1), (1000, 2), (0, 1)]
+    assert [(call.given["delay_ms"], call.given["count"]) for call in chain.calls] == [(0, 1), (1000, 2), (0, 1)]
 
 
 def test_a_lost_stage_survives_pickling() -> None:
