@@ -24,7 +24,7 @@ class Completed(NamedTuple):
     result: bytes | None
 
 
-class Failed(NamedTuple):
+class FailedJob(NamedTuple):
     """A job has failed; its id is empty when nobody could read it."""
 
     job_id: str
@@ -40,21 +40,21 @@ class Runner:
             getattr(handler, "__call__", None)  # noqa: B004  an object whose call is a coroutine function
         )
 
-    async def run(self, delivery: Delivery, begun: Callable[[Job], object]) -> Completed | Failed:
+    async def run(self, delivery: Delivery, begun: Callable[[Job], object]) -> Completed | FailedJob:
         """What became of a job; `begun` is told when its handler is about to get it."""
         try:
             job = job_of(delivery.envelope, delivery.before)
         except MalformedMessage as error:
-            return Failed("", Verdict(delivery.before + 1, None, str(error)))
+            return FailedJob("", Verdict(delivery.before + 1, None, str(error)))
         if job.attempt > self._limit(job):
             reason = f"{delivery.before} workers died, or lost their lease, with it"
-            return Failed(job.id, Verdict(job.attempt - 1, None, reason))
+            return FailedJob(job.id, Verdict(job.attempt - 1, None, reason))
         begun(job)
         try:
             value = await (asyncio.to_thread(self._handler, job) if self._threaded else self._handler(job))
             return Completed(job, self._encode(value) if self._config.store_results else None)
         except Exception as error:  # noqa: BLE001  whatever a handler raises is its job's failure
-            return Failed(job.id, self._verdict(job, error))
+            return FailedJob(job.id, self._verdict(job, error))
 
     def _limit(self, job: Job) -> int:
         return job.attempts or self._queue_config.max_attempts

@@ -25,7 +25,7 @@ from rmq_core.jobs.job import Job
 from rmq_core.jobs.operations import waiting, working
 from rmq_core.jobs.operations.working import Delivery, Done
 from rmq_core.jobs.prefetch import Prefetch
-from rmq_core.jobs.runner import Failed, Handler, Runner
+from rmq_core.jobs.runner import FailedJob, Handler, Runner
 from rmq_core.policy import seconds
 
 R = TypeVar("R")
@@ -119,12 +119,12 @@ class Worker:
         except asyncio.CancelledError:
             self._drop(delivery)  # nothing was told of it: it comes back when its lease is over
             raise
-        if isinstance(ended, Failed):
+        if isinstance(ended, FailedJob):
             await self._fail(delivery, ended)
         else:
             self._complete(delivery, ended.job, ended.result)
 
-    async def _fail(self, delivery: Delivery, failed: Failed) -> None:
+    async def _fail(self, delivery: Delivery, failed: FailedJob) -> None:
         job_id, engine = failed.job_id, self.queue.engine
         told = {"stored": self.config.store_results and bool(job_id), "untold": self._untold(job_id)}
         try:
