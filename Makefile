@@ -63,17 +63,17 @@ format: $(STAMP) ## let ruff rewrite what it can
 	ruff check --fix .
 	ruff format .
 
-bench: $(STAMP) ## measure every ratio and write benchmarks/RESULTS.md and PEERS.md
+bench: $(STAMP) ## measure every ratio and write build/measured/results.md and peers.md
 	python -m tests.servers 7.0 8.6
 	python -m benchmarks
 
-airflow: $(STAMP) ## measure what the Airflow provider adds and write benchmarks/AIRFLOW.md
+airflow: $(STAMP) ## measure what the Airflow provider adds and write build/measured/airflow.md
 	python -m tests.servers 7.0
 	python -m benchmarks.airflow
 
-faults: $(STAMP) ## kills, cut wires and restarts, in full length; write docs/reference/*-faults.md
+faults: $(STAMP) ## kills, cut wires and restarts, in full length; write build/measured/*faults.md
 	python -m tests.servers
-	pytest -n 2 tests/faults --faults=full --faults-report=docs/reference
+	pytest -n 2 tests/faults --faults=full --faults-report=build/measured
 
 mutants: $(STAMP) ## break the code in one place after the other, and say which test of ring 2 notices
 	python -m tests.servers
@@ -86,9 +86,9 @@ floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an env
 		--requirements tests/airflow/floor.txt --editable .
 	build/floor/bin/python -m pytest tests/airflow --ignore tests/airflow/browser --servers=7.0 --product=full
 
-conformance: $(STAMP) ## try every promise on every server and cluster, and write docs/reference/conformance.md
+conformance: $(STAMP) ## try every promise on every server and cluster, and write build/measured/conformance.md
 	python -m tests.servers
-	python -m pytest -p tests.redis.conformance.report --conformance-report=docs/reference/conformance.md \
+	python -m pytest -p tests.redis.conformance.report --conformance-report=build/measured/conformance.md \
 		tests/redis/test_conformance.py --product=full -k promise_is_kept
 
 docs: $(STAMP) ## run the code of the README and the docs

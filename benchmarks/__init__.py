@@ -1,1 +1,1 @@
-"""Measures RMQ in ratios: against a bare redis-py loop (RESULTS.md) and against peers (PEERS.md), interleaved."""
+"""Measures RMQ in ratios: against a bare redis-py loop and against peers, interleaved."""

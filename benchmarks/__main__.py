@@ -1,6 +1,6 @@
 """`python -m benchmarks`: measure everything and write the documents; `--quick` and `--only` print instead.
 
-RESULTS.md compares RMQ with a bare redis-py loop, PEERS.md with the libraries that do the same work.
+`build/measured/results.md` compares RMQ with a bare redis-py loop, `peers.md` with libraries that do the same work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from benchmarks.figures import Findings, Target
 from benchmarks.targets import REASONS, TARGETS
 from tests.servers.matrix import version
 
-HERE = Path(__file__).parent
+MEASURED = Path(__file__).parents[1] / "build" / "measured"
 ALONE = """\
 # Benchmark results
 
@@ -47,7 +47,7 @@ rounds, with their quartiles in brackets. The server has a core of its own. The 
 for batches of 1000 it is a pipeline of 1000 `LPUSH`; for waiters it is a `BLMOVE`, and time runs from the publisher's
 send to the message in the hand of another process. The async façade is compared with `redis.asyncio`. Memory is the
 growth of `used_memory`. The docstrings of the modules beside this file say more. Rates and times are context: they
-belong to this machine. Faults are counted in [Faults in the core and in Spark](../docs/reference/faults.md)."""
+belong to this machine."""
 BESIDE = """\
 # RMQ beside other libraries
 
@@ -150,12 +150,12 @@ def main() -> None:
         targets = TARGETS | spark_read.TARGETS | spark_write.TARGETS | spark_json.TARGETS
         reasons = REASONS | spark_read.REASONS | spark_write.REASONS
         text = _document(ALONE, alone, todo, targets, reasons, options.server)
-        _publish(text, HERE / "RESULTS.md" if write else None)
+        _publish(text, MEASURED / "results.md" if write else None)
     beside = [name for name in chosen if name in PEERS]
     if beside:
         targets, reasons = message_queue.TARGETS | jobs.TARGETS, message_queue.REASONS | jobs.REASONS
         text = _document(BESIDE, beside, todo, targets, reasons, options.server)
-        _publish(text, HERE / "PEERS.md" if write else None)
+        _publish(text, MEASURED / "peers.md" if write else None)
 
 
 def _document(
@@ -179,6 +179,7 @@ def _document(
 def _publish(text: str, path: Path | None) -> None:
     print(text)
     if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 

@@ -1,4 +1,4 @@
-"""What the Airflow provider adds to the core: `python -m benchmarks.airflow` writes benchmarks/AIRFLOW.md.
+"""What the Airflow provider adds to the core: `python -m benchmarks.airflow` writes build/measured/airflow.md.
 
 Publishing: one operator's `execute` of 100,000 payloads and `publish_many` of the core take turns, on a server of their
 own; the figure is the median of the ratios. Triggers: see `benchmarks.airflow_triggers`; resuming: see
@@ -27,7 +27,7 @@ from rmq_airflow.operators.publish import RedisQueuePublishOperator
 from rmq_core import LeasedQueue
 from tests.servers import Server, start_server
 
-PAGE = Path(__file__).parent / "AIRFLOW.md"
+PAGE = Path(__file__).parents[1] / "build" / "measured" / "airflow.md"
 MESSAGES, ROUNDS, SECONDS = 100_000, 7, 30.0
 PAYLOADS = [f"{number:08}".ljust(190, "x") for number in range(MESSAGES)]
 
@@ -125,6 +125,7 @@ def main() -> None:
         text = page([publishing(server), *waiting(server), resuming(server)])
     finally:
         server.stop()
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(text, "utf-8")
     print(text)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from rmq_core.cli import bench, consume, dead, doctor, forget, looking, publish, reap, release, top
+from rmq_core.cli import consume, dead, doctor, forget, looking, publish, reap, release, top
 from rmq_core.cli.failures import Exit, report
 from rmq_core.cli.shared import Group, shared
 from rmq_core.errors import RedisMessageQueueError
@@ -35,7 +35,6 @@ app.command()(looking.leases)
 app.command()(release.release)
 app.command()(reap.reap)
 app.command()(doctor.doctor)
-app.command()(bench.bench)
 app.command()(top.top)
 queues.command("list")(looking.listed)
 queues.command("forget")(forget.forget)

@@ -208,7 +208,7 @@ class AsyncDriver:
             await asyncio.sleep(part)
 
     async def _plain(self, command: Command) -> Any:
-        return await self.client.execute_command(*command.args)
+        return await heard(self.client.execute_command(*command.args))
 
     async def _after(self, _: tenacity.RetryCallState) -> None:
         await self._recover()
@@ -257,10 +257,9 @@ class AsyncDriver:
         if home:
             return home.pop()
         pool = self._pool = self._pool or await self._find_pool()
-        task = asyncio.current_task()
-        before = task.cancelling() if task else 0
+        before = _cancelling()
         line = Line(pool, await pool.get_connection(*POOL_ARGS), home)
-        if task and task.cancelling() > before:  # connecting uses asyncio.wait_for, which drops it in Python 3.11
+        if _cancelling() > before:  # see `heard`
             await self._release(line)
             raise asyncio.CancelledError
         return line
@@ -268,7 +267,7 @@ class AsyncDriver:
     async def _find_pool(self) -> Any:
         if not hasattr(self.client, "nodes_manager"):
             return self.client.connection_pool
-        await self.client.initialize()
+        await heard(self.client.initialize())
         return _NodePool(self.client.get_node_from_key(self._key.decode()))
 
     async def _recover(self) -> None:
@@ -280,7 +279,7 @@ class AsyncDriver:
         self._pool = None
         if hasattr(self.client, "nodes_manager"):
             with contextlib.suppress(*FAILURES):  # the next attempt says whether the cluster is back
-                await self.client.nodes_manager.initialize()
+                await heard(self.client.nodes_manager.initialize())
 
 
 class _NodePool:
@@ -299,6 +298,24 @@ class _NodePool:
         if release is None:  # redis-py 5 and 6.0 do it inside their own calls only
             release = self._node._free.append  # noqa: SLF001
         release(connection)
+
+
+async def heard(answer: Awaitable[R]) -> R:
+    """What redis-py's client answers. A cancellation that it drops meanwhile is raised.
+
+    A connection that is made writes through asyncio.wait_for, which in Python 3.11 drops one that arrives as it ends
+    (https://github.com/python/cpython/issues/86296).
+    """
+    before = _cancelling()
+    result = await answer
+    if _cancelling() > before:
+        raise asyncio.CancelledError
+    return result
+
+
+def _cancelling() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 async def _read(connection: Any) -> Any:

@@ -10,6 +10,8 @@ from typing import Any
 
 from redis import exceptions as errors
 
+from rmq_core.exchange.aio import heard
+
 _log = logging.getLogger("rmq")
 _PATIENCE_S, _HASTE_S = 5.0, 0.5
 
@@ -35,7 +37,7 @@ class Bells:
         standing = self._standing.setdefault(channel, asyncio.Event())
         with contextlib.suppress(errors.RedisError, OSError):
             async with self._turn:
-                await self._pubsub.subscribe(channel)
+                await heard(self._pubsub.subscribe(channel))
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._hear(), name="rmq-bells")
             async with asyncio.timeout(_PATIENCE_S):
@@ -54,7 +56,9 @@ class Bells:
     async def aclose(self) -> None:
         """Close the connection."""
         if self._task is not None:
-            self._task.cancel()
+            while not self._task.done():  # redis-py may drop a cancellation, see `heard`
+                self._task.cancel()
+                await asyncio.wait({self._task}, timeout=_HASTE_S)
             await asyncio.gather(self._task, return_exceptions=True)
         if self._pubsub is not None:
             await self._pubsub.aclose()
@@ -62,8 +66,8 @@ class Bells:
     async def _hear(self) -> None:
         while True:
             try:
-                async for heard in self._pubsub.listen():  # type: ignore[union-attr]
-                    self._heard(heard["type"], heard["channel"])
+                async for message in self._pubsub.listen():  # type: ignore[union-attr]
+                    self._heard(message["type"], message["channel"])
                 await asyncio.sleep(0.05)
             except (errors.RedisError, OSError) as error:
                 _log.warning("the connection that hears of new work is lost: %s; waits look every few seconds", error)

@@ -5,78 +5,71 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeAlias
 
-from rmq_core.errors import MalformedMessage, PayloadError, QueueUnavailable, UnrecoverableError
+from rmq_core.errors import MalformedMessage, PayloadError, UnrecoverableError
 from rmq_core.facade.process import reason_of
+from rmq_core.jobs.config import JobsConfig, WorkerConfig
 from rmq_core.jobs.job import Job, encode_data, job_of
-from rmq_core.jobs.operations import working
 from rmq_core.jobs.operations.working import Delivery, Verdict
 
-if TYPE_CHECKING:
-    from rmq_core.jobs.worker import Handler, Worker
+Handler: TypeAlias = Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]
+
+
+class Completed(NamedTuple):
+    """A handler has returned; `result` is what is to be stored of that, None for nothing."""
+
+    job: Job
+    result: bytes | None
+
+
+class FailedJob(NamedTuple):
+    """A job has failed; its id is empty when nobody could read it."""
+
+    job_id: str
+    verdict: Verdict
 
 
 class Runner:
-    """Hands jobs to the handler of a worker and tells the worker of the outcome."""
+    """Hands jobs to a handler: a coroutine function, or a plain one, which gets a thread."""
 
-    def __init__(self, worker: Worker, handler: Handler) -> None:
-        self._worker, self._handler = worker, handler
+    def __init__(self, handler: Handler, config: WorkerConfig, queue_config: JobsConfig) -> None:
+        self._handler, self._config, self._queue_config = handler, config, queue_config
         self._threaded = not inspect.iscoroutinefunction(handler) and not inspect.iscoroutinefunction(
             getattr(handler, "__call__", None)  # noqa: B004  an object whose call is a coroutine function
         )
 
-    async def run(self, delivery: Delivery) -> None:
-        worker = self._worker
+    async def run(self, delivery: Delivery, begun: Callable[[Job], object]) -> Completed | FailedJob:
+        """What became of a job; `begun` is told when its handler is about to get it."""
         try:
             job = job_of(delivery.envelope, delivery.before)
         except MalformedMessage as error:
-            await self._fail(delivery, "", Verdict(delivery.before + 1, None, str(error)))
-            return
+            return FailedJob("", Verdict(delivery.before + 1, None, str(error)))
         if job.attempt > self._limit(job):
             reason = f"{delivery.before} workers died, or lost their lease, with it"
-            await self._fail(delivery, job.id, Verdict(job.attempt - 1, None, reason))
-            return
-        worker.begun(job)
+            return FailedJob(job.id, Verdict(job.attempt - 1, None, reason))
+        begun(job)
         try:
             value = await (asyncio.to_thread(self._handler, job) if self._threaded else self._handler(job))
-            result = self._encode(value) if worker.config.store_results else None
-        except asyncio.CancelledError:
-            worker.abandoned(delivery)
-            raise
+            return Completed(job, self._encode(value) if self._config.store_results else None)
         except Exception as error:  # noqa: BLE001  whatever a handler raises is its job's failure
-            await self._fail(delivery, job.id, self._verdict(job, error))
-        else:
-            worker.completed(delivery, job, result)
+            return FailedJob(job.id, self._verdict(job, error))
 
     def _limit(self, job: Job) -> int:
-        return job.attempts or self._worker.queue.config.max_attempts
+        return job.attempts or self._queue_config.max_attempts
 
     def _verdict(self, job: Job, error: Exception) -> Verdict:
-        backoff = job.backoff or self._worker.queue.config.backoff
+        backoff = job.backoff or self._queue_config.backoff
         final = isinstance(error, UnrecoverableError) or job.attempt >= self._limit(job)
         return Verdict(job.attempt, None if final else backoff.delay(job.attempt), _reason(error))
 
     def _encode(self, value: Any) -> bytes:
-        config = self._worker.queue.config
+        config = self._queue_config
         kind, data = encode_data(value, config.max_payload_bytes, config.max_payload_depth)
         if kind == "b":
             raise PayloadError("a handler must return what JSON has, not bytes, while store_results is set")
         return json.dumps(value).encode() if kind == "s" else data
-
-    async def _fail(self, delivery: Delivery, job_id: str, verdict: Verdict) -> None:
-        worker = self._worker
-        stored = worker.config.store_results and bool(job_id)
-        untold = worker.untold(job_id)
-        exchange = working.fail(
-            worker.queue.engine, worker.name, delivery, job_id, verdict, stored=stored, untold=untold
-        )
-        try:
-            await worker.ask(exchange)
-        except QueueUnavailable:
-            pass  # the lease ends, and the job comes back with one attempt more
-        finally:
-            worker.settled(delivery)
 
 
 def _reason(error: Exception) -> str:

@@ -12,9 +12,8 @@ import logging
 import os
 import signal
 from collections import deque
-from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
 from rmq_core.exchange import Exchange
@@ -26,10 +25,9 @@ from rmq_core.jobs.job import Job
 from rmq_core.jobs.operations import waiting, working
 from rmq_core.jobs.operations.working import Delivery, Done
 from rmq_core.jobs.prefetch import Prefetch
-from rmq_core.jobs.runner import Runner
+from rmq_core.jobs.runner import FailedJob, Handler, Runner
 from rmq_core.policy import seconds
 
-Handler: TypeAlias = Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]
 R = TypeVar("R")
 _log = logging.getLogger("rmq")
 _BLOCK_MS = 5000
@@ -51,7 +49,7 @@ class Worker:
         self._waiting: deque[Delivery] = deque()
         self._held: dict[str, Delivery] = {}
         self._running: set[asyncio.Task[None]] = set()
-        self._runner = Runner(self, handler)
+        self._runner = Runner(handler, self.config, queue.config)
         self._done, self._finished = Done.nothing(), 0
         self._prefetch = Prefetch(self.config.prefetch)
         self._room = asyncio.Event()
@@ -64,7 +62,7 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop`, then end gracefully. Raises what makes working impossible, Unsupported for example."""
-        await self.ask(prepare(self.queue.engine))
+        await self._ask(prepare(self.queue.engine))
         reader = asyncio.create_task(self._read())
         parts = [self._start(), self._beat(), self._steal(), *([self._promote()] if self.config.schedule else [])]
         tasks = [reader, *map(asyncio.create_task, parts)]
@@ -98,42 +96,63 @@ class Worker:
         self.stop()
         await self._task
 
-    async def ask(self, exchange: Exchange[R]) -> R:
+    async def _ask(self, exchange: Exchange[R]) -> R:
         """Run an operation on the worker's queue."""
         return await self.queue.run_exchange(exchange)
 
-    def begun(self, job: Job) -> None:
+    def _begun(self, job: Job) -> None:
         """A job is about to be handled."""
         if self.queue.config.max_events:
             self._done.active.append(job.id)
             self._flush_soon()
 
-    def untold(self, job_id: str) -> bool:
+    def _untold(self, job_id: str) -> bool:
         """Whether nobody was told yet that a job became active; from now on that is the caller's to tell."""
         if job_id not in self._done.active:
             return False
         self._done.active.remove(job_id)
         return True
 
-    def abandoned(self, delivery: Delivery) -> None:
-        """Hold a job no longer; one of which nothing was told comes back when its lease is over."""
+    async def _work_on(self, delivery: Delivery) -> None:
+        try:
+            ended = await self._runner.run(delivery, self._begun)
+        except asyncio.CancelledError:
+            self._drop(delivery)  # nothing was told of it: it comes back when its lease is over
+            raise
+        if isinstance(ended, FailedJob):
+            await self._fail(delivery, ended)
+        else:
+            self._complete(delivery, ended.job, ended.result)
+
+    async def _fail(self, delivery: Delivery, failed: FailedJob) -> None:
+        job_id, engine = failed.job_id, self.queue.engine
+        told = {"stored": self.config.store_results and bool(job_id), "untold": self._untold(job_id)}
+        try:
+            await self._ask(working.fail(engine, self.name, delivery, job_id, failed.verdict, **told))
+        except QueueUnavailable:
+            pass  # the lease ends, and the job comes back with one attempt more
+        finally:
+            self._settled(delivery)
+
+    def _drop(self, delivery: Delivery) -> None:
+        """Hold a job no longer."""
         self._held.pop(delivery.entry, None)
         if len(self._held) <= self._capacity // 2:
             self._room.set()
 
-    def settled(self, delivery: Delivery) -> None:
+    def _settled(self, delivery: Delivery) -> None:
         """Nothing is left to be told of a job."""
         self._finished += 1
-        self.abandoned(delivery)
+        self._drop(delivery)
 
-    def completed(self, delivery: Delivery, job: Job, result: bytes | None) -> None:
+    def _complete(self, delivery: Delivery, job: Job, result: bytes | None) -> None:
         """A job is done; Redis is told with the next batch."""
         if self.queue.config.max_events:
             self._done.completed.append(job.id)
         self._done.entries.append(delivery.entry)
         if result is not None:
             self._done.results.append((job.id, result))
-        self.settled(delivery)
+        self._settled(delivery)
         self._flush_soon()
 
     @property
@@ -172,7 +191,7 @@ class Worker:
         done, self._done = self._done, Done.nothing()
         self._cancel_flush()
         try:
-            found: list[Delivery] = await self.ask(working.turn(self.queue.engine, self.name, done, count))
+            found: list[Delivery] = await self._ask(working.turn(self.queue.engine, self.name, done, count))
         except (RedisMessageQueueError, asyncio.CancelledError) as error:
             self._done = done.joined(self._done)
             if not isinstance(error, QueueUnavailable):
@@ -185,7 +204,7 @@ class Worker:
     async def _patiently(self, exchange: Exchange[R]) -> R | None:
         """Ask, and go on when Redis is away; what came of it else."""
         try:
-            return await self.ask(exchange)
+            return await self._ask(exchange)
         except QueueUnavailable as error:
             _log.warning("worker %s cannot reach Redis: %s", self.name, error)
             await asyncio.sleep(1)
@@ -221,7 +240,7 @@ class Worker:
     async def _work_off(self) -> None:
         count = 0
         while self._waiting and not self._stopping.is_set():
-            await self._runner.run(self._waiting.popleft())
+            await self._work_on(self._waiting.popleft())
             count += 1
             if count % 32 == 0:
                 await asyncio.sleep(0)  # handlers that never wait must not keep the loop from fetching

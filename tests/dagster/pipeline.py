@@ -11,7 +11,7 @@ import dagster as dg
 from rmq_core import LeasedConfig
 from rmq_dagster import LeasedInvocation, PipesRedisQueueSparkClient, RedisQueueResource
 
-CONFIG = LeasedConfig(lease=30, max_deliveries=5, retry_budget=2)
+CONFIG = LeasedConfig(lease=30, max_deliveries=5)
 DRIVER = Path(__file__).parent / "driver.py"
 ROOT = Path(__file__).parent.parent.parent
 

@@ -38,7 +38,7 @@ class Figure:
 
 @dataclass
 class Page:
-    """The report of one orchestrator: docs/reference/`name`.md. `zeros`: the counts that must be 0.
+    """The report of one orchestrator, kept as `name`.md. `zeros`: the counts that must be 0.
 
     `head` stands at its beginning, `key` says what the counts mean.
     """
@@ -121,6 +121,12 @@ def page(name: str, head: str, key: str, zeros: tuple[str, ...]) -> Page:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults-report", type=Path, help="the folder in which to keep what faults did to orchestrators")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder, in which other plugins keep their pages too."""
+    if folder := config.getoption("faults_report"):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

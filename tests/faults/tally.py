@@ -37,7 +37,7 @@ def table() -> list[str]:
 
 
 def page(passed: int) -> str:
-    """The counts as a page of the documentation."""
+    """The counts as a page."""
     rows = [f"| {fault} | {times:,} |" for fault, times in sorted(faults.items())]
     return PAGE.format(passed=passed, rows="\n".join(rows))
 

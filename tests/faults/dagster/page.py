@@ -1,4 +1,4 @@
-"""The page docs/reference/dagster-faults.md, which the tests of this folder fill."""
+"""The page of faults in Dagster, which the tests of this folder fill."""
 
 from __future__ import annotations
 

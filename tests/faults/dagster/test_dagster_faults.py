@@ -1,7 +1,7 @@
 """Every fault on a real `dagster dev`: nothing is lost, settled by a stale holder, stuck or left running.
 
 The short form kills run workers and the daemon, and its drivers are plain Python; the full form, `make faults`, has all
-faults and drivers in Spark, and writes docs/reference/dagster-faults.md.
+faults and drivers in Spark, and writes dagster-faults.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -182,18 +182,6 @@ def test_top_without_a_terminal_writes_look_after_look(rmq: Rmq) -> None:
     looks = rmq("top", "--times", "2", "--interval", "0.1", "--json").records
     assert [look["queue"] for look in looks] == ["q", "r"] * 2
     assert "ready lately" in rmq("top", "q", "--times", "1").out
-
-
-def test_the_bench_measures_each_discipline_and_leaves_nothing_that_does_not_expire(
-    rmq: Rmq, discipline: str, redis_client: redis.Redis
-) -> None:
-    ran = rmq("bench", "--calls", "10", "--rounds", "3", "-d", discipline, "--json")
-    assert ran.code == 0
-    assert [record["baseline"] for record in ran.records] == ["LPUSH", "LMOVE + LREM", "pipelined LPUSH"]
-    assert all(0 < record["low"] <= record["ratio"] <= record["high"] for record in ran.records)
-    left: Sequence[bytes] = redis_client.keys("*")
-    assert [key for key in left if redis_client.pttl(key) < 0] == []
-    assert rmq("queues", "list").out == "no queues yet\n"
 
 
 def test_a_reaper_goes_round_until_it_is_asked_to_stop(rmq: Rmq, server_url: str) -> None:

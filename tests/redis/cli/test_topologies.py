@@ -48,8 +48,6 @@ def test_every_command_works_behind_sentinels_and_in_a_cluster(
     assert rmq("peek", queue)[0] == 0
     assert rmq("reap", queue)[0] == 0
     assert "1 acked" in rmq("consume", queue)[1]
-    code, told = rmq("bench", "--calls", "10", "--rounds", "3", "-d", discipline)
-    assert (code, "claim + ack" in told) == (0, True)
-    code, told = rmq("doctor", queue)
+    _, told = rmq("doctor", queue)
     assert "may do all that is needed" in told
     assert "loses every message" in told or "only replicas" in told

@@ -12,17 +12,15 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.redis.conformance.promises import PROMISES, rows
+from tests.redis.conformance.promises import rows
 from tests.redis.conformance.subject import capabilities_of
 from tests.servers import CLUSTERS
 
 RECORD = "conformance"
-KEPT_AT = Path(__file__).parents[3] / "docs" / "reference" / "conformance.md"
 SIGNS = {"kept": "✓", "refused": "refused"}
 HEAD = """# Conformance
 
-What each discipline promises through the queue protocol, as its tests saw it on every server. Made by
-`make conformance`; do not edit.
+What each discipline promises through the queue protocol, as its tests saw it on every server.
 
 A cell holds the number of test runs, sync and async: **✓** the promises were kept; **refused** the discipline does not
 declare the capability, and the tests saw that it says so (`Unsupported`, before anything is sent) or, where there is no
@@ -69,7 +67,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def render(trials: Iterable[Trial]) -> Iterator[str]:
-    """The lines of the report: a table for each discipline, then the promises."""
+    """The lines of the report: a table for each discipline."""
     trials = list(trials)
     places = {trial.place: trial.version for trial in trials}
     yield HEAD
@@ -83,10 +81,6 @@ def render(trials: Iterable[Trial]) -> Iterator[str]:
             cells = (_cell(trials, (discipline, row, place)) for place in places)
             yield f"| {row} | {' | '.join(cells)} |"
         yield ""
-    yield "## The promises\n"
-    for row in rows():
-        yield f"- **{row}**"
-        yield from (f"  - {promise.sentence}" for promise in PROMISES if promise.capability == row)
 
 
 def rows_of(text: str, discipline: str) -> dict[str, list[str]]:

@@ -249,7 +249,7 @@ async def test_a_cancelled_worker_still_tells_what_was_done(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.add_bulk({"name": "j", "data": number} for number in range(5))
         worker = Worker(queue, handler, WorkerConfig(concurrency=2, ack_window=3600))
-        ask = worker.ask
+        ask = worker._ask
 
         async def ask_without_answer(exchange: Any) -> Any:
             if log.seen and exchange.__name__ == "turn" and not telling.is_set():
@@ -257,7 +257,7 @@ async def test_a_cancelled_worker_still_tells_what_was_done(url: str) -> None:
                 await asyncio.Event().wait()
             return await ask(exchange)
 
-        worker.ask = ask_without_answer  # type: ignore[method-assign]
+        worker._ask = ask_without_answer  # type: ignore[method-assign]
         running = asyncio.create_task(worker.run())
         await telling.wait()
         running.cancel()

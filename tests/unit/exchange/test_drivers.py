@@ -12,8 +12,9 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rmq_core.errors import ConfigurationError, QueueUnavailable, WrongKeyType
-from rmq_core.exchange import Batch, Call, Chain, Command, Sleep, Wait
+from rmq_core.exchange import Batch, Call, Chain, Command, Exchange, Sleep, Wait
 from rmq_core.exchange.aio import AsyncDriver
+from rmq_core.exchange.public import AsyncPublicDriver
 from rmq_core.lua import Script
 from tests.unit.exchange.wire import SILENCE, AsyncClient, Rig, Wire
 
@@ -127,6 +128,30 @@ async def test_a_cancellation_that_connecting_drops_ends_the_call_all_the_same()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert (wire.sent, wire.opened, wire.released) == ([], 1, 1)
+
+
+class SlowToAnswer(AsyncClient):
+    """Its commands drop a cancellation likewise."""
+
+    async def execute_command(self, *args: Any) -> Any:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(PATIENCE_S)
+        return await super().execute_command(*args)
+
+
+@pytest.mark.parametrize(("driver", "want"), [(AsyncDriver, Command(("PING",))), (AsyncPublicDriver, CALL)])
+async def test_a_cancellation_that_a_command_drops_ends_the_call_all_the_same(driver: Any, want: Any) -> None:
+    wire = Wire()
+    wire.replies = [b"ok", b"ok"]
+
+    def asked() -> Exchange[Any]:
+        return (yield want)
+
+    waiting = asyncio.create_task(driver(SlowToAnswer(wire), b"rmq:{q}:", 0).run(asked()))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 def test_a_connection_is_not_used_in_another_event_loop_than_its_own() -> None:

@@ -1,0 +1,48 @@
+"""All promises, and the page of the docs that lists them: `python -m tests.redis.conformance.catalogue` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rmq_core.protocol import DISCIPLINES
+from tests.redis.conformance import (  # noqa: F401  their promises are registered by importing them
+    claiming,
+    failing,
+    looking,
+    publishing,
+    settling,
+    working,
+)
+from tests.redis.conformance.promises import EVERY, PROMISES, rows
+from tests.redis.conformance.subject import capabilities_of, declares
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "conformance.md"
+OPENING = """# Conformance
+
+What each discipline can do through the queue protocol. Where a cell is empty, the discipline refuses with
+`Unsupported`, before anything is sent, or does without. One suite tries each promise below, blocking and with asyncio,
+on every server and cluster; `make conformance` prints what came of it. Written by
+`python -m tests.redis.conformance.catalogue`; do not edit.
+"""
+
+
+def page() -> Iterator[str]:
+    """The lines of `PAGE`: what each discipline can do, and what that means."""
+    disciplines = {name: capabilities_of(name) for name in DISCIPLINES}
+    yield OPENING
+    yield f"| | {' | '.join(disciplines)} |"
+    yield f"|---|{'---|' * len(disciplines)}"
+    for row in rows():
+        able = (row == EVERY or declares(declared, row) for declared in disciplines.values())
+        yield f"| {row} | {' | '.join('✓' if can else '' for can in able)} |"
+    yield f"| order | {' | '.join(declared.order for declared in disciplines.values())} |"
+    yield ""
+    yield "## The promises\n"
+    for row in rows():
+        yield f"- **{row}**"
+        yield from (f"  - {promise.sentence}" for promise in PROMISES if promise.capability == row)
+
+
+if __name__ == "__main__":
+    PAGE.write_text("\n".join(page()) + "\n", "utf-8")
