@@ -6,9 +6,9 @@
     -- Reply: 'done <count>' or 'lost'.
 
 Parameters stand two spaces apart; what follows a comma says more about one, and goes on in a line that is indented by
-nine spaces or more. `?`: may be left out, `:number`: the script
-gets a number, `...`: any number of values, which the script gets as a table. The loader writes a prologue that gives
-each its name, so no body counts positions; `rmq_core.exchange.scripts` passes them by the same names.
+nine spaces or more. `?`: may be left out, `:number`: the script gets a number, `...`: any number of values below 8,000
+(more than Lua's `unpack` can do), which the script gets as a table. The loader writes a prologue that gives each its
+name, so no body counts positions; `rmq_core.exchange.scripts` passes them by the same names.
 
 `-- include: name` splices in a file of `include/` where it stands, behind the includes that this one names itself, each
 once: what comes before it is answered before the rest is even defined.
@@ -64,9 +64,7 @@ def load(name: str) -> Script:
     """The script `<name>.lua` of this folder: prologue, includes and body, comments taken out."""
     text = _read(name)
     keys, args = (tuple(_parameters(name, section, text)) for section in ("KEYS", "ARGV"))
-    lines = [*_prologue("KEYS", keys), *_prologue("ARGV", args), _spliced(text, set())]
-    if not keys and "-- KEYS: 1 slot" in text:  # a script that still counts positions
-        lines.insert(0, "local slot, seq, slot_ttl_ms = KEYS[1], ARGV[1], ARGV[2]\n")
+    lines = (*_prologue("KEYS", keys), *_prologue("ARGV", args), _spliced(text, set()))
     source = _COMMENT.sub("", "".join(lines)).encode()
     has_slot = bool(keys) and keys[0].name == "slot"
     own = Parameters(keys[1:], args[2:]) if has_slot else Parameters(keys, args)
@@ -89,8 +87,6 @@ def header(text: str) -> dict[str, str]:
 
 def _parameters(script: str, section: str, text: str) -> Iterator[Parameter]:
     words = re.split(r"\s{2,}", header(text).get(section, "").strip())
-    if words[0][:1].isdigit():  # a script that still counts positions
-        return
     names = [word.partition(",")[0] for word in words if word and word != "none"]
     for at, name in enumerate(names):
         found = _PARAMETER.match(name)

@@ -29,16 +29,6 @@ def source(path: Path) -> str:
     return rmq_core.lua.load(names(path)).source.decode()
 
 
-def declared(text: str) -> tuple[set[int], bool]:
-    """The positions a KEYS or ARGV section lists, and whether its last one stands for any number more."""
-    listed = re.findall(r"(?:^|\s{2})(\d+)(\.\.\.)? ", text)
-    return {int(number) for number, _ in listed}, any(dots for _, dots in listed)
-
-
-def used(kind: str, lua: str) -> set[int]:
-    return {int(number) for number in re.findall(rf"\b{kind}\[(\d+)\]", lua)}
-
-
 def test_there_are_scripts_to_check() -> None:
     assert SCRIPTS
     assert INCLUDES
@@ -64,26 +54,8 @@ def test_every_parameter_is_used_under_its_own_name(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SCRIPTS + INCLUDES, ids=names)
 def test_no_body_counts_positions(path: Path) -> None:
-    if re.search("^-- KEYS: 1", path.read_text("utf-8"), re.MULTILINE):
-        pytest.skip("still to be named")
     code = re.sub(r"--.*", "", path.read_text("utf-8"))
     assert re.findall(r"\b(?:KEYS|ARGV)\b", code) == []
-
-
-OLD = [path for path in SCRIPTS if re.search("^-- KEYS: 1", path.read_text("utf-8"), re.MULTILINE)]
-
-
-@pytest.mark.parametrize("kind", ["KEYS", "ARGV"])
-@pytest.mark.parametrize("path", OLD, ids=names)
-def test_a_header_lists_exactly_the_positions_the_script_uses(path: Path, kind: str) -> None:
-    positions, open_ended = declared(rmq_core.lua.header(path.read_text("utf-8"))[kind])
-    assert positions == set(range(1, len(positions) + 1))
-    fixed = positions - {max(positions, default=0)} if open_ended else positions
-    lua = source(path)
-    assert fixed <= used(kind, lua)
-    assert used(kind, lua) <= positions
-    by_variable = re.search(rf"\b{kind}\[(?!\d+\])|#{kind}\b|unpack\({kind}\b", lua)
-    assert bool(by_variable) == open_ended
 
 
 @pytest.mark.parametrize("path", SCRIPTS + INCLUDES, ids=names)
@@ -103,5 +75,7 @@ def test_a_script_neither_scans_the_keyspace_nor_loops_without_bound(path: Path)
 
 
 def test_every_include_is_used() -> None:
-    included = re.findall(r"^-- include: ([\w/]+)$", "\n".join(p.read_text("utf-8") for p in SCRIPTS), re.MULTILINE)
+    included = re.findall(
+        r"^-- include: ([\w/]+)$", "\n".join(p.read_text("utf-8") for p in SCRIPTS + INCLUDES), re.MULTILINE
+    )
     assert {path.stem for path in INCLUDES} == set(included)

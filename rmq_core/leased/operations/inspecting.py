@@ -14,7 +14,6 @@ from rmq_core.keys import UNHELD, check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import isolation_of, lost, reclaim_all
 from rmq_core.leased.operations.staging import PUBLICATION
-from rmq_core.lua import load
 from rmq_core.messages import IsolatedGroup, Lease, Message, message_of, token_of
 from rmq_core.policy import whole
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
