@@ -56,12 +56,6 @@ def asked(exchange: Exchange[Any], *replies: Any) -> list[Any]:
     return drive(exchange, replies)[1]
 
 
-def argv(call: Any, number: int) -> Any:
-    """An argument, counted as the header of the script counts it."""
-    assert isinstance(call, Call)
-    return call.args[number - (3 if call.slot else 1)]
-
-
 def given(call: Any, *names: str) -> list[Any]:
     """Values of a call, by the names that its script has for them."""
     assert isinstance(call, Call)
