@@ -22,7 +22,7 @@ from rmq_core import (
     LeaseOwnedByOther,
     RedisMessageQueueError,
     Unsupported,
-    disciplines,
+    discipline_of,
 )
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def check_discipline(queue: WorkQueue) -> None:
     """Unsupported for a queue that another discipline keeps: under this one its name is an empty queue for ever."""
     client = queue.client  # type: ignore[attr-defined]  # every queue has one, but the protocol is not about it
     try:
-        found = disciplines(client).get(queue.name, queue.discipline)
+        found = discipline_of(client, queue.name) or queue.discipline
     except RedisMessageQueueError:
         return  # a user who may not look there; what is wrong with the server itself shows in the next call
     if found != queue.discipline:

@@ -16,6 +16,8 @@ from rmq_core.leased.survey import holding as holding
 from rmq_core.leased.sync import LeasedQueue as LeasedQueue
 from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
 from rmq_core.protocol import open_queue as open_queue
+from rmq_core.registry import found_in as _found_in
+from rmq_core.registry import look_up as _look_up
 from rmq_core.shared import *  # noqa: F403  what it lists
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ __all__ = [  # noqa: PLE0604  names, all of them
     *_LATE,
     "LeasedQueue",
     "backlogs",
+    "discipline_of",
     "disciplines",
     "holding",
     "open_queue",
@@ -75,6 +78,17 @@ def disciplines(redis: Any) -> dict[str, str]:
             for discipline in _DISCIPLINES:
                 found |= dict.fromkeys(map(_text, client.smembers(_queues_of(discipline))), discipline)
             return found
+    finally:
+        if owned:
+            client.close()
+
+
+def discipline_of(redis: Any, name: str) -> str | None:
+    """The discipline of a queue, in one round trip however many there are; None when the server knows no such queue."""
+    client, owned = _client(redis)
+    try:
+        with _translated():
+            return _found_in(_look_up(client.pipeline(transaction=False), name).execute())
     finally:
         if owned:
             client.close()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from rmq_core.errors import QueueFull
 from rmq_core.exchange import Command, Exchange
 from rmq_core.keys import QUEUES, queues_of
+from rmq_core.protocol import DISCIPLINES
 
 
 def register(name: str, discipline: str) -> Exchange[bool]:
@@ -15,3 +19,15 @@ def register(name: str, discipline: str) -> Exchange[bool]:
     except QueueFull:  # a full server must not keep consumers from draining it
         return False
     return True
+
+
+def look_up(pipeline: Any, name: str) -> Any:
+    """The pipeline, asking for each discipline whether it has a queue of this name; `found_in` reads its replies."""
+    for discipline in DISCIPLINES:
+        pipeline.sismember(queues_of(discipline), name)
+    return pipeline.sismember(QUEUES, name)
+
+
+def found_in(replies: Sequence[int]) -> str | None:
+    """The discipline that has the queue; one that no discipline claims is leased, when it is known at all."""
+    return next((name for name, has_it in zip((*DISCIPLINES, "leased"), replies, strict=True) if has_it), None)

@@ -18,6 +18,7 @@ from rmq_core import (
     LeasedQueue,
     RedisSettings,
     Unsupported,
+    discipline_of,
     disciplines,
 )
 from rmq_spark.options import Option, Options, one_of, text, whole
@@ -70,9 +71,9 @@ class Source:
 
     def check(self) -> None:
         """Refuse a queue that nobody ever used, or one of another discipline; both are mostly spelling mistakes."""
-        known = disciplines(self.settings)
-        found = known.get(self.queue)
+        found = discipline_of(self.settings, self.queue)
         if found is None:
+            known = disciplines(self.settings)
             raise ConfigurationError(f"option queue: this server has no queue {self.queue!r}{_meant(self, known)}")
         if found != self.discipline:
             raise ConfigurationError(

@@ -15,7 +15,7 @@ from typing import Any
 from rmq_airflow.plugin.shown import expired, lease_shown, message_shown, stats_shown
 from rmq_airflow.plugin.survey import NOTHING, Order, Survey, attention, ordered, totals
 from rmq_core import LeasedConfig, QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
-from rmq_core.asyncio import AsyncWorkQueue, disciplines, open_queue
+from rmq_core.asyncio import AsyncWorkQueue, discipline_of, disciplines, open_queue
 
 LOOK_S = 5.0
 CHANGE_S = 30.0
@@ -102,7 +102,7 @@ class Console:
 
     @asynccontextmanager
     async def _opened(self, name: str) -> AsyncIterator[tuple[Any, str]]:
-        discipline = (await disciplines(self._client)).get(name)
+        discipline = await discipline_of(self._client, name)
         if discipline is None:
             raise LookupError(f"there is no queue {name!r} on this server; it appears with its first message")
         async with self._open(name, discipline) as queue:

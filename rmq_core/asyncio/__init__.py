@@ -17,6 +17,8 @@ from rmq_core.leased.aio_survey import holding as holding
 from rmq_core.leased.hub import WaitHub as WaitHub
 from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
 from rmq_core.protocol import open_async_queue
+from rmq_core.registry import found_in as _found_in
+from rmq_core.registry import look_up as _look_up
 from rmq_core.shared import *  # noqa: F403  what it lists
 
 if TYPE_CHECKING:
@@ -98,6 +100,17 @@ async def _named(redis: Any) -> dict[str, str]:
             for discipline in _DISCIPLINES:
                 found |= dict.fromkeys(map(_text, await client.smembers(_queues_of(discipline))), discipline)
             return found
+    finally:
+        if owned:
+            await client.aclose()
+
+
+async def discipline_of(redis: Any, name: str) -> str | None:
+    """The discipline of a queue, in one round trip however many there are; None when the server knows no such queue."""
+    client, owned = _client(redis)
+    try:
+        with _translated():
+            return _found_in(await _look_up(client.pipeline(transaction=False), name).execute())
     finally:
         if owned:
             await client.aclose()

@@ -339,6 +339,8 @@ def test_queues_are_found_by_name(world: World) -> None:
     assert rmq_core.queues(world.url) == ["zeta", "ż: with a space"]
     assert rmq_core.queues(world.client) == ["zeta", "ż: with a space"]
     assert rmq_core.disciplines(world.url) == {"zeta": "leased", "ż: with a space": "leased"}
+    assert rmq_core.discipline_of(world.url, "ż: with a space") == "leased"
+    assert rmq_core.discipline_of(world.client, "eta") is None
 
 
 async def test_queues_are_found_by_name_on_asyncio(async_redis_client: Any) -> None:
@@ -346,6 +348,8 @@ async def test_queues_are_found_by_name_on_asyncio(async_redis_client: Any) -> N
         await queue.publish("x")
     assert await rmq_core.asyncio.queues(async_redis_client) == ["mine"]
     assert await rmq_core.asyncio.disciplines(async_redis_client) == {"mine": "leased"}
+    assert await rmq_core.asyncio.discipline_of(async_redis_client, "mine") == "leased"
+    assert await rmq_core.asyncio.discipline_of(async_redis_client, "yours") is None
 
 
 @pytest.mark.parametrize(
@@ -437,3 +441,7 @@ async def test_a_server_that_is_not_there_is_an_error_of_ours() -> None:
         rmq_core.disciplines(nowhere)
     with pytest.raises(QueueUnavailable):
         await rmq_core.asyncio.disciplines(nowhere)
+    with pytest.raises(QueueUnavailable):
+        rmq_core.discipline_of(nowhere, "q")
+    with pytest.raises(QueueUnavailable):
+        await rmq_core.asyncio.discipline_of(nowhere, "q")

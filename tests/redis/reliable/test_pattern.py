@@ -210,6 +210,7 @@ def test_a_key_of_another_type_is_refused_before_anything_changes(world: World) 
 def test_tools_can_find_the_queue_and_its_discipline(world: World) -> None:
     worker(world).publish("a")
     assert rmq_core.disciplines(world.client) == {"q": "reliable"}
+    assert rmq_core.discipline_of(world.client, "q") == "reliable"
 
 
 def test_a_leased_queue_of_the_same_name_is_another_queue(world: World) -> None:

@@ -302,6 +302,7 @@ def test_a_list_key_of_another_type_is_refused_and_left_alone(world: World) -> N
 def test_tools_can_find_the_queue_and_its_discipline(world: World) -> None:
     rotation(world).push("a")
     assert rmq_core.disciplines(world.client) == {"q": "rotation"}
+    assert rmq_core.discipline_of(world.client, "q") == "rotation"
 
 
 def test_ids_of_a_lease_are_its_messages(world: World) -> None:
