@@ -27,6 +27,7 @@ _INCLUDE = re.compile(r"^-- include: ([\w/]+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n|^\s*\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|Reply): ?")
 _GOES_ON = "--" + 9 * " "
+_ON_STACK = 7000  # the values that Lua's stack, which `unpack` puts them on, takes for certain
 _PARAMETER = re.compile(r"([a-z]\w*)(:number)?(\?|\.\.\.)?$")
 
 
@@ -64,7 +65,8 @@ def load(name: str) -> Script:
     """The script `<name>.lua` of this folder: prologue, includes and body, comments taken out."""
     text = _read(name)
     keys, args = (tuple(_parameters(name, section, text)) for section in ("KEYS", "ARGV"))
-    lines = [*_prologue("KEYS", keys), *_prologue("ARGV", args), _spliced(text, set())]
+    lines = ["local KEYS, ARGV = KEYS, ARGV\n"] if keys or args else []  # globals take longer to find than locals
+    lines += [*_prologue("KEYS", keys), *_prologue("ARGV", args), _spliced(text, set())]
     if not keys and "-- KEYS: 1 slot" in text:  # a script that still counts positions
         lines.insert(0, "local slot, seq, slot_ttl_ms = KEYS[1], ARGV[1], ARGV[2]\n")
     source = _COMMENT.sub("", "".join(lines)).encode()
@@ -105,11 +107,15 @@ def _prologue(array: str, parameters: tuple[Parameter, ...]) -> Iterator[str]:
     if parameters:
         values = (_value(array, parameter, at) for at, parameter in enumerate(parameters, 1))
         yield f"local {', '.join(parameter.name for parameter in parameters)} = {', '.join(values)}\n"
+        last, before = parameters[-1], len(parameters) - 1
+        if last.is_list:
+            one_by_one = f"for i = {before + 1}, #{array} do {last.name}[i - {before}] = {array}[i] end"
+            yield f"if not {last.name} then {last.name} = {{}} {one_by_one} end\n"
 
 
 def _value(array: str, parameter: Parameter, at: int) -> str:
     if parameter.is_list:
-        return f"{{unpack({array}, {at})}}"
+        return f"#{array} < {_ON_STACK} and {{unpack({array}, {at})}}"
     value = f"{array}[{at}]"
     return f"tonumber({value})" if parameter.is_number else value
 
