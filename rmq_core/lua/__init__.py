@@ -6,9 +6,9 @@
     -- Reply: 'done <count>' or 'lost'.
 
 Parameters stand two spaces apart; what follows a comma says more about one, and goes on in a line that is indented by
-nine spaces or more. `?`: may be left out, `:number`: the script gets a number, `...`: any number of values below 8,000
-(more than Lua's `unpack` can do), which the script gets as a table. The loader writes a prologue that gives each its
-name, so no body counts positions; `rmq_core.exchange.scripts` passes them by the same names.
+nine spaces or more. `?`: may be left out, `:number`: the script gets a number, `...`: any number of values, which the
+script gets as a table. The loader writes a prologue that gives each its name, so no body counts positions;
+`rmq_core.exchange.scripts` passes them by the same names.
 
 `-- include: name` splices in a file of `include/` where it stands, behind the includes that this one names itself, each
 once: what comes before it is answered before the rest is even defined.
@@ -27,6 +27,7 @@ _INCLUDE = re.compile(r"^-- include: ([\w/]+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n|^\s*\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|Reply): ?")
 _GOES_ON = "--" + 9 * " "
+_ON_STACK = 7000  # the values that Lua's stack, which `unpack` puts them on, takes for certain
 _PARAMETER = re.compile(r"([a-z]\w*)(:number)?(\?|\.\.\.)?$")
 
 
@@ -64,7 +65,8 @@ def load(name: str) -> Script:
     """The script `<name>.lua` of this folder: prologue, includes and body, comments taken out."""
     text = _read(name)
     keys, args = (tuple(_parameters(name, section, text)) for section in ("KEYS", "ARGV"))
-    lines = (*_prologue("KEYS", keys), *_prologue("ARGV", args), _spliced(text, set()))
+    lines = ["local KEYS, ARGV = KEYS, ARGV\n"] if keys or args else []  # globals take longer to find than locals
+    lines += [*_prologue("KEYS", keys), *_prologue("ARGV", args), _spliced(text, set())]
     source = _COMMENT.sub("", "".join(lines)).encode()
     has_slot = bool(keys) and keys[0].name == "slot"
     own = Parameters(keys[1:], args[2:]) if has_slot else Parameters(keys, args)
@@ -101,11 +103,15 @@ def _prologue(array: str, parameters: tuple[Parameter, ...]) -> Iterator[str]:
     if parameters:
         values = (_value(array, parameter, at) for at, parameter in enumerate(parameters, 1))
         yield f"local {', '.join(parameter.name for parameter in parameters)} = {', '.join(values)}\n"
+        last, before = parameters[-1], len(parameters) - 1
+        if last.is_list:
+            one_by_one = f"for i = {before + 1}, #{array} do {last.name}[i - {before}] = {array}[i] end"
+            yield f"if not {last.name} then {last.name} = {{}} {one_by_one} end\n"
 
 
 def _value(array: str, parameter: Parameter, at: int) -> str:
     if parameter.is_list:
-        return f"{{unpack({array}, {at})}}"
+        return f"#{array} < {_ON_STACK} and {{unpack({array}, {at})}}"
     value = f"{array}[{at}]"
     return f"tonumber({value})" if parameter.is_number else value
 

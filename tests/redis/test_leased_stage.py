@@ -137,6 +137,16 @@ def test_a_stage_that_is_gone_is_said_and_nothing_is_published(world: World) -> 
     assert queue.publish_staged([kept], sink="s")
 
 
+def test_a_publication_has_more_stages_than_fit_on_the_stack_of_lua(world: World) -> None:
+    queue, stages = world.queue(), [Stage(f"s{number}", 1, plain=True) for number in range(8_200)]
+    pipeline = world.client.pipeline(transaction=False)
+    for each in stages:
+        pipeline.rpush(key(f"stage:{each.id}"), "x").pexpire(key(f"stage:{each.id}"), 60_000)
+    pipeline.execute()
+    decide(world, queue, *stages)
+    assert world.client.llen(keys(world, "staged:*")[0]) == len(stages)
+
+
 def test_a_publication_finds_its_place_behind_what_waits_already_and_before_what_comes(world: World) -> None:
     queue = world.queue()
     for name in "ab":

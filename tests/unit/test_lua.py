@@ -50,8 +50,10 @@ return ready
 """
     script = load("one")
     assert script.source.decode().splitlines() == [
+        "local KEYS, ARGV = KEYS, ARGV",
         "local slot, ready, done = KEYS[1], KEYS[2], KEYS[3]",
-        "local seq, slot_ttl_ms, most, ids = ARGV[1], ARGV[2], tonumber(ARGV[3]), {unpack(ARGV, 4)}",
+        "local seq, slot_ttl_ms, most, ids = ARGV[1], ARGV[2], tonumber(ARGV[3]), #ARGV < 7000 and {unpack(ARGV, 4)}",
+        "if not ids then ids = {} for i = 4, #ARGV do ids[i - 3] = ARGV[i] end end",
         "return ready",
     ]
     assert script.has_slot
