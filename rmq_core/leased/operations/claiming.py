@@ -284,23 +284,21 @@ def _new(lease_ms: int | str, max_messages: int, owner: str) -> Request:
 
 
 def _call(engine: Engine, request: Request, wait_ms: int, until: int) -> Call:
-    keys = engine.keys
+    keys, most = engine.keys, engine.config.max_deliveries or 0
+    if request.mode == "new":  # by far the most, so nothing is merged for them
+        return script(
+            "leased/claim", keys, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
+            lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, max_deliveries=most,
+            wait_ms=wait_ms, wait_end=until, bell=keys.bell,
+        )  # fmt: skip
+    known = {"settled": keys.settled(request.id)}
+    if request.mode == "named":
+        known["done"] = keys.done(request.id)
     return script(
         "leased/claim", keys, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
-        lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner,
-        max_deliveries=engine.config.max_deliveries or 0, wait_ms=wait_ms, wait_end=until, bell=keys.bell,
-        **_known(engine, request),
+        lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, max_deliveries=most,
+        wait_ms=wait_ms, wait_end=until, bell=keys.bell, **known,
     )  # fmt: skip
-
-
-def _known(engine: Engine, request: Request) -> dict[str, bytes]:
-    """The keys of what may be known of the id."""
-    if request.mode == "new":
-        return {}
-    known = {"settled": engine.keys.settled(request.id)}
-    if request.mode == "named":
-        known["done"] = engine.keys.done(request.id)
-    return known
 
 
 def _keep(engine: Engine, request: Request, error: BaseException) -> None:

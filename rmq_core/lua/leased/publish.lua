@@ -36,7 +36,7 @@ if keys > 0 then
       unmarked[#unmarked + 1] = key
       fresh[#fresh + 1] = given[i]
     end
-    if keys > 1 then met[key] = true end
+    if keys > 1 then met[key] = true end -- of one alone, none is the same
   end
 end
 if keys > 1 and #unmarked > 0 and redis.call('EXISTS', unpack(unmarked)) > 0 then -- MGET does not tell
