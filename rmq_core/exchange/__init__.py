@@ -19,15 +19,19 @@ Encodable: TypeAlias = bytes | str | int
 class Call(NamedTuple):
     """Run a script; `scripts.script` makes one.
 
-    With `slot`, the driver adds the call slot that makes a resend harmless: the first key and the first two arguments.
+    With a `slot`, the driver adds the call slot that makes a resend harmless: a key and two arguments in front.
     """
 
     script: Script
     keys: tuple[bytes, ...]
     args: tuple[Encodable, ...] = ()
-    slot: bool = True
     confirm: tuple[Encodable, ...] | None = None
     """A command such as WAIT, sent in the same write; the reply becomes `(reply, its reply)`."""
+
+    @property
+    def slot(self) -> bool:
+        """Whether the script has a call slot."""
+        return self.script.has_slot
 
     @property
     def given(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def _arrange(found: Script, keys: object, given: Mapping[str, Any]) -> _Arrange:
         for some, known in ((keys_of, attributes), (args_of, set[str]()))
     ]
     # Written out as code, as namedtuple does: it runs at every call.
-    code = f"lambda keys, given: Call(script, ({ordered[0]}), ({ordered[1]}), {found.has_slot})"
+    code = f"lambda keys, given: Call(script, ({ordered[0]}), ({ordered[1]}))"
     arranged: _Arrange = eval(code, {"Call": Call, "script": found})  # noqa: S307  made of names in our own headers
     return arranged
 

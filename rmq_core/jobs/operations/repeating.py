@@ -16,9 +16,6 @@ from rmq_core.jobs.operations.reading import Tick, tick
 from rmq_core.jobs.recurrence import Cron, Every, Missed, schedule_of, times_to_fire
 from rmq_core.policy import Backoff, whole
 
-_MOST = 1000
-"""How many times of a rule fire in one call: Lua unpacks no more than 8,000 values."""
-
 
 class Repeat(NamedTuple):
     """When and how a job repeats.
@@ -106,17 +103,12 @@ def _fire(engine: Engine, key: str, due_ms: int, now_ms: int) -> Exchange[None]:
     next_ms: int | str = schedule.after(now_ms)
     if next_ms > rule.get("end_ms", next_ms) or (left is not None and len(times) >= left):
         next_ms = ""
-    while True:
-        part, times = times[:_MOST], times[_MOST:]
-        reply = yield script(
-            "jobs/rule_fire", keys, rules=keys.repeat, key=key, rule=text, present_ms=due_ms,
-            next_ms=times[0] if times else next_ms, bodies=[_body(engine, key, rule, at) for at in part],
-        )  # fmt: skip
-        if not reply.startswith((b"fired", b"other")):
-            raise refused("firing a repeatable job", reply)
-        if not times or reply == b"other":
-            return
-        due_ms = times[0]
+    reply = yield script(
+        "jobs/rule_fire", keys, rules=keys.repeat, key=key, rule=text, present_ms=due_ms, next_ms=next_ms,
+        bodies=[_body(engine, key, rule, at) for at in times],
+    )  # fmt: skip
+    if not reply.startswith((b"fired", b"other")):
+        raise refused("firing a repeatable job", reply)
 
 
 def _first(repeat: Repeat, now_ms: int) -> int:

@@ -14,9 +14,6 @@ from rmq_core.jobs.keys import GROUP
 from rmq_core.jobs.operations.managing import entries_of
 from rmq_core.policy import milliseconds
 
-_MOST = 2000
-"""How many jobs are finished in one call: Lua unpacks no more than 8,000 values, and a result may come with each."""
-
 
 class Delivery(NamedTuple):
     """An entry of the stream in a worker's hands; `before` counts its deliveries that nobody answered."""
@@ -47,11 +44,6 @@ class Done(NamedTuple):
             self.results + later.results,
         )
 
-    def split(self, count: int) -> tuple[Done, Done]:
-        """What tells of the first `count` entries that are finished, and the rest. No result comes after its entry."""
-        begin = Done(self.active, self.completed[:count], self.entries[:count], self.results[:count])
-        return begin, Done([], self.completed[count:], self.entries[count:], self.results[count:])
-
     def __bool__(self) -> bool:
         return bool(self.active or self.entries)
 
@@ -65,10 +57,7 @@ class Verdict(NamedTuple):
 
 
 def turn(engine: Engine, consumer: str, done: Done, count: int) -> Exchange[list[Delivery]]:
-    """Tell what is done and read up to `count` jobs, in one round trip unless thousands are done."""
-    while len(done.entries) > _MOST:
-        part, done = done.split(_MOST)
-        yield from grouped(engine, lambda part=part: _turn(engine, consumer, part, 0))  # type: ignore[misc]
+    """Tell what is done and read up to `count` jobs, in one round trip."""
     entries = yield from grouped(engine, lambda: _turn(engine, consumer, done, count))
     return _deliveries(entries)
 

@@ -10,6 +10,8 @@ import pytest
 import redis
 
 from rmq_core import Job, JobFailed, JobResult, UnrecoverableError
+from rmq_core.jobs.operations import working as turns
+from rmq_core.jobs.operations.working import Done
 from tests.redis.jobs.bench import KEYS, Log, queue_at, working
 from tests.redis.leases import PATIENCE_S
 
@@ -105,3 +107,12 @@ async def test_a_return_value_that_cannot_be_kept_fails_its_job(url: str) -> Non
         job = await queue.add("j")
         with pytest.raises(JobFailed, match="PayloadError"):
             await queue.wait_for_result(job, PATIENCE_S)
+
+
+async def test_a_turn_finishes_any_number_of_jobs_in_one_call(url: str) -> None:
+    async with queue_at(url) as queue:
+        await queue.add_bulk({"name": "j", "data": number} for number in range(9000))
+        found = await queue.run_exchange(turns.turn(queue.engine, "w", Done.nothing(), 9000))
+        done = Done([], [], [delivery.entry for delivery in found], [])
+        await queue.run_exchange(turns.turn(queue.engine, "w", done, 0))
+        assert (len(found), sum((await queue.stats())[:5])) == (9000, 0)

@@ -18,7 +18,7 @@ from rmq_core.exchange.public import AsyncPublicDriver
 from rmq_core.lua import Script
 from tests.unit.exchange.wire import SILENCE, AsyncClient, Rig, Wire
 
-SCRIPT = Script("test", b"return 1", b"f" * 40)
+SCRIPT = Script("test", b"return 1", b"f" * 40, has_slot=True)
 CALL = Call(SCRIPT, (b"key",), ("arg",))
 CUT = redis_errors.ConnectionError("cut")
 PATIENCE_S = 300
@@ -264,7 +264,7 @@ def test_the_calls_of_a_chain_go_out_in_one_write_each_naming_the_one_before(rig
 
 
 def test_the_calls_of_a_batch_stand_alone(rig: Rig) -> None:
-    plain = CALL._replace(slot=False)
+    plain = CALL._replace(script=SCRIPT._replace(has_slot=False))
     replies = rig.ask(Batch((plain, plain)), b"one", redis_errors.ResponseError("ERR no"))
     assert (replies[0], str(replies[1])) == (b"one", "ERR no")
     assert b"slot" not in rig.wire.sent[0]

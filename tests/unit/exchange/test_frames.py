@@ -11,7 +11,7 @@ from rmq_core.exchange.frames import Plan, answer, at_once, frame, plan, raise_r
 from rmq_core.exchange.slots import Slots
 from rmq_core.lua import Script
 
-SCRIPT = Script("test", b"return 'whole'", b"f" * 40)
+SCRIPT = Script("test", b"return 'whole'", b"f" * 40, has_slot=True)
 CALL = Call(SCRIPT, (b"one", b"two"), ("a", 5))
 
 
@@ -27,7 +27,7 @@ def test_a_call_names_its_slot_first_and_its_number_and_time_to_live(slots: Slot
 
 
 def test_a_call_that_changes_nothing_needs_no_slot(slots: Slots) -> None:
-    made = frame(CALL._replace(slot=False), slots)
+    made = frame(CALL._replace(script=SCRIPT._replace(has_slot=False)), slots)
     assert made.args == ("EVALSHA", b"f" * 40, 2, b"one", b"two", "a", 5)
     assert made.slot is None
 
@@ -45,7 +45,7 @@ def test_independent_calls_name_only_themselves(slots: Slots) -> None:
 
 
 def test_the_bytes_are_redis_commands(slots: Slots) -> None:
-    packed = plan(CALL._replace(slot=False), slots).packed()
+    packed = plan(CALL._replace(script=SCRIPT._replace(has_slot=False)), slots).packed()
     expected = [b"EVALSHA", b"f" * 40, b"2", b"one", b"two", b"a", b"5"]
     assert packed == b"*7\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in expected)
 

@@ -14,7 +14,7 @@ from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.lua import Script
 from tests.unit.exchange.wire import SILENCE, AsyncClient, AsyncConnection, Wire
 
-CALL = Call(Script("test", b"return 1", b"f" * 40), (b"key",))
+CALL = Call(Script("test", b"return 1", b"f" * 40, has_slot=True), (b"key",))
 SHORT_S, PATIENCE_S = 0.05, 60
 
 

@@ -26,7 +26,7 @@ from rmq_core.exchange.public import (
 from rmq_core.exchange.sync import SyncDriver
 from rmq_core.lua import Script
 
-CALL = Call(Script("test", b"return 1", b"f" * 40), (b"key",), ("arg",), slot=False)
+CALL = Call(Script("test", b"return 1", b"f" * 40), (b"key",), ("arg",))
 
 
 class Stub:

@@ -17,7 +17,7 @@ from rmq_core.exchange.resending import LOOK_S, naps
 from rmq_core.lua import Script
 from tests.unit.exchange.wire import SILENCE, Connection, Rig
 
-CALL = Call(Script("test", b"return 1", b"f" * 40), (b"key",), ("arg",))
+CALL = Call(Script("test", b"return 1", b"f" * 40, has_slot=True), (b"key",), ("arg",))
 CUT = redis_errors.ConnectionError("cut")
 
 

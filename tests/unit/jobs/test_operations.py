@@ -166,22 +166,6 @@ def test_the_group_is_made_again_when_it_is_gone() -> None:
     assert (found, names(wants)) == ([], ["jobs/turn", "jobs/prepare", "jobs/turn"])
 
 
-def test_what_is_done_is_told_in_parts_that_a_script_can_take() -> None:
-    entries = [f"{number}-0" for number in range(4500)]
-    results = [(entry, entry.encode()) for entry in entries[::2]]
-    _, wants = drive(working.turn(engine(), "w", Done(["a", "b"], ["a"], entries, results), 5), [[], [], []])
-    given = [want.given for want in wants]
-    assert [(one["active"], one["completed"], one["most"]) for one in given] == [
-        ("a b", "a", 0),
-        ("", "", 0),
-        ("", "", 5),
-    ]
-    told = [value for one in given for value in one["finished"][len(one["results"]) :]]
-    kept = [value for one in given for value in one["finished"][: len(one["results"])]]
-    assert (told, kept) == (entries, [value for _, value in results])
-    assert [len(one["results"]) for one in given] == [2000, 250, 0]
-
-
 def test_another_error_of_the_server_is_not_retried() -> None:
     with pytest.raises(ScriptFailed, match="other"):
         drive(working.turn(engine(), "w", Done.nothing(), 5), [ScriptFailed("other")])
