@@ -22,12 +22,12 @@ def register(name: str, discipline: str) -> Exchange[bool]:
 
 
 def look_up(pipeline: Any, name: str) -> Any:
-    """The pipeline, asking for each discipline whether it has a queue of this name; `found_in` reads its replies."""
+    """Queue a SISMEMBER for each discipline on the pipeline and return it; `found_in` reads the replies."""
     for discipline in DISCIPLINES:
         pipeline.sismember(queues_of(discipline), name)
     return pipeline.sismember(QUEUES, name)
 
 
 def found_in(replies: Sequence[int]) -> str | None:
-    """The discipline that has the queue; one that no discipline claims is leased, when it is known at all."""
+    """The discipline of the queue, None for an unknown queue. A registered queue without a discipline is leased."""
     return next((name for name, has_it in zip((*DISCIPLINES, "leased"), replies, strict=True) if has_it), None)

@@ -40,7 +40,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests without collecting garbage: what comes into being here lasts, and is looked at again and again."""
+    """Turn the garbage collector off during collection: test items live to the end, and scanning them takes seconds."""
     gc.disable()
     yield
     gc.enable()

@@ -112,7 +112,7 @@ MUTANTS = [
     Mutant(
         "async driver does not look at the cluster again",
         "rmq_core/exchange/aio.py",
-        "                await heard(self.client.nodes_manager.initialize())",
+        "                await cancellable(self.client.nodes_manager.initialize())",
         "                pass",
     ),
     Mutant(

@@ -208,7 +208,7 @@ class AsyncDriver:
             await asyncio.sleep(part)
 
     async def _plain(self, command: Command) -> Any:
-        return await heard(self.client.execute_command(*command.args))
+        return await cancellable(self.client.execute_command(*command.args))
 
     async def _after(self, _: tenacity.RetryCallState) -> None:
         await self._recover()
@@ -259,7 +259,7 @@ class AsyncDriver:
         pool = self._pool = self._pool or await self._find_pool()
         before = _cancelling()
         line = Line(pool, await pool.get_connection(*POOL_ARGS), home)
-        if _cancelling() > before:  # see `heard`
+        if _cancelling() > before:  # see `cancellable`
             await self._release(line)
             raise asyncio.CancelledError
         return line
@@ -267,7 +267,7 @@ class AsyncDriver:
     async def _find_pool(self) -> Any:
         if not hasattr(self.client, "nodes_manager"):
             return self.client.connection_pool
-        await heard(self.client.initialize())
+        await cancellable(self.client.initialize())
         return _NodePool(self.client.get_node_from_key(self._key.decode()))
 
     async def _recover(self) -> None:
@@ -279,7 +279,7 @@ class AsyncDriver:
         self._pool = None
         if hasattr(self.client, "nodes_manager"):
             with contextlib.suppress(*FAILURES):  # the next attempt says whether the cluster is back
-                await heard(self.client.nodes_manager.initialize())
+                await cancellable(self.client.nodes_manager.initialize())
 
 
 class _NodePool:
@@ -300,11 +300,11 @@ class _NodePool:
         release(connection)
 
 
-async def heard(answer: Awaitable[R]) -> R:
-    """What redis-py's client answers. A cancellation that it drops meanwhile is raised.
+async def cancellable(answer: Awaitable[R]) -> R:
+    """Await a call of redis-py, and raise CancelledError if redis-py swallowed a cancellation of this task.
 
-    A connection that is made writes through asyncio.wait_for, which in Python 3.11 drops one that arrives as it ends
-    (https://github.com/python/cpython/issues/86296).
+    A new connection writes through asyncio.wait_for, which in Python 3.11 swallows a cancellation that arrives as it
+    ends (https://github.com/python/cpython/issues/86296).
     """
     before = _cancelling()
     result = await answer

@@ -10,7 +10,7 @@ from typing import Any
 
 from redis import exceptions as errors
 
-from rmq_core.exchange.aio import heard
+from rmq_core.exchange.aio import cancellable
 
 _log = logging.getLogger("rmq")
 _PATIENCE_S, _HASTE_S = 5.0, 0.5
@@ -37,7 +37,7 @@ class Bells:
         standing = self._standing.setdefault(channel, asyncio.Event())
         with contextlib.suppress(errors.RedisError, OSError):
             async with self._turn:
-                await heard(self._pubsub.subscribe(channel))
+                await cancellable(self._pubsub.subscribe(channel))
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._hear(), name="rmq-bells")
             async with asyncio.timeout(_PATIENCE_S):
@@ -56,7 +56,7 @@ class Bells:
     async def aclose(self) -> None:
         """Close the connection."""
         if self._task is not None:
-            while not self._task.done():  # redis-py may drop a cancellation, see `heard`
+            while not self._task.done():  # redis-py may drop a cancellation, see `cancellable`
                 self._task.cancel()
                 await asyncio.wait({self._task}, timeout=_HASTE_S)
             await asyncio.gather(self._task, return_exceptions=True)

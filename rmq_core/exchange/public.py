@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from redis import exceptions as errors
 
 from rmq_core.exchange import Interrupted
-from rmq_core.exchange.aio import AsyncDriver, heard
+from rmq_core.exchange.aio import AsyncDriver, cancellable
 from rmq_core.exchange.frames import Frame, Plan, at_once, raise_retryable
 from rmq_core.exchange.sync import SyncDriver
 
@@ -103,9 +103,9 @@ class AsyncPublicDriver(AsyncDriver):
 
     async def _ask(self, frame: Frame) -> Any:
         try:
-            return undecoded(await heard(self.client.execute_command(*frame.args)))
+            return undecoded(await cancellable(self.client.execute_command(*frame.args)))
         except errors.NoScriptError:
-            return undecoded(await heard(self.client.execute_command(*_whole(frame))))
+            return undecoded(await cancellable(self.client.execute_command(*_whole(frame))))
         except errors.ResponseError as error:
             return error
 

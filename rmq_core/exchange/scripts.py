@@ -10,10 +10,10 @@ from rmq_core.lua import Parameter, Script, load
 
 
 def script(name: str, keys: object = None, /, **given: Any) -> Call:
-    """A call of a script, by the names that its header has for its parameters.
+    """Make a call of a script. Parameters are passed by the names that the script's header declares.
 
-    A key that is not given by its name is an attribute of `keys`. What may be left out is, unless it is given by name;
-    a list is given as any sequence. Raises TypeError that names a parameter which is missing or unknown.
+    A key that is not passed is read from the attribute of `keys` with the same name. Optional parameters may be omitted
+    from the end. A list takes any sequence. Raises TypeError for a missing or unknown parameter and names it.
     """
     arrange = _ARRANGED.get((name, *given))
     if arrange is None:
@@ -26,7 +26,7 @@ _ARRANGED: dict[tuple[str, ...], _Arrange] = {}
 
 
 def _arrange(found: Script, keys: object, given: Mapping[str, Any]) -> _Arrange:
-    """What puts parameters in order, where these are given by name and other keys are attributes of `keys`."""
+    """Build the function that puts parameters in order, for calls which pass these names."""
     keys_of, args_of = found.own
     if unknown := given.keys() - {parameter.name for parameter in (*keys_of, *args_of)}:
         message = f"{found.name} has no parameter {', '.join(sorted(unknown))}"

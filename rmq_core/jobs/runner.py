@@ -18,14 +18,14 @@ Handler: TypeAlias = Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]
 
 
 class Completed(NamedTuple):
-    """A handler has returned; `result` is what is to be stored of that, None for nothing."""
+    """The handler returned. `result` is the value to store, None when results are not stored."""
 
     job: Job
     result: bytes | None
 
 
 class FailedJob(NamedTuple):
-    """A job has failed; its id is empty when nobody could read it."""
+    """The job failed. `job_id` is empty when its envelope could not be read."""
 
     job_id: str
     verdict: Verdict
@@ -41,7 +41,7 @@ class Runner:
         )
 
     async def run(self, delivery: Delivery, begun: Callable[[Job], object]) -> Completed | FailedJob:
-        """What became of a job; `begun` is told when its handler is about to get it."""
+        """Run a job and return its outcome. Calls `begun(job)` just before the handler."""
         try:
             job = job_of(delivery.envelope, delivery.before)
         except MalformedMessage as error:

@@ -93,7 +93,7 @@ def _parameters(script: str, section: str, text: str) -> Iterator[Parameter]:
     for at, name in enumerate(names):
         found = _PARAMETER.match(name)
         if not found or names.count(name) > 1 or (found[3] == "..." and at < len(names) - 1):
-            message = f"{script}.lua, {section}: {name!r} is no parameter of its own, or a list that is not the last"
+            message = f"{script}.lua, {section}: {name!r} is malformed, repeated, or a list that is not last"
             raise ValueError(message)
         yield Parameter(found[1], bool(found[2]), found[3] == "?", found[3] == "...")
 

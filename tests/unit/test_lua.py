@@ -66,7 +66,7 @@ return ready
 @pytest.mark.parametrize("keys", ["ready  ready", "Ready", "ready 2", "ids...  ready"])
 def test_a_header_that_cannot_be_read_is_refused(written: dict[str, str], keys: str) -> None:
     written["one"] = f"-- Does something.\n-- KEYS: {keys}\n-- ARGV: none\n-- Reply: 'done'.\n"
-    with pytest.raises(ValueError, match=r"one.lua, KEYS: '.*' is no parameter of its own, or a list that is not the"):
+    with pytest.raises(ValueError, match=r"one.lua, KEYS: '.*' is malformed, repeated, or a list that is not last"):
         load("one")
 
 

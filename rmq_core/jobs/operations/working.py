@@ -111,7 +111,8 @@ def fail(
         attempts=verdict.attempts, to_dead="1" if verdict.delay_s is None else "0",
         delay_ms=0 if verdict.delay_s is None else milliseconds("backoff", verdict.delay_s), consumer=consumer,
         reason=one_line(verdict.reason), max_dead=config.max_dead, events_cap=config.max_events,
-        result_ttl_ms=milliseconds("result_ttl", config.result_ttl) if stored else 0, untold="1" if untold else "0",
+        result_ttl_ms=milliseconds("result_ttl", config.result_ttl) if stored else 0,
+        emit_active="1" if untold else "0",
     )  # fmt: skip
     if reply not in {b"later", b"dead", b"gone"}:
         raise refused("fail", reply)

@@ -1,13 +1,13 @@
--- include: mark
--- include: recount
--- include: set_delayed
--- include: fitting
 -- Gives the newest `k` messages of a lease back: to the claim end of ready, to their isolated group, to delayed (how.due)
 -- or to the dead letters. From the tail, so that the order of the rest and their indexes stay.
 -- how: add (deliveries to count), group (the isolated group they return to, or become; 0 for none), due, and for a failure
 -- entry (a line of history without its end), max_deliveries, max_dead, failed_cap, together (how many messages failed at
 -- once), shared (deliveries for which no message is to blame alone). size: how many
 -- messages the lease has; settled: whether some were settled before.
+-- include: mark
+-- include: recount
+-- include: set_delayed
+-- include: fitting
 local function is_settled(bits, first, index)
   local byte = string.byte(bits, math.floor(index / 8) - first + 1)
   return byte ~= nil and math.floor(byte / 2 ^ (7 - index % 8)) % 2 == 1

@@ -1,5 +1,5 @@
--- include: isolated
 -- When the message that is claimed next was enqueued, or, where isolated ones wait too, the earlier of the two; '' for none.
+-- include: isolated
 local function oldest(ready, delayed, isolated)
   local first, apart = redis.call('LINDEX', ready, 0), isolated > 0 and next_isolated(delayed, '(0')
   local a = first and string.match(first, '^%d+ (%d+) ')

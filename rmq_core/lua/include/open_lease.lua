@@ -1,10 +1,10 @@
+-- Starts a lease of ready messages, or of a piece of the isolated group that failed first; k and o as in open_ready. A
+-- piece is never larger than one reply can bring.
 -- include: ring
 -- include: timer
 -- include: mark
 -- include: isolated
 -- include: open_ready
--- Starts a lease of ready messages, or of a piece of the isolated group that failed first; k and o as in open_ready. A
--- piece is never larger than one reply can bring.
 local function open_isolated(k, o, now)
   local first, score = next_isolated(k.delayed, '(0')
   local failures, _, most = mark_of(first)

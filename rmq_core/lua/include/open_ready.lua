@@ -1,6 +1,6 @@
+-- Starts a lease of one or many of the `ready` messages that are; k and o as in hold, and o: max, max messages.
 -- include: hold
 -- include: take
--- Starts a lease of one or many of the `ready` messages that are; k and o as in hold, and o: max, max messages.
 local function claimed(token, deadline, taken, limit, failures, most)
   return 'claimed ' .. token .. ' ' .. deadline .. ' ' .. taken .. ' ' .. limit .. ' ' .. failures .. ' ' .. most
 end

@@ -1,6 +1,6 @@
--- The messages with their envelope's beginning: no delivery, enqueued now, no history. To write it takes longer than to
--- store them, so a publisher that was told the time (`told`, '0' for never) has written it itself, and this stands when
--- it was told less than half a second ago. The same table, in which the others are written anew.
+-- Puts the first fields of the envelope in front of each message, in place: 0 deliveries, enqueued now, no history.
+-- Writing them here costs more than storing the messages. So a publisher that knows the server's time writes them itself
+-- and passes that time as `told` ('0': it has not). They are kept when that time is less than half a second ago.
 local function stamped(told, now, messages)
   local since = now - told
   if since >= 0 and since < 500 then return messages end

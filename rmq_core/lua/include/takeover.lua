@@ -1,8 +1,8 @@
+-- Takes an existing lease over; k and o as in claim, k: settled besides.
 -- include: hold
 -- include: head
 -- include: mark
 -- include: used_up
--- Takes an existing lease over; k and o as in claim, k: settled besides.
 local function take_over(k, o, now, counted)
   local head = head_of(k.lease)
   local first = redis.call('LINDEX', k.lease, 1)

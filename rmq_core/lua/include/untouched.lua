@@ -1,6 +1,6 @@
--- include: mark
 -- What it means for the messages of a lease that they are released: they return to where they came from, and only the
 -- one message of a lease keeps the deliveries of takeovers.
+-- include: mark
 local function untouched(head, lease)
   local first = redis.call('LINDEX', lease, 1)
   local _, group = mark_of(first or '')

@@ -1,6 +1,6 @@
+-- A waiter leaves the waiters, or joins them; k and o as in claim; o: waiter ('' when the caller does not wait), block ms.
 -- include: timer
 -- include: next_due
--- A waiter leaves the waiters, or joins them; k and o as in claim; o: waiter ('' when the caller does not wait), block ms.
 local function leave(k, o, seen)
   if o.waiter == '' or not seen then return false end -- nobody is registered, nor is this one
   redis.call('ZREM', k.waiters, o.waiter)

@@ -2,7 +2,7 @@
 -- KEYS: slot  ready  delayed  later  dead  events  alarm  result
 -- ARGV: seq  slot_ttl_ms  group  native, '1' with XACKDEL  entry_id  attempts:number, that failed
 --       to_dead, '1' for the dead letters  delay_ms:number  consumer  reason  max_dead:number  events_cap:number
---       result_ttl_ms, 0 for no result  untold, '1' to tell that it became active
+--       result_ttl_ms, 0 for no result  emit_active, '1' to emit the event 'active' too
 -- Reply: 'later', 'dead', 'gone' or 'superseded'.
 -- include: clock
 -- include: replay
@@ -26,7 +26,7 @@ local before = tonumber(string.match(envelope, '^(%d+) '))
 local line = table.concat({'nack', now, consumer, reason}, '\t') .. '\n'
 local _, failed = recount(envelope, {add = attempts - before, entry = line})
 local id = message_id(failed)
-if untold == '1' then tell(events, events_cap, 'active', {id}) end
+if emit_active == '1' then tell(events, events_cap, 'active', {id}) end
 if to_dead == '1' then
   bury(dead, failed, max_dead)
   tell(events, events_cap, 'failed', {id}, reason)

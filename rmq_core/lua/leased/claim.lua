@@ -3,7 +3,7 @@
 --       settled?, for an id that may be in use: chosen by the caller, or claimed before without an answer
 --       done?, for one chosen by the caller
 -- ARGV: seq  slot_ttl_ms  lease_id  nonce  lease_ms, or 'inf'  max_messages  owner  max_deliveries, or 0  wait_ms
---       wait_end, server time in ms at which waiting ends, 0 in the first call of a claim  bell, channel
+--       wait_end, server time in ms at which waiting ends, 0 in the first call of a claim  bell, a pub/sub channel
 -- Reply: {head, expired lease ids, envelopes in batches}; head is 'claimed <token> <deadline ms> <count> <limit> <failures>
 --   <most>', 'taken <token> <deadline ms> <count> <failures> <most> <takeovers> <settled> <owner>', 'empty <ms to block>
 --   <server time at which waiting ends>', 'settled <acked> ...', 'exhausted' or 'superseded'. Failures and most are 0

@@ -1,7 +1,7 @@
 -- Gives the newest messages of a lease back as failed: to ready, isolated, to delayed, or to the dead letters.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  timer
 -- ARGV: seq  slot_ttl_ms  lease_id  token  delay_ms:number  reason  max_deliveries:number, or 0
---       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, channel
+--       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, a pub/sub channel
 -- Reply: 'returned <count> <messages left in the lease> [<dead ids>]', 'lost' or 'superseded'.
 -- include: clock
 -- include: replay

@@ -1,6 +1,6 @@
 -- Stops claims, or lets them go on and wakes a waiter.
 -- KEYS: slot  waiters  wake  leases
--- ARGV: seq  slot_ttl_ms  paused, '1' to pause, '0' to resume  bell, channel
+-- ARGV: seq  slot_ttl_ms  paused, '1' to pause, '0' to resume  bell, a pub/sub channel
 -- Reply: 'paused', 'resumed' or 'superseded'.
 -- include: clock
 -- include: replay

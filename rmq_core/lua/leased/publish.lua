@@ -1,7 +1,7 @@
 -- Adds a chunk of messages to ready or delayed, without those whose deduplication key is taken; whole or not at all.
 -- KEYS: slot  ready  delayed  waiters  wake  timer
 --       markers..., deduplication keys, one per message or none; when chained, behind them the slot of the chunk before
--- ARGV: seq  slot_ttl_ms  bell, channel  delay_ms:number  max_ready:number, or 0
+-- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  delay_ms:number  max_ready:number, or 0
 --       drop_oldest, '1' to drop the oldest when full  nonce, of this call  window_ms, of deduplication, 0 for none
 --       count:number, of the messages  told_ms, server time that their publisher has written before them, 0 for none
 --       messages..., when chained, behind them the seq of the chunk before

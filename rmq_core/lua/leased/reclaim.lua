@@ -1,7 +1,7 @@
 -- Takes the messages of an expired lease, or of one whose deliveries are used up, back; its holder is fenced off.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  fence
 -- ARGV: seq  slot_ttl_ms  lease_id  token, of an earlier chunk, or ''  nonce  max_deliveries:number, or 0
---       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, channel
+--       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, a pub/sub channel
 --       if_used_up, '1' when used up deliveries are reason enough
 -- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]', 'live' (not expired, or gone) or
 --   'superseded'.

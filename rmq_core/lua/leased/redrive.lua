@@ -1,6 +1,6 @@
 -- Moves the oldest dead letters back to ready with a fresh delivery budget; their history stays.
 -- KEYS: slot  dead  ready  waiters  wake
--- ARGV: seq  slot_ttl_ms  most:number  bell, channel
+-- ARGV: seq  slot_ttl_ms  most:number  bell, a pub/sub channel
 -- Reply: 'redriven <count>' or 'superseded'.
 -- include: clock
 -- include: replay

@@ -1,6 +1,6 @@
 -- Gives the newest messages of a lease back untouched: no delivery is counted.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake
--- ARGV: seq  slot_ttl_ms  lease_id  token  bell, channel
+-- ARGV: seq  slot_ttl_ms  lease_id  token  bell, a pub/sub channel
 -- Reply: 'returned <count> <messages left in the lease>', 'lost' or 'superseded'.
 -- include: clock
 -- include: replay

@@ -4,7 +4,7 @@
 --       done  completed
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delay_ms:number  reason
 --       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
---       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  bell, channel
+--       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  bell, a pub/sub channel
 --       holds, '1' for who holds the lease, '0' for who joined  indexes..., of the messages, highest first
 -- Reply: 'some <letters>', or 'all <letters>' when that settled the last message of the lease, 'lost' or 'superseded'.
 --   One letter per index: s settled, d dead-lettered, a settled before, m missing.

@@ -2,7 +2,7 @@
 -- KEYS: slot  leases  staged, record of the publication  stage, its first one  ready  delayed  waiters  wake  timer
 --       markers..., deduplication keys of these messages, in order, of those that have one
 -- ARGV: seq  slot_ttl_ms  publication, as a member of the leases  element, the first of the record
---       bell, channel  peace_ms:number, after which others go on  nonce, of this call  window_ms, of deduplication
+--       bell, a pub/sub channel  peace_ms:number, after which others go on  nonce, of this call  window_ms, of deduplication
 --       count, messages in the stage, '' when it is plain  most:number, how many to move
 -- Reply: 'moved <accepted> <duplicates> <messages left in the stage>', 'elsewhere' when that was done by another, or
 --   'superseded'.

@@ -1,6 +1,6 @@
 -- Makes popped ids new again, at the end where the next pop looks first.
 -- KEYS: slot  list  taken  waiters  wake
--- ARGV: seq  slot_ttl_ms  bell, a channel  scope, 'whole' for all of them or none, else 'some'
+-- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  scope, 'whole' for all of them or none, else 'some'
 --       entries..., of each id the one as popped and the one as new
 -- Reply: 'returned <one letter per id: s given back, l popped by somebody else since, or done>', 'lost' or 'superseded'.
 -- include: clock

@@ -1,6 +1,6 @@
 -- Adds ids at the left end.
 -- KEYS: slot  list  waiters  wake
--- ARGV: seq  slot_ttl_ms  bell, a channel  entries...
+-- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  entries...
 -- Reply: 'pushed <count>' or 'superseded'.
 -- include: clock
 -- include: replay
