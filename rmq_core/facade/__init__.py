@@ -62,11 +62,13 @@ class Shown:
 
     @property
     def __signature__(self) -> Any:
-        from inspect import Parameter, signature  # noqa: PLC0415  only for those who ask
+        from inspect import Parameter, iscoroutinefunction, signature  # noqa: PLC0415  only for those who ask
         from typing import get_args  # noqa: PLC0415  the same
 
         found = signature(self._operation, eval_str=True)
         given = list(found.parameters.values())[1:]
         me = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-        result = get_args(found.return_annotation)[-1]
+        result = found.return_annotation
+        if not iscoroutinefunction(self._operation):
+            result = get_args(result)[-1]
         return found.replace(parameters=[me, *given], return_annotation=self._returns(result))

@@ -4,24 +4,52 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
-from rmq_core.message_queue import consuming, draining, operating, publishing, verbs
-from rmq_core.message_queue.base import MessageQueueBase
+from rmq_core.message_queue import consuming, gateway, operations
+from rmq_core.message_queue.base import MessageQueueBase, shown
+from rmq_core.message_queue.body import Body
 from rmq_core.message_queue.consuming import LEFT_ALONE
-from rmq_core.message_queue.gate import World
-from rmq_core.message_queue.gateway import Gateway, Job, RedisGatewayBase
+from rmq_core.message_queue.gateway import Channels, Gateway, RedisGatewayBase, Verb
 from rmq_core.message_queue.heartbeat import AsyncHeartbeat
-from rmq_core.message_queue.operating import QueueStats
-from rmq_core.message_queue.steps import run_async
 from rmq_core.message_queue.stored import ClaimedMessage, MessageData
+from rmq_core.message_queue.worlds import ASYNCIO
 
+P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def verb(
+    ask: Callable[Concatenate[Channels, P], Verb[R]],
+) -> Callable[Concatenate[RedisGateway, P], Coroutine[Any, Any, R]]:
+    """The method that asks an engine."""
+
+    async def call(self: RedisGateway, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        asked = ask(self.channels, *args, **kwargs)
+        try:
+            result: R = await asked.channel.driver.run(asked.exchange, asked.patience)
+        except RedisMessageQueueError as error:
+            known = asked.meant(error)
+            raise known from known.__cause__
+        return result
+
+    return shown(call, ask)
+
+
+def method(
+    operation: Callable[Concatenate[Body, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[RedisMessageQueue, P], Coroutine[Any, Any, R]]:
+    """The method that awaits an operation."""
+
+    async def call(self: RedisMessageQueue, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await operation(self._body, *args, **kwargs)
+
+    return shown(call, operation)
 
 
 class AbstractRedisGateway(Gateway, ABC):
@@ -71,107 +99,40 @@ class AbstractRedisGateway(Gateway, ABC):
         """Cut a log to its newest entries."""
 
 
-class RedisGateway(RedisGatewayBase, AbstractRedisGateway):
-    """The gateway to the leased engine; `redis_client` is a redis-py client of this world.
-
-    Queues go by the names of `queue.key`.
-
-    retry_budget_seconds, retry_max_delay_seconds, retry_initial_delay_seconds: how long and how densely calls are
-      repeated while Redis does not answer; a budget of 0 repeats nothing. Messages without deduplication are published
-      once.
-    message_deduplication_log_ttl_seconds: how long a message counts as published before, 3600 when None.
-    message_wait_interval_seconds: how long to wait for a message, 5 when None, not at all when 0.
-    message_visibility_timeout_seconds, max_delivery_count, dead_letter_queue, max_pending_length,
-      pending_overload_policy, pending_overload_block_timeout_seconds, interrupt: as in RedisMessageQueue.
-    """
-
+class RedisGateway(RedisGatewayBase, AbstractRedisGateway):  # noqa: D101  inherited
+    __doc__ = RedisGatewayBase.__doc__
     _asynchronous = True
 
-    async def publish_message(self, queue: str, message: str, dedup_key: str) -> bool:
-        return await self._do(self._publish(queue, message, dedup_key))
-
-    async def add_message(self, queue: str, message: str) -> None:
-        await self._do(self._publish(queue, message, None))
-
-    async def wait_for_message_and_move(
-        self,
-        from_queue: str,
-        to_queue: str,  # noqa: ARG002  the lease knows
-    ) -> ClaimedMessage | MessageData | None:
-        return self._claimed(await self._do(self._wait(from_queue)))
-
-    async def move_message(
-        self, from_queue: str, to_queue: str, message: MessageData, *, lease_token: str | None = None
-    ) -> bool:
-        return await self._do(self._finish(from_queue, message, lease_token, to_queue))
-
-    async def remove_message(self, queue: str, message: MessageData, *, lease_token: str | None = None) -> bool:
-        return await self._do(self._finish(queue, message, lease_token))
-
-    async def renew_message_lease(
-        self,
-        queue: str,
-        message: MessageData,  # noqa: ARG002  the token says it all
-        lease_token: str,
-        *,
-        is_interrupted: BaseGracefulInterruptHandler | None = None,
-    ) -> bool:
-        return await self._do(self._renew(queue, lease_token, is_interrupted))
-
-    async def trim_queue(self, queue: str, max_length: int) -> None:
-        await self._do(self._on_part(queue, verbs.trim, max_length))
-
-    async def queue_length(self, queue: str) -> int:
-        """How many messages a part of a queue holds."""
-        return await self._do(self._on_part(queue, verbs.length))
-
-    async def peek_messages(self, queue: str, count: int) -> list[MessageData]:
-        """Payloads of a part of a queue: the next ones of what waits, the newest of a log."""
-        return self._shown(await self._do(self._on_part(queue, verbs.peek, count)))
-
-    async def redrive_messages(
-        self,
-        from_queue: str,  # noqa: ARG002  there is one place for dead letters
-        to_queue: str,
-        max_messages: int | None = None,
-    ) -> int:
-        """Move the oldest dead letters back with a fresh delivery budget; how many."""
-        return await self._do(self._on_part(to_queue, verbs.redrive, max_messages))
-
-    async def purge_queue(self, queue: str) -> int:
-        """Delete what a part of a queue holds; how many messages."""
-        return await self._do(self._on_part(queue, verbs.purge))
-
-    async def recover_claims(self, queue: str, budget_s: float | None = None) -> bool:
-        """Give back what claims took whose answer never came, within some seconds; whether nothing of it is left."""
-        return await self._do(self._recover(queue, budget_s))
+    publish_message = verb(gateway.publish_message)
+    add_message = verb(gateway.add_message)
+    wait_for_message_and_move = verb(gateway.wait_for_message_and_move)
+    move_message = verb(gateway.move_message)
+    remove_message = verb(gateway.remove_message)
+    renew_message_lease = verb(gateway.renew_message_lease)
+    trim_queue = verb(gateway.trim_queue)
+    queue_length = verb(gateway.queue_length)
+    peek_messages = verb(gateway.peek_messages)
+    redrive_messages = verb(gateway.redrive_messages)
+    purge_queue = verb(gateway.purge_queue)
+    recover_claims = verb(gateway.recover_claims)
 
     def _driver(self, prefix: bytes, retry_budget_s: float) -> Any:
         from rmq_core.exchange.public import async_driver, shared  # noqa: PLC0415  loads redis-py
 
         return shared(async_driver, self._client, prefix, retry_budget_s)
 
-    async def _do(self, job: Job[R]) -> R:
-        try:
-            result: R = await job.channel.driver.run(job.exchange, job.patience)
-        except RedisMessageQueueError as error:
-            known = job.meant(error)
-            raise known from known.__cause__
-        return result
-
 
 class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
     __doc__ = MessageQueueBase.__doc__
     _asynchronous, _gateway_class, _built_in = True, AbstractRedisGateway, RedisGateway
-    _world = World(asyncio.sleep, lambda: id(asyncio.current_task()))
+    _world = ASYNCIO
 
-    async def publish(self, message: str | dict[str, Any]) -> bool:
-        """Add a message: text, or a dict that is delivered as JSON. False for a duplicate.
-
-        Raises TypeError for anything else and for keys that are not str, ValueError for NaN and lone surrogates,
-        QueueBackpressureError when there is no room, QueueDrainedError after `drain`.
-        """
-        return await run_async(publishing.publish(self._body, message))
+    publish = method(operations.publish)
+    drain = method(operations.drain)
+    stats = method(operations.stats)
+    peek = method(operations.peek)
+    redrive_dead_letters = method(operations.redrive_dead_letters)
+    purge = method(operations.purge)
 
     @asynccontextmanager
     async def process_message(self) -> AsyncIterator[MessageData | None]:
@@ -182,22 +143,22 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
         CleanupFailedError when the block succeeded but Redis could not be told.
         """
         body = self._body
-        delivery = await run_async(consuming.claim(body))
-        if delivery is None:
+        received = await consuming.claim(body)
+        if received is None:
             yield None
             return
-        heartbeat = consuming.start(AsyncHeartbeat, body, delivery)
+        heartbeat = consuming.start(AsyncHeartbeat, body, received)
         began = perf_counter()
         try:
-            yield delivery.message
+            yield received.message
         except BaseException as error:
             heartbeat.end()
             if not _left_alone(error):
-                await run_async(consuming.fail(body, delivery, error, began))
+                await consuming.fail(body, received, error, began)
             raise
         else:
             heartbeat.end()
-            await run_async(consuming.succeed(body, delivery, began))
+            await consuming.succeed(body, received, began)
         finally:
             await heartbeat.stop()
 
@@ -210,33 +171,9 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
                 await result
         return True
 
-    async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  the documented name
-        """Take no new work: `publish` raises, `process_message` gives None. Messages being processed are left to end.
-
-        Waits at most `timeout` seconds for publishes under way and gives back claims that may have been granted unseen.
-        False when something is left; call it again. A timeout of 0 only tells. Other objects on this queue go on.
-        """
-        return await run_async(draining.drain(self._body, timeout))
-
     async def aclose(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  the documented name
         """The same as `drain`."""
         return await self.drain(timeout)
-
-    async def stats(self) -> QueueStats:
-        """How many messages each part of the queue holds."""
-        return await run_async(operating.stats(self._body))
-
-    async def peek(self, count: int = 1, *, source: str = "pending") -> list[MessageData]:
-        """Messages of `pending`, `processing`, `completed`, `failed` or `dead_letter`; they stay where they are."""
-        return await run_async(operating.peek(self._body, count, source))
-
-    async def redrive_dead_letters(self, max_messages: int | None = None) -> int:
-        """Let the oldest dead letters be delivered again, as often as new ones; how many."""
-        return await run_async(operating.redrive(self._body, max_messages))
-
-    async def purge(self, *, target: str) -> int:
-        """Delete all messages of `pending`, `completed`, `failed` or `dead_letter`; how many."""
-        return await run_async(operating.purge(self._body, target))
 
 
 def _left_alone(error: BaseException) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from functools import update_wrapper
+from typing import Any, ClassVar, TypeVar
 
 from rmq_core.errors import ConfigurationError, GatewayContractError
+from rmq_core.facade import Shown
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 from rmq_core.message_queue import checks
 from rmq_core.message_queue.body import Body, Settings
@@ -15,15 +17,24 @@ from rmq_core.message_queue.config import (
     VISIBILITY_TIMEOUT_S,
     Backpressure,
     Deduplication,
-    Delivery,
-    Heartbeat,
+    DeliverySettings,
+    HeartbeatSettings,
     Logs,
     digest_of_content,
 )
-from rmq_core.message_queue.gate import Gate, World
 from rmq_core.message_queue.gateway import Gateway, RedisGatewayBase
 from rmq_core.message_queue.keys import SEPARATOR, QueueKeyManager
 from rmq_core.message_queue.payload import PayloadRules
+from rmq_core.message_queue.worlds import World
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def shown(call: C, operation: Callable[..., Any]) -> C:
+    """A method as `help` shows it: like the operation, whose first argument is the state of the method's object."""
+    wrapped: Any = update_wrapper(call, operation)
+    wrapped.__wrapped__ = Shown(operation, lambda result: result)
+    return call
 
 
 class MessageQueueBase:
@@ -90,7 +101,7 @@ class MessageQueueBase:
         checks.flag("strict_envelope_decoding", strict_envelope_decoding)
         if on_event is not None:
             checks.callback("on_event", on_event, asynchronous=self._asynchronous)
-        delivery = Delivery(
+        delivery = DeliverySettings(
             visibility_timeout_seconds, max_delivery_count, key.dead_letter if max_delivery_count else None
         )
         if gateway is None:
@@ -101,12 +112,12 @@ class MessageQueueBase:
         if gateway.is_redis_cluster:
             self.key.check_slots()
         timeout = _timeout_of(gateway)
-        heartbeat = Heartbeat(heartbeat_interval_seconds, on_heartbeat_failure)
+        heartbeat = HeartbeatSettings(heartbeat_interval_seconds, on_heartbeat_failure)
         heartbeat.check(visibility_timeout=timeout, asynchronous=self._asynchronous)
         _bind(gateway, self.key.pending)
         payload = PayloadRules(max_payload_bytes, max_payload_depth, strict_payload_types)
         settings = Settings(same, logs, heartbeat, payload, strict_envelope_decoding, on_event)
-        self._body = Body(self.key, gateway, settings, Gate(self._world))
+        self._body = Body(self.key, gateway, settings, self._world)
 
     @property
     def is_draining(self) -> bool:
@@ -125,7 +136,7 @@ class MessageQueueBase:
         self,
         client: Any,
         interrupt: BaseGracefulInterruptHandler | None,
-        delivery: Delivery,
+        delivery: DeliverySettings,
         pressure: Backpressure,
     ) -> Any:
         if client is None:
@@ -147,7 +158,7 @@ class MessageQueueBase:
         gateway: Any,
         client: Any,
         interrupt: Any,
-        delivery: Delivery,
+        delivery: DeliverySettings,
         pressure: Backpressure,
         same: Deduplication,
     ) -> None:

@@ -83,10 +83,9 @@ def plain(parameter: str, value: T) -> T:
     raise TypeError(f"'{parameter}' returned an awaitable; use RedisMessageQueue of rmq_core.asyncio")
 
 
-def dispose(awaitable: Any) -> None:
-    """End an awaitable that nobody will await."""
-    end = getattr(awaitable, "close", None) or getattr(awaitable, "cancel", None)
-    if end is not None:
+def dispose(value: Any) -> None:
+    """End an awaitable that nobody will await; leave anything else alone."""
+    if inspect.isawaitable(value) and (end := getattr(value, "close", None) or getattr(value, "cancel", None)):
         end()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmq_core.errors import ConfigurationError
+from rmq_core.exchange import Patience
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.message_queue import checks
 from rmq_core.message_queue.payload import PayloadRules
@@ -114,7 +115,7 @@ class Backpressure:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliverySettings:
     """How long a consumer may hold a message (None: for ever, at most once) and how often it is delivered."""
 
     visibility_timeout: int | None
@@ -134,7 +135,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class HeartbeatSettings:
     """How often the lease of a message is renewed while its handler runs, and whom to tell when that fails."""
 
     interval: float | None
@@ -156,29 +157,23 @@ class Heartbeat:
                 raise ConfigurationError("'on_heartbeat_failure' needs 'heartbeat_interval_seconds'")
 
 
-@dataclass(frozen=True, slots=True)
-class Retries:
+def retries(budget: int, longest: float, first: float, interrupted: Callable[[], bool] | None) -> Patience:
     """How long and how densely a gateway repeats a call that Redis did not answer."""
-
-    budget: int = 120
-    longest: float = 5.0
-    first: float = 0.01
-
-    def __post_init__(self) -> None:
-        checks.whole("retry_budget_seconds", self.budget, minimum=0)
-        checks.number("retry_max_delay_seconds", self.longest, positive=True)
-        checks.number("retry_initial_delay_seconds", self.first, positive=True)
-        if self.first > self.longest:
-            raise ConfigurationError("'retry_initial_delay_seconds' must not exceed 'retry_max_delay_seconds'")
+    checks.whole("retry_budget_seconds", budget, minimum=0)
+    checks.number("retry_max_delay_seconds", longest, positive=True)
+    checks.number("retry_initial_delay_seconds", first, positive=True)
+    if first > longest:
+        raise ConfigurationError("'retry_initial_delay_seconds' must not exceed 'retry_max_delay_seconds'")
+    return Patience(budget or None, first, longest, interrupted)
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
     """Everything a gateway needs to know."""
 
-    delivery: Delivery
+    delivery: DeliverySettings
     backpressure: Backpressure
-    retries: Retries
+    patience: Patience
     dedup_ttl: int = 3600
     wait: int = 5
 
@@ -198,5 +193,5 @@ class GatewayConfig:
             dedup_window=self.dedup_ttl,
             max_payload_bytes=_LARGEST_BYTES,
             max_payload_depth=_DEEPEST,
-            retry_budget=max(1, self.retries.budget),
+            retry_budget=self.patience.budget_s or 1,
         )

@@ -9,79 +9,72 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
-from rmq_core.errors import GatewayContractError
 from rmq_core.events import EventOperation, EventOutcome
-from rmq_core.interrupt_handler import BaseGracefulInterruptHandler, EventDrivenInterruptHandler
+from rmq_core.interrupt_handler import EventDrivenInterruptHandler
 from rmq_core.message_queue import checks
-from rmq_core.message_queue.notices import warn
-from rmq_core.message_queue.steps import Step, Steps, run, run_async
+from rmq_core.message_queue.body import Body, warn
+from rmq_core.message_queue.stored import Received
+from rmq_core.message_queue.worlds import run
 
 _log = logging.getLogger("rmq")
 
 
 class Beat:
-    """What a heartbeat does. `renew` takes the handler that says it is over; `tell` makes the steps of an event."""
+    """What a heartbeat does, until it is `over`."""
 
-    def __init__(
-        self,
-        interval: float,
-        renew: Callable[[BaseGracefulInterruptHandler], Any],
-        tell: Callable[..., Iterable[Step]],
-        on_failure: Callable[[], Any] | None,
-    ) -> None:
-        self.interval, self.over, self.tell = interval, threading.Event(), tell
-        self._renew, self._on_failure = renew, on_failure
-        self._handler = EventDrivenInterruptHandler(self.over)
+    def __init__(self, body: Body, received: Received, interval: float) -> None:
+        self.interval, self.over = interval, threading.Event()
+        self._body = body
+        self._tell = partial(body.tell, of=received)
+        self._renew = partial(
+            body.ask, "renew_message_lease", bool, body.key.processing, received.stored, received.token,
+            is_interrupted=EventDrivenInterruptHandler(self.over),
+        )  # fmt: skip
 
     @property
     def stop_s(self) -> float:
         """For how long whoever ends it waits for a renewal under way."""
         return max(2 * self.interval, 0.1)
 
-    def steps(self, pause: Callable[[], Any]) -> Steps[None]:
+    async def run(self, pause: Callable[[], Awaitable[bool]]) -> None:
         """Renew after each `pause` until that returns True or a renewal fails."""
-        while not (yield pause):
+        while not await pause():
             try:
-                renewed = yield partial(self._renew, self._handler)
-                if not isinstance(renewed, bool):
-                    checks.dispose(renewed)
-                    raise GatewayContractError(  # noqa: TRY301  a failed renewal like any other
-                        f"gateway.renew_message_lease() must return bool, not {type(renewed).__name__}"
-                    )
+                renewed = await self._renew()
             except Exception as error:  # noqa: BLE001  told to all who asked; the message expires if nobody acts
-                yield from self._failed(error)
+                await self._failed(error)
                 return
             if self.over.is_set():
                 return
             if not renewed:
-                yield from self._failed(None)
+                await self._failed(None)
                 return
-            yield from self.tell(EventOperation.LEASE_RENEW)
+            await self._tell(EventOperation.LEASE_RENEW)
 
-    def _failed(self, error: Exception | None) -> Steps[None]:
+    async def _failed(self, error: Exception | None) -> None:
         if self.over.is_set():
             return
         if error is None:
-            yield from self.tell(EventOperation.LEASE_RENEW_FAILED, EventOutcome.SKIPPED)
+            await self._tell(EventOperation.LEASE_RENEW_FAILED, EventOutcome.SKIPPED)
         else:
             _log.error("a lease could not be renewed", exc_info=error)
-            yield from self.tell(EventOperation.LEASE_RENEW_FAILED, EventOutcome.FAILURE, error=error)
+            await self._tell(EventOperation.LEASE_RENEW_FAILED, EventOutcome.FAILURE, error=error)
             warn(f"a lease could not be renewed ({type(error).__name__}); its message will be delivered again")
-        if self._on_failure is not None and not self.over.is_set():
+        on_failure = self._body.settings.heartbeat.on_failure
+        if on_failure is not None and not self.over.is_set():
             try:
-                checks.plain("on_heartbeat_failure", (yield self._on_failure))
+                checks.plain("on_heartbeat_failure", await self._body.world.call(on_failure))
             except Exception as raised:  # noqa: BLE001  the callback's error is not the heartbeat's
                 _log.exception("on_heartbeat_failure raised")
                 warn(f"on_heartbeat_failure raised {type(raised).__name__}")
 
-    def late(self) -> Steps[None]:
+    async def late(self) -> None:
         """A renewal under way did not end in time."""
         _log.warning("the heartbeat did not stop within %s s; it may renew its lease once more", self.stop_s)
-        yield from self.tell(EventOperation.HEARTBEAT_STOP_TIMEOUT, EventOutcome.FAILURE)
+        await self._tell(EventOperation.HEARTBEAT_STOP_TIMEOUT, EventOutcome.FAILURE)
         warn("the heartbeat did not stop in time; it may renew its lease once more")
 
 
@@ -90,6 +83,11 @@ class Ending:
 
     def __init__(self, beat: Beat | None) -> None:
         self._beat = beat
+        if beat is not None:
+            self._start(beat)
+
+    def _start(self, beat: Beat) -> None:
+        raise NotImplementedError
 
     def end(self) -> None:
         """From here on its message is being settled: it renews no more, and a failure is nobody's business."""
@@ -100,13 +98,12 @@ class Ending:
 class Heartbeat(Ending):
     """A beat in a thread."""
 
-    def __init__(self, beat: Beat | None) -> None:
-        super().__init__(beat)
-        if beat is not None:
-            pause = partial(beat.over.wait, beat.interval)
-            steps = beat.steps(pause)
-            self._thread = threading.Thread(target=partial(run, steps), name="rmq-lease-heartbeat", daemon=True)
-            self._thread.start()
+    def _start(self, beat: Beat) -> None:
+        async def pause() -> bool:
+            return beat.over.wait(beat.interval)
+
+        self._thread = threading.Thread(target=lambda: run(beat.run(pause)), name="rmq-lease-heartbeat", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """End it, and wait for a renewal under way, but not for long."""
@@ -120,11 +117,12 @@ class Heartbeat(Ending):
 class AsyncHeartbeat(Ending):
     """A beat in a task."""
 
-    def __init__(self, beat: Beat | None) -> None:
-        super().__init__(beat)
-        if beat is not None:
-            loop, steps = asyncio.get_running_loop(), beat.steps(partial(_pause, beat))
-            self._task = loop.create_task(run_async(steps), name="rmq-lease-heartbeat")
+    def _start(self, beat: Beat) -> None:
+        async def pause() -> bool:
+            await asyncio.sleep(beat.interval)
+            return beat.over.is_set()
+
+        self._task = asyncio.get_running_loop().create_task(beat.run(pause), name="rmq-lease-heartbeat")
 
     async def stop(self) -> None:
         """End it, a renewal under way too; one that cannot be cancelled is not waited for for long."""
@@ -133,9 +131,4 @@ class AsyncHeartbeat(Ending):
             self._task.cancel()
             done, _ = await asyncio.wait({self._task}, timeout=self._beat.stop_s)
             if not done:
-                await run_async(self._beat.late())
-
-
-async def _pause(beat: Beat) -> bool:
-    await asyncio.sleep(beat.interval)
-    return beat.over.is_set()
+                await self._beat.late()

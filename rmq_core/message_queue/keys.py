@@ -8,7 +8,6 @@ signs, and so is one with another separator than `::`; two queues never share an
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
 from urllib.parse import quote
 
 from rmq_core.errors import ConfigurationError
@@ -69,19 +68,12 @@ def hash_tag(key: str) -> str | None:
     return tag if tag and end else None
 
 
-class Place(NamedTuple):
-    """The engine's queue and the part of it that a name stands for."""
-
-    queue: str
-    part: Part
-
-
-def place(key: str) -> Place:
-    """What a name stands for; ConfigurationError when it does not end like the name of a part."""
+def place(key: str) -> tuple[str, Part]:
+    """The engine's queue and the part of it that a name stands for; ConfigurationError when it ends like none."""
     for part in Part:
         if isinstance(key, str) and key.endswith(part) and len(key) > len(part):
             found = Part.DEAD_LETTER if part is Part.OLD_DEAD_LETTER else part
-            return Place(engine_name(key.removesuffix(part)), found)
+            return engine_name(key.removesuffix(part)), found
     raise ConfigurationError(
         f"{key!r} is no part of a queue; pass a name such as queue.key.pending, 'orders{SEPARATOR}pending'"
     )

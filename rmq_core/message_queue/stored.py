@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from rmq_core.errors import MalformedMessage
 from rmq_core.messages import Lease
@@ -41,24 +41,22 @@ class Grant(NamedTuple):
 
 
 class HeldText(str):
-    """The payload of a message that RedisGateway handed out, with what else was granted and the lease that holds it."""
+    """The payload of a message that RedisGateway handed out, with what else was granted."""
 
-    __slots__ = ("grant", "lease")
+    __slots__ = ("grant",)
     grant: Grant
-    lease: Lease
 
 
 class HeldBytes(bytes):
     """The same for clients that do not decode."""
 
     grant: Grant
-    lease: Lease
 
 
 def held(grant: Grant, *, decode: bool) -> HeldText | HeldBytes:
     """The payload of a message that was claimed."""
     stored = HeldText(grant.payload.decode()) if decode else HeldBytes(grant.payload)
-    stored.grant, stored.lease = grant, grant.lease
+    stored.grant = grant
     return stored
 
 
@@ -69,14 +67,14 @@ def token_text(lease: Lease) -> str:
 
 def lease_of(queue: str, message: MessageData, token: str | None) -> Lease | None:
     """The lease to settle: by its token, or by the message itself, which remembers it within this process."""
-    known: Lease | None = getattr(message, "lease", None)
+    known = message.grant.lease if isinstance(message, HeldText | HeldBytes) else None
     if token is None or (known is not None and token == token_text(known)):
         return known
     lease_id, _, secret = token.rpartition(":")
     return Lease(queue, lease_id, "", 1, None, secret) if lease_id else None
 
 
-class Delivery(NamedTuple):
+class Received(NamedTuple):
     """A claimed message, ready for its handler."""
 
     message: MessageData
@@ -86,37 +84,33 @@ class Delivery(NamedTuple):
     claim_id: str | None = None
     deliveries: int | None = None
 
+    @classmethod
+    def of(cls, claimed: ClaimedMessage | MessageData, *, strict: bool) -> Self:
+        """What a gateway returned, opened; MalformedMessage for a damaged envelope when `strict`."""
+        token = claimed.lease_token if isinstance(claimed, ClaimedMessage) else None
+        stored = claimed.stored_message if isinstance(claimed, ClaimedMessage) else claimed
+        if isinstance(stored, HeldText | HeldBytes):
+            lease, message_id, raw, deliveries = stored.grant
+            payload = str(stored) if isinstance(stored, HeldText) else raw
+            return cls(payload, stored, token, message_id, lease.id, deliveries)
+        inner_id, payload = _opened(stored, strict=strict)
+        return cls(payload, stored, token, inner_id)
+
     @property
     def token_hash(self) -> str | None:
         return None if self.token is None else hashlib.sha256(self.token.encode()).hexdigest()[:16]
 
 
-def delivery_of(claimed: ClaimedMessage | MessageData, *, strict: bool) -> Delivery:
-    """What a gateway returned, opened; MalformedMessage for a damaged envelope when `strict`."""
-    lease_token = claimed.lease_token if isinstance(claimed, ClaimedMessage) else None
-    stored = claimed.stored_message if isinstance(claimed, ClaimedMessage) else claimed
-    if isinstance(stored, HeldText | HeldBytes):
-        lease, message_id, raw, deliveries = stored.grant
-        payload = str(stored) if isinstance(stored, HeldText) else raw
-        return Delivery(payload, stored, lease_token, message_id, lease.id, deliveries)
-    inner_id, opened = _opened(stored, strict=strict)
-    return Delivery(opened, stored, lease_token, inner_id)
-
-
 def _opened(stored: MessageData, *, strict: bool) -> tuple[str | None, MessageData]:
     """The id and payload in the envelope that foreign gateways may store; what is in none is its own payload."""
     text = stored.decode(errors="replace") if isinstance(stored, bytes) else stored
-    if not text.startswith(_ENVELOPE):
-        if strict:
-            raise MalformedMessage(f"a stored message of {len(stored)} characters is in no envelope")
-        return None, stored
-    envelope = _parsed(text.removeprefix(_ENVELOPE))
-    if envelope is None:
-        if strict:
-            raise MalformedMessage("the envelope of a stored message is damaged")
-        return None, stored
-    payload: MessageData = envelope["payload"].encode() if isinstance(stored, bytes) else envelope["payload"]
-    return envelope["id"], payload
+    envelope = _parsed(text.removeprefix(_ENVELOPE)) if text.startswith(_ENVELOPE) else None
+    if envelope is not None:
+        payload: MessageData = envelope["payload"].encode() if isinstance(stored, bytes) else envelope["payload"]
+        return envelope["id"], payload
+    if strict:
+        raise MalformedMessage(f"a stored message of {len(stored)} characters is in no sound envelope")
+    return None, stored
 
 
 def _parsed(text: str) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations import claiming, inspecting, managing, publishing, reclaiming, settling
 from rmq_core.message_queue.keys import Part
-from rmq_core.message_queue.stored import Grant
+from rmq_core.message_queue.stored import Grant, MessageData
 from rmq_core.messages import Lease, envelope_of
 
 R = TypeVar("R")
@@ -37,6 +37,11 @@ def publish(engine: Engine, message: str, dedup_key: str | None) -> Exchange[boo
             + ("; the wait for room was given up" if gave_up else "; consume some or raise the limit")
         ) from None
     return published.accepted
+
+
+def add(engine: Engine, message: str) -> Exchange[None]:
+    """Add a message that is not remembered."""
+    yield from publish(engine, message, None)
 
 
 def claim(engine: Engine, wait_s: int) -> Exchange[Grant | None]:
@@ -131,17 +136,14 @@ def length(engine: Engine, part: Part) -> Exchange[int]:
     return int(count)
 
 
-def peek(engine: Engine, part: Part, count: int) -> Exchange[list[bytes]]:
+def peek(engine: Engine, part: Part, count: int, *, decode: bool) -> Exchange[list[MessageData]]:
     """Payloads of a part: those that are next of what waits, the newest of a log."""
     if part is Part.PROCESSING:
-        return (yield from _held(engine, count))
-    found = yield script("lists/peek", list=list_of(engine, part), count=-count)
-    return [split(envelope).payload for envelope in found]
-
-
-def redrive(engine: Engine, _: Part, max_messages: int | None) -> Exchange[int]:
-    """Move the oldest dead letters back with a fresh delivery budget."""
-    return (yield from managing.redrive(engine, max_messages))
+        found = yield from _held(engine, count)
+    else:
+        found = yield script("lists/peek", list=list_of(engine, part), count=-count)
+    payloads = [split(envelope).payload for envelope in found]
+    return [payload.decode() for payload in payloads] if decode else [*payloads]
 
 
 def purge(engine: Engine, part: Part) -> Exchange[int]:
@@ -186,4 +188,4 @@ def _held(engine: Engine, count: int) -> Exchange[list[bytes]]:
     infos = yield from inspecting.leases(engine, count)
     keys = [engine.keys.lease(info.id) for info in infos]
     replies = yield Batch(tuple(script("lists/peek", list=key, count=1) for key in keys))
-    return [split(found[0]).payload for found in replies if found]
+    return [found[0] for found in replies if found]

@@ -1,4 +1,4 @@
-"""Drives steps by hand: no gateway, no driver, only calls and the answers that a test makes up."""
+"""Operations by hand: no Redis, no driver, only a gateway whose answers a test makes up."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 
 from rmq_core.events import QueueEvent
 from rmq_core.message_queue.body import Body, Settings
-from rmq_core.message_queue.config import Deduplication, Heartbeat, Logs, digest_of_content
-from rmq_core.message_queue.gate import Gate, World
+from rmq_core.message_queue.config import Deduplication, HeartbeatSettings, Logs, digest_of_content
 from rmq_core.message_queue.keys import QueueKeyManager
 from rmq_core.message_queue.payload import PayloadRules
-from rmq_core.message_queue.steps import Steps, run
 from rmq_core.message_queue.stored import ClaimedMessage
+from rmq_core.message_queue.worlds import BLOCKING, World
 
 CLAIMED = ClaimedMessage("payload", "job:7.abc")
 
@@ -52,9 +51,9 @@ class Clock:
         self.meanwhile: list[Callable[[], object]] = []
 
     def world(self) -> World:
-        return World(self.pause, lambda: self.who)
+        return BLOCKING._replace(pause=self.pause, me=lambda: self.who)
 
-    def pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         if self.meanwhile:
             self.meanwhile.pop(0)()
@@ -65,17 +64,13 @@ def body(gateway: Any, *, clock: Clock | None = None, told: list[QueueEvent] | N
     chosen = {
         "deduplication": Deduplication(True, digest_of_content),
         "logs": Logs(0, 0),
-        "heartbeat": Heartbeat(None, None),
+        "heartbeat": HeartbeatSettings(None, None),
         "payload": PayloadRules(),
         "strict_envelopes": False,
         "on_event": None if told is None else told.append,
     } | settings
-    return Body(QueueKeyManager("q"), gateway, Settings(**chosen), Gate((clock or Clock()).world()))
+    return Body(QueueKeyManager("q"), gateway, Settings(**chosen), (clock or Clock()).world())
 
 
 def steps_of(events: list[QueueEvent]) -> list[str]:
     return [f"{event.operation}/{event.outcome}" for event in events]
-
-
-def finish(steps: Steps[Any]) -> Any:
-    return run(steps)

@@ -1,4 +1,4 @@
-"""A message from its claim to its end, as steps over a scripted gateway."""
+"""A message from its claim to its end, over a scripted gateway."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import pytest
 from rmq_core.errors import CleanupFailedError, GatewayContractError, MalformedMessage
 from rmq_core.events import QueueEvent
 from rmq_core.message_queue import consuming
-from rmq_core.message_queue.config import Heartbeat, Logs
-from tests.unit.message_queue.by_hand import CLAIMED, Clock, Scripted, body, finish, steps_of
+from rmq_core.message_queue.config import HeartbeatSettings, Logs
+from rmq_core.message_queue.worlds import run
+from tests.unit.message_queue.by_hand import CLAIMED, Clock, Scripted, body, steps_of
 
 LOGS = Logs(5, 5)
 
 
 def test_a_claimed_message_is_told_and_handed_over() -> None:
     told: list[QueueEvent] = []
-    delivery = finish(consuming.claim(body(Scripted(wait_for_message_and_move=CLAIMED), told=told)))
+    delivery = run(consuming.claim(body(Scripted(wait_for_message_and_move=CLAIMED), told=told)))
     assert (delivery.message, delivery.token) == ("payload", "job:7.abc")
     assert steps_of(told) == ["claim/success"]
 
 
 def test_nothing_to_claim_is_told() -> None:
     told: list[QueueEvent] = []
-    assert finish(consuming.claim(body(Scripted(wait_for_message_and_move=None), told=told))) is None
+    assert run(consuming.claim(body(Scripted(wait_for_message_and_move=None), told=told))) is None
     assert steps_of(told) == ["claim_empty/skipped"]
 
 
@@ -32,7 +33,7 @@ def test_a_drained_queue_asks_nobody_and_does_not_spin() -> None:
     clock = Clock()
     drained = body(Scripted(), clock=clock)
     drained.gate.draining = True
-    assert finish(consuming.claim(drained)) is None
+    assert run(consuming.claim(drained)) is None
     assert sum(clock.pauses) > 0
 
 
@@ -40,7 +41,7 @@ def test_a_failed_claim_is_told_and_raised_as_it_is() -> None:
     told: list[QueueEvent] = []
     error = OSError("gateway")
     with pytest.raises(OSError, match="gateway") as caught:
-        finish(consuming.claim(body(Scripted(wait_for_message_and_move=error), told=told)))
+        run(consuming.claim(body(Scripted(wait_for_message_and_move=error), told=told)))
     assert caught.value is error
     assert [(event.operation, event.error) for event in told] == [("claim", error)]
 
@@ -48,18 +49,18 @@ def test_a_failed_claim_is_told_and_raised_as_it_is() -> None:
 @pytest.mark.parametrize("claimed", ["plain", b"plain"])
 def test_a_gateway_whose_claims_expire_must_return_a_token(claimed: object) -> None:
     with pytest.raises(GatewayContractError, match="must return ClaimedMessage"):
-        finish(consuming.claim(body(Scripted(wait_for_message_and_move=claimed))))
+        run(consuming.claim(body(Scripted(wait_for_message_and_move=claimed))))
 
 
 @pytest.mark.parametrize("claimed", [7, ("x",), {}])
 def test_a_claim_of_another_type_is_a_broken_contract(claimed: object) -> None:
     with pytest.raises(GatewayContractError, match=r"wait_for_message_and_move\(\) must return"):
-        finish(consuming.claim(body(Scripted(wait_for_message_and_move=claimed))))
+        run(consuming.claim(body(Scripted(wait_for_message_and_move=claimed))))
 
 
 def test_strict_envelopes_refuse_what_is_in_none() -> None:
     with pytest.raises(MalformedMessage):
-        finish(consuming.claim(body(Scripted(wait_for_message_and_move=CLAIMED), strict_envelopes=True)))
+        run(consuming.claim(body(Scripted(wait_for_message_and_move=CLAIMED), strict_envelopes=True)))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_success_ends_the_message(logs: Logs, verb: str, events: list[str]) -> N
     told: list[QueueEvent] = []
     gateway = Scripted(wait_for_message_and_move=CLAIMED, **{verb: True})
     queue = body(gateway, told=told, logs=logs)
-    finish(consuming.succeed(queue, finish(consuming.claim(queue)), 0))
+    run(consuming.succeed(queue, run(consuming.claim(queue)), 0))
     assert steps_of(told)[1:] == events
     assert gateway.calls[1][-1] == "job:7.abc"
 
@@ -81,7 +82,7 @@ def test_success_ends_the_message(logs: Logs, verb: str, events: list[str]) -> N
 def test_a_log_is_trimmed_after_each_move() -> None:
     gateway = Scripted(wait_for_message_and_move=CLAIMED, move_message=True, trim_queue=None)
     queue = body(gateway, logs=LOGS)
-    finish(consuming.succeed(queue, finish(consuming.claim(queue)), 0))
+    run(consuming.succeed(queue, run(consuming.claim(queue)), 0))
     assert gateway.calls[-1] == ("trim_queue", "q::completed", 5)
 
 
@@ -90,7 +91,7 @@ def test_a_log_that_cannot_be_trimmed_fails_nothing() -> None:
     gateway = Scripted(wait_for_message_and_move=CLAIMED, move_message=True, trim_queue=OSError())
     queue = body(gateway, told=told, logs=LOGS)
     with pytest.warns(RuntimeWarning, match="could not be trimmed"):
-        finish(consuming.succeed(queue, finish(consuming.claim(queue)), 0))
+        run(consuming.succeed(queue, run(consuming.claim(queue)), 0))
     assert steps_of(told)[1:] == ["trim_failed/failure", "completed/success", "ack/success"]
 
 
@@ -98,7 +99,7 @@ def test_a_success_that_comes_too_late_warns() -> None:
     told: list[QueueEvent] = []
     queue = body(Scripted(wait_for_message_and_move=CLAIMED, remove_message=False), told=told)
     with pytest.warns(RuntimeWarning, match="lease"):
-        finish(consuming.succeed(queue, finish(consuming.claim(queue)), 0))
+        run(consuming.succeed(queue, run(consuming.claim(queue)), 0))
     assert steps_of(told)[1:] == ["ack/skipped", "stale_lease_ack/skipped"]
 
 
@@ -107,7 +108,7 @@ def test_a_success_that_cannot_be_told_to_redis_raises_with_its_cause() -> None:
     error = OSError("away")
     queue = body(Scripted(wait_for_message_and_move=CLAIMED, remove_message=error), told=told)
     with pytest.raises(CleanupFailedError) as caught:
-        finish(consuming.succeed(queue, finish(consuming.claim(queue)), 0))
+        run(consuming.succeed(queue, run(consuming.claim(queue)), 0))
     assert (caught.value.__cause__, caught.value.queue, caught.value.operation) == (error, "q", "ack")
     assert steps_of(told)[1:] == ["cleanup_failed/failure"]
 
@@ -116,7 +117,7 @@ def test_failure_ends_the_message_too_and_is_told_before() -> None:
     told: list[QueueEvent] = []
     gateway = Scripted(wait_for_message_and_move=CLAIMED, move_message=True, trim_queue=None)
     queue, error = body(gateway, told=told, logs=LOGS), ZeroDivisionError()
-    finish(consuming.fail(queue, finish(consuming.claim(queue)), error, 0))
+    run(consuming.fail(queue, run(consuming.claim(queue)), error, 0))
     assert steps_of(told)[1:] == ["failed/failure", "nack/success"]
     assert (told[1].error, told[1].destination_queue) == (error, "q::failed")
 
@@ -125,7 +126,7 @@ def test_a_failure_that_cannot_be_put_away_is_told_and_forgiven() -> None:
     told: list[QueueEvent] = []
     queue = body(Scripted(wait_for_message_and_move=CLAIMED, remove_message=OSError()), told=told)
     with pytest.warns(RuntimeWarning, match="could not be put away"):
-        finish(consuming.fail(queue, finish(consuming.claim(queue)), ZeroDivisionError(), 0))
+        run(consuming.fail(queue, run(consuming.claim(queue)), ZeroDivisionError(), 0))
     assert steps_of(told)[1:] == ["failed/failure", "cleanup_failed/failure"]
 
 
@@ -135,7 +136,7 @@ def test_an_interruption_while_a_failure_is_put_away_does_not_hide_it(
 ) -> None:
     queue, error = body(Scripted(wait_for_message_and_move=CLAIMED, remove_message=interruption())), ZeroDivisionError()
     with pytest.raises(interruption) as caught:
-        finish(consuming.fail(queue, finish(consuming.claim(queue)), error, 0))
+        run(consuming.fail(queue, run(consuming.claim(queue)), error, 0))
     assert caught.value.__cause__ is error
     (record,) = caplog.records
     assert record.exc_info is not None
@@ -146,16 +147,16 @@ def test_an_interruption_while_a_failure_is_put_away_does_not_hide_it(
 def test_a_gateway_that_does_not_say_whether_it_settled_breaks_its_contract(answer: object) -> None:
     queue = body(Scripted(wait_for_message_and_move=CLAIMED, remove_message=answer))
     with pytest.raises(CleanupFailedError) as caught:
-        finish(consuming.succeed(queue, finish(consuming.claim(queue)), 0))
+        run(consuming.succeed(queue, run(consuming.claim(queue)), 0))
     assert isinstance(caught.value.__cause__, GatewayContractError)
 
 
 def test_a_message_without_a_token_has_no_heartbeat_which_is_said_once() -> None:
     gateway = Scripted(wait_for_message_and_move=["x", "y"])
     gateway.message_visibility_timeout_seconds = None
-    queue = body(gateway, heartbeat=Heartbeat(1, None))
+    queue = body(gateway, heartbeat=HeartbeatSettings(1, None))
     with pytest.warns(RuntimeWarning, match="no lease token") as caught:
-        assert [consuming.beat(queue, finish(consuming.claim(queue))) for _ in "xy"] == [None, None]
+        assert [consuming.beat_of(queue, run(consuming.claim(queue))) for _ in "xy"] == [None, None]
     assert len(caught) == 1
 
 
@@ -165,7 +166,7 @@ def test_a_callback_that_raises_harms_nothing() -> None:
 
     queue = body(Scripted(wait_for_message_and_move=CLAIMED), on_event=fail)
     with pytest.warns(RuntimeWarning, match="on_event raised ZeroDivisionError"):
-        assert finish(consuming.claim(queue)).message == "payload"
+        assert run(consuming.claim(queue)).message == "payload"
 
 
 def test_an_interruption_in_a_callback_goes_through() -> None:
@@ -173,4 +174,4 @@ def test_an_interruption_in_a_callback_goes_through() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        finish(consuming.claim(body(Scripted(wait_for_message_and_move=CLAIMED), on_event=interrupt)))
+        run(consuming.claim(body(Scripted(wait_for_message_and_move=CLAIMED), on_event=interrupt)))

@@ -5,14 +5,15 @@ from typing import Any
 import pytest
 
 from rmq_core.errors import ConfigurationError
-from rmq_core.message_queue import draining
+from rmq_core.message_queue import operations
 from rmq_core.message_queue.gateway import giving_up
-from tests.unit.message_queue.by_hand import Clock, Scripted, body, finish
+from rmq_core.message_queue.worlds import run
+from tests.unit.message_queue.by_hand import Clock, Scripted, body
 
 
 def test_an_idle_queue_is_drained_at_once() -> None:
     queue = body(Scripted())
-    assert finish(draining.drain(queue, None)) is True
+    assert run(operations.drain(queue, None)) is True
     assert (queue.gate.draining, queue.gate.drained) == (True, True)
 
 
@@ -21,7 +22,7 @@ def test_draining_waits_for_a_publish_of_another() -> None:
     queue = body(Scripted(), clock=clock)
     queue.gate.publishing.append(2)
     clock.meanwhile = [lambda: None, queue.gate.publishing.clear]
-    assert finish(draining.drain(queue, None)) is True
+    assert run(operations.drain(queue, None)) is True
     assert len(clock.pauses) == 2
 
 
@@ -29,25 +30,25 @@ def test_draining_does_not_wait_for_what_its_caller_has_interrupted() -> None:
     queue = body(Scripted())
     queue.gate.publishing.append(1)
     queue.gate.claiming.append(1)
-    assert finish(draining.drain(queue, None)) is True
+    assert run(operations.drain(queue, None)) is True
 
 
 @pytest.mark.parametrize("place", ["publishing", "claiming"])
 def test_time_that_runs_out_is_false_and_the_queue_refuses_work_all_the_same(place: str) -> None:
     queue = body(Scripted())
     getattr(queue.gate, place).append(2)
-    assert finish(draining.drain(queue, 0.001)) is False
+    assert run(operations.drain(queue, 0.001)) is False
     assert (queue.gate.draining, queue.gate.drained) == (True, False)
     getattr(queue.gate, place).clear()
-    assert finish(draining.drain(queue, 0.001)) is True
+    assert run(operations.drain(queue, 0.001)) is True
 
 
 def test_no_time_at_all_only_tells() -> None:
     queue = body(Scripted())
     queue.gate.claiming.append(2)
-    assert finish(draining.drain(queue, 0)) is True
+    assert run(operations.drain(queue, 0)) is True
     queue.gate.publishing.append(2)
-    assert finish(draining.drain(queue, 0)) is False
+    assert run(operations.drain(queue, 0)) is False
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_no_time_at_all_only_tells() -> None:
 def test_a_timeout_that_is_none_is_refused_and_nothing_is_drained(timeout: Any, error: type[Exception]) -> None:
     queue = body(Scripted())
     with pytest.raises(error, match="timeout"):
-        finish(draining.drain(queue, timeout))
+        run(operations.drain(queue, timeout))
     assert not queue.gate.draining
 
 

@@ -10,7 +10,14 @@ import pytest
 from rmq_core.errors import ConfigurationError, QueueUnavailable, translate
 from rmq_core.events import EventOperation, EventOutcome, QueueEvent
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
-from rmq_core.message_queue.gateway import either, giving_up
+from rmq_core.message_queue.gateway import (
+    Verb,
+    add_message,
+    either,
+    giving_up,
+    publish_message,
+    wait_for_message_and_move,
+)
 from rmq_core.message_queue.keys import Part
 from rmq_core.message_queue.sync import RedisGateway
 
@@ -25,6 +32,13 @@ class Interrupt(BaseGracefulInterruptHandler):
 
 def gateway(**options: Any) -> RedisGateway:
     return RedisGateway(redis_client=fakeredis.FakeRedis(), **options)
+
+
+MESSAGE = ("q::pending", "x")
+
+
+def waited(made: RedisGateway) -> Verb[Any]:
+    return wait_for_message_and_move(made.channels, "q::pending", "q::processing")
 
 
 def test_the_settings_of_a_gateway_are_those_of_its_engine() -> None:
@@ -54,20 +68,20 @@ def test_the_place_for_dead_letters_may_have_any_name() -> None:
 
 def test_calls_are_repeated_for_the_budget_and_a_claim_no_longer_than_it_waits() -> None:
     made = gateway(retry_budget_seconds=60, retry_initial_delay_seconds=0.5, retry_max_delay_seconds=2)
-    published, waited = made._publish("q::pending", "x", "key").patience, made._wait("q::pending").patience
+    published, claimed = publish_message(made.channels, *MESSAGE, "key").patience, waited(made).patience
     assert published[:3] == (60, 0.5, 2)
-    assert waited.budget_s == 5
+    assert claimed.budget_s == 5
 
 
 def test_without_a_budget_or_a_key_nothing_is_repeated_by_us() -> None:
-    assert gateway(retry_budget_seconds=0)._publish("q::pending", "x", "key").patience.budget_s is None
-    assert gateway()._publish("q::pending", "x", None).patience.budget_s is None
+    assert publish_message(gateway(retry_budget_seconds=0).channels, *MESSAGE, "key").patience.budget_s is None
+    assert add_message(gateway().channels, *MESSAGE).patience.budget_s is None
 
 
 def test_an_interrupt_and_a_drained_queue_end_a_wait() -> None:
     interrupt, drained = Interrupt(), [False]
     token = giving_up.set(lambda: drained[0])
-    patience = gateway(interrupt=interrupt)._wait("q::pending").patience
+    patience = waited(gateway(interrupt=interrupt)).patience
     giving_up.reset(token)
     assert not patience.over
     interrupt.interrupted = True
@@ -112,21 +126,21 @@ def test_a_spent_budget_of_a_claim_is_told_with_its_attempt() -> None:
     made = gateway()
     channel, _ = made.channels.find("q::pending")
     channel.listen()
-    job = made._wait("q::pending")
+    verb = waited(made)
     error = ConnectionError("cut")
-    assert job.patience.noticed is not None
-    job.patience.noticed(error)
-    job.meant(translate(error))
+    assert verb.patience.noticed is not None
+    verb.patience.noticed(error)
+    verb.meant(translate(error))
     told = list(channel.told())
     assert [event.operation for event in told] == ["retry_attempt", "retry_exhausted"]
-    assert {event.claim_id for event in told} == {job.attempt}
+    assert {event.claim_id for event in told} == {verb.attempt}
     assert [event.exception_type for event in told] == ["ConnectionError"] * 2
 
 
 def test_nobody_has_to_listen() -> None:
     made = gateway()
     channel, _ = made.channels.find("q::pending")
-    made._wait("q::pending").meant(QueueUnavailable("x"))
+    waited(made).meant(QueueUnavailable("x"))
     channel.note(EventOperation.RETRY_ATTEMPT, "a", OSError())
     assert not channel.noted
 
@@ -136,11 +150,11 @@ def test_a_message_that_did_not_reach_its_handler_is_claimed_again_without_count
     made.add_message("q::pending", "x")
     channel, _ = made.channels.find("q::pending")
     claimed: Any = made.wait_for_message_and_move("q::pending", "q::processing")
-    channel.keep(claimed.stored_message.lease)
+    channel.keep(claimed.stored_message.grant.lease)
     assert channel.unanswered
     again: Any = made.wait_for_message_and_move("q::pending", "q::processing")
     assert again.stored_message == claimed.stored_message
-    assert again.stored_message.lease.message.deliveries == 1
+    assert again.stored_message.grant.lease.message.deliveries == 1
 
 
 def test_names_that_are_no_part_of_a_queue_are_refused() -> None:

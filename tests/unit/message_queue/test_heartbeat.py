@@ -10,28 +10,34 @@ from typing import Any
 import pytest
 
 from rmq_core.events import QueueEvent
+from rmq_core.message_queue.config import HeartbeatSettings
 from rmq_core.message_queue.heartbeat import AsyncHeartbeat, Beat, Heartbeat
-from rmq_core.message_queue.steps import run
-from rmq_core.message_queue.telling import Silence, Teller
-from tests.unit.message_queue.by_hand import steps_of
+from rmq_core.message_queue.stored import Received
+from rmq_core.message_queue.worlds import ASYNCIO, run
+from tests.unit.message_queue.by_hand import Scripted, body, steps_of
 
 
-class Renewals:
-    """Answers renewals as laid out; the last answer, or an empty list of them, ends the beat."""
+class Renewals(Scripted):
+    """A gateway that answers renewals as laid out; the last answer, or an empty list of them, ends the beat."""
 
     def __init__(self, *answers: Any, on_failure: Callable[[], Any] | None = None) -> None:
+        super().__init__()
         self.left, self.told = list(answers), list[QueueEvent]()
-        self.beat = Beat(0.001, self.renew, Teller("q", self.told.append, None).tell, on_failure)
+        self.body = body(self, told=self.told, heartbeat=HeartbeatSettings(0.001, on_failure))
+        self.beat = Beat(self.body, Received("x", "x", "job:7.abc"), 0.001)
 
-    def renew(self, handler: Any) -> Any:
+    def renew_message_lease(self, *_: object, is_interrupted: Any) -> Any:
         answer = self.left.pop(0)
-        assert not handler.is_interrupted()
+        assert not is_interrupted.is_interrupted()
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
     def run(self) -> list[str]:
-        run(self.beat.steps(lambda: not self.left))
+        async def pause() -> bool:
+            return not self.left
+
+        run(self.beat.run(pause))
         return steps_of(self.told)
 
 
@@ -60,11 +66,11 @@ def test_a_failure_after_the_end_is_nobodys_business() -> None:
     called: list[int] = []
     renewals = Renewals(False, on_failure=lambda: called.append(1))
 
-    def renew_last(_: object) -> bool:
+    def renew_last(*_: object, **__: object) -> bool:
         renewals.beat.over.set()
         return False
 
-    renewals.beat._renew = renew_last
+    renewals.renew_message_lease = renew_last  # type: ignore[method-assign]
     assert renewals.run() == []
     assert called == []
 
@@ -93,11 +99,11 @@ def test_a_renewal_that_does_not_end_in_time_is_told() -> None:
     go_on, begun = threading.Event(), threading.Event()
     renewals = Renewals()
 
-    def hang(_: object) -> bool:
+    def hang(*_: object, **__: object) -> bool:
         begun.set()
         return go_on.wait(10)
 
-    renewals.beat._renew = hang
+    renewals.renew_message_lease = hang  # type: ignore[method-assign]
     heartbeat = Heartbeat(renewals.beat)
     assert begun.wait(10)
     with pytest.warns(RuntimeWarning, match="did not stop in time"):
@@ -109,12 +115,12 @@ def test_a_renewal_that_does_not_end_in_time_is_told() -> None:
 def test_a_task_is_cancelled_in_the_middle_of_a_renewal() -> None:
     renewals, begun = Renewals(), asyncio.Event()
 
-    async def hang(_: object) -> bool:
+    async def hang(*_: object, **__: object) -> bool:
         begun.set()
         return await asyncio.Event().wait()
 
-    renewals.beat._renew = hang
-    renewals.beat.tell = Silence().tell
+    renewals.renew_message_lease = hang  # type: ignore[method-assign]
+    renewals.body.world = ASYNCIO
 
     async def main() -> None:
         heartbeat = AsyncHeartbeat(renewals.beat)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rmq_core.errors import MalformedMessage
-from rmq_core.message_queue.stored import ClaimedMessage, Grant, delivery_of, held, lease_of, token_text
+from rmq_core.message_queue.stored import ClaimedMessage, Grant, Received, held, lease_of, token_text
 from rmq_core.messages import Lease
 from tests.unit.leased.by_hand import held as lease_of_one
 
@@ -23,7 +23,7 @@ def enveloped(**fields: Any) -> str:
 def test_what_the_built_in_gateway_hands_out_is_the_payload_and_remembers_its_lease(decode: object) -> None:
     lease = lease_of_one(lease_id="~x")
     stored = held(granted(lease), decode=bool(decode))
-    delivery = delivery_of(ClaimedMessage(stored, token_text(lease)), strict=True)
+    delivery = Received.of(ClaimedMessage(stored, token_text(lease)), strict=True)
     assert delivery.message == ("p0" if decode else b"p0")
     assert type(delivery.message) is (str if decode else bytes)
     assert (delivery.id, delivery.claim_id, delivery.deliveries, delivery.token) == ("m0", "~x", 1, "~x:7.abc")
@@ -50,15 +50,15 @@ def test_without_a_lease_in_it_a_token_settles_nothing(token: str | None) -> Non
 
 
 def test_the_hash_of_a_token_tells_holders_apart_and_is_no_token() -> None:
-    first, second = (delivery_of(ClaimedMessage("x", token), strict=False).token_hash for token in "ab")
+    first, second = (Received.of(ClaimedMessage("x", token), strict=False).token_hash for token in "ab")
     assert first != second
     assert [len(first or ""), len(second or "")] == [16, 16]
-    assert delivery_of("x", strict=False).token_hash is None
+    assert Received.of("x", strict=False).token_hash is None
 
 
 @pytest.mark.parametrize("stored", [enveloped(id="7", payload="p"), enveloped(id="7", payload="p").encode()])
 def test_the_envelope_of_a_foreign_gateway_is_opened(stored: str | bytes) -> None:
-    delivery = delivery_of(stored, strict=True)
+    delivery = Received.of(stored, strict=True)
     assert (delivery.id, delivery.message) == ("7", "p" if isinstance(stored, str) else b"p")
     assert delivery.stored == stored
 
@@ -68,9 +68,9 @@ DAMAGED = [enveloped(id=7, payload="p"), enveloped(payload="p"), "\x1eRMQ1:{", "
 
 @pytest.mark.parametrize("stored", DAMAGED)
 def test_what_is_in_no_sound_envelope_is_its_own_payload_unless_strict(stored: str | bytes) -> None:
-    assert delivery_of(stored, strict=False)[:2] == (stored, stored)
+    assert Received.of(stored, strict=False)[:2] == (stored, stored)
     with pytest.raises(MalformedMessage, match="envelope"):
-        delivery_of(stored, strict=True)
+        Received.of(stored, strict=True)
 
 
 @pytest.mark.parametrize(

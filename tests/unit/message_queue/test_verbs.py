@@ -144,14 +144,14 @@ def test_the_length_of_a_part_is_counted_by_redis(part: Part, commands: list[str
 
 def test_peeking_shows_what_is_next_and_the_newest_of_a_log() -> None:
     for part in (Part.PENDING, Part.FAILED):
-        found, (call,) = drive(verbs.peek(engine(), part, 2), [[envelope("first"), envelope("second")]])
+        found, (call,) = drive(verbs.peek(engine(), part, 2, decode=False), [[envelope("first"), envelope("second")]])
         assert (found, call.given["count"]) == ([b"first", b"second"], -2)
 
 
 def test_peeking_at_what_is_being_processed_shows_the_payloads_of_leases() -> None:
     info = [b"me", b"h", 1, 0, b"5000", 1, 0, b"7", 0, 0]
     replies = [[b"a", b"b"], [info, info], [[envelope("x")], []]]
-    assert result(verbs.peek(engine(), Part.PROCESSING, 9), *replies) == [b"x"]
+    assert result(verbs.peek(engine(), Part.PROCESSING, 9, decode=True), *replies) == ["x"]
 
 
 def test_recovering_says_whether_anything_is_left() -> None:
