@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from rmq_core.errors import ConfigurationError, GatewayContractError
-from rmq_core.facade import Shown
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 from rmq_core.message_queue import checks
-from rmq_core.message_queue.body import Body, Settings
+from rmq_core.message_queue.body import Body
 from rmq_core.message_queue.config import (
     MAX_DELIVERIES,
     MAX_LOG,
@@ -21,23 +19,15 @@ from rmq_core.message_queue.config import (
     HeartbeatSettings,
     Logs,
     digest_of_content,
+    log_cap,
 )
 from rmq_core.message_queue.gateway import Gateway, RedisGatewayBase
 from rmq_core.message_queue.keys import SEPARATOR, QueueKeyManager
 from rmq_core.message_queue.payload import PayloadRules
-from rmq_core.message_queue.worlds import World
-
-C = TypeVar("C", bound=Callable[..., Any])
+from rmq_core.message_queue.worlds import Stateful, World
 
 
-def shown(call: C, operation: Callable[..., Any]) -> C:
-    """A method as `help` shows it: like the operation, whose first argument is the state of the method's object."""
-    wrapped: Any = update_wrapper(call, operation)
-    wrapped.__wrapped__ = Shown(operation, lambda result: result)
-    return call
-
-
-class MessageQueueBase:
+class MessageQueueBase(Stateful[Body]):
     """A queue of messages, each processed in a `with` block. Made from `client` or, to tune more, from `gateway`.
 
     deduplication, get_deduplication_key: which messages count as the same: by a digest of their content, by the key
@@ -57,10 +47,9 @@ class MessageQueueBase:
     A wrong type raises TypeError, a wrong value or combination ConfigurationError.
     """
 
-    _asynchronous: ClassVar[bool]
+    _world: ClassVar[World]
     _gateway_class: ClassVar[type]
     _built_in: ClassVar[type]
-    _world: ClassVar[World]
 
     def __init__(  # noqa: PLR0913  the documented signature
         self,
@@ -90,17 +79,17 @@ class MessageQueueBase:
         strict_envelope_decoding: bool = False,
     ) -> None:
         key = QueueKeyManager(name, key_separator)
-        logs = Logs.of(
-            completed=enable_completed_queue, failed=enable_failed_queue,
-            max_completed=max_completed_length, max_failed=max_failed_length,
-        )  # fmt: skip
+        logs = Logs(
+            log_cap("completed", enable_completed_queue, max_completed_length),
+            log_cap("failed", enable_failed_queue, max_failed_length),
+        )
         same = Deduplication(deduplication, get_deduplication_key)
-        same.check(asynchronous=self._asynchronous)
+        same.check(asynchronous=self._world.asynchronous)
         pressure = Backpressure(max_pending_length, pending_overload_policy, pending_overload_block_timeout_seconds)
         pressure.check_losses(deduplication=deduplication, max_delivery_count=max_delivery_count)
         checks.flag("strict_envelope_decoding", strict_envelope_decoding)
         if on_event is not None:
-            checks.callback("on_event", on_event, asynchronous=self._asynchronous)
+            checks.callback("on_event", on_event, asynchronous=self._world.asynchronous)
         delivery = DeliverySettings(
             visibility_timeout_seconds, max_delivery_count, key.dead_letter if max_delivery_count else None
         )
@@ -113,24 +102,25 @@ class MessageQueueBase:
             self.key.check_slots()
         timeout = _timeout_of(gateway)
         heartbeat = HeartbeatSettings(heartbeat_interval_seconds, on_heartbeat_failure)
-        heartbeat.check(visibility_timeout=timeout, asynchronous=self._asynchronous)
+        heartbeat.check(visibility_timeout=timeout, asynchronous=self._world.asynchronous)
         _bind(gateway, self.key.pending)
         payload = PayloadRules(max_payload_bytes, max_payload_depth, strict_payload_types)
-        settings = Settings(same, logs, heartbeat, payload, strict_envelope_decoding, on_event)
-        self._body = Body(self.key, gateway, settings, self._world)
+        self._state = Body(
+            self.key, gateway, self._world, same, logs, heartbeat, payload, strict_envelope_decoding, on_event
+        )
 
     @property
     def is_draining(self) -> bool:
         """Whether `drain` was called on this object: it takes no new work."""
-        return self._body.gate.draining
+        return self._state.draining
 
     @property
     def is_drained(self) -> bool:
         """Whether, besides, no publish of another thread or task is under way any more."""
-        return self._body.gate.drained
+        return self._state.drained
 
     def __repr__(self) -> str:
-        return f"<RedisMessageQueue name={self.key.name!r} drained={self._body.gate.draining}>"
+        return f"<RedisMessageQueue name={self.key.name!r} drained={self._state.draining}>"
 
     def _made(
         self,
@@ -163,7 +153,7 @@ class MessageQueueBase:
         same: Deduplication,
     ) -> None:
         if not isinstance(gateway, self._gateway_class):
-            wanted = "async" if self._asynchronous else "sync"
+            wanted = "async" if self._world.asynchronous else "sync"
             hint = "use the queue of its own kind" if isinstance(gateway, Gateway) else "subclass it"
             raise GatewayContractError(
                 f"'gateway' must be an {wanted} AbstractRedisGateway, not {type(gateway).__qualname__}: {hint}"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextvars import Token
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from rmq_core.errors import GatewayContractError, RedisMessageQueueError
 from rmq_core.events import EventOperation, EventOutcome, QueueEvent
@@ -27,36 +27,42 @@ from rmq_core.message_queue.worlds import World
 _log = logging.getLogger("rmq")
 
 
-class Settings(NamedTuple):
-    """What a queue object was made with, checked."""
+@dataclass(eq=False)
+class Body:
+    """The state behind a queue's operations: what the queue was made with, checked, and what is going on in it."""
 
+    key: QueueKeyManager
+    gateway: Any
+    world: World
     deduplication: Deduplication
     logs: Logs
     heartbeat: HeartbeatSettings
     payload: PayloadRules
     strict_envelopes: bool
     on_event: Callable[[QueueEvent], Any] | None
-
-
-@dataclass(eq=False)
-class Body:
-    """The state behind a queue's operations."""
-
-    key: QueueKeyManager
-    gateway: Any
-    settings: Settings
-    world: World
-    warned: bool = False
-    gate: Gate = field(init=False)
-    channel: Channel | None = field(init=False, default=None)
+    channel: Channel | None = None
     """What the built-in gateway knows beyond its verbs."""
+    warned: bool = False
+    draining: bool = False
+    drained: bool = False
+    publishing: list[int] = field(default_factory=list)
+    claiming: list[int] = field(default_factory=list)
+    """Who is inside, for `drain`. No lock: a signal handler that drains may have interrupted the holder of any."""
 
     def __post_init__(self) -> None:
-        self.gate = Gate(self.world.me)
         if isinstance(self.gateway, RedisGatewayBase):
             self.channel, _ = self.gateway.channels.find(self.key.pending)
-            if self.settings.on_event is not None:
+            if self.on_event is not None:
                 self.channel.listen()
+
+    def is_draining(self) -> bool:
+        """What those who wait inside ask."""
+        return self.draining
+
+    def others(self, place: list[int]) -> bool:
+        """Whether anybody but the caller is inside; it would wait for ever for what it has interrupted itself."""
+        me = self.world.me()
+        return any(other != me for other in place)
 
     @property
     def leased(self) -> bool:
@@ -87,32 +93,47 @@ class Body:
         destination_queue: str | None = None,
     ) -> None:
         """Tell `on_event`, whatever it makes of it."""
-        if self.settings.on_event is None:
+        if self.on_event is None:
             return
         about: dict[str, Any] = {}
         if of is not None:
             about = {"message_id": of.id, "claim_id": of.claim_id, "lease_token_hash": of.token_hash}
             about |= {"delivery_count": of.deliveries}
-        await self._emit(
-            QueueEvent(
-                self.key.name, operation, outcome, error=error, destination_queue=destination_queue,
-                exception_type=None if error is None else type(error).__name__,
-                duration_ms=None if began is None else (perf_counter() - began) * 1000, **about,
-            )
+        event = QueueEvent(
+            self.key.name, operation, outcome, error=error, destination_queue=destination_queue,
+            exception_type=None if error is None else type(error).__name__,
+            duration_ms=None if began is None else (perf_counter() - began) * 1000, **about,
         )  # fmt: skip
+        await self.call_back("on_event", operation, self.on_event, event)
 
     async def tell_noted(self) -> None:
         """Tell what happened inside the gateway."""
-        if self.channel is not None and self.settings.on_event is not None:
+        if self.channel is not None and self.on_event is not None:
             for event in self.channel.told():
-                await self._emit(replace(event, queue=self.key.name))
+                await self.call_back("on_event", event.operation, self.on_event, replace(event, queue=self.key.name))
 
-    async def _emit(self, event: QueueEvent) -> None:
+    async def call_back(self, parameter: str, at: EventOperation, call: Callable[..., Any], *args: object) -> None:
+        """Tell a user's function; its error is not the queue's."""
         try:
-            checks.plain("on_event", await self.world.call(self.settings.on_event, event))
-        except Exception as error:  # noqa: BLE001  the callback's error is not the queue's
-            _log.exception("on_event raised at %s of queue %r", event.operation, event.queue)
-            warn(f"on_event raised {type(error).__name__}")
+            checks.plain(parameter, await self.world.call(call, *args))
+        except Exception as error:  # noqa: BLE001  see above
+            _log.exception("%s raised at %s of queue %r", parameter, at, self.key.name)
+            warn(f"{parameter} raised {type(error).__name__}")
+
+    async def complain(
+        self,
+        text: str,
+        operation: EventOperation,
+        outcome: EventOutcome = EventOutcome.FAILURE,
+        *,
+        error: Exception | None = None,
+        **about: Any,
+    ) -> None:
+        """Log, tell and warn of what raises nothing."""
+        level = logging.WARNING if error is None else logging.ERROR
+        _log.log(level, text, exc_info=error)
+        await self.tell(operation, outcome, error=error, **about)
+        warn(text if error is None else f"{text} ({type(error).__name__})")
 
     def keep(self, claimed: ClaimedMessage | MessageData) -> bool:
         """Let the gateway remember a message that does not reach its handler; False when it cannot."""
@@ -130,40 +151,20 @@ class Body:
         return error
 
 
-class Gate:
-    """Where `drain` looks. No lock: a signal handler that drains may have interrupted the holder of any."""
-
-    def __init__(self, me: Callable[[], int]) -> None:
-        self.me = me
-        self.draining = self.drained = False
-        self.publishing: list[int] = []
-        self.claiming: list[int] = []
-
-    def inside(self, place: list[int]) -> Inside:
-        """Stand in `publishing` or `claiming` for a block; what waits there is told when the queue is drained."""
-        return Inside(self, place)
-
-    def others(self, place: list[int]) -> bool:
-        """Whether anybody but the caller is inside; it would wait for ever for what it has interrupted itself."""
-        me = self.me()
-        return any(other != me for other in place)
-
-    def is_draining(self) -> bool:
-        """What those who wait inside ask."""
-        return self.draining
-
-
 class Inside:
-    """Somebody in a place of a gate. No generator: every publish and every claim makes one of these."""
+    """Stands in `publishing` or `claiming` for a block; what waits there is told when the queue is drained.
 
-    __slots__ = ("_gate", "_me", "_place", "_token")
+    No generator: every publish and every claim makes one of these.
+    """
+
+    __slots__ = ("_body", "_me", "_place", "_token")
     _token: Token[Callable[[], bool] | None]
 
-    def __init__(self, gate: Gate, place: list[int]) -> None:
-        self._gate, self._place, self._me = gate, place, gate.me()
+    def __init__(self, body: Body, place: list[int]) -> None:
+        self._body, self._place, self._me = body, place, body.world.me()
 
     def __enter__(self) -> None:
-        self._token = giving_up.set(self._gate.is_draining)
+        self._token = giving_up.set(self._body.is_draining)
         self._place.append(self._me)
 
     def __exit__(self, *_: object) -> None:

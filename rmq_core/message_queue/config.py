@@ -58,13 +58,9 @@ class Logs:
     completed: int | None
     failed: int | None
 
-    @classmethod
-    def of(cls, *, completed: object, failed: object, max_completed: object, max_failed: object) -> Logs:
-        """From the keywords, checked."""
-        return cls(_log("completed", completed, max_completed), _log("failed", failed, max_failed))
 
-
-def _log(name: str, enabled: object, cap: object) -> int | None:
+def log_cap(name: str, enabled: object, cap: object) -> int | None:
+    """How many messages a log keeps, from its two keywords."""
     checks.flag(f"enable_{name}_queue", enabled)
     checks.whole_or_none(f"max_{name}_length", cap)
     if not enabled and cap not in (None, MAX_LOG):
@@ -109,9 +105,8 @@ class Backpressure:
 
     @property
     def overflow(self) -> Overflow:
-        if self.policy == "block":
-            return Overflow.BLOCK(self.block_s)
-        return Overflow.DROP_OLDEST if self.policy == "drop_oldest" else Overflow.RAISE
+        block = Overflow.BLOCK(self.block_s)
+        return {"raise": Overflow.RAISE, "drop_oldest": Overflow.DROP_OLDEST, "block": block}[self.policy]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from rmq_core.errors import CleanupFailedError, GatewayContractError
 from rmq_core.events import EventOperation, EventOutcome
-from rmq_core.message_queue.body import Body, warn
+from rmq_core.message_queue.body import Body, Inside, warn
 from rmq_core.message_queue.heartbeat import Beat
 from rmq_core.message_queue.operations import recover
 from rmq_core.message_queue.stored import ClaimedMessage, MessageData, Received
@@ -37,13 +37,13 @@ LEFT_ALONE = (KeyboardInterrupt, SystemExit, GeneratorExit, NotAcknowledged)
 async def claim(body: Body) -> Received | None:
     """The next message, or None; the caller ends what it got with `succeed` or `fail`."""
     began = perf_counter()
-    with body.gate.inside(body.gate.claiming):
-        claimed = None if body.gate.draining else await _wait(body, began)
-        if body.gate.draining and claimed is None:
+    with Inside(body, body.claiming):
+        claimed = None if body.draining else await _wait(body, began)
+        if body.draining and claimed is None:
             await recover(body, monotonic() + _PARTING_S)
     if claimed is None:
         await body.tell(EventOperation.CLAIM_EMPTY, EventOutcome.SKIPPED, began=began)
-        if body.gate.draining:
+        if body.draining:
             await body.world.pause(_IDLE_S)  # whoever loops until told otherwise must not spin
         return None
     try:
@@ -52,7 +52,7 @@ async def claim(body: Body) -> Received | None:
                 "gateway.wait_for_message_and_move() must return ClaimedMessage when the gateway has a visibility "
                 f"timeout, not {type(claimed).__name__}"
             )
-        received = Received.of(claimed, strict=body.settings.strict_envelopes)
+        received = Received.of(claimed, strict=body.strict_envelopes)
         await body.tell(EventOperation.CLAIM, began=began, of=received)
     except BaseException:
         body.keep(claimed)
@@ -70,7 +70,7 @@ async def _wait(body: Body, began: float) -> ClaimedMessage | MessageData | None
         await body.tell(EventOperation.CLAIM, EventOutcome.FAILURE, error=error, began=began)
         raise body.about(error, "claim") from error.__cause__
     await body.tell_noted()
-    if claimed is not None and body.gate.draining and body.keep(claimed):
+    if claimed is not None and body.draining and body.keep(claimed):
         return None  # drained meanwhile, so it is given back
     return claimed
 
@@ -86,7 +86,7 @@ def start(heartbeat: Callable[[Beat | None], H], body: Body, received: Received)
 
 def beat_of(body: Body, received: Received) -> Beat | None:
     """The heartbeat of a message, when there is to be one."""
-    interval = body.settings.heartbeat.interval
+    interval = body.heartbeat.interval
     if interval is None:
         return None
     if received.token is None:
@@ -100,9 +100,9 @@ def beat_of(body: Body, received: Received) -> Beat | None:
 async def succeed(body: Body, received: Received, began: float) -> None:
     """The handler is done."""
     cleaning = perf_counter()
-    log, logs = body.key.completed, body.settings.logs.completed != 0
+    log, logs = body.key.completed, body.logs.completed != 0
     try:
-        applied = await _settle(body, received, log if logs else None, body.settings.logs.completed)
+        applied = await _settle(body, received, log if logs else None, body.logs.completed)
     except Exception as error:
         await body.tell(EventOperation.CLEANUP_FAILED, EventOutcome.FAILURE, error=error, began=cleaning, of=received)
         failed = CleanupFailedError("the handler succeeded, but its message could not be acknowledged")
@@ -128,19 +128,14 @@ async def fail(body: Body, received: Received, error: BaseException, began: floa
 
 
 async def _put_away(body: Body, received: Received, error: BaseException, began: float) -> None:
-    log, logs = body.key.failed, body.settings.logs.failed != 0
-    destination = log if logs else None
-    await body.tell(
-        EventOperation.FAILED, EventOutcome.FAILURE, error=error, began=began, of=received,
-        destination_queue=destination,
-    )  # fmt: skip
+    log, failed = body.key.failed if body.logs.failed != 0 else None, EventOutcome.FAILURE
+    await body.tell(EventOperation.FAILED, failed, error=error, began=began, of=received, destination_queue=log)
     cleaning = perf_counter()
     try:
-        applied = await _settle(body, received, destination, body.settings.logs.failed)
+        applied = await _settle(body, received, log, body.logs.failed)
     except Exception as failure:  # noqa: BLE001  reported; the handler's own error goes on
-        _log.error("a message could not be put away after its handler failed", exc_info=failure)
-        await body.tell(EventOperation.CLEANUP_FAILED, EventOutcome.FAILURE, error=failure, began=cleaning, of=received)
-        warn(f"a message could not be put away after its handler failed ({type(failure).__name__}); see the log")
+        text = "a message could not be put away after its handler failed"
+        await body.complain(text, EventOperation.CLEANUP_FAILED, error=failure, began=cleaning, of=received)
         return
     outcome = EventOutcome.SUCCESS if applied else EventOutcome.SKIPPED
     await body.tell(EventOperation.NACK, outcome, began=cleaning, of=received)
@@ -172,6 +167,4 @@ async def _trim(body: Body, log: str, cap: int) -> None:
 
 async def _stale(body: Body, operation: EventOperation, received: Received) -> None:
     if received.token is not None:
-        _log.warning("%s (queue %r)", _STALE, body.key.name)
-        await body.tell(operation, EventOutcome.SKIPPED, of=received)
-        warn(_STALE)
+        await body.complain(_STALE, operation, EventOutcome.SKIPPED, of=received)

@@ -1,34 +1,34 @@
-"""The gateway to the leased engine: its settings, the engines behind it and its verbs.
-
-A verb is what it asks of an engine and how patiently; `sync` and `aio` make methods of the functions here.
-"""
+"""The gateway to the leased engine: its settings, and the engines behind it. Its methods are in `verbs`."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from time import monotonic
-from typing import Any, Generic, NamedTuple, TypeVar
+from math import inf
+from typing import Any, ClassVar, Generic, TypeVar
 
 from rmq_core.clients import check_gateway_client, decodes, is_cluster
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
 from rmq_core.events import EventOperation, EventOutcome, QueueEvent
 from rmq_core.exchange import Exchange, Patience
-from rmq_core.ids import new_id
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 from rmq_core.keys import LeasedKeys
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations import managing
-from rmq_core.message_queue import checks, verbs
+from rmq_core.message_queue import checks
 from rmq_core.message_queue.config import Backpressure, DeliverySettings, GatewayConfig, retries
 from rmq_core.message_queue.errors import in_redis_terms
 from rmq_core.message_queue.keys import Part, place
-from rmq_core.message_queue.stored import ClaimedMessage, Grant, MessageData, held, lease_of, token_text
+from rmq_core.message_queue.stored import MessageData
+from rmq_core.message_queue.worlds import Stateful, World
 from rmq_core.messages import Lease
 
 R = TypeVar("R")
+Flag = TypeVar("Flag")
+Done = TypeVar("Done")
+Claim = TypeVar("Claim")
 
 giving_up: ContextVar[Callable[[], bool] | None] = ContextVar("giving_up", default=None)
 """Set by a queue around verbs that wait, for a message or for room: true as soon as the queue is drained."""
@@ -42,10 +42,11 @@ _TOLD = {
 }
 
 
-class Gateway:
-    """What a queue reads of a gateway besides its methods. Override what applies.
+class Gateway(ABC, Generic[Flag, Done, Claim]):
+    """What a queue asks of a gateway; the types are what its methods return in either world.
 
-    A gateway whose claims expire must have `message_visibility_timeout_seconds` and return ClaimedMessage.
+    Override those of the properties that apply. A gateway whose claims expire must have
+    `message_visibility_timeout_seconds` and return ClaimedMessage.
     """
 
     @property
@@ -63,8 +64,48 @@ class Gateway:
         """The name of the place for dead letters."""
         return None
 
+    @abstractmethod
+    def publish_message(self, queue: str, message: str, dedup_key: str) -> Flag:
+        """Add a message unless `dedup_key` is remembered; whether it was added."""
 
-class RedisGatewayBase:
+    @abstractmethod
+    def add_message(self, queue: str, message: str) -> Done:
+        """Add a message."""
+
+    @abstractmethod
+    def wait_for_message_and_move(self, from_queue: str, to_queue: str) -> Claim:
+        """Claim the next message; None when there is none for some seconds, so that the queue can look around.
+
+        With a visibility timeout, return ClaimedMessage, whose token is the right to settle the message.
+        """
+
+    @abstractmethod
+    def move_message(
+        self, from_queue: str, to_queue: str, message: MessageData, *, lease_token: str | None = None
+    ) -> Flag:
+        """Move a claimed message to a log; False, with nothing changed, when the token is no longer valid."""
+
+    @abstractmethod
+    def remove_message(self, queue: str, message: MessageData, *, lease_token: str | None = None) -> Flag:
+        """Forget a claimed message; False, with nothing changed, when the token is no longer valid."""
+
+    @abstractmethod
+    def renew_message_lease(
+        self,
+        queue: str,
+        message: MessageData,
+        lease_token: str,
+        *,
+        is_interrupted: BaseGracefulInterruptHandler | None = None,
+    ) -> Flag:
+        """Renew a claim; False when the token is no longer valid. Stop trying once `is_interrupted` says so."""
+
+    @abstractmethod
+    def trim_queue(self, queue: str, max_length: int) -> Done:
+        """Cut a log to its newest entries."""
+
+
+class RedisGatewayBase(Stateful["Channels"]):
     """The gateway to the leased engine; `redis_client` is a redis-py client of this world.
 
     Queues go by the names of `queue.key`.
@@ -78,7 +119,7 @@ class RedisGatewayBase:
       pending_overload_policy, pending_overload_block_timeout_seconds, interrupt: as in RedisMessageQueue.
     """
 
-    _asynchronous: bool
+    _world: ClassVar[World]
 
     def __init__(  # noqa: PLR0913  the documented signature
         self,
@@ -97,7 +138,7 @@ class RedisGatewayBase:
         pending_overload_block_timeout_seconds: float = 1.0,
         interrupt: BaseGracefulInterruptHandler | None = None,
     ) -> None:
-        check_gateway_client(redis_client, asynchronous=self._asynchronous)
+        check_gateway_client(redis_client, asynchronous=self._world.asynchronous)
         if interrupt is not None:
             checks.instance("interrupt", interrupt, BaseGracefulInterruptHandler, "GracefulInterruptHandler()")
         ttl, wait = message_deduplication_log_ttl_seconds, message_wait_interval_seconds
@@ -112,7 +153,7 @@ class RedisGatewayBase:
             5 if wait is None else wait,
         )  # fmt: skip
         self._client = redis_client
-        self.channels = Channels(self.config, self._driver, decode=decodes(redis_client))
+        self._state = self.channels = Channels(self.config, redis_client, self._world)
 
     @property
     def is_redis_cluster(self) -> bool:
@@ -131,9 +172,6 @@ class RedisGatewayBase:
         """For how long a claim holds its message; None for ever."""
         return self.config.delivery.visibility_timeout
 
-    def _driver(self, prefix: bytes, retry_budget_s: float) -> Any:
-        raise NotImplementedError
-
 
 @dataclass(eq=False, slots=True)
 class Channel:
@@ -142,12 +180,20 @@ class Channel:
     engine: Engine
     driver: Any
     config: GatewayConfig
+    world: World
     noted: deque[QueueEvent] = field(default_factory=lambda: deque(maxlen=1000))
 
-    @property
-    def unanswered(self) -> bool:
-        """Whether a claim ended without an answer and may have been granted."""
-        return bool(self.engine.unanswered)
+    async def run(self, exchange: Exchange[R], patience: Patience | None = None, attempt: str | None = None) -> R:
+        """Run an exchange, as patiently as the gateway is otherwise; `attempt` names a claim, whose end is noted."""
+        patience = patience or self.config.patience
+        try:
+            result: R = await self.world.call(self.driver.run, exchange, patience)
+        except RedisMessageQueueError as error:
+            if attempt and isinstance(error, QueueUnavailable) and error.__cause__ is not None:
+                self.note(EventOperation.RETRY_EXHAUSTED, attempt, error.__cause__)
+            known = in_redis_terms(error, resent=patience.budget_s is not None)
+            raise known from known.__cause__
+        return result
 
     def keep(self, lease: Lease) -> None:
         """Let the next claim, or `drain`, find a lease that did not reach its handler."""
@@ -183,8 +229,9 @@ class Channel:
 class Channels:
     """The engines behind one gateway: one for each queue that it is asked about, made when it is."""
 
-    def __init__(self, config: GatewayConfig, driver: Callable[[bytes, float], Any], *, decode: bool) -> None:
-        self.config, self.decode, self._driver = config, decode, driver
+    def __init__(self, config: GatewayConfig, client: Any, world: World) -> None:
+        self.config, self.decode = config, decodes(client)
+        self._client, self._world = client, world
         self._made: dict[str, Channel] = {}
         self._found: dict[str, tuple[Channel, Part]] = {}
 
@@ -206,162 +253,26 @@ class Channels:
         channel = self._made.get(name)
         if channel is None:
             engine = Engine(LeasedKeys(name), self.config.leased())
-            made = Channel(engine, self._driver(engine.prefix, engine.retry_budget_s), self.config)
+            made = Channel(engine, self._driver(engine), self.config, self._world)
             channel = self._made.setdefault(name, made)
         return channel, part
 
-    def patience(self, most_s: float | None = None, given_up: Callable[[], bool] | None = None) -> Patience:
-        """How long and how densely a verb is repeated, for some seconds at most."""
-        patience = self.config.patience
-        if most_s is not None and patience.budget_s is not None:
-            patience = patience._replace(budget_s=min(most_s, patience.budget_s))
-        return patience if given_up is None else patience._replace(given_up=either(patience.given_up, given_up))
+    def _driver(self, engine: Engine) -> Any:
+        from rmq_core.exchange import public  # noqa: PLC0415  loads redis-py
 
+        make: Any = public.async_driver if self._world.asynchronous else public.sync_driver
+        return public.shared(make, self._client, engine.prefix, engine.retry_budget_s)
 
-class Verb(NamedTuple, Generic[R]):
-    """What a gateway is asked, ready to run. `attempt` names a wait for a message: the queue is told of its retries."""
-
-    channel: Channel
-    exchange: Exchange[R]
-    patience: Patience
-    attempt: str | None = None
-
-    def meant(self, error: RedisMessageQueueError) -> Exception:
-        """The error that the caller of the verb expects."""
-        known = in_redis_terms(error, resent=self.patience.budget_s is not None)
-        if self.attempt and isinstance(error, QueueUnavailable) and error.__cause__ is not None:
-            self.channel.note(EventOperation.RETRY_EXHAUSTED, self.attempt, error.__cause__)
-        return known
-
-
-def publish_message(channels: Channels, queue: str, message: str, dedup_key: str) -> Verb[bool]:
-    """Add a message unless `dedup_key` is remembered; whether it was added."""
-    channel, _ = channels.find(queue)
-    patience = channels.patience(given_up=giving_up.get())
-    return Verb(channel, verbs.publish(channel.engine, message, dedup_key), patience)
-
-
-def add_message(channels: Channels, queue: str, message: str) -> Verb[None]:
-    """Add a message."""
-    channel, _ = channels.find(queue)
-    patience = channels.patience(given_up=giving_up.get())._replace(budget_s=None)  # the caller may publish again
-    return Verb(channel, verbs.add(channel.engine, message), patience)
-
-
-def wait_for_message_and_move(
-    channels: Channels,
-    from_queue: str,
-    to_queue: str,  # noqa: ARG001  the lease knows
-) -> Verb[ClaimedMessage | MessageData | None]:
-    """Claim the next message; None when there is none for some seconds or the wait is interrupted."""
-    channel, _ = channels.find(from_queue)
-    wait_s, attempt = channels.config.wait, new_id()
-    patience = channels.patience(wait_s, giving_up.get())._replace(
-        noticed=lambda error: channel.note(EventOperation.RETRY_ATTEMPT, attempt, error)
-    )
-    claim = verbs.nothing(None) if patience.over else verbs.claim(channel.engine, wait_s)
-    return Verb(channel, _handed_out(channels, claim), patience, attempt)
-
-
-def _handed_out(channels: Channels, claim: Exchange[Grant | None]) -> Exchange[ClaimedMessage | MessageData | None]:
-    grant = yield from claim
-    if grant is None:
-        return None
-    stored = held(grant, decode=channels.decode)
-    if channels.config.delivery.visibility_timeout is None:
-        return stored
-    return ClaimedMessage(stored, token_text(grant.lease))
-
-
-def move_message(
-    channels: Channels, from_queue: str, to_queue: str, message: MessageData, *, lease_token: str | None = None
-) -> Verb[bool]:
-    """Move a claimed message to a log; False, with nothing changed, when the token is no longer valid."""
-    return _finish(channels, from_queue, message, lease_token, to_queue)
-
-
-def remove_message(
-    channels: Channels, queue: str, message: MessageData, *, lease_token: str | None = None
-) -> Verb[bool]:
-    """Forget a claimed message; False, with nothing changed, when the token is no longer valid."""
-    return _finish(channels, queue, message, lease_token)
-
-
-def _finish(
-    channels: Channels, queue: str, message: MessageData, token: str | None, log: str | None = None
-) -> Verb[bool]:
-    channel, _ = channels.find(queue)
-    lease = lease_of(channel.engine.name, message, token)
-    if lease is None:
-        return Verb(channel, verbs.nothing(False), channels.config.patience)
-    part = None if log is None else channels.log(log)
-    return Verb(channel, verbs.finish(channel.engine, lease, part), channels.config.patience)
-
-
-def renew_message_lease(
-    channels: Channels,
-    queue: str,
-    message: MessageData,  # noqa: ARG001  the token says it all
-    lease_token: str,
-    *,
-    is_interrupted: BaseGracefulInterruptHandler | None = None,
-) -> Verb[bool]:
-    """Renew a claim; False when the token is no longer valid. Stops trying once `is_interrupted` says so."""
-    channel, _ = channels.find(queue)
-    timeout, lease = channels.config.delivery.visibility_timeout, lease_of(channel.engine.name, "", lease_token)
-    if timeout is None or lease is None:
-        return Verb(channel, verbs.nothing(False), channels.config.patience)
-    patience = channels.patience(timeout, is_interrupted.is_interrupted if is_interrupted else None)
-    return Verb(channel, verbs.renew(channel.engine, lease), patience)
-
-
-def trim_queue(channels: Channels, queue: str, max_length: int) -> Verb[None]:
-    """Cut a log to its newest entries."""
-    channel, part = channels.find(queue)
-    return Verb(channel, verbs.trim(channel.engine, part, max_length), channels.config.patience)
-
-
-def queue_length(channels: Channels, queue: str) -> Verb[int]:
-    """How many messages a part of a queue holds."""
-    channel, part = channels.find(queue)
-    return Verb(channel, verbs.length(channel.engine, part), channels.config.patience)
-
-
-def peek_messages(channels: Channels, queue: str, count: int) -> Verb[list[MessageData]]:
-    """Payloads of a part of a queue: the next ones of what waits, the newest of a log."""
-    channel, part = channels.find(queue)
-    return Verb(channel, verbs.peek(channel.engine, part, count, decode=channels.decode), channels.config.patience)
-
-
-def redrive_messages(
-    channels: Channels,
-    from_queue: str,  # noqa: ARG001  there is one place for dead letters
-    to_queue: str,
-    max_messages: int | None = None,
-) -> Verb[int]:
-    """Move the oldest dead letters back with a fresh delivery budget; how many."""
-    channel, _ = channels.find(to_queue)
-    return Verb(channel, managing.redrive(channel.engine, max_messages), channels.config.patience)
-
-
-def purge_queue(channels: Channels, queue: str) -> Verb[int]:
-    """Delete what a part of a queue holds; how many messages."""
-    channel, part = channels.find(queue)
-    return Verb(channel, verbs.purge(channel.engine, part), channels.config.patience)
-
-
-def recover_claims(
-    channels: Channels,
-    queue: str,
-    budget_s: float | None = None,
-) -> Verb[bool]:
-    """Give back what claims took whose answer never came, within some seconds; whether nothing of it is left."""
-    channel, _ = channels.find(queue)
-    patience = channels.patience(budget_s)._replace(given_up=None)
-    if budget_s is not None:
-        until = monotonic() + budget_s
-        patience = patience._replace(given_up=lambda: monotonic() >= until, hurried=True)
-    return Verb(channel, verbs.recover(channel.engine), patience)
+    def patience(
+        self,
+        most_s: float | None = inf,
+        given_up: Callable[[], bool] | None = None,
+        noticed: Callable[[Exception], object] | None = None,
+    ) -> Patience:
+        """How patiently to ask: for `most_s` seconds at most, None leaves repeating to the client."""
+        budget_s, first_s, longest_s, interrupted, *_ = self.config.patience
+        most_s = None if most_s is None or budget_s is None else min(most_s, budget_s)
+        return Patience(most_s, first_s, longest_s, either(interrupted, given_up), noticed)
 
 
 def either(one: Callable[[], bool] | None, other: Callable[[], bool] | None) -> Callable[[], bool] | None:

@@ -7,19 +7,15 @@ renewed, and the task sees the context of its handler. The first failed renewal 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 from rmq_core.events import EventOperation, EventOutcome
 from rmq_core.interrupt_handler import EventDrivenInterruptHandler
-from rmq_core.message_queue import checks
-from rmq_core.message_queue.body import Body, warn
+from rmq_core.message_queue.body import Body
 from rmq_core.message_queue.stored import Received
 from rmq_core.message_queue.worlds import run
-
-_log = logging.getLogger("rmq")
 
 
 class Beat:
@@ -27,8 +23,7 @@ class Beat:
 
     def __init__(self, body: Body, received: Received, interval: float) -> None:
         self.interval, self.over = interval, threading.Event()
-        self._body = body
-        self._tell = partial(body.tell, of=received)
+        self._body, self._received = body, received
         self._renew = partial(
             body.ask, "renew_message_lease", bool, body.key.processing, received.stored, received.token,
             is_interrupted=EventDrivenInterruptHandler(self.over),
@@ -42,40 +37,32 @@ class Beat:
     async def run(self, pause: Callable[[], Awaitable[bool]]) -> None:
         """Renew after each `pause` until that returns True or a renewal fails."""
         while not await pause():
+            renewed, failure = False, None
             try:
                 renewed = await self._renew()
             except Exception as error:  # noqa: BLE001  told to all who asked; the message expires if nobody acts
-                await self._failed(error)
-                return
+                failure = error
             if self.over.is_set():
                 return
             if not renewed:
-                await self._failed(None)
+                await self._failed(failure)
                 return
-            await self._tell(EventOperation.LEASE_RENEW)
+            await self._body.tell(EventOperation.LEASE_RENEW, of=self._received)
 
     async def _failed(self, error: Exception | None) -> None:
-        if self.over.is_set():
-            return
+        operation, on_failure = EventOperation.LEASE_RENEW_FAILED, self._body.heartbeat.on_failure
         if error is None:
-            await self._tell(EventOperation.LEASE_RENEW_FAILED, EventOutcome.SKIPPED)
+            await self._body.tell(operation, EventOutcome.SKIPPED, of=self._received)
         else:
-            _log.error("a lease could not be renewed", exc_info=error)
-            await self._tell(EventOperation.LEASE_RENEW_FAILED, EventOutcome.FAILURE, error=error)
-            warn(f"a lease could not be renewed ({type(error).__name__}); its message will be delivered again")
-        on_failure = self._body.settings.heartbeat.on_failure
+            text = "a lease could not be renewed; its message will be delivered again"
+            await self._body.complain(text, operation, error=error, of=self._received)
         if on_failure is not None and not self.over.is_set():
-            try:
-                checks.plain("on_heartbeat_failure", await self._body.world.call(on_failure))
-            except Exception as raised:  # noqa: BLE001  the callback's error is not the heartbeat's
-                _log.exception("on_heartbeat_failure raised")
-                warn(f"on_heartbeat_failure raised {type(raised).__name__}")
+            await self._body.call_back("on_heartbeat_failure", operation, on_failure)
 
     async def late(self) -> None:
         """A renewal under way did not end in time."""
-        _log.warning("the heartbeat did not stop within %s s; it may renew its lease once more", self.stop_s)
-        await self._tell(EventOperation.HEARTBEAT_STOP_TIMEOUT, EventOutcome.FAILURE)
-        warn("the heartbeat did not stop in time; it may renew its lease once more")
+        text = "the heartbeat did not stop in time; it may renew its lease once more"
+        await self._body.complain(text, EventOperation.HEARTBEAT_STOP_TIMEOUT, of=self._received)
 
 
 class Ending:

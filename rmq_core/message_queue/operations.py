@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rmq_core.errors import ConfigurationError, QueueDrainedError
 from rmq_core.events import EventOperation, EventOutcome
 from rmq_core.message_queue import checks
-from rmq_core.message_queue.body import Body
+from rmq_core.message_queue.body import Body, Inside
 from rmq_core.message_queue.config import digest_of_text
 from rmq_core.message_queue.stored import MessageData, Received
 
@@ -40,7 +40,7 @@ async def publish(body: Body, message: str | dict[str, Any]) -> bool:
     QueueBackpressureError when there is no room, QueueDrainedError after `drain`.
     """
     began = perf_counter()
-    with body.gate.inside(body.gate.publishing):
+    with Inside(body, body.publishing):
         try:
             fresh = await _offer(body, message)
         except Exception as error:  # noqa: BLE001  told, and raised again
@@ -54,9 +54,9 @@ async def publish(body: Body, message: str | dict[str, Any]) -> bool:
 
 
 async def _offer(body: Body, message: object) -> bool:
-    if body.gate.draining:
+    if body.draining:
         raise QueueDrainedError("queue is drained")
-    text = body.settings.payload.serialize(message)
+    text = body.payload.serialize(message)
     key = await _key_of(body, message, text)
     if key is None:
         await body.ask("add_message", type(None), body.key.pending, text)
@@ -66,7 +66,7 @@ async def _offer(body: Body, message: object) -> bool:
 
 
 async def _key_of(body: Body, message: object, text: str) -> str | None:
-    rule = body.settings.deduplication
+    rule = body.deduplication
     if not rule.enabled:
         return None
     key: Any = text
@@ -89,20 +89,19 @@ async def drain(body: Body, timeout: float | None = None) -> bool:  # noqa: ASYN
     """
     if timeout is not None:
         checks.number("timeout", timeout)
-    gate = body.gate
-    gate.draining = True
+    body.draining = True
     until = inf if timeout is None else monotonic() + timeout
-    while gate.others(gate.publishing) or (timeout != 0 and gate.others(gate.claiming)):
+    while body.others(body.publishing) or (timeout != 0 and body.others(body.claiming)):
         if monotonic() >= until:
             return False
         await body.world.pause(min(_LOOK_S, until - monotonic()))
-    gate.drained = True
+    body.drained = True
     return await recover(body, until, look_only=timeout == 0)
 
 
 async def recover(body: Body, until: float, *, look_only: bool = False) -> bool:
     """Give back what claims took whose answer never came; True when there is nothing of the kind."""
-    if body.channel is None or not body.channel.unanswered:
+    if body.channel is None or not body.channel.engine.unanswered:
         return True
     if look_only:
         return False
@@ -118,7 +117,7 @@ async def recover(body: Body, until: float, *, look_only: bool = False) -> bool:
 
 async def stats(body: Body) -> QueueSizes:
     """How many messages each part of the queue holds."""
-    logs = body.settings.logs
+    logs = body.logs
     absent = {name for name, cap in (("completed", logs.completed), ("failed", logs.failed)) if cap == 0}
     if body.gateway.dead_letter_queue is None:
         absent.add("dead_letter")

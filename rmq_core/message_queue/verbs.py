@@ -1,4 +1,4 @@
-"""The verbs of a gateway as operations of the leased engine. No IO.
+"""The verbs of a gateway over the leased engine, and the exchanges that they need besides the engine's own.
 
 A message that a gateway hands out is a lease of one. Its failure is final, as its success is: both end the lease, they
 differ in the log it goes to. What comes back by itself is what nobody settled in time.
@@ -6,42 +6,165 @@ differ in the log it goes to. What comes back by itself is what nobody settled i
 
 from __future__ import annotations
 
-from typing import TypeVar
+from time import monotonic
 
 from rmq_core.codec import split, unblamed
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueBackpressureError, QueueFull, ScriptFailed
-from rmq_core.exchange import Batch, Command, Exchange, Interrupted, together
+from rmq_core.events import EventOperation
+from rmq_core.exchange import Batch, Command, Exchange, Interrupted, Patience, together
 from rmq_core.exchange.scripts import script
+from rmq_core.ids import new_id
+from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations import claiming, inspecting, managing, publishing, reclaiming, settling
+from rmq_core.message_queue.gateway import Channels, giving_up
 from rmq_core.message_queue.keys import Part
-from rmq_core.message_queue.stored import Grant, MessageData
+from rmq_core.message_queue.stored import ClaimedMessage, Grant, MessageData, held, lease_of, token_text
 from rmq_core.messages import Lease, envelope_of
 
-R = TypeVar("R")
 _UNBOUNDED = 1 << 40
 _MOST_LATE, _AT_ONCE = 10_000, 100
 _LISTS = {Part.PENDING: "ready", Part.COMPLETED: "completed", Part.FAILED: "failed", Part.DEAD_LETTER: "dead"}
 
 
-def publish(engine: Engine, message: str, dedup_key: str | None) -> Exchange[bool]:
-    """Add a message; False when its key is remembered."""
+async def publish_message(channels: Channels, queue: str, message: str, dedup_key: str) -> bool:
+    """Add a message unless `dedup_key` is remembered; whether it was added."""
+    return await _publish(channels, queue, message, dedup_key, channels.patience(given_up=giving_up.get()))
+
+
+async def add_message(channels: Channels, queue: str, message: str) -> None:
+    """Add a message."""
+    patience = channels.patience(None, giving_up.get())  # sent once: the caller decides whether to publish again
+    await _publish(channels, queue, message, None, patience)
+
+
+async def _publish(channels: Channels, queue: str, message: str, dedup_key: str | None, patience: Patience) -> bool:
+    channel, _ = channels.find(queue)
     try:
-        published = yield from publishing.publish(engine, message, dedup_key=dedup_key)
+        published = await channel.run(publishing.publish(channel.engine, message, dedup_key=dedup_key), patience)
     except (QueueFull, Interrupted) as error:
-        if error.__cause__ is not None:
-            raise  # not the queue is full but the server
-        most, gave_up = engine.config.max_ready, isinstance(error, Interrupted)
+        most, gave_up = channel.engine.config.max_ready, isinstance(error, Interrupted)
         raise QueueBackpressureError(
-            f"queue {engine.keys.name!r} has no room: max_pending_length={most} messages wait"
+            f"queue {channel.engine.keys.name!r} has no room: max_pending_length={most} messages wait"
             + ("; the wait for room was given up" if gave_up else "; consume some or raise the limit")
         ) from None
     return published.accepted
 
 
-def add(engine: Engine, message: str) -> Exchange[None]:
-    """Add a message that is not remembered."""
-    yield from publish(engine, message, None)
+async def wait_for_message_and_move(
+    channels: Channels,
+    from_queue: str,
+    to_queue: str,  # noqa: ARG001  the lease knows
+) -> ClaimedMessage | MessageData | None:
+    """Claim the next message; None when there is none for some seconds, or the wait is interrupted."""
+    channel, _ = channels.find(from_queue)
+    wait_s, attempt = channels.config.wait, new_id()
+    patience = channels.patience(
+        wait_s, giving_up.get(), lambda error: channel.note(EventOperation.RETRY_ATTEMPT, attempt, error)
+    )
+    grant = None if patience.over else await channel.run(claim(channel.engine, wait_s), patience, attempt)
+    if grant is None:
+        return None
+    stored = held(grant, decode=channels.decode)
+    if channels.config.delivery.visibility_timeout is None:
+        return stored
+    return ClaimedMessage(stored, token_text(grant.lease))
+
+
+async def move_message(
+    channels: Channels, from_queue: str, to_queue: str, message: MessageData, *, lease_token: str | None = None
+) -> bool:
+    """Move a claimed message to a log; False, with nothing changed, when the token is no longer valid."""
+    return await _finish(channels, from_queue, message, lease_token, to_queue)
+
+
+async def remove_message(
+    channels: Channels, queue: str, message: MessageData, *, lease_token: str | None = None
+) -> bool:
+    """Forget a claimed message; False, with nothing changed, when the token is no longer valid."""
+    return await _finish(channels, queue, message, lease_token)
+
+
+async def _finish(
+    channels: Channels, queue: str, message: MessageData, token: str | None, log: str | None = None
+) -> bool:
+    channel, _ = channels.find(queue)
+    lease = lease_of(channel.engine.name, message, token)
+    if lease is None:
+        return False
+    part = None if log is None else channels.log(log)
+    if part is Part.PENDING:
+        return await channel.run(unless_lost(settling.release(channel.engine, lease)))
+    return await channel.run(finish(channel.engine, lease, part))
+
+
+async def renew_message_lease(
+    channels: Channels,
+    queue: str,
+    message: MessageData,  # noqa: ARG001  the token says it all
+    lease_token: str,
+    *,
+    is_interrupted: BaseGracefulInterruptHandler | None = None,
+) -> bool:
+    """Renew a claim; False when the token is no longer valid. Stops trying once `is_interrupted` says so."""
+    channel, _ = channels.find(queue)
+    timeout, lease = channels.config.delivery.visibility_timeout, lease_of(channel.engine.name, "", lease_token)
+    if timeout is None or lease is None:
+        return False
+    patience = channels.patience(timeout, is_interrupted.is_interrupted if is_interrupted else None)
+    return await channel.run(unless_lost(settling.extend(channel.engine, lease)), patience)
+
+
+async def trim_queue(channels: Channels, queue: str, max_length: int) -> None:
+    """Cut a log to its newest entries."""
+    channel, part = channels.find(queue)
+    await channel.run(trim(channel.engine, part, max_length))
+
+
+async def queue_length(channels: Channels, queue: str) -> int:
+    """How many messages a part of a queue holds."""
+    channel, part = channels.find(queue)
+    return await channel.run(length(channel.engine, part))
+
+
+async def peek_messages(channels: Channels, queue: str, count: int) -> list[MessageData]:
+    """Payloads of a part of a queue: the next ones of what waits, the newest of a log."""
+    channel, part = channels.find(queue)
+    payloads = await channel.run(peek(channel.engine, part, count))
+    return [payload.decode() if channels.decode else payload for payload in payloads]
+
+
+async def redrive_messages(
+    channels: Channels,
+    from_queue: str,  # noqa: ARG001  there is one place for dead letters
+    to_queue: str,
+    max_messages: int | None = None,
+) -> int:
+    """Move the oldest dead letters back with a fresh delivery budget; how many."""
+    channel, _ = channels.find(to_queue)
+    return await channel.run(managing.redrive(channel.engine, max_messages))
+
+
+async def purge_queue(channels: Channels, queue: str) -> int:
+    """Delete what a part of a queue holds; how many messages."""
+    channel, part = channels.find(queue)
+    if part is Part.PROCESSING:
+        raise ConfigurationError("what is being processed cannot be purged; let it complete or expire")
+    return await channel.run(managing.purge(channel.engine, _LISTS[part]))
+
+
+async def recover_claims(channels: Channels, queue: str, budget_s: float | None = None) -> bool:
+    """Give back what claims took whose answer never came, within some seconds; whether nothing of it is left."""
+    channel, _ = channels.find(queue)
+    patience = channels.config.patience._replace(given_up=None)
+    if budget_s is not None:
+        until = monotonic() + budget_s
+        patience = channels.patience(budget_s)._replace(given_up=lambda: monotonic() >= until, hurried=True)
+    try:
+        await channel.run(managing.release_unanswered(channel.engine), patience)
+    except Interrupted:
+        return False
+    return not channel.engine.unanswered
 
 
 def claim(engine: Engine, wait_s: int) -> Exchange[Grant | None]:
@@ -68,7 +191,7 @@ def claim(engine: Engine, wait_s: int) -> Exchange[Grant | None]:
 def _take_back(engine: Engine, lease: Lease | None) -> Exchange[None]:
     """Reclaim what is expired so that it is next, the earliest deadline first, and before the message just claimed."""
     if lease is not None:
-        yield from _return(engine, lease)
+        yield from unless_lost(settling.release(engine, lease))
     late = yield script("message_queue/expired", engine.keys, most=_MOST_LATE)
     late.reverse()
     for first in range(0, len(late), _AT_ONCE):
@@ -98,8 +221,6 @@ def _used(entries: list[bytes]) -> int:
 
 def finish(engine: Engine, lease: Lease, log: Part | None = None) -> Exchange[bool]:
     """End a lease, its message kept in a log if one is given; False when it is no longer held."""
-    if log is Part.PENDING:
-        return (yield from _return(engine, lease))
     if log is None:
         reply = yield settling.acking(engine, lease, 0, 0)
     else:
@@ -110,10 +231,10 @@ def finish(engine: Engine, lease: Lease, log: Part | None = None) -> Exchange[bo
     return bool(reply.startswith(b"acked"))
 
 
-def renew(engine: Engine, lease: Lease) -> Exchange[bool]:
-    """Move the deadline of a lease; False when it is no longer held."""
+def unless_lost(exchange: Exchange[object]) -> Exchange[bool]:
+    """Settle or extend a lease; False when it is no longer held."""
     try:
-        yield from settling.extend(engine, lease)
+        yield from exchange
     except LeaseLost:
         return False
     return True
@@ -136,36 +257,13 @@ def length(engine: Engine, part: Part) -> Exchange[int]:
     return int(count)
 
 
-def peek(engine: Engine, part: Part, count: int, *, decode: bool) -> Exchange[list[MessageData]]:
+def peek(engine: Engine, part: Part, count: int) -> Exchange[list[bytes]]:
     """Payloads of a part: those that are next of what waits, the newest of a log."""
     if part is Part.PROCESSING:
         found = yield from _held(engine, count)
     else:
         found = yield script("lists/peek", list=list_of(engine, part), count=-count)
-    payloads = [split(envelope).payload for envelope in found]
-    return [payload.decode() for payload in payloads] if decode else [*payloads]
-
-
-def purge(engine: Engine, part: Part) -> Exchange[int]:
-    """Delete what a part holds."""
-    if part is Part.PROCESSING:
-        raise ConfigurationError("what is being processed cannot be purged; let it complete or expire")
-    return (yield from managing.purge(engine, _LISTS[part]))
-
-
-def recover(engine: Engine) -> Exchange[bool]:
-    """Give back what claims took whose answer never came."""
-    try:
-        yield from managing.release_unanswered(engine)
-    except Interrupted:
-        return False
-    return not engine.unanswered
-
-
-def nothing(result: R) -> Exchange[R]:
-    """Ask Redis nothing."""
-    yield from ()
-    return result
+    return [split(envelope).payload for envelope in found]
 
 
 def list_of(engine: Engine, part: Part) -> bytes:
@@ -174,14 +272,6 @@ def list_of(engine: Engine, part: Part) -> bytes:
         raise ConfigurationError(f"'{part}' is no list of messages; name another part of the queue")
     key: bytes = getattr(engine.keys, _LISTS[part])
     return key
-
-
-def _return(engine: Engine, lease: Lease) -> Exchange[bool]:
-    try:
-        yield from settling.release(engine, lease)
-    except LeaseLost:
-        return False
-    return True
 
 
 def _held(engine: Engine, count: int) -> Exchange[list[bytes]]:

@@ -11,9 +11,14 @@ import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from functools import update_wrapper
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from rmq_core.facade import Shown
+
+C = TypeVar("C", bound=Callable[..., Any])
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 class World(NamedTuple):
@@ -23,10 +28,24 @@ class World(NamedTuple):
     first, then the task is cancelled.
     """
 
+    asynchronous: bool
     call: Callable[..., Awaitable[Any]]
     finish: Callable[..., Awaitable[Any]]
     pause: Callable[[float], Awaitable[object]]
     me: Callable[[], int]
+
+
+class Stateful(Generic[S]):
+    """An object whose methods are operations over a state."""
+
+    _state: S
+
+
+def shown(call: C, operation: Callable[..., Any]) -> C:
+    """A method as `help` shows it: like the operation, whose first argument is the state of the method's object."""
+    wrapped: Any = update_wrapper(call, operation)
+    wrapped.__wrapped__ = Shown(operation, lambda result: result)
+    return call
 
 
 def run(operation: Coroutine[Any, Any, R]) -> R:
@@ -68,5 +87,5 @@ async def _finished(call: Callable[..., Any], *args: Any, **options: Any) -> Any
         raise
 
 
-BLOCKING = World(_called, _called, _slept, threading.get_ident)
-ASYNCIO = World(_awaited, _finished, asyncio.sleep, lambda: id(asyncio.current_task()))
+BLOCKING = World(False, _called, _called, _slept, threading.get_ident)
+ASYNCIO = World(True, _awaited, _finished, asyncio.sleep, lambda: id(asyncio.current_task()))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rmq_core.events import QueueEvent
-from rmq_core.message_queue.body import Body, Settings
+from rmq_core.message_queue.body import Body
 from rmq_core.message_queue.config import Deduplication, HeartbeatSettings, Logs, digest_of_content
 from rmq_core.message_queue.keys import QueueKeyManager
 from rmq_core.message_queue.payload import PayloadRules
 from rmq_core.message_queue.stored import ClaimedMessage
 from rmq_core.message_queue.worlds import BLOCKING, World
+from rmq_core.message_queue.worlds import run as run_coroutine
 
 CLAIMED = ClaimedMessage("payload", "job:7.abc")
 
@@ -61,7 +62,7 @@ class Clock:
 
 def body(gateway: Any, *, clock: Clock | None = None, told: list[QueueEvent] | None = None, **settings: Any) -> Body:
     """A queue object over a scripted gateway; `told` collects its events."""
-    chosen = {
+    chosen: dict[str, Any] = {
         "deduplication": Deduplication(True, digest_of_content),
         "logs": Logs(0, 0),
         "heartbeat": HeartbeatSettings(None, None),
@@ -69,8 +70,12 @@ def body(gateway: Any, *, clock: Clock | None = None, told: list[QueueEvent] | N
         "strict_envelopes": False,
         "on_event": None if told is None else told.append,
     } | settings
-    return Body(QueueKeyManager("q"), gateway, Settings(**chosen), (clock or Clock()).world())
+    return Body(QueueKeyManager("q"), gateway, (clock or Clock()).world(), **chosen)
 
 
 def steps_of(events: list[QueueEvent]) -> list[str]:
     return [f"{event.operation}/{event.outcome}" for event in events]
+
+
+def run(operation: Coroutine[Any, Any, Any]) -> Any:
+    return run_coroutine(operation)

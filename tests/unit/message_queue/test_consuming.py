@@ -10,8 +10,7 @@ from rmq_core.errors import CleanupFailedError, GatewayContractError, MalformedM
 from rmq_core.events import QueueEvent
 from rmq_core.message_queue import consuming
 from rmq_core.message_queue.config import HeartbeatSettings, Logs
-from rmq_core.message_queue.worlds import run
-from tests.unit.message_queue.by_hand import CLAIMED, Clock, Scripted, body, steps_of
+from tests.unit.message_queue.by_hand import CLAIMED, Clock, Scripted, body, run, steps_of
 
 LOGS = Logs(5, 5)
 
@@ -32,7 +31,7 @@ def test_nothing_to_claim_is_told() -> None:
 def test_a_drained_queue_asks_nobody_and_does_not_spin() -> None:
     clock = Clock()
     drained = body(Scripted(), clock=clock)
-    drained.gate.draining = True
+    drained.draining = True
     assert run(consuming.claim(drained)) is None
     assert sum(clock.pauses) > 0
 

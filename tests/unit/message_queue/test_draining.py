@@ -6,48 +6,48 @@ import pytest
 
 from rmq_core.errors import ConfigurationError
 from rmq_core.message_queue import operations
+from rmq_core.message_queue.body import Inside
 from rmq_core.message_queue.gateway import giving_up
-from rmq_core.message_queue.worlds import run
-from tests.unit.message_queue.by_hand import Clock, Scripted, body
+from tests.unit.message_queue.by_hand import Clock, Scripted, body, run
 
 
 def test_an_idle_queue_is_drained_at_once() -> None:
     queue = body(Scripted())
     assert run(operations.drain(queue, None)) is True
-    assert (queue.gate.draining, queue.gate.drained) == (True, True)
+    assert (queue.draining, queue.drained) == (True, True)
 
 
 def test_draining_waits_for_a_publish_of_another() -> None:
     clock = Clock()
     queue = body(Scripted(), clock=clock)
-    queue.gate.publishing.append(2)
-    clock.meanwhile = [lambda: None, queue.gate.publishing.clear]
+    queue.publishing.append(2)
+    clock.meanwhile = [lambda: None, queue.publishing.clear]
     assert run(operations.drain(queue, None)) is True
     assert len(clock.pauses) == 2
 
 
 def test_draining_does_not_wait_for_what_its_caller_has_interrupted() -> None:
     queue = body(Scripted())
-    queue.gate.publishing.append(1)
-    queue.gate.claiming.append(1)
+    queue.publishing.append(1)
+    queue.claiming.append(1)
     assert run(operations.drain(queue, None)) is True
 
 
 @pytest.mark.parametrize("place", ["publishing", "claiming"])
 def test_time_that_runs_out_is_false_and_the_queue_refuses_work_all_the_same(place: str) -> None:
     queue = body(Scripted())
-    getattr(queue.gate, place).append(2)
+    getattr(queue, place).append(2)
     assert run(operations.drain(queue, 0.001)) is False
-    assert (queue.gate.draining, queue.gate.drained) == (True, False)
-    getattr(queue.gate, place).clear()
+    assert (queue.draining, queue.drained) == (True, False)
+    getattr(queue, place).clear()
     assert run(operations.drain(queue, 0.001)) is True
 
 
 def test_no_time_at_all_only_tells() -> None:
     queue = body(Scripted())
-    queue.gate.claiming.append(2)
+    queue.claiming.append(2)
     assert run(operations.drain(queue, 0)) is True
-    queue.gate.publishing.append(2)
+    queue.publishing.append(2)
     assert run(operations.drain(queue, 0)) is False
 
 
@@ -59,16 +59,16 @@ def test_a_timeout_that_is_none_is_refused_and_nothing_is_drained(timeout: Any, 
     queue = body(Scripted())
     with pytest.raises(error, match="timeout"):
         run(operations.drain(queue, timeout))
-    assert not queue.gate.draining
+    assert not queue.draining
 
 
 def test_whoever_waits_inside_learns_that_the_queue_is_drained() -> None:
     queue = body(Scripted())
-    with queue.gate.inside(queue.gate.claiming):
+    with Inside(queue, queue.claiming):
         over = giving_up.get()
         assert over is not None
         assert not over()
-        queue.gate.draining = True
+        queue.draining = True
         assert over()
     assert giving_up.get() is None
-    assert queue.gate.claiming == []
+    assert queue.claiming == []

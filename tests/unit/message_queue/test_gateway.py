@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import fakeredis
 import pytest
+from redis import exceptions as redis_errors
 
-from rmq_core.errors import ConfigurationError, QueueUnavailable, translate
+from rmq_core.errors import ConfigurationError, translate
 from rmq_core.events import EventOperation, EventOutcome, QueueEvent
+from rmq_core.exchange import Patience
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
-from rmq_core.message_queue.gateway import (
-    Verb,
-    add_message,
-    either,
-    giving_up,
-    publish_message,
-    wait_for_message_and_move,
-)
+from rmq_core.message_queue.errors import RetryBudgetExhaustedError
+from rmq_core.message_queue.gateway import Channel, either, giving_up
 from rmq_core.message_queue.keys import Part
 from rmq_core.message_queue.sync import RedisGateway
 
@@ -34,11 +31,27 @@ def gateway(**options: Any) -> RedisGateway:
     return RedisGateway(redis_client=fakeredis.FakeRedis(), **options)
 
 
-MESSAGE = ("q::pending", "x")
+class Asked(Exception):
+    """Instead of an answer."""
 
 
-def waited(made: RedisGateway) -> Verb[Any]:
-    return wait_for_message_and_move(made.channels, "q::pending", "q::processing")
+def patience_of(made: RedisGateway, verb: str, *args: Any) -> Patience:
+    """How patiently a gateway asks Redis for something."""
+    channel, _ = made.channels.find("q::pending")
+    found: list[Patience] = []
+
+    def run(_: object, patience: Patience) -> None:
+        found.append(patience)
+        raise Asked
+
+    channel.driver = SimpleNamespace(run=run)
+    with pytest.raises(Asked):
+        getattr(made, verb)("q::pending", *args)
+    return found[0]
+
+
+CUT = redis_errors.ConnectionError("cut")
+CLAIM = ("wait_for_message_and_move", "q::processing")
 
 
 def test_the_settings_of_a_gateway_are_those_of_its_engine() -> None:
@@ -68,20 +81,20 @@ def test_the_place_for_dead_letters_may_have_any_name() -> None:
 
 def test_calls_are_repeated_for_the_budget_and_a_claim_no_longer_than_it_waits() -> None:
     made = gateway(retry_budget_seconds=60, retry_initial_delay_seconds=0.5, retry_max_delay_seconds=2)
-    published, claimed = publish_message(made.channels, *MESSAGE, "key").patience, waited(made).patience
+    published, claimed = patience_of(made, "publish_message", "x", "key"), patience_of(made, *CLAIM)
     assert published[:3] == (60, 0.5, 2)
     assert claimed.budget_s == 5
 
 
 def test_without_a_budget_or_a_key_nothing_is_repeated_by_us() -> None:
-    assert publish_message(gateway(retry_budget_seconds=0).channels, *MESSAGE, "key").patience.budget_s is None
-    assert add_message(gateway().channels, *MESSAGE).patience.budget_s is None
+    assert patience_of(gateway(retry_budget_seconds=0), "publish_message", "x", "key").budget_s is None
+    assert patience_of(gateway(), "add_message", "x").budget_s is None
 
 
 def test_an_interrupt_and_a_drained_queue_end_a_wait() -> None:
     interrupt, drained = Interrupt(), [False]
     token = giving_up.set(lambda: drained[0])
-    patience = waited(gateway(interrupt=interrupt)).patience
+    patience = patience_of(gateway(interrupt=interrupt), *CLAIM)
     giving_up.reset(token)
     assert not patience.over
     interrupt.interrupted = True
@@ -122,26 +135,36 @@ def test_what_the_engine_tells_is_told_in_the_words_of_the_queue() -> None:
     assert list(channel.told()) == []
 
 
+def unreachable(made: RedisGateway) -> Channel:
+    """The channel of a gateway whose claims fail twice, the second time for good."""
+    channel, _ = made.channels.find("q::pending")
+
+    def run(_: object, patience: Patience) -> None:
+        assert patience.noticed is not None
+        patience.noticed(CUT)
+        raise translate(CUT)
+
+    channel.driver = SimpleNamespace(run=run)
+    return channel
+
+
 def test_a_spent_budget_of_a_claim_is_told_with_its_attempt() -> None:
     made = gateway()
-    channel, _ = made.channels.find("q::pending")
+    channel = unreachable(made)
     channel.listen()
-    verb = waited(made)
-    error = ConnectionError("cut")
-    assert verb.patience.noticed is not None
-    verb.patience.noticed(error)
-    verb.meant(translate(error))
+    with pytest.raises(RetryBudgetExhaustedError):
+        made.wait_for_message_and_move("q::pending", "q::processing")
     told = list(channel.told())
     assert [event.operation for event in told] == ["retry_attempt", "retry_exhausted"]
-    assert {event.claim_id for event in told} == {verb.attempt}
+    assert len({event.claim_id for event in told} - {None}) == 1
     assert [event.exception_type for event in told] == ["ConnectionError"] * 2
 
 
 def test_nobody_has_to_listen() -> None:
     made = gateway()
-    channel, _ = made.channels.find("q::pending")
-    waited(made).meant(QueueUnavailable("x"))
-    channel.note(EventOperation.RETRY_ATTEMPT, "a", OSError())
+    channel = unreachable(made)
+    with pytest.raises(RetryBudgetExhaustedError):
+        made.wait_for_message_and_move("q::pending", "q::processing")
     assert not channel.noted
 
 
@@ -151,7 +174,7 @@ def test_a_message_that_did_not_reach_its_handler_is_claimed_again_without_count
     channel, _ = made.channels.find("q::pending")
     claimed: Any = made.wait_for_message_and_move("q::pending", "q::processing")
     channel.keep(claimed.stored_message.grant.lease)
-    assert channel.unanswered
+    assert channel.engine.unanswered
     again: Any = made.wait_for_message_and_move("q::pending", "q::processing")
     assert again.stored_message == claimed.stored_message
     assert again.stored_message.grant.lease.message.deliveries == 1

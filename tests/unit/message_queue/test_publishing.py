@@ -9,8 +9,7 @@ from rmq_core.errors import ConfigurationError, GatewayContractError, QueueDrain
 from rmq_core.events import QueueEvent
 from rmq_core.message_queue import operations
 from rmq_core.message_queue.config import Deduplication
-from rmq_core.message_queue.worlds import run
-from tests.unit.message_queue.by_hand import Scripted, body, steps_of
+from tests.unit.message_queue.by_hand import Scripted, body, run, steps_of
 
 
 def by(key_of: Any) -> Deduplication:
@@ -87,7 +86,7 @@ def test_a_gateway_that_returns_something_else_breaks_its_contract(verb: str, an
 def test_a_drained_queue_publishes_nothing_and_tells_so() -> None:
     told: list[QueueEvent] = []
     queue = body(Scripted(), told=told)
-    queue.gate.draining = True
+    queue.draining = True
     with pytest.raises(QueueDrainedError, match="queue is drained") as caught:
         run(operations.publish(queue, "x"))
     assert (caught.value.queue, caught.value.operation) == ("q", "publish")

@@ -1,14 +1,49 @@
-"""The verbs as exchanges with the engine's scripts."""
+"""The verbs as exchanges with the engine's scripts: what is asked, given the replies."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import fakeredis
 import pytest
 
 from rmq_core.errors import ConfigurationError, QueueBackpressureError, QueueFull, ScriptFailed, WrongKeyType
-from rmq_core.exchange import Batch, Command, Interrupted
+from rmq_core.exchange import Batch, Command, Exchange, Interrupted, Patience
+from rmq_core.leased.operations import settling
 from rmq_core.message_queue import verbs
+from rmq_core.message_queue.errors import LuaScriptError
+from rmq_core.message_queue.gateway import Channels
 from rmq_core.message_queue.keys import Part
+from rmq_core.message_queue.sync import RedisGateway
 from tests.unit.leased.by_hand import asked, claimed, drive, engine, envelope, held, result, scripts
+from tests.unit.message_queue.by_hand import run
+
+
+class ByHand:
+    """A driver that gets the replies of a test."""
+
+    def __init__(self, *replies: object) -> None:
+        self.replies = replies
+        self.wants: list[Any] = []
+
+    def run(self, exchange: Exchange[Any], _: Patience) -> Any:
+        found, self.wants = drive(exchange, self.replies)
+        return found
+
+
+def channels(*replies: object, **settings: Any) -> Channels:
+    """The engines of a gateway; that of the queue `q` gets these replies."""
+    made = RedisGateway(redis_client=fakeredis.FakeRedis()).channels
+    channel, _ = made.find("q::pending")
+    channel.driver, channel.engine = ByHand(*replies), engine(**settings)
+    return made
+
+
+def answer(verb: Any, *args: Any, replies: Sequence[object] = (), **settings: Any) -> Any:
+    """What a verb returns after these replies."""
+    return run(verb(channels(*replies, **settings), *args))
+
 
 EMPTY = [b"empty 0 9", [], []]
 
@@ -19,26 +54,25 @@ def delivered(times: int) -> list[object]:
 
 
 def test_publishing_says_whether_the_message_is_new() -> None:
-    assert result(verbs.publish(engine(), "x", "key"), b"accepted 0 1") is True
-    assert result(verbs.publish(engine(), "x", "key"), b"accepted 0 0") is False
+    for reply, fresh in ((b"accepted 0 1", True), (b"accepted 0 0", False)):
+        assert answer(verbs.publish_message, "q::pending", "x", "key", replies=[reply]) is fresh
 
 
 def test_a_full_queue_is_backpressure_in_the_words_of_its_user() -> None:
     with pytest.raises(QueueBackpressureError, match="max_pending_length=2 messages wait; consume some"):
-        result(verbs.publish(engine(max_ready=2), "x", None), b"full 1000")
+        answer(verbs.add_message, "q::pending", "x", replies=[b"full 1000"], max_ready=2)
 
 
 def test_a_full_server_is_no_backpressure() -> None:
     full = QueueFull("maxmemory")
-    full.__cause__ = OSError()
-    with pytest.raises(QueueFull, match="maxmemory") as caught:
-        result(verbs.publish(engine(), "x", None), full)
-    assert not isinstance(caught.value, QueueBackpressureError)
+    full.__cause__ = OSError("OOM")
+    with pytest.raises(LuaScriptError, match="OOM"):
+        answer(verbs.add_message, "q::pending", "x", replies=[full])
 
 
 def test_a_wait_for_room_can_be_given_up() -> None:
     with pytest.raises(QueueBackpressureError, match="given up"):
-        result(verbs.publish(engine(max_ready=2), "x", None), Interrupted())
+        answer(verbs.add_message, "q::pending", "x", replies=[Interrupted()], max_ready=2)
 
 
 def test_a_claim_is_one_message() -> None:
@@ -108,8 +142,9 @@ def test_finishing_into_a_log_keeps_the_message_there(log: Part, key: bytes) -> 
 
 
 def test_moving_back_to_what_waits_releases() -> None:
-    done, wants = drive(verbs.finish(engine(), held(), Part.PENDING), [b"returned 1 0"])
-    assert (done, scripts(wants)) == (True, ["release"])
+    own = channels(b"returned 1 0")
+    assert run(verbs.move_message(own, "q::processing", "q::pending", "x", lease_token="~x:7.abc")) is True
+    assert scripts(own.find("q::pending")[0].driver.wants) == ["release"]
 
 
 def test_an_unknown_answer_is_an_error() -> None:
@@ -119,18 +154,17 @@ def test_an_unknown_answer_is_an_error() -> None:
 
 @pytest.mark.parametrize(("reply", "renewed"), [(b"9000", True), (b"inf", True), (b"lost", False)])
 def test_renewing_says_whether_the_lease_is_still_held(reply: bytes, renewed: object) -> None:
-    assert result(verbs.renew(engine(), held()), reply) is renewed
+    assert result(verbs.unless_lost(settling.extend(engine(), held())), reply) is renewed
 
 
 def test_trimming_keeps_the_newest() -> None:
     assert asked(verbs.trim(engine(), Part.FAILED, 10), b"OK") == [Command(("LTRIM", b"rmq:{q}:failed", 0, 9))]
 
 
-@pytest.mark.parametrize("verb", [verbs.trim, verbs.purge])
-def test_what_is_being_processed_is_neither_trimmed_nor_purged(verb: object) -> None:
-    args = (10,) if verb is verbs.trim else ()
+@pytest.mark.parametrize(("verb", "args"), [(verbs.trim_queue, [10]), (verbs.purge_queue, [])])
+def test_what_is_being_processed_is_neither_trimmed_nor_purged(verb: Any, args: list[int]) -> None:
     with pytest.raises(ConfigurationError, match="process"):
-        result(verb(engine(), Part.PROCESSING, *args))  # type: ignore[operator]
+        answer(verb, "q::processing", *args)
 
 
 @pytest.mark.parametrize(
@@ -144,29 +178,26 @@ def test_the_length_of_a_part_is_counted_by_redis(part: Part, commands: list[str
 
 def test_peeking_shows_what_is_next_and_the_newest_of_a_log() -> None:
     for part in (Part.PENDING, Part.FAILED):
-        found, (call,) = drive(verbs.peek(engine(), part, 2, decode=False), [[envelope("first"), envelope("second")]])
+        found, (call,) = drive(verbs.peek(engine(), part, 2), [[envelope("first"), envelope("second")]])
         assert (found, call.given["count"]) == ([b"first", b"second"], -2)
 
 
 def test_peeking_at_what_is_being_processed_shows_the_payloads_of_leases() -> None:
     info = [b"me", b"h", 1, 0, b"5000", 1, 0, b"7", 0, 0]
     replies = [[b"a", b"b"], [info, info], [[envelope("x")], []]]
-    assert result(verbs.peek(engine(), Part.PROCESSING, 9, decode=True), *replies) == ["x"]
+    assert result(verbs.peek(engine(), Part.PROCESSING, 9), *replies) == [b"x"]
 
 
 def test_recovering_says_whether_anything_is_left() -> None:
-    own = engine()
-    assert result(verbs.recover(own)) is True
-    own.unanswered["~a"] = "n"
-    assert result(verbs.recover(own), Interrupted()) is False
-    assert own.unanswered == {"~a": "n"}
-    assert result(verbs.recover(own), b"lost") is True
+    assert answer(verbs.recover_claims, "q::processing") is True
+    for reply, recovered, left in ((Interrupted(), False, {"~a": "n"}), (b"lost", True, {})):
+        own = channels(reply)
+        engine_of_q = own.find("q::pending")[0].engine
+        engine_of_q.unanswered["~a"] = "n"
+        assert run(verbs.recover_claims(own, "q::processing")) is recovered
+        assert engine_of_q.unanswered == left
 
 
 def test_an_error_inside_a_claim_reaches_the_engine_and_the_caller() -> None:
     with pytest.raises(WrongKeyType):
         result(verbs.claim(engine(), 0), WrongKeyType("x"))
-
-
-def test_asking_nothing_asks_nothing() -> None:
-    assert drive(verbs.nothing(5), []) == (5, [])

@@ -36,7 +36,7 @@ def test_what_a_call_raises_is_raised_in_both_worlds() -> None:
 
 def test_only_the_asyncio_world_awaits() -> None:
     assert asyncio.run(_called(ASYNCIO, later)) == (5, 5)
-    coroutine = run(BLOCKING.call(later))  # type: ignore[arg-type]
+    coroutine: Any = run(BLOCKING.call(later))
     assert asyncio.run(coroutine) == 5
 
 
