@@ -22,7 +22,7 @@ from rmq_core.message_queue.gateway import Channel, RedisGatewayBase, giving_up
 from rmq_core.message_queue.keys import QueueKeyManager
 from rmq_core.message_queue.payload import PayloadRules
 from rmq_core.message_queue.stored import ClaimedMessage, MessageData, Received
-from rmq_core.message_queue.worlds import World
+from rmq_core.message_queue.worlds import World, awaited
 
 _log = logging.getLogger("rmq")
 
@@ -70,12 +70,13 @@ class Body:
         return getattr(self.gateway, "message_visibility_timeout_seconds", None) is not None
 
     async def ask(self, verb: str, kinds: Any, *args: object, finish: bool = False, **options: object) -> Any:
-        """What a verb of the gateway returns, if it is of one of these types; `finish` as in `World`."""
+        """What a verb of the gateway returns, if it is of one of these types; `finish` as for `awaited`."""
         method = getattr(self.gateway, verb, None)
         if not callable(method):
             raise GatewayContractError(f"{type(self.gateway).__name__} has no {verb}(), which RedisGateway has")
-        call = self.world.finish if finish else self.world.call
-        value = await call(method, *args, **options)
+        value = method(*args, **options)
+        if self.world.asynchronous:
+            value = await awaited(value, finish=finish)
         if isinstance(value, kinds):
             return value
         checks.dispose(value)
@@ -112,10 +113,15 @@ class Body:
             for event in self.channel.told():
                 await self.call_back("on_event", event.operation, self.on_event, replace(event, queue=self.key.name))
 
+    async def call(self, parameter: str, call: Callable[..., Any], *args: object) -> Any:
+        """What a user's function returns."""
+        value = call(*args)
+        return checks.plain(parameter, await awaited(value) if self.world.asynchronous else value)
+
     async def call_back(self, parameter: str, at: EventOperation, call: Callable[..., Any], *args: object) -> None:
         """Tell a user's function; its error is not the queue's."""
         try:
-            checks.plain(parameter, await self.world.call(call, *args))
+            await self.call(parameter, call, *args)
         except Exception as error:  # noqa: BLE001  see above
             _log.exception("%s raised at %s of queue %r", parameter, at, self.key.name)
             warn(f"{parameter} raised {type(error).__name__}")

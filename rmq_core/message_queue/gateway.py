@@ -187,13 +187,14 @@ class Channel:
         """Run an exchange, as patiently as the gateway is otherwise; `attempt` names a claim, whose end is noted."""
         patience = patience or self.config.patience
         try:
-            result: R = await self.world.call(self.driver.run, exchange, patience)
+            result = self.driver.run(exchange, patience)
+            found: R = await result if self.world.asynchronous else result
         except RedisMessageQueueError as error:
             if attempt and isinstance(error, QueueUnavailable) and error.__cause__ is not None:
                 self.note(EventOperation.RETRY_EXHAUSTED, attempt, error.__cause__)
             known = in_redis_terms(error, resent=patience.budget_s is not None)
             raise known from known.__cause__
-        return result
+        return found
 
     def keep(self, lease: Lease) -> None:
         """Let the next claim, or `drain`, find a lease that did not reach its handler."""

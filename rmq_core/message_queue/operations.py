@@ -70,8 +70,8 @@ async def _key_of(body: Body, message: object, text: str) -> str | None:
     if not rule.enabled:
         return None
     key: Any = text
-    if rule.custom:
-        key = checks.plain("get_deduplication_key", await body.world.call(rule.key_of, message))
+    if rule.key_of is not None and rule.custom:
+        key = await body.call("get_deduplication_key", rule.key_of, message)
     elif rule.key_of is not None:
         key = digest_of_text(text)
     if not isinstance(key, str):

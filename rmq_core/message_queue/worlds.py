@@ -1,7 +1,7 @@
 """Blocking and asyncio behind one face, so that the behaviour of a queue is written once.
 
-What a user gives, a gateway or a callback, is called by either queue and awaited by one. So operations are coroutines
-that call through a `World`. Blocking, nothing is ever awaited: a coroutine runs to its end in one go, without a loop.
+What a user gives, a gateway or a callback, is called by either queue and awaited by one. So operations are coroutines.
+Blocking, they await nothing that suspends: `run` needs no event loop, and no second step.
 """
 
 from __future__ import annotations
@@ -22,15 +22,9 @@ S = TypeVar("S")
 
 
 class World(NamedTuple):
-    """How to call what a user gave, how to pause, and who is calling.
-
-    call: await the result if it has to be. finish: the same, but a cancellation does not cut the call short: it ends
-    first, then the task is cancelled.
-    """
+    """What differs: whether results are awaited, how to pause, and who is calling."""
 
     asynchronous: bool
-    call: Callable[..., Awaitable[Any]]
-    finish: Callable[..., Awaitable[Any]]
     pause: Callable[[float], Awaitable[object]]
     me: Callable[[], int]
 
@@ -59,24 +53,16 @@ def run(operation: Coroutine[Any, Any, R]) -> R:
     raise RuntimeError("an operation of the blocking world waits for an event loop")
 
 
-async def _called(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    return call(*args, **options)
+async def awaited(value: Any, *, finish: bool = False) -> Any:
+    """What a user's function returned, awaited if it has to be.
 
-
-async def _slept(seconds: float) -> None:
-    time.sleep(seconds)  # noqa: ASYNC251  no event loop runs this
-
-
-async def _awaited(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    answer = call(*args, **options)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
-async def _finished(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    answer = call(*args, **options)
-    if not inspect.isawaitable(answer):
-        return answer
-    task = asyncio.ensure_future(answer)
+    finish: a cancellation does not cut it short. It ends first, then the task is cancelled.
+    """
+    if not inspect.isawaitable(value):
+        return value
+    if not finish:
+        return await value
+    task = asyncio.ensure_future(value)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -87,5 +73,9 @@ async def _finished(call: Callable[..., Any], *args: Any, **options: Any) -> Any
         raise
 
 
-BLOCKING = World(False, _called, _called, _slept, threading.get_ident)
-ASYNCIO = World(True, _awaited, _finished, asyncio.sleep, lambda: id(asyncio.current_task()))
+async def _sleep(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251  no event loop runs this
+
+
+BLOCKING = World(False, _sleep, threading.get_ident)
+ASYNCIO = World(True, asyncio.sleep, lambda: id(asyncio.current_task()))

@@ -5,47 +5,36 @@ from typing import Any
 
 import pytest
 
-from rmq_core.message_queue.worlds import ASYNCIO, BLOCKING, World, run
+from rmq_core.message_queue.worlds import awaited, run
 
 
 async def later() -> int:
     return 5
 
 
-def both(call: Any) -> list[Any]:
-    """What a call gives in either world."""
-    return [run(_called(BLOCKING, call)), asyncio.run(_called(ASYNCIO, call))]
+@pytest.mark.parametrize("finish", [False, True])
+def test_only_what_has_to_be_awaited_is(finish: object) -> None:
+    assert asyncio.run(awaited(later(), finish=bool(finish))) == 5
+    assert run(awaited(5, finish=bool(finish))) == 5
 
 
-async def _called(world: World, call: Any) -> Any:
-    return await world.call(call), await world.finish(call)
+def test_what_an_operation_raises_goes_on() -> None:
+    async def operation() -> None:
+        raise OSError("inside")
 
-
-def test_plain_calls_return_in_both_worlds() -> None:
-    assert both(lambda: 1) == [(1, 1)] * 2
-
-
-def test_what_a_call_raises_is_raised_in_both_worlds() -> None:
-    async def failed(world: World) -> str:
-        with pytest.raises(ZeroDivisionError):
-            await world.finish(lambda: 1 // 0)
-        return "saved"
-
-    assert [run(failed(BLOCKING)), asyncio.run(failed(ASYNCIO))] == ["saved"] * 2
-
-
-def test_only_the_asyncio_world_awaits() -> None:
-    assert asyncio.run(_called(ASYNCIO, later)) == (5, 5)
-    coroutine: Any = run(BLOCKING.call(later))
-    assert asyncio.run(coroutine) == 5
+    with pytest.raises(OSError, match="inside"):
+        run(operation())
 
 
 def test_what_waits_for_a_loop_has_none_in_the_blocking_world() -> None:
+    async def operation() -> None:
+        await asyncio.sleep(0)
+
     with pytest.raises(RuntimeError, match="event loop"):
-        run(ASYNCIO.call(asyncio.sleep, 0))  # type: ignore[arg-type]
+        run(operation())
 
 
-def cancelled_while(call: Any) -> list[str]:
+def cancelled_while(*, finish: bool) -> list[str]:
     """What a call got done whose task was cancelled in its middle."""
     done: list[str] = []
 
@@ -55,7 +44,7 @@ def cancelled_while(call: Any) -> list[str]:
 
     async def operation() -> None:
         try:
-            await call(work)
+            await awaited(work(), finish=finish)
         except asyncio.CancelledError:
             done.append("cancelled")
             raise
@@ -72,19 +61,16 @@ def cancelled_while(call: Any) -> list[str]:
 
 
 def test_a_cancellation_cuts_a_call_short() -> None:
-    assert cancelled_while(ASYNCIO.call) == ["cancelled"]
+    assert cancelled_while(finish=False) == ["cancelled"]
 
 
 def test_a_call_to_be_finished_ends_before_the_cancellation_is_seen() -> None:
-    assert cancelled_while(ASYNCIO.finish) == ["work", "cancelled"]
+    assert cancelled_while(finish=True) == ["work", "cancelled"]
 
 
 def test_a_call_to_be_finished_raises_like_any_other() -> None:
-    async def fail() -> None:
+    async def fail() -> Any:
         raise OSError("inside")
 
-    async def operation() -> None:
-        with pytest.raises(OSError, match="inside"):
-            await ASYNCIO.finish(fail)
-
-    asyncio.run(operation())
+    with pytest.raises(OSError, match="inside"):
+        asyncio.run(awaited(fail(), finish=True))
