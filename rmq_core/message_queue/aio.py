@@ -85,7 +85,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
         if received is None:
             yield None
             return
-        heartbeat = consuming.start(AsyncHeartbeat, body, received)
+        heartbeat = AsyncHeartbeat(body, received)
         began = perf_counter()
         try:
             yield received.message

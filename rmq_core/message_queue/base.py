@@ -7,20 +7,8 @@ from typing import Any, ClassVar
 
 from rmq_core.errors import ConfigurationError, GatewayContractError
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
-from rmq_core.message_queue import checks
+from rmq_core.message_queue import checks, config
 from rmq_core.message_queue.body import Body
-from rmq_core.message_queue.config import (
-    MAX_DELIVERIES,
-    MAX_LOG,
-    VISIBILITY_TIMEOUT_S,
-    Backpressure,
-    Deduplication,
-    DeliverySettings,
-    HeartbeatSettings,
-    Logs,
-    digest_of_content,
-    log_cap,
-)
 from rmq_core.message_queue.gateway import Gateway, RedisGatewayBase
 from rmq_core.message_queue.keys import SEPARATOR, QueueKeyManager
 from rmq_core.message_queue.payload import PayloadRules
@@ -60,16 +48,16 @@ class MessageQueueBase(Stateful[Body]):
         deduplication: bool = True,
         enable_completed_queue: bool = False,
         enable_failed_queue: bool = False,
-        visibility_timeout_seconds: int | None = VISIBILITY_TIMEOUT_S,
+        visibility_timeout_seconds: int | None = config.VISIBILITY_TIMEOUT_S,
         heartbeat_interval_seconds: float | None = None,
-        max_completed_length: int | None = MAX_LOG,
-        max_failed_length: int | None = MAX_LOG,
-        max_delivery_count: int | None = MAX_DELIVERIES,
+        max_completed_length: int | None = config.MAX_LOG,
+        max_failed_length: int | None = config.MAX_LOG,
+        max_delivery_count: int | None = config.MAX_DELIVERIES,
         max_pending_length: int | None = None,
         pending_overload_policy: str = "raise",
         pending_overload_block_timeout_seconds: float = 1.0,
         key_separator: str = SEPARATOR,
-        get_deduplication_key: Callable[[Any], Any] | None = digest_of_content,
+        get_deduplication_key: Callable[[Any], Any] | None = config.digest_of_content,
         interrupt: BaseGracefulInterruptHandler | None = None,
         on_heartbeat_failure: Callable[[], Any] | None = None,
         on_event: Callable[..., Any] | None = None,
@@ -79,29 +67,33 @@ class MessageQueueBase(Stateful[Body]):
         strict_envelope_decoding: bool = False,
     ) -> None:
         key = QueueKeyManager(name, key_separator)
-        logs = Logs(
-            log_cap("completed", enable_completed_queue, max_completed_length),
-            log_cap("failed", enable_failed_queue, max_failed_length),
+        logs = config.Logs(
+            config.log_cap("completed", enable_completed_queue, max_completed_length),
+            config.log_cap("failed", enable_failed_queue, max_failed_length),
         )
-        same = Deduplication(deduplication, get_deduplication_key)
+        same = config.Deduplication(deduplication, get_deduplication_key)
         same.check(asynchronous=self._world.asynchronous)
-        pressure = Backpressure(max_pending_length, pending_overload_policy, pending_overload_block_timeout_seconds)
+        pressure = config.Backpressure(
+            max_pending_length, pending_overload_policy, pending_overload_block_timeout_seconds
+        )
         pressure.check_losses(deduplication=deduplication, max_delivery_count=max_delivery_count)
         checks.flag("strict_envelope_decoding", strict_envelope_decoding)
         if on_event is not None:
             checks.callback("on_event", on_event, asynchronous=self._world.asynchronous)
-        delivery = DeliverySettings(
+        delivery = config.DeliverySettings(
             visibility_timeout_seconds, max_delivery_count, key.dead_letter if max_delivery_count else None
         )
         if gateway is None:
             gateway = self._made(client, interrupt, delivery, pressure)
         else:
-            self._check_given(gateway, client, interrupt, delivery, pressure, same)
+            self._check_given(gateway, delivery, pressure, client=client, interrupt=interrupt)
+            if isinstance(gateway, RedisGatewayBase):
+                gateway.config.backpressure.check_losses(deduplication=deduplication)
         self.key = QueueKeyManager(name, key_separator, gateway.dead_letter_queue)
         if gateway.is_redis_cluster:
             self.key.check_slots()
         timeout = _timeout_of(gateway)
-        heartbeat = HeartbeatSettings(heartbeat_interval_seconds, on_heartbeat_failure)
+        heartbeat = config.HeartbeatSettings(heartbeat_interval_seconds, on_heartbeat_failure)
         heartbeat.check(visibility_timeout=timeout, asynchronous=self._world.asynchronous)
         _bind(gateway, self.key.pending)
         payload = PayloadRules(max_payload_bytes, max_payload_depth, strict_payload_types)
@@ -123,11 +115,7 @@ class MessageQueueBase(Stateful[Body]):
         return f"<RedisMessageQueue name={self.key.name!r} drained={self._state.draining}>"
 
     def _made(
-        self,
-        client: Any,
-        interrupt: BaseGracefulInterruptHandler | None,
-        delivery: DeliverySettings,
-        pressure: Backpressure,
+        self, client: Any, interrupt: Any, delivery: config.DeliverySettings, pressure: config.Backpressure
     ) -> Any:
         if client is None:
             raise ConfigurationError("pass 'client', a redis-py client, or 'gateway'")
@@ -144,13 +132,7 @@ class MessageQueueBase(Stateful[Body]):
         )
 
     def _check_given(
-        self,
-        gateway: Any,
-        client: Any,
-        interrupt: Any,
-        delivery: DeliverySettings,
-        pressure: Backpressure,
-        same: Deduplication,
+        self, gateway: Any, delivery: config.DeliverySettings, pressure: config.Backpressure, **others: object
     ) -> None:
         if not isinstance(gateway, self._gateway_class):
             wanted = "async" if self._world.asynchronous else "sync"
@@ -161,17 +143,14 @@ class MessageQueueBase(Stateful[Body]):
         checks.whole_or_none("visibility_timeout_seconds", delivery.visibility_timeout)
         checks.whole_or_none("max_delivery_count", delivery.max_count)
         given = {
-            "client": client is not None,
-            "interrupt": interrupt is not None,
-            "visibility_timeout_seconds": delivery.visibility_timeout not in (None, VISIBILITY_TIMEOUT_S),
-            "max_delivery_count": delivery.max_count not in (None, MAX_DELIVERIES),
+            **{name: value is not None for name, value in others.items()},
+            "visibility_timeout_seconds": delivery.visibility_timeout not in (None, config.VISIBILITY_TIMEOUT_S),
+            "max_delivery_count": delivery.max_count not in (None, config.MAX_DELIVERIES),
             "max_pending_length": pressure.max_pending is not None,
         }
         if any(given.values()):
             names = ", ".join(f"'{name}'" for name, there in given.items() if there)
             raise ConfigurationError(f"{names} cannot be combined with 'gateway'; configure the gateway instead")
-        if isinstance(gateway, RedisGatewayBase):
-            gateway.config.backpressure.check_losses(deduplication=same.enabled)
 
 
 def _timeout_of(gateway: Any) -> int | None:

@@ -127,18 +127,11 @@ class Body:
             warn(f"{parameter} raised {type(error).__name__}")
 
     async def complain(
-        self,
-        text: str,
-        operation: EventOperation,
-        outcome: EventOutcome = EventOutcome.FAILURE,
-        *,
-        error: Exception | None = None,
-        **about: Any,
+        self, text: str, operation: EventOperation, error: Exception | None = None, **about: Any
     ) -> None:
         """Log, tell and warn of what raises nothing."""
-        level = logging.WARNING if error is None else logging.ERROR
-        _log.log(level, text, exc_info=error)
-        await self.tell(operation, outcome, error=error, **about)
+        _log.log(logging.WARNING if error is None else logging.ERROR, text, exc_info=error)
+        await self.tell(operation, about.pop("outcome", EventOutcome.FAILURE), error=error, **about)
         warn(text if error is None else f"{text} ({type(error).__name__})")
 
     def keep(self, claimed: ClaimedMessage | MessageData) -> bool:

@@ -56,11 +56,10 @@ def callback(parameter: str, value: object, *, asynchronous: bool | None) -> Non
     """A callable; `asynchronous` says which kind, None that either will do."""
     if not callable(value):
         raise TypeError(f"'{parameter}' must be callable, not {_kind(value)}")
-    if asynchronous is not None and is_async(value) != asynchronous:
-        if asynchronous:
-            raise TypeError(
-                f"'{parameter}' must be an async callable here; rmq_core.RedisMessageQueue takes plain ones"
-            )
+    later = inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None))  # noqa: B004
+    if asynchronous is True and not later:
+        raise TypeError(f"'{parameter}' must be an async callable here; rmq_core.RedisMessageQueue takes plain ones")
+    if asynchronous is False and later:
         raise TypeError(f"'{parameter}' is an async callable; use RedisMessageQueue of rmq_core.asyncio")
 
 
@@ -68,11 +67,6 @@ def instance(parameter: str, value: object, kind: type, example: str) -> None:
     """An object of a class."""
     if not isinstance(value, kind):
         raise TypeError(f"'{parameter}' must be a {kind.__name__}, for example {example}, not {_kind(value)}")
-
-
-def is_async(value: object) -> bool:
-    """Whether calling it makes a coroutine."""
-    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None))  # noqa: B004
 
 
 def plain(parameter: str, value: T) -> T:

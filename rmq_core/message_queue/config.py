@@ -90,14 +90,12 @@ class Backpressure:
 
     def check_losses(self, *, deduplication: bool = False, max_delivery_count: int | None = None) -> None:
         """Dropping a message must not break a promise made elsewhere."""
-        if self.policy != "drop_oldest":
-            return
-        if deduplication:
+        if self.policy == "drop_oldest" and deduplication:
             raise ConfigurationError(
                 "'pending_overload_policy=drop_oldest' cannot be combined with deduplication: "
                 "a dropped message could not be published again"
             )
-        if max_delivery_count is not None:
+        if self.policy == "drop_oldest" and max_delivery_count is not None:
             raise ConfigurationError(
                 "'pending_overload_policy=drop_oldest' cannot be combined with 'max_delivery_count': a message that is "
                 "to become a dead letter could be dropped; pass max_delivery_count=None"

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from time import monotonic, perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 from rmq_core.errors import CleanupFailedError, GatewayContractError
 from rmq_core.events import EventOperation, EventOutcome
 from rmq_core.message_queue.body import Body, Inside, warn
-from rmq_core.message_queue.heartbeat import Beat
 from rmq_core.message_queue.operations import recover
 from rmq_core.message_queue.stored import ClaimedMessage, MessageData, Received
-
-H = TypeVar("H")
 
 _log = logging.getLogger("rmq")
 _STALE = (
@@ -75,28 +71,6 @@ async def _wait(body: Body, began: float) -> ClaimedMessage | MessageData | None
     return claimed
 
 
-def start(heartbeat: Callable[[Beat | None], H], body: Body, received: Received) -> H:
-    """The heartbeat of a message; if it fails, before the handler has begun, the message is left to the next claim."""
-    try:
-        return heartbeat(beat_of(body, received))
-    except BaseException:
-        body.keep(received.stored)
-        raise
-
-
-def beat_of(body: Body, received: Received) -> Beat | None:
-    """The heartbeat of a message, when there is to be one."""
-    interval = body.heartbeat.interval
-    if interval is None:
-        return None
-    if received.token is None:
-        if not body.warned:
-            body.warned = True
-            warn("the gateway returned no lease token, so the heartbeat cannot run; return ClaimedMessage")
-        return None
-    return Beat(body, received, float(interval))
-
-
 async def succeed(body: Body, received: Received, began: float) -> None:
     """The handler is done."""
     cleaning = perf_counter()
@@ -107,12 +81,10 @@ async def succeed(body: Body, received: Received, began: float) -> None:
         await body.tell(EventOperation.CLEANUP_FAILED, EventOutcome.FAILURE, error=error, began=cleaning, of=received)
         failed = CleanupFailedError("the handler succeeded, but its message could not be acknowledged")
         raise body.about(failed, "ack", received) from error
-    outcome = EventOutcome.SUCCESS if applied else EventOutcome.SKIPPED
     if logs:
+        outcome = EventOutcome.SUCCESS if applied else EventOutcome.SKIPPED
         await body.tell(EventOperation.COMPLETED, outcome, began=began, of=received, destination_queue=log)
-    await body.tell(EventOperation.ACK, outcome, began=cleaning, of=received)
-    if not applied:
-        await _stale(body, EventOperation.STALE_LEASE_ACK, received)
+    await _tell_end(body, EventOperation.ACK, received, cleaning, applied=applied)
 
 
 async def fail(body: Body, received: Received, error: BaseException, began: float) -> None:
@@ -137,10 +109,7 @@ async def _put_away(body: Body, received: Received, error: BaseException, began:
         text = "a message could not be put away after its handler failed"
         await body.complain(text, EventOperation.CLEANUP_FAILED, error=failure, began=cleaning, of=received)
         return
-    outcome = EventOutcome.SUCCESS if applied else EventOutcome.SKIPPED
-    await body.tell(EventOperation.NACK, outcome, began=cleaning, of=received)
-    if not applied:
-        await _stale(body, EventOperation.STALE_LEASE_NACK, received)
+    await _tell_end(body, EventOperation.NACK, received, cleaning, applied=applied)
 
 
 async def _settle(body: Body, received: Received, log: str | None, cap: int | None) -> bool:
@@ -165,6 +134,8 @@ async def _trim(body: Body, log: str, cap: int) -> None:
         warn(f"{log} could not be trimmed ({type(error).__name__}); it is longer than configured")
 
 
-async def _stale(body: Body, operation: EventOperation, received: Received) -> None:
-    if received.token is not None:
-        await body.complain(_STALE, operation, EventOutcome.SKIPPED, of=received)
+async def _tell_end(body: Body, operation: EventOperation, received: Received, began: float, *, applied: bool) -> None:
+    outcome = EventOutcome.SUCCESS if applied else EventOutcome.SKIPPED
+    await body.tell(operation, outcome, began=began, of=received)
+    if not applied and received.token is not None:
+        await body.complain(_STALE, EventOperation(f"stale_lease_{operation}"), outcome=outcome, of=received)

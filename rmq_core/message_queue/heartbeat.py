@@ -13,7 +13,7 @@ from functools import partial
 
 from rmq_core.events import EventOperation, EventOutcome
 from rmq_core.interrupt_handler import EventDrivenInterruptHandler
-from rmq_core.message_queue.body import Body
+from rmq_core.message_queue.body import Body, warn
 from rmq_core.message_queue.stored import Received
 from rmq_core.message_queue.worlds import run
 
@@ -65,13 +65,31 @@ class Beat:
         await self._body.complain(text, EventOperation.HEARTBEAT_STOP_TIMEOUT, of=self._received)
 
 
-class Ending:
-    """A heartbeat that can be told to end; None for none."""
+def _beat_of(body: Body, received: Received) -> Beat | None:
+    if body.heartbeat.interval is None:
+        return None
+    if received.token is not None:
+        return Beat(body, received, float(body.heartbeat.interval))
+    if not body.warned:
+        body.warned = True
+        warn("the gateway returned no lease token, so the heartbeat cannot run; return ClaimedMessage")
+    return None
 
-    def __init__(self, beat: Beat | None) -> None:
-        self._beat = beat
-        if beat is not None:
-            self._start(beat)
+
+class Ending:
+    """The heartbeat of a message, if it is to have one, until it is told to end.
+
+    If it cannot begin, before the handler has, the message is left to the next claim.
+    """
+
+    def __init__(self, body: Body, received: Received) -> None:
+        try:
+            self._beat = _beat_of(body, received)
+            if self._beat is not None:
+                self._start(self._beat)
+        except BaseException:
+            body.keep(received.stored)
+            raise
 
     def _start(self, beat: Beat) -> None:
         raise NotImplementedError

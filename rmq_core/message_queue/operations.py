@@ -122,9 +122,8 @@ async def stats(body: Body) -> QueueSizes:
     if body.gateway.dead_letter_queue is None:
         absent.add("dead_letter")
     sizes: dict[str, Any] = dict.fromkeys(PARTS)
-    for part in PARTS:
-        if part not in absent:
-            sizes[part] = await body.ask("queue_length", int, getattr(body.key, part))
+    for part in (part for part in PARTS if part not in absent):
+        sizes[part] = await body.ask("queue_length", int, getattr(body.key, part))
     return QueueSizes(**sizes)
 
 

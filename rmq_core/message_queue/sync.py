@@ -81,7 +81,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
         if received is None:
             yield None
             return
-        heartbeat = consuming.start(Heartbeat, body, received)
+        heartbeat = Heartbeat(body, received)
         began = perf_counter()
         try:
             yield received.message

@@ -9,7 +9,7 @@ import pytest
 from rmq_core.errors import CleanupFailedError, GatewayContractError, MalformedMessage
 from rmq_core.events import QueueEvent
 from rmq_core.message_queue import consuming
-from rmq_core.message_queue.config import HeartbeatSettings, Logs
+from rmq_core.message_queue.config import Logs
 from tests.unit.message_queue.by_hand import CLAIMED, Clock, Scripted, body, run, steps_of
 
 LOGS = Logs(5, 5)
@@ -148,15 +148,6 @@ def test_a_gateway_that_does_not_say_whether_it_settled_breaks_its_contract(answ
     with pytest.raises(CleanupFailedError) as caught:
         run(consuming.succeed(queue, run(consuming.claim(queue)), 0))
     assert isinstance(caught.value.__cause__, GatewayContractError)
-
-
-def test_a_message_without_a_token_has_no_heartbeat_which_is_said_once() -> None:
-    gateway = Scripted(wait_for_message_and_move=["x", "y"])
-    gateway.message_visibility_timeout_seconds = None
-    queue = body(gateway, heartbeat=HeartbeatSettings(1, None))
-    with pytest.warns(RuntimeWarning, match="no lease token") as caught:
-        assert [consuming.beat_of(queue, run(consuming.claim(queue))) for _ in "xy"] == [None, None]
-    assert len(caught) == 1
 
 
 def test_a_callback_that_raises_harms_nothing() -> None:

@@ -16,6 +16,8 @@ from rmq_core.message_queue.stored import Received
 from rmq_core.message_queue.worlds import ASYNCIO, run
 from tests.unit.message_queue.by_hand import Scripted, body, steps_of
 
+RECEIVED = Received("x", "x", "job:7.abc")
+
 
 class Renewals(Scripted):
     """A gateway that answers renewals as laid out; the last answer, or an empty list of them, ends the beat."""
@@ -24,7 +26,7 @@ class Renewals(Scripted):
         super().__init__()
         self.left, self.told = list(answers), list[QueueEvent]()
         self.body = body(self, told=self.told, heartbeat=HeartbeatSettings(0.001, on_failure))
-        self.beat = Beat(self.body, Received("x", "x", "job:7.abc"), 0.001)
+        self.beat = Beat(self.body, RECEIVED, 0.001)
 
     def renew_message_lease(self, *_: object, is_interrupted: Any) -> Any:
         answer = self.left.pop(0)
@@ -88,10 +90,10 @@ def test_a_callback_that_must_be_awaited_is_warned_of_where_nobody_can() -> None
         Renewals(False, on_failure=later).run()
 
 
-def test_without_a_beat_there_is_neither_thread_nor_task() -> None:
+def test_without_an_interval_there_is_neither_thread_nor_task() -> None:
     before = {*threading.enumerate()}
-    Heartbeat(None).stop()
-    asyncio.run(AsyncHeartbeat(None).stop())
+    Heartbeat(body(Scripted()), RECEIVED).stop()
+    asyncio.run(AsyncHeartbeat(body(Scripted()), RECEIVED).stop())
     assert {*threading.enumerate()} <= before
 
 
@@ -104,7 +106,7 @@ def test_a_renewal_that_does_not_end_in_time_is_told() -> None:
         return go_on.wait(10)
 
     renewals.renew_message_lease = hang  # type: ignore[method-assign]
-    heartbeat = Heartbeat(renewals.beat)
+    heartbeat = Heartbeat(renewals.body, RECEIVED)
     assert begun.wait(10)
     with pytest.warns(RuntimeWarning, match="did not stop in time"):
         heartbeat.stop()
@@ -123,9 +125,16 @@ def test_a_task_is_cancelled_in_the_middle_of_a_renewal() -> None:
     renewals.body.world = ASYNCIO
 
     async def main() -> None:
-        heartbeat = AsyncHeartbeat(renewals.beat)
+        heartbeat = AsyncHeartbeat(renewals.body, RECEIVED)
         await asyncio.wait_for(begun.wait(), 10)
         await heartbeat.stop()
         assert heartbeat._task.done()
 
     asyncio.run(main())
+
+
+def test_a_message_without_a_token_has_no_heartbeat_which_is_said_once() -> None:
+    queue = body(Scripted(), heartbeat=HeartbeatSettings(1, None))
+    with pytest.warns(RuntimeWarning, match="no lease token"):
+        Heartbeat(queue, Received("x", "x", None)).stop()
+    Heartbeat(queue, Received("y", "y", None)).stop()
