@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from rmq_core.message_queue import consuming, operations, verbs
+from rmq_core.message_queue import consuming, methods, verbs
 from rmq_core.message_queue.base import MessageQueueBase
 from rmq_core.message_queue.consuming import LEFT_ALONE
 from rmq_core.message_queue.gateway import Gateway, RedisGatewayBase
-from rmq_core.message_queue.heartbeat import AsyncHeartbeat
+from rmq_core.message_queue.heartbeat import Beat, LeaseHeartbeat
 from rmq_core.message_queue.stored import ClaimedMessage, MessageData
 from rmq_core.message_queue.worlds import ASYNCIO, Stateful, shown
 
@@ -61,16 +61,36 @@ class RedisGateway(RedisGatewayBase, AbstractRedisGateway):  # noqa: D101  inher
     recover_claims = method(verbs.recover_claims)
 
 
+class AsyncHeartbeat(LeaseHeartbeat):
+    """A beat in a task."""
+
+    def _start(self, beat: Beat) -> None:
+        async def pause() -> bool:
+            await asyncio.sleep(beat.interval)
+            return beat.over.is_set()
+
+        self._task = asyncio.get_running_loop().create_task(beat.run(pause), name="rmq-lease-heartbeat")
+
+    async def stop(self) -> None:
+        """End it, a renewal under way too; one that cannot be cancelled is not waited for for long."""
+        self.end()
+        if self._beat is not None:
+            self._task.cancel()
+            done, _ = await asyncio.wait({self._task}, timeout=self._beat.stop_s)
+            if not done:
+                await self._beat.late()
+
+
 class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
     __doc__ = MessageQueueBase.__doc__
     _world, _gateway_class, _built_in = ASYNCIO, AbstractRedisGateway, RedisGateway
 
-    publish = method(operations.publish)
-    drain = method(operations.drain)
-    stats = method(operations.stats)
-    peek = method(operations.peek)
-    redrive_dead_letters = method(operations.redrive_dead_letters)
-    purge = method(operations.purge)
+    publish = method(methods.publish)
+    drain = method(methods.drain)
+    stats = method(methods.stats)
+    peek = method(methods.peek)
+    redrive_dead_letters = method(methods.redrive_dead_letters)
+    purge = method(methods.purge)
 
     @asynccontextmanager
     async def process_message(self) -> AsyncIterator[MessageData | None]:

@@ -18,10 +18,11 @@ from rmq_core.errors import GatewayContractError, RedisMessageQueueError
 from rmq_core.events import EventOperation, EventOutcome, QueueEvent
 from rmq_core.message_queue import checks
 from rmq_core.message_queue.config import Deduplication, HeartbeatSettings, Logs
-from rmq_core.message_queue.gateway import Channel, RedisGatewayBase, giving_up
+from rmq_core.message_queue.gateway import RedisGatewayBase
 from rmq_core.message_queue.keys import QueueKeyManager
 from rmq_core.message_queue.payload import PayloadRules
 from rmq_core.message_queue.stored import ClaimedMessage, MessageData, Received
+from rmq_core.message_queue.verbs import Channel, giving_up
 from rmq_core.message_queue.worlds import World, awaited
 
 _log = logging.getLogger("rmq")

@@ -9,7 +9,7 @@ from typing import Any
 from rmq_core.errors import CleanupFailedError, GatewayContractError
 from rmq_core.events import EventOperation, EventOutcome
 from rmq_core.message_queue.body import Body, Inside, warn
-from rmq_core.message_queue.operations import recover
+from rmq_core.message_queue.methods import recover
 from rmq_core.message_queue.stored import ClaimedMessage, MessageData, Received
 
 _log = logging.getLogger("rmq")

@@ -6,7 +6,6 @@ renewed, and the task sees the context of its handler. The first failed renewal 
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -15,7 +14,6 @@ from rmq_core.events import EventOperation, EventOutcome
 from rmq_core.interrupt_handler import EventDrivenInterruptHandler
 from rmq_core.message_queue.body import Body, warn
 from rmq_core.message_queue.stored import Received
-from rmq_core.message_queue.worlds import run
 
 
 class Beat:
@@ -76,7 +74,7 @@ def _beat_of(body: Body, received: Received) -> Beat | None:
     return None
 
 
-class Ending:
+class LeaseHeartbeat:
     """The heartbeat of a message, if it is to have one, until it is told to end.
 
     If it cannot begin, before the handler has, the message is left to the next claim.
@@ -98,42 +96,3 @@ class Ending:
         """From here on its message is being settled: it renews no more, and a failure is nobody's business."""
         if self._beat is not None:
             self._beat.over.set()
-
-
-class Heartbeat(Ending):
-    """A beat in a thread."""
-
-    def _start(self, beat: Beat) -> None:
-        async def pause() -> bool:
-            return beat.over.wait(beat.interval)
-
-        self._thread = threading.Thread(target=lambda: run(beat.run(pause)), name="rmq-lease-heartbeat", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End it, and wait for a renewal under way, but not for long."""
-        self.end()
-        if self._beat is not None:
-            self._thread.join(self._beat.stop_s)
-            if self._thread.is_alive():
-                run(self._beat.late())
-
-
-class AsyncHeartbeat(Ending):
-    """A beat in a task."""
-
-    def _start(self, beat: Beat) -> None:
-        async def pause() -> bool:
-            await asyncio.sleep(beat.interval)
-            return beat.over.is_set()
-
-        self._task = asyncio.get_running_loop().create_task(beat.run(pause), name="rmq-lease-heartbeat")
-
-    async def stop(self) -> None:
-        """End it, a renewal under way too; one that cannot be cancelled is not waited for for long."""
-        self.end()
-        if self._beat is not None:
-            self._task.cancel()
-            done, _ = await asyncio.wait({self._task}, timeout=self._beat.stop_s)
-            if not done:
-                await self._beat.late()

@@ -16,7 +16,7 @@ from rmq_core.message_queue import checks
 SEPARATOR = "::"
 
 
-class Part(StrEnum):
+class QueuePart(StrEnum):
     """The parts of a queue; the value is the end of their names."""
 
     PENDING = "pending"
@@ -37,9 +37,9 @@ class QueueKeyManager:
             raise ConfigurationError(f"'name' must not hold the key separator {separator!r}, as {name!r} does")
         self._base = name + separator
         self.name, self.separator = name, separator
-        self.pending, self.processing = self._base + Part.PENDING, self._base + Part.PROCESSING
-        self.completed, self.failed = self._base + Part.COMPLETED, self._base + Part.FAILED
-        self.dead_letter = dead_letter or self._base + Part.DEAD_LETTER
+        self.pending, self.processing = self._base + QueuePart.PENDING, self._base + QueuePart.PROCESSING
+        self.completed, self.failed = self._base + QueuePart.COMPLETED, self._base + QueuePart.FAILED
+        self.dead_letter = dead_letter or self._base + QueuePart.DEAD_LETTER
         """Where dead letters go; a gateway may name the place."""
         self.deduplication_prefix = f"{self._base}deduplication{separator}"
 
@@ -68,11 +68,11 @@ def hash_tag(key: str) -> str | None:
     return tag if tag and end else None
 
 
-def place(key: str) -> tuple[str, Part]:
+def place(key: str) -> tuple[str, QueuePart]:
     """The engine's queue and the part of it that a name stands for; ConfigurationError when it ends like none."""
-    for part in Part:
+    for part in QueuePart:
         if isinstance(key, str) and key.endswith(part) and len(key) > len(part):
-            found = Part.DEAD_LETTER if part is Part.OLD_DEAD_LETTER else part
+            found = QueuePart.DEAD_LETTER if part is QueuePart.OLD_DEAD_LETTER else part
             return engine_name(key.removesuffix(part)), found
     raise ConfigurationError(
         f"{key!r} is no part of a queue; pass a name such as queue.key.pending, 'orders{SEPARATOR}pending'"

@@ -1,159 +1,140 @@
-"""What a queue is asked to do besides processing: publish, end its work, and what operators ask.
+"""What the gateway asks of Redis besides the leased engine's own operations. Exchanges: no IO, no clock.
 
-A foreign gateway need not have the verbs for operators; then GatewayContractError names the one that it lacks.
+A message that a gateway hands out is a lease of one. Its failure is final, as its success is: both end the lease, they
+differ in the log it goes to. What comes back by itself is what nobody settled in time.
 """
 
 from __future__ import annotations
 
-import logging
-from math import inf
-from time import monotonic, perf_counter
-from typing import Any, NamedTuple
+from rmq_core.codec import split, unblamed
+from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
+from rmq_core.exchange import Batch, Command, Exchange, Interrupted, together
+from rmq_core.exchange.scripts import script
+from rmq_core.leased.engine import Engine
+from rmq_core.leased.operations import claiming, inspecting, reclaiming, settling
+from rmq_core.message_queue.keys import QueuePart
+from rmq_core.message_queue.stored import Grant
+from rmq_core.messages import Lease, envelope_of
 
-from rmq_core.errors import ConfigurationError, QueueDrainedError
-from rmq_core.events import EventOperation, EventOutcome
-from rmq_core.message_queue import checks
-from rmq_core.message_queue.body import Body, Inside
-from rmq_core.message_queue.config import digest_of_text
-from rmq_core.message_queue.stored import MessageData, Received
-
-PURGEABLE = ("pending", "completed", "failed", "dead_letter")
-PARTS = ("pending", "processing", "completed", "failed", "dead_letter")
-_LOOK_S = 0.01
-_log = logging.getLogger("rmq")
-
-
-class QueueSizes(NamedTuple):
-    """How many messages each part of a queue holds; None for a part that is switched off."""
-
-    pending: int
-    processing: int
-    completed: int | None
-    failed: int | None
-    dead_letter: int | None
+LISTS = {
+    QueuePart.PENDING: "ready",
+    QueuePart.COMPLETED: "completed",
+    QueuePart.FAILED: "failed",
+    QueuePart.DEAD_LETTER: "dead",
+}
+_UNBOUNDED = 1 << 40
+_MOST_LATE, _AT_ONCE = 10_000, 100
 
 
-async def publish(body: Body, message: str | dict[str, Any]) -> bool:
-    """Add a message: text, or a dict that is delivered as JSON. False for a duplicate.
-
-    Raises TypeError for anything else and for keys that are not str, ValueError for NaN and lone surrogates,
-    QueueBackpressureError when there is no room, QueueDrainedError after `drain`.
-    """
-    began = perf_counter()
-    with Inside(body, body.publishing):
-        try:
-            fresh = await _offer(body, message)
-        except Exception as error:  # noqa: BLE001  told, and raised again
-            await body.tell(EventOperation.PUBLISH, EventOutcome.FAILURE, error=error, began=began)
-            raise body.about(error, "publish") from error.__cause__
-        if fresh:
-            await body.tell(EventOperation.PUBLISH, began=began)
-        else:
-            await body.tell(EventOperation.PUBLISH_DEDUP_HIT, EventOutcome.SKIPPED, began=began)
-        return fresh
-
-
-async def _offer(body: Body, message: object) -> bool:
-    if body.draining:
-        raise QueueDrainedError("queue is drained")
-    text = body.payload.serialize(message)
-    key = await _key_of(body, message, text)
-    if key is None:
-        await body.ask("add_message", type(None), body.key.pending, text)
-        return True
-    fresh: bool = await body.ask("publish_message", bool, body.key.pending, text, body.key.deduplication(key))
-    return fresh
-
-
-async def _key_of(body: Body, message: object, text: str) -> str | None:
-    rule = body.deduplication
-    if not rule.enabled:
-        return None
-    key: Any = text
-    if rule.key_of is not None and rule.custom:
-        key = await body.call("get_deduplication_key", rule.key_of, message)
-    elif rule.key_of is not None:
-        key = digest_of_text(text)
-    if not isinstance(key, str):
-        raise TypeError(f"'get_deduplication_key' must return a str, not {type(key).__name__}")
-    if not key:
-        raise ConfigurationError("the deduplication key is empty: all messages with it would count as duplicates")
-    return key
-
-
-async def drain(body: Body, timeout: float | None = None) -> bool:  # noqa: ASYNC109  the documented name
-    """Take no new work: `publish` raises, `process_message` gives None. Messages being processed are left to end.
-
-    Waits at most `timeout` seconds for publishes under way and gives back claims that may have been granted unseen.
-    False when something is left; call it again. A timeout of 0 only tells. Other objects on this queue go on.
-    """
-    if timeout is not None:
-        checks.number("timeout", timeout)
-    body.draining = True
-    until = inf if timeout is None else monotonic() + timeout
-    while body.others(body.publishing) or (timeout != 0 and body.others(body.claiming)):
-        if monotonic() >= until:
-            return False
-        await body.world.pause(min(_LOOK_S, until - monotonic()))
-    body.drained = True
-    return await recover(body, until, look_only=timeout == 0)
-
-
-async def recover(body: Body, until: float, *, look_only: bool = False) -> bool:
-    """Give back what claims took whose answer never came; True when there is nothing of the kind."""
-    if body.channel is None or not body.channel.engine.unanswered:
-        return True
-    if look_only:
-        return False
-    recovered = False
+def claim(engine: Engine, wait_s: int) -> Exchange[Grant | None]:
+    """The oldest message that may be delivered once more; others are dead letters from now on."""
+    most = engine.config.max_deliveries
     try:
-        left = None if until == inf else max(0.0, until - monotonic())
-        recovered = await body.ask("recover_claims", bool, body.key.processing, left, finish=True)
-    except Exception as error:  # noqa: BLE001  drain can be called again
-        _log.warning("claims without an answer could not be given back: %s", error)
-    await body.tell_noted()
-    return recovered
+        while True:
+            late: list[bytes] = []
+            lease = yield from claiming.grant(engine, claiming.requested(engine), 1000 * wait_s, late)
+            if late:  # the engine would reclaim them only after handing this lease out
+                yield from _take_back(engine, lease)
+                continue
+            if lease is None:
+                return None
+            parts = split(envelope_of(lease))
+            deliveries = parts.deliveries + lease.takeovers + 1
+            if most is None or deliveries - unblamed(parts.history) <= most:
+                return Grant(lease, parts.id, parts.payload, deliveries)
+            yield from settling.nack(engine, lease, reason="max_delivery_count is exceeded")
+    except Interrupted:
+        return None
 
 
-async def stats(body: Body) -> QueueSizes:
-    """How many messages each part of the queue holds."""
-    logs = body.logs
-    absent = {name for name, cap in (("completed", logs.completed), ("failed", logs.failed)) if cap == 0}
-    if body.gateway.dead_letter_queue is None:
-        absent.add("dead_letter")
-    sizes: dict[str, Any] = dict.fromkeys(PARTS)
-    for part in (part for part in PARTS if part not in absent):
-        sizes[part] = await body.ask("queue_length", int, getattr(body.key, part))
-    return QueueSizes(**sizes)
+def _take_back(engine: Engine, lease: Lease | None) -> Exchange[None]:
+    """Reclaim what is expired so that it is next, the earliest deadline first, and before the message just claimed."""
+    if lease is not None:
+        yield from unless_lost(settling.release(engine, lease))
+    late = yield script("message_queue/expired", engine.keys, most=_MOST_LATE)
+    late.reverse()
+    for first in range(0, len(late), _AT_ONCE):
+        chunk = late[first : first + _AT_ONCE]
+        dying = yield from _dying(engine, chunk)
+        yield from together([reclaiming.reclaim(engine, name.decode()) for name in reversed(chunk) if name in dying])
+        yield from together([reclaiming.reclaim(engine, name.decode()) for name in chunk if name not in dying])
 
 
-async def peek(body: Body, count: int = 1, *, source: str = "pending") -> list[MessageData]:
-    """Messages of `pending`, `processing`, `completed`, `failed` or `dead_letter`; they stay where they are."""
-    checks.whole("count", count)
-    found = await body.ask("peek_messages", list, _part(body, source, "source", PARTS), count)
-    return [Received.of(message, strict=False).message for message in found]
+def _dying(engine: Engine, late: list[bytes]) -> Exchange[set[bytes]]:
+    """Those that become dead letters, which are kept in the order in which they died."""
+    most = engine.config.max_deliveries
+    if most is None:
+        return set()
+    leases = (engine.keys.lease(name.decode()) for name in late)
+    found = yield Batch(tuple(script("lists/peek", list=lease, count=-2) for lease in leases))
+    return {name for name, entries in zip(late, found, strict=True) if _used(entries) >= most}
 
 
-async def redrive_dead_letters(body: Body, max_messages: int | None = None) -> int:
-    """Let the oldest dead letters be delivered again, as often as new ones; how many."""
-    checks.whole_or_none("max_messages", max_messages)
-    source = _part(body, "dead_letter", "source", PARTS)
-    moved: int = await body.ask("redrive_messages", int, source, body.key.pending, max_messages)
-    return moved
+def _used(entries: list[bytes]) -> int:
+    """How many deliveries count against the message of a lease, given its head and its envelope."""
+    if len(entries) < 2:
+        return 0
+    parts = split(entries[1])
+    return parts.deliveries - unblamed(parts.history) + int(entries[0].split()[3]) + 1
 
 
-async def purge(body: Body, *, target: str) -> int:
-    """Delete all messages of `pending`, `completed`, `failed` or `dead_letter`; how many."""
-    if target == "processing":
-        raise ConfigurationError("'target': what is being processed cannot be purged; it completes or expires")
-    removed: int = await body.ask("purge_queue", int, _part(body, target, "target", PURGEABLE))
-    return removed
+def finish(engine: Engine, lease: Lease, log: QueuePart | None = None) -> Exchange[bool]:
+    """End a lease, its message kept in a log if one is given; False when it is no longer held."""
+    if log is None:
+        reply = yield settling.acking(engine, lease, 0, 0)
+    else:
+        reply = yield settling.acking(engine, lease, 0, _UNBOUNDED, list_of(engine, log))
+    if not reply.startswith((b"acked", b"lost")):
+        raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
+    lease.fate.settled = True
+    return bool(reply.startswith(b"acked"))
 
 
-def _part(body: Body, name: str, parameter: str, allowed: tuple[str, ...]) -> str:
-    if name not in allowed:
-        raise ConfigurationError(f"'{parameter}' must be one of {', '.join(allowed)}, not {name!r}")
-    if name == "dead_letter" and body.gateway.dead_letter_queue is None:
-        raise ConfigurationError("this queue has no dead letters; set 'max_delivery_count'")
-    key: str = getattr(body.key, name)
+def unless_lost(exchange: Exchange[object]) -> Exchange[bool]:
+    """Settle or extend a lease; False when it is no longer held."""
+    try:
+        yield from exchange
+    except LeaseLost:
+        return False
+    return True
+
+
+def trim(engine: Engine, part: QueuePart, most: int) -> Exchange[None]:
+    """Keep the newest messages of what waits, where they are last, or of a log, where they are first."""
+    kept = (-most, -1) if part is QueuePart.PENDING else (0, most - 1)
+    yield Command(("LTRIM", list_of(engine, part), *kept))
+
+
+def length(engine: Engine, part: QueuePart) -> Exchange[int]:
+    """How many messages a part holds."""
+    if part is QueuePart.PROCESSING:
+        count = yield Command(("ZCARD", engine.keys.leases))
+    else:
+        count = yield Command(("LLEN", list_of(engine, part)))
+    if part is QueuePart.PENDING:  # with what failed together in leases of a `LeasedQueue`
+        count += yield Command(("ZCOUNT", engine.keys.delayed, "-inf", "(0"))
+    return int(count)
+
+
+def peek(engine: Engine, part: QueuePart, count: int) -> Exchange[list[bytes]]:
+    """Payloads of a part: those that are next of what waits, the newest of a log."""
+    if part is QueuePart.PROCESSING:
+        found = yield from _held(engine, count)
+    else:
+        found = yield script("lists/peek", list=list_of(engine, part), count=-count)
+    return [split(envelope).payload for envelope in found]
+
+
+def list_of(engine: Engine, part: QueuePart) -> bytes:
+    """The key of the list behind a part."""
+    if part not in LISTS:
+        raise ConfigurationError(f"'{part}' is no list of messages; name another part of the queue")
+    key: bytes = getattr(engine.keys, LISTS[part])
     return key
+
+
+def _held(engine: Engine, count: int) -> Exchange[list[bytes]]:
+    infos = yield from inspecting.leases(engine, count)
+    keys = [engine.keys.lease(info.id) for info in infos]
+    replies = yield Batch(tuple(script("lists/peek", list=key, count=1) for key in keys))
+    return [found[0] for found in replies if found]

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from inspect import isawaitable
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from rmq_core.message_queue import checks, consuming, operations, verbs
+from rmq_core.message_queue import checks, consuming, methods, verbs
 from rmq_core.message_queue.base import MessageQueueBase
 from rmq_core.message_queue.consuming import LEFT_ALONE, NotAcknowledged
 from rmq_core.message_queue.gateway import Gateway, RedisGatewayBase
-from rmq_core.message_queue.heartbeat import Heartbeat
+from rmq_core.message_queue.heartbeat import Beat, LeaseHeartbeat
 from rmq_core.message_queue.stored import ClaimedMessage, MessageData
-from rmq_core.message_queue.worlds import BLOCKING, Stateful, run, shown
+from rmq_core.message_queue.worlds import BLOCKING, Stateful, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+
+
+def run(operation: Coroutine[Any, Any, R]) -> R:
+    """The result of an operation of the blocking world."""
+    try:
+        operation.send(None)
+    except StopIteration as stop:
+        result: R = stop.value
+        return result
+    operation.close()
+    raise RuntimeError("an operation of the blocking world waits for an event loop")
 
 
 def method(
@@ -57,16 +69,35 @@ class RedisGateway(RedisGatewayBase, AbstractRedisGateway):  # noqa: D101  inher
     recover_claims = method(verbs.recover_claims)
 
 
+class Heartbeat(LeaseHeartbeat):
+    """A beat in a thread."""
+
+    def _start(self, beat: Beat) -> None:
+        async def pause() -> bool:
+            return beat.over.wait(beat.interval)
+
+        self._thread = threading.Thread(target=lambda: run(beat.run(pause)), name="rmq-lease-heartbeat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it, and wait for a renewal under way, but not for long."""
+        self.end()
+        if self._beat is not None:
+            self._thread.join(self._beat.stop_s)
+            if self._thread.is_alive():
+                run(self._beat.late())
+
+
 class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
     __doc__ = MessageQueueBase.__doc__
     _world, _gateway_class, _built_in = BLOCKING, AbstractRedisGateway, RedisGateway
 
-    publish = method(operations.publish)
-    drain = method(operations.drain)
-    stats = method(operations.stats)
-    peek = method(operations.peek)
-    redrive_dead_letters = method(operations.redrive_dead_letters)
-    purge = method(operations.purge)
+    publish = method(methods.publish)
+    drain = method(methods.drain)
+    stats = method(methods.stats)
+    peek = method(methods.peek)
+    redrive_dead_letters = method(methods.redrive_dead_letters)
+    purge = method(methods.purge)
 
     @contextmanager
     def process_message(self) -> Iterator[MessageData | None]:

@@ -1,30 +1,156 @@
-"""The verbs of a gateway over the leased engine, and the exchanges that they need besides the engine's own.
+"""The engines behind a gateway, and its verbs over them.
 
-A message that a gateway hands out is a lease of one. Its failure is final, as its success is: both end the lease, they
-differ in the log it goes to. What comes back by itself is what nobody settled in time.
+A verb says which exchange is run, how patiently, and what its result or its error is to the caller.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from math import inf
 from time import monotonic
+from typing import Any, TypeVar
 
-from rmq_core.codec import split, unblamed
-from rmq_core.errors import ConfigurationError, LeaseLost, QueueBackpressureError, QueueFull, ScriptFailed
-from rmq_core.events import EventOperation
-from rmq_core.exchange import Batch, Command, Exchange, Interrupted, Patience, together
-from rmq_core.exchange.scripts import script
+from rmq_core.clients import decodes
+from rmq_core.errors import (
+    ConfigurationError,
+    QueueBackpressureError,
+    QueueFull,
+    QueueUnavailable,
+    RedisMessageQueueError,
+)
+from rmq_core.events import EventOperation, EventOutcome, QueueEvent
+from rmq_core.exchange import Exchange, Interrupted, Patience
 from rmq_core.ids import new_id
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
+from rmq_core.keys import LeasedKeys
 from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations import claiming, inspecting, managing, publishing, reclaiming, settling
-from rmq_core.message_queue.gateway import Channels, giving_up
-from rmq_core.message_queue.keys import Part
-from rmq_core.message_queue.stored import ClaimedMessage, Grant, MessageData, held, lease_of, token_text
-from rmq_core.messages import Lease, envelope_of
+from rmq_core.leased.operations import managing, publishing, settling
+from rmq_core.message_queue import operations
+from rmq_core.message_queue.config import GatewayConfig
+from rmq_core.message_queue.errors import in_redis_terms
+from rmq_core.message_queue.keys import QueuePart, place
+from rmq_core.message_queue.stored import ClaimedMessage, MessageData, held, lease_of, token_text
+from rmq_core.message_queue.worlds import World
+from rmq_core.messages import Lease
 
-_UNBOUNDED = 1 << 40
-_MOST_LATE, _AT_ONCE = 10_000, 100
-_LISTS = {Part.PENDING: "ready", Part.COMPLETED: "completed", Part.FAILED: "failed", Part.DEAD_LETTER: "dead"}
+R = TypeVar("R")
+
+giving_up: ContextVar[Callable[[], bool] | None] = ContextVar("giving_up", default=None)
+"""Set by a queue around verbs that wait, for a message or for room: true as soon as the queue is drained."""
+
+_TOLD = {
+    EventOperation.RECLAIM: EventOperation.CLAIM_RECLAIM,
+    EventOperation.TAKEOVER: EventOperation.CLAIM_RECLAIM,
+    EventOperation.DEAD: EventOperation.DLQ,
+    EventOperation.RETRY_ATTEMPT: EventOperation.RETRY_ATTEMPT,
+    EventOperation.RETRY_EXHAUSTED: EventOperation.RETRY_EXHAUSTED,
+}
+
+
+@dataclass(eq=False, slots=True)
+class Channel:
+    """One queue as seen by one gateway. `noted` is what its engine had to tell, until the queue asks."""
+
+    engine: Engine
+    driver: Any
+    config: GatewayConfig
+    world: World
+    noted: deque[QueueEvent] = field(default_factory=lambda: deque(maxlen=1000))
+
+    async def run(self, exchange: Exchange[R], patience: Patience | None = None, attempt: str | None = None) -> R:
+        """Run an exchange, as patiently as the gateway is otherwise; `attempt` names a claim, whose end is noted."""
+        patience = patience or self.config.patience
+        try:
+            result = self.driver.run(exchange, patience)
+            found: R = await result if self.world.asynchronous else result
+        except RedisMessageQueueError as error:
+            if attempt and isinstance(error, QueueUnavailable) and error.__cause__ is not None:
+                self.note(EventOperation.RETRY_EXHAUSTED, attempt, error.__cause__)
+            known = in_redis_terms(error, resent=patience.budget_s is not None)
+            raise known from known.__cause__
+        return found
+
+    def keep(self, lease: Lease) -> None:
+        """Let the next claim, or `drain`, find a lease that did not reach its handler."""
+        self.engine.unanswered[lease.id] = (lease.token or "").rpartition(".")[2]
+
+    def listen(self) -> None:
+        """Note events from now on."""
+        self.engine.on_event = self.noted.append
+
+    def note(self, operation: EventOperation, attempt: str, error: BaseException) -> None:
+        """A failed attempt to claim."""
+        if self.engine.on_event is not None:
+            event = QueueEvent(
+                self.engine.name, operation, EventOutcome.FAILURE, claim_id=attempt,
+                exception_type=type(error).__name__, error=error,
+            )  # fmt: skip
+            self.noted.append(event)
+
+    def told(self) -> Iterator[QueueEvent]:
+        """What happened besides the verbs' results since the last time, in the words of RedisMessageQueue."""
+        while self.noted:
+            event = self.noted.popleft()
+            if event.operation == EventOperation.DEAD:
+                delivery = self.config.delivery
+                event = replace(
+                    event, destination_queue=delivery.dead_letter_queue, delivery_count=delivery.max_count,
+                    max_delivery_count=delivery.max_count,
+                )  # fmt: skip
+            if event.operation in _TOLD:
+                yield replace(event, operation=_TOLD[event.operation])
+
+
+class Channels:
+    """The engines behind one gateway: one for each queue that it is asked about, made when it is."""
+
+    def __init__(self, config: GatewayConfig, client: Any, world: World) -> None:
+        self.config, self.decode = config, decodes(client)
+        self._client, self._world = client, world
+        self._made: dict[str, Channel] = {}
+        self._found: dict[str, tuple[Channel, QueuePart]] = {}
+
+    def find(self, key: str) -> tuple[Channel, QueuePart]:
+        """The channel of the queue that a name belongs to, and the part that it names."""
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._look_up(key)
+        return found
+
+    def log(self, key: str) -> QueuePart:
+        """The part that a name stands for, whatever queue it belongs to."""
+        return QueuePart.DEAD_LETTER if key == self.config.delivery.dead_letter_queue else place(key)[1]
+
+    def _look_up(self, key: str) -> tuple[Channel, QueuePart]:
+        if key == self.config.delivery.dead_letter_queue and len(self._made) == 1:
+            return next(iter(self._made.values())), QueuePart.DEAD_LETTER
+        name, part = place(key)
+        channel = self._made.get(name)
+        if channel is None:
+            engine = Engine(LeasedKeys(name), self.config.leased())
+            made = Channel(engine, self._driver(engine), self.config, self._world)
+            channel = self._made.setdefault(name, made)
+        return channel, part
+
+    def _driver(self, engine: Engine) -> Any:
+        from rmq_core.exchange import public  # noqa: PLC0415  loads redis-py
+
+        make: Any = public.async_driver if self._world.asynchronous else public.sync_driver
+        return public.shared(make, self._client, engine.prefix, engine.retry_budget_s)
+
+    def patience(
+        self,
+        most_s: float | None = inf,
+        given_up: Callable[[], bool] | None = None,
+        noticed: Callable[[Exception], object] | None = None,
+    ) -> Patience:
+        """How patiently to ask: for `most_s` seconds at most, None leaves repeating to the client."""
+        budget_s, first_s, longest_s, interrupted, *_ = self.config.patience
+        most_s = None if most_s is None or budget_s is None else min(most_s, budget_s)
+        return Patience(most_s, first_s, longest_s, either(interrupted, given_up), noticed)
 
 
 async def publish_message(channels: Channels, queue: str, message: str, dedup_key: str) -> bool:
@@ -62,7 +188,7 @@ async def wait_for_message_and_move(
     patience = channels.patience(
         wait_s, giving_up.get(), lambda error: channel.note(EventOperation.RETRY_ATTEMPT, attempt, error)
     )
-    grant = None if patience.over else await channel.run(claim(channel.engine, wait_s), patience, attempt)
+    grant = None if patience.over else await channel.run(operations.claim(channel.engine, wait_s), patience, attempt)
     if grant is None:
         return None
     stored = held(grant, decode=channels.decode)
@@ -93,9 +219,9 @@ async def _finish(
     if lease is None:
         return False
     part = None if log is None else channels.log(log)
-    if part is Part.PENDING:
-        return await channel.run(unless_lost(settling.release(channel.engine, lease)))
-    return await channel.run(finish(channel.engine, lease, part))
+    if part is QueuePart.PENDING:
+        return await channel.run(operations.unless_lost(settling.release(channel.engine, lease)))
+    return await channel.run(operations.finish(channel.engine, lease, part))
 
 
 async def renew_message_lease(
@@ -112,25 +238,25 @@ async def renew_message_lease(
     if timeout is None or lease is None:
         return False
     patience = channels.patience(timeout, is_interrupted.is_interrupted if is_interrupted else None)
-    return await channel.run(unless_lost(settling.extend(channel.engine, lease)), patience)
+    return await channel.run(operations.unless_lost(settling.extend(channel.engine, lease)), patience)
 
 
 async def trim_queue(channels: Channels, queue: str, max_length: int) -> None:
     """Cut a log to its newest entries."""
     channel, part = channels.find(queue)
-    await channel.run(trim(channel.engine, part, max_length))
+    await channel.run(operations.trim(channel.engine, part, max_length))
 
 
 async def queue_length(channels: Channels, queue: str) -> int:
     """How many messages a part of a queue holds."""
     channel, part = channels.find(queue)
-    return await channel.run(length(channel.engine, part))
+    return await channel.run(operations.length(channel.engine, part))
 
 
 async def peek_messages(channels: Channels, queue: str, count: int) -> list[MessageData]:
     """Payloads of a part of a queue: the next ones of what waits, the newest of a log."""
     channel, part = channels.find(queue)
-    payloads = await channel.run(peek(channel.engine, part, count))
+    payloads = await channel.run(operations.peek(channel.engine, part, count))
     return [payload.decode() if channels.decode else payload for payload in payloads]
 
 
@@ -148,9 +274,9 @@ async def redrive_messages(
 async def purge_queue(channels: Channels, queue: str) -> int:
     """Delete what a part of a queue holds; how many messages."""
     channel, part = channels.find(queue)
-    if part is Part.PROCESSING:
+    if part is QueuePart.PROCESSING:
         raise ConfigurationError("what is being processed cannot be purged; let it complete or expire")
-    return await channel.run(managing.purge(channel.engine, _LISTS[part]))
+    return await channel.run(managing.purge(channel.engine, operations.LISTS[part]))
 
 
 async def recover_claims(channels: Channels, queue: str, budget_s: float | None = None) -> bool:
@@ -167,115 +293,8 @@ async def recover_claims(channels: Channels, queue: str, budget_s: float | None 
     return not channel.engine.unanswered
 
 
-def claim(engine: Engine, wait_s: int) -> Exchange[Grant | None]:
-    """The oldest message that may be delivered once more; others are dead letters from now on."""
-    most = engine.config.max_deliveries
-    try:
-        while True:
-            late: list[bytes] = []
-            lease = yield from claiming.grant(engine, claiming.requested(engine), 1000 * wait_s, late)
-            if late:  # the engine would reclaim them only after handing this lease out
-                yield from _take_back(engine, lease)
-                continue
-            if lease is None:
-                return None
-            parts = split(envelope_of(lease))
-            deliveries = parts.deliveries + lease.takeovers + 1
-            if most is None or deliveries - unblamed(parts.history) <= most:
-                return Grant(lease, parts.id, parts.payload, deliveries)
-            yield from settling.nack(engine, lease, reason="max_delivery_count is exceeded")
-    except Interrupted:
-        return None
-
-
-def _take_back(engine: Engine, lease: Lease | None) -> Exchange[None]:
-    """Reclaim what is expired so that it is next, the earliest deadline first, and before the message just claimed."""
-    if lease is not None:
-        yield from unless_lost(settling.release(engine, lease))
-    late = yield script("message_queue/expired", engine.keys, most=_MOST_LATE)
-    late.reverse()
-    for first in range(0, len(late), _AT_ONCE):
-        chunk = late[first : first + _AT_ONCE]
-        dying = yield from _dying(engine, chunk)
-        yield from together([reclaiming.reclaim(engine, name.decode()) for name in reversed(chunk) if name in dying])
-        yield from together([reclaiming.reclaim(engine, name.decode()) for name in chunk if name not in dying])
-
-
-def _dying(engine: Engine, late: list[bytes]) -> Exchange[set[bytes]]:
-    """Those that become dead letters, which are kept in the order in which they died."""
-    most = engine.config.max_deliveries
-    if most is None:
-        return set()
-    leases = (engine.keys.lease(name.decode()) for name in late)
-    found = yield Batch(tuple(script("lists/peek", list=lease, count=-2) for lease in leases))
-    return {name for name, entries in zip(late, found, strict=True) if _used(entries) >= most}
-
-
-def _used(entries: list[bytes]) -> int:
-    """How many deliveries count against the message of a lease, given its head and its envelope."""
-    if len(entries) < 2:
-        return 0
-    parts = split(entries[1])
-    return parts.deliveries - unblamed(parts.history) + int(entries[0].split()[3]) + 1
-
-
-def finish(engine: Engine, lease: Lease, log: Part | None = None) -> Exchange[bool]:
-    """End a lease, its message kept in a log if one is given; False when it is no longer held."""
-    if log is None:
-        reply = yield settling.acking(engine, lease, 0, 0)
-    else:
-        reply = yield settling.acking(engine, lease, 0, _UNBOUNDED, list_of(engine, log))
-    if not reply.startswith((b"acked", b"lost")):
-        raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
-    lease.fate.settled = True
-    return bool(reply.startswith(b"acked"))
-
-
-def unless_lost(exchange: Exchange[object]) -> Exchange[bool]:
-    """Settle or extend a lease; False when it is no longer held."""
-    try:
-        yield from exchange
-    except LeaseLost:
-        return False
-    return True
-
-
-def trim(engine: Engine, part: Part, most: int) -> Exchange[None]:
-    """Keep the newest messages of what waits, where they are last, or of a log, where they are first."""
-    kept = (-most, -1) if part is Part.PENDING else (0, most - 1)
-    yield Command(("LTRIM", list_of(engine, part), *kept))
-
-
-def length(engine: Engine, part: Part) -> Exchange[int]:
-    """How many messages a part holds."""
-    if part is Part.PROCESSING:
-        count = yield Command(("ZCARD", engine.keys.leases))
-    else:
-        count = yield Command(("LLEN", list_of(engine, part)))
-    if part is Part.PENDING:  # with what failed together in leases of a `LeasedQueue`
-        count += yield Command(("ZCOUNT", engine.keys.delayed, "-inf", "(0"))
-    return int(count)
-
-
-def peek(engine: Engine, part: Part, count: int) -> Exchange[list[bytes]]:
-    """Payloads of a part: those that are next of what waits, the newest of a log."""
-    if part is Part.PROCESSING:
-        found = yield from _held(engine, count)
-    else:
-        found = yield script("lists/peek", list=list_of(engine, part), count=-count)
-    return [split(envelope).payload for envelope in found]
-
-
-def list_of(engine: Engine, part: Part) -> bytes:
-    """The key of the list behind a part."""
-    if part not in _LISTS:
-        raise ConfigurationError(f"'{part}' is no list of messages; name another part of the queue")
-    key: bytes = getattr(engine.keys, _LISTS[part])
-    return key
-
-
-def _held(engine: Engine, count: int) -> Exchange[list[bytes]]:
-    infos = yield from inspecting.leases(engine, count)
-    keys = [engine.keys.lease(info.id) for info in infos]
-    replies = yield Batch(tuple(script("lists/peek", list=key, count=1) for key in keys))
-    return [found[0] for found in replies if found]
+def either(one: Callable[[], bool] | None, other: Callable[[], bool] | None) -> Callable[[], bool] | None:
+    """True when one of two says so."""
+    if one is None or other is None:
+        return one or other
+    return lambda: one() or other()

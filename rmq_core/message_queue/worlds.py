@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import update_wrapper
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -40,17 +40,6 @@ def shown(call: C, operation: Callable[..., Any]) -> C:
     wrapped: Any = update_wrapper(call, operation)
     wrapped.__wrapped__ = Shown(operation, lambda result: result)
     return call
-
-
-def run(operation: Coroutine[Any, Any, R]) -> R:
-    """The result of an operation of the blocking world."""
-    try:
-        operation.send(None)
-    except StopIteration as stop:
-        result: R = stop.value
-        return result
-    operation.close()
-    raise RuntimeError("an operation of the blocking world waits for an event loop")
 
 
 async def awaited(value: Any, *, finish: bool = False) -> Any:

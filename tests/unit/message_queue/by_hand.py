@@ -11,8 +11,8 @@ from rmq_core.message_queue.config import Deduplication, HeartbeatSettings, Logs
 from rmq_core.message_queue.keys import QueueKeyManager
 from rmq_core.message_queue.payload import PayloadRules
 from rmq_core.message_queue.stored import ClaimedMessage
+from rmq_core.message_queue.sync import run as run_coroutine
 from rmq_core.message_queue.worlds import BLOCKING, World
-from rmq_core.message_queue.worlds import run as run_coroutine
 
 CLAIMED = ClaimedMessage("payload", "job:7.abc")
 

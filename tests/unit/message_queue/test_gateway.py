@@ -14,9 +14,9 @@ from rmq_core.events import EventOperation, EventOutcome, QueueEvent
 from rmq_core.exchange import Patience
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 from rmq_core.message_queue.errors import RetryBudgetExhaustedError
-from rmq_core.message_queue.gateway import Channel, either, giving_up
-from rmq_core.message_queue.keys import Part
+from rmq_core.message_queue.keys import QueuePart
 from rmq_core.message_queue.sync import RedisGateway
+from rmq_core.message_queue.verbs import Channel, either, giving_up
 
 
 class Interrupt(BaseGracefulInterruptHandler):
@@ -67,16 +67,16 @@ def test_the_settings_of_a_gateway_are_those_of_its_engine() -> None:
 def test_a_queue_has_one_engine_whatever_part_is_named() -> None:
     made = gateway()
     channel, part = made.channels.find("q::pending")
-    assert made.channels.find("q::processing") == (channel, Part.PROCESSING)
-    assert part == Part.PENDING
+    assert made.channels.find("q::processing") == (channel, QueuePart.PROCESSING)
+    assert part == QueuePart.PENDING
     assert made.channels.find("other::pending")[0] is not channel
 
 
 def test_the_place_for_dead_letters_may_have_any_name() -> None:
     made = gateway(message_visibility_timeout_seconds=7, max_delivery_count=3, dead_letter_queue="poison")
     channel, _ = made.channels.find("q::pending")
-    assert made.channels.find("poison") == (channel, Part.DEAD_LETTER)
-    assert made.channels.log("poison") == Part.DEAD_LETTER
+    assert made.channels.find("poison") == (channel, QueuePart.DEAD_LETTER)
+    assert made.channels.log("poison") == QueuePart.DEAD_LETTER
 
 
 def test_calls_are_repeated_for_the_budget_and_a_claim_no_longer_than_it_waits() -> None:

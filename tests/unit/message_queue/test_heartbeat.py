@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from rmq_core.events import QueueEvent
+from rmq_core.message_queue.aio import AsyncHeartbeat
 from rmq_core.message_queue.config import HeartbeatSettings
-from rmq_core.message_queue.heartbeat import AsyncHeartbeat, Beat, Heartbeat
+from rmq_core.message_queue.heartbeat import Beat
 from rmq_core.message_queue.stored import Received
-from rmq_core.message_queue.worlds import ASYNCIO, run
+from rmq_core.message_queue.sync import Heartbeat, run
+from rmq_core.message_queue.worlds import ASYNCIO
 from tests.unit.message_queue.by_hand import Scripted, body, steps_of
 
 RECEIVED = Received("x", "x", "job:7.abc")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rmq_core.errors import ConfigurationError
-from rmq_core.message_queue.keys import Part, QueueKeyManager, engine_name, hash_tag, place
+from rmq_core.message_queue.keys import QueueKeyManager, QueuePart, engine_name, hash_tag, place
 
 
 def test_the_parts_of_a_queue_are_named_after_it() -> None:
@@ -26,15 +26,15 @@ def test_a_name_that_would_be_ambiguous_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("key", "queue", "part"),
     [
-        ("orders::pending", "orders", Part.PENDING),
-        ("orders::processing", "orders", Part.PROCESSING),
-        ("orders::dlq", "orders", Part.DEAD_LETTER),
-        ("orders::dead_letter", "orders", Part.DEAD_LETTER),
-        ("{orders}::failed", "%7Borders%7D", Part.FAILED),
-        ("orders--completed", "orders--%", Part.COMPLETED),
+        ("orders::pending", "orders", QueuePart.PENDING),
+        ("orders::processing", "orders", QueuePart.PROCESSING),
+        ("orders::dlq", "orders", QueuePart.DEAD_LETTER),
+        ("orders::dead_letter", "orders", QueuePart.DEAD_LETTER),
+        ("{orders}::failed", "%7Borders%7D", QueuePart.FAILED),
+        ("orders--completed", "orders--%", QueuePart.COMPLETED),
     ],
 )
-def test_a_name_stands_for_a_part_of_an_engines_queue(key: str, queue: str, part: Part) -> None:
+def test_a_name_stands_for_a_part_of_an_engines_queue(key: str, queue: str, part: QueuePart) -> None:
     assert place(key) == (queue, part)
 
 

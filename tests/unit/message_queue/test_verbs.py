@@ -11,11 +11,11 @@ import pytest
 from rmq_core.errors import ConfigurationError, QueueBackpressureError, QueueFull, ScriptFailed, WrongKeyType
 from rmq_core.exchange import Batch, Command, Exchange, Interrupted, Patience
 from rmq_core.leased.operations import settling
-from rmq_core.message_queue import verbs
+from rmq_core.message_queue import operations, verbs
 from rmq_core.message_queue.errors import LuaScriptError
-from rmq_core.message_queue.gateway import Channels
-from rmq_core.message_queue.keys import Part
+from rmq_core.message_queue.keys import QueuePart
 from rmq_core.message_queue.sync import RedisGateway
+from rmq_core.message_queue.verbs import Channels
 from tests.unit.leased.by_hand import asked, claimed, drive, engine, envelope, held, result, scripts
 from tests.unit.message_queue.by_hand import run
 
@@ -76,7 +76,7 @@ def test_a_wait_for_room_can_be_given_up() -> None:
 
 
 def test_a_claim_is_one_message() -> None:
-    grant = result(verbs.claim(engine(), 0), claimed())
+    grant = result(operations.claim(engine(), 0), claimed())
     assert grant is not None
     message = grant.lease.message
     assert grant[1:] == (message.id, message.raw, message.deliveries) == ("m0", b"p0", 1)
@@ -84,14 +84,14 @@ def test_a_claim_is_one_message() -> None:
 
 def test_an_interrupted_claim_is_none_and_its_id_is_kept() -> None:
     own = engine()
-    assert result(verbs.claim(own, 5), Interrupted()) is None
+    assert result(operations.claim(own, 5), Interrupted()) is None
     assert len(own.unanswered) == 1
 
 
 def test_what_is_expired_comes_before_the_message_just_claimed_the_earliest_first() -> None:
     late = [claimed()[0], [b"a", b"b"], claimed()[2]]
     replies = [late, b"returned 1 0", [b"a", b"b"], [b"returned 1 0 8.x", b"returned 1 0 9.x"], claimed()]
-    lease, wants = drive(verbs.claim(engine(max_deliveries=None), 0), replies)
+    lease, wants = drive(operations.claim(engine(max_deliveries=None), 0), replies)
     assert lease is not None
     assert scripts(wants)[:3] == ["claim", "release", "message_queue/expired"]
     (batch,) = [want for want in wants if isinstance(want, Batch)]
@@ -106,37 +106,38 @@ def test_those_that_die_are_reclaimed_first_in_the_order_of_their_deadlines() ->
         late, b"returned 1 0", [b"a", b"b", b"c"], looked[::-1],
         [b"returned 1 0 8.x b", b"returned 1 0 9.x c"], [b"returned 1 0 9.x"], EMPTY,
     ]  # fmt: skip
-    lease, wants = drive(verbs.claim(engine(max_deliveries=2), 0), replies)
+    lease, wants = drive(operations.claim(engine(max_deliveries=2), 0), replies)
     assert lease is None
     batches = [want for want in wants if isinstance(want, Batch)]
     assert [[call.given["lease_id"] for call in batch.calls] for batch in batches[1:]] == [["b", "c"], ["a"]]
 
 
 def test_a_message_that_was_delivered_often_enough_before_the_limit_was_lowered_is_not_handed_out() -> None:
-    wants = asked(verbs.claim(engine(max_deliveries=3), 0), delivered(3), b"returned 1 0 m", EMPTY)
+    wants = asked(operations.claim(engine(max_deliveries=3), 0), delivered(3), b"returned 1 0 m", EMPTY)
     assert scripts(wants) == ["claim", "nack", "claim"]
 
 
 def test_a_message_at_its_last_delivery_is_handed_out() -> None:
-    assert result(verbs.claim(engine(max_deliveries=3), 0), delivered(2)) is not None
+    assert result(operations.claim(engine(max_deliveries=3), 0), delivered(2)) is not None
 
 
 @pytest.mark.parametrize(("reply", "applied"), [(b"acked 1", True), (b"lost", False)])
 def test_finishing_says_whether_the_lease_was_still_held(reply: bytes, applied: object) -> None:
-    assert result(verbs.finish(engine(), held()), reply) is applied
+    assert result(operations.finish(engine(), held()), reply) is applied
 
 
 def test_finishing_without_a_log_keeps_nothing() -> None:
-    (call,) = asked(verbs.finish(engine(completed_log=3), held()), b"acked 1")
+    (call,) = asked(operations.finish(engine(completed_log=3), held()), b"acked 1")
     assert "completed" not in call.given
     assert "done" not in call.given
 
 
 @pytest.mark.parametrize(
-    ("log", "key"), [(Part.COMPLETED, b"completed"), (Part.FAILED, b"failed"), (Part.DEAD_LETTER, b"dead")]
+    ("log", "key"),
+    [(QueuePart.COMPLETED, b"completed"), (QueuePart.FAILED, b"failed"), (QueuePart.DEAD_LETTER, b"dead")],
 )
-def test_finishing_into_a_log_keeps_the_message_there(log: Part, key: bytes) -> None:
-    (call,) = asked(verbs.finish(engine(), held(), log), b"acked 1")
+def test_finishing_into_a_log_keeps_the_message_there(log: QueuePart, key: bytes) -> None:
+    (call,) = asked(operations.finish(engine(), held(), log), b"acked 1")
     assert call.given["completed"] == b"rmq:{q}:" + key
     assert call.given["completed_cap"] > 10**9
 
@@ -149,16 +150,18 @@ def test_moving_back_to_what_waits_releases() -> None:
 
 def test_an_unknown_answer_is_an_error() -> None:
     with pytest.raises(ScriptFailed, match="what"):
-        result(verbs.finish(engine(), held()), b"what")
+        result(operations.finish(engine(), held()), b"what")
 
 
 @pytest.mark.parametrize(("reply", "renewed"), [(b"9000", True), (b"inf", True), (b"lost", False)])
 def test_renewing_says_whether_the_lease_is_still_held(reply: bytes, renewed: object) -> None:
-    assert result(verbs.unless_lost(settling.extend(engine(), held())), reply) is renewed
+    assert result(operations.unless_lost(settling.extend(engine(), held())), reply) is renewed
 
 
 def test_trimming_keeps_the_newest() -> None:
-    assert asked(verbs.trim(engine(), Part.FAILED, 10), b"OK") == [Command(("LTRIM", b"rmq:{q}:failed", 0, 9))]
+    assert asked(operations.trim(engine(), QueuePart.FAILED, 10), b"OK") == [
+        Command(("LTRIM", b"rmq:{q}:failed", 0, 9))
+    ]
 
 
 @pytest.mark.parametrize(("verb", "args"), [(verbs.trim_queue, [10]), (verbs.purge_queue, [])])
@@ -169,23 +172,23 @@ def test_what_is_being_processed_is_neither_trimmed_nor_purged(verb: Any, args: 
 
 @pytest.mark.parametrize(
     ("part", "commands"),
-    [(Part.PROCESSING, ["ZCARD"]), (Part.PENDING, ["LLEN", "ZCOUNT"]), (Part.FAILED, ["LLEN"])],
+    [(QueuePart.PROCESSING, ["ZCARD"]), (QueuePart.PENDING, ["LLEN", "ZCOUNT"]), (QueuePart.FAILED, ["LLEN"])],
 )
-def test_the_length_of_a_part_is_counted_by_redis(part: Part, commands: list[str]) -> None:
-    length, wants = drive(verbs.length(engine(), part), [3] * len(commands))
+def test_the_length_of_a_part_is_counted_by_redis(part: QueuePart, commands: list[str]) -> None:
+    length, wants = drive(operations.length(engine(), part), [3] * len(commands))
     assert (length, [want.args[0] for want in wants]) == (3 * len(commands), commands)
 
 
 def test_peeking_shows_what_is_next_and_the_newest_of_a_log() -> None:
-    for part in (Part.PENDING, Part.FAILED):
-        found, (call,) = drive(verbs.peek(engine(), part, 2), [[envelope("first"), envelope("second")]])
+    for part in (QueuePart.PENDING, QueuePart.FAILED):
+        found, (call,) = drive(operations.peek(engine(), part, 2), [[envelope("first"), envelope("second")]])
         assert (found, call.given["count"]) == ([b"first", b"second"], -2)
 
 
 def test_peeking_at_what_is_being_processed_shows_the_payloads_of_leases() -> None:
     info = [b"me", b"h", 1, 0, b"5000", 1, 0, b"7", 0, 0]
     replies = [[b"a", b"b"], [info, info], [[envelope("x")], []]]
-    assert result(verbs.peek(engine(), Part.PROCESSING, 9), *replies) == [b"x"]
+    assert result(operations.peek(engine(), QueuePart.PROCESSING, 9), *replies) == [b"x"]
 
 
 def test_recovering_says_whether_anything_is_left() -> None:
@@ -200,4 +203,4 @@ def test_recovering_says_whether_anything_is_left() -> None:
 
 def test_an_error_inside_a_claim_reaches_the_engine_and_the_caller() -> None:
     with pytest.raises(WrongKeyType):
-        result(verbs.claim(engine(), 0), WrongKeyType("x"))
+        result(operations.claim(engine(), 0), WrongKeyType("x"))

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
 
-from rmq_core.message_queue.worlds import awaited, run
+import rmq_core
+import rmq_core.asyncio
+from rmq_core.message_queue.sync import run
+from rmq_core.message_queue.worlds import awaited
 
 
 async def later() -> int:
@@ -74,3 +78,12 @@ def test_a_call_to_be_finished_raises_like_any_other() -> None:
 
     with pytest.raises(OSError, match="inside"):
         asyncio.run(awaited(fail(), finish=True))
+
+
+@pytest.mark.parametrize("module", [rmq_core, rmq_core.asyncio])
+def test_help_shows_what_users_call(module: Any) -> None:
+    publish, move = module.RedisMessageQueue.publish, module.RedisGateway.move_message
+    assert str(inspect.signature(publish)) == "(self, message: str | dict[str, typing.Any]) -> bool"
+    assert [*inspect.signature(move).parameters] == ["self", "from_queue", "to_queue", "message", "lease_token"]
+    assert {publish.__name__, move.__name__} == {"publish", "move_message"}
+    assert inspect.iscoroutinefunction(publish) == inspect.iscoroutinefunction(move) == (module is rmq_core.asyncio)
