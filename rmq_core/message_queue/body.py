@@ -24,6 +24,7 @@ from rmq_core.message_queue.payload import PayloadRules
 from rmq_core.message_queue.stored import ClaimedMessage, MessageData, Received
 from rmq_core.message_queue.verbs import Channel, giving_up
 from rmq_core.message_queue.worlds import World, awaited
+from rmq_core.messages import Lease
 
 _log = logging.getLogger("rmq")
 
@@ -136,11 +137,12 @@ class Body:
         warn(text if error is None else f"{text} ({type(error).__name__})")
 
     def keep(self, claimed: ClaimedMessage | MessageData) -> bool:
-        """Let the gateway remember a message that does not reach its handler; False when it cannot."""
+        """Let the next claim, or `drain`, find a message that does not reach its handler; False when nobody can."""
         grant = getattr(claimed.stored_message if isinstance(claimed, ClaimedMessage) else claimed, "grant", None)
         if grant is None or self.channel is None:
             return False
-        self.channel.keep(grant.lease)
+        lease: Lease = grant.lease
+        self.channel.engine.unanswered[lease.id] = (lease.token or "").rpartition(".")[2]
         return True
 
     def about(self, error: Exception, operation: str, received: Received | None = None) -> Exception:

@@ -34,7 +34,6 @@ from rmq_core.message_queue.errors import in_redis_terms
 from rmq_core.message_queue.keys import QueuePart, place
 from rmq_core.message_queue.stored import ClaimedMessage, MessageData, held, lease_of, token_text
 from rmq_core.message_queue.worlds import World
-from rmq_core.messages import Lease
 
 R = TypeVar("R")
 
@@ -72,10 +71,6 @@ class Channel:
             known = in_redis_terms(error, resent=patience.budget_s is not None)
             raise known from known.__cause__
         return found
-
-    def keep(self, lease: Lease) -> None:
-        """Let the next claim, or `drain`, find a lease that did not reach its handler."""
-        self.engine.unanswered[lease.id] = (lease.token or "").rpartition(".")[2]
 
     def listen(self) -> None:
         """Note events from now on."""

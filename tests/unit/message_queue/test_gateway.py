@@ -17,6 +17,7 @@ from rmq_core.message_queue.errors import RetryBudgetExhaustedError
 from rmq_core.message_queue.keys import QueuePart
 from rmq_core.message_queue.sync import RedisGateway
 from rmq_core.message_queue.verbs import Channel, either, giving_up
+from tests.unit.message_queue.by_hand import body
 
 
 class Interrupt(BaseGracefulInterruptHandler):
@@ -173,7 +174,7 @@ def test_a_message_that_did_not_reach_its_handler_is_claimed_again_without_count
     made.add_message("q::pending", "x")
     channel, _ = made.channels.find("q::pending")
     claimed: Any = made.wait_for_message_and_move("q::pending", "q::processing")
-    channel.keep(claimed.stored_message.grant.lease)
+    assert body(made).keep(claimed)
     assert channel.engine.unanswered
     again: Any = made.wait_for_message_and_move("q::pending", "q::processing")
     assert again.stored_message == claimed.stored_message
