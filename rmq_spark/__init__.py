@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from rmq_spark.batch import BatchPolicy, ClaimedBatch, adopted_batch, claimed_batch
+from rmq_spark.batch.claimed import BatchPolicy, ClaimedBatch, adopted_batch, claimed_batch
+from rmq_spark.batch.watch import exit_with_parent
 from rmq_spark.data_source import RmqDataSource
-from rmq_spark.java import java_home, spark_environment
-from rmq_spark.metrics import RmqMetricsListener, StreamMetrics
-from rmq_spark.payloads import parsed, split_json
-from rmq_spark.reader import MESSAGE_SCHEMA
-from rmq_spark.registration import register
-from rmq_spark.session import session
-from rmq_spark.shards import shard_names
-from rmq_spark.watch import exit_with_parent
+from rmq_spark.place.shards import shard_names
+from rmq_spark.read.payloads import parsed, split_json
+from rmq_spark.runtime.java import java_home, spark_environment
+from rmq_spark.runtime.registration import register
+from rmq_spark.runtime.session import session
+from rmq_spark.schema import MESSAGE_SCHEMA
+from rmq_spark.stream.metrics import RmqMetricsListener, StreamMetrics
 
 __all__ = [
     "MESSAGE_SCHEMA",

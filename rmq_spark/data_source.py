@@ -20,11 +20,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWrite
 from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError, Lease, LeaseLost
-from rmq_spark.browse import BROWSE, BROWSE_SCHEMA, browse_reader
-from rmq_spark.options import Option, Options, check_names, one_of, text
-from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader, Loosened, plan
-from rmq_spark.source import PARTITIONS, PLACE, Source, SourceQueue, check_place
-from rmq_spark.stream_options import STREAM
+from rmq_spark.place.options import Option, OptionValues, check_names, one_of, text
+from rmq_spark.place.source import PARTITIONS, PLACE, Source, SourceQueue, check_place
+from rmq_spark.read.browse import BROWSE, browse_reader
+from rmq_spark.read.lease import LeaseReader, plan
+from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
+from rmq_spark.stream.options import STREAM
 from rmq_spark.traces import without_trace
 
 if TYPE_CHECKING:
@@ -61,25 +62,22 @@ class RmqDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the lease that the options name, or of what the queue holds."""
         self._check(schema)
-        reader = self._reader()
-        return reader if schema == self.schema() else Loosened(reader, schema)
-
-    def _reader(self) -> DataSourceReader:
         if self._mode == "browse":
-            return browse_reader(Options(self.options, (*BROWSE, MODE)))
-        options = Options(self.options, CLAIM)
+            return browse_reader(OptionValues(self.options, (*BROWSE, MODE)), schema)
+        options = OptionValues(self.options, CLAIM)
         source = Source.of(options)
         with source.open() as queue:
             lease = _lease(queue, options)
-            return LeaseReader(source.settings, plan(queue, lease, options[PARTITIONS]), source.discipline)
+            slices = plan(queue, lease, options[PARTITIONS])
+        return LeaseReader(source.settings, slices, source.discipline, schema)
 
     # Not without_trace: when it fails, Spark raises an error of its own over it, and only the trace shows ours.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A reader of a queue, batch by batch."""
         with needing("4.2", "readStream"):
-            from rmq_spark.stream_reader import RmqStreamReader  # noqa: PLC0415  batches need less
+            from rmq_spark.stream.reader import RmqStreamReader  # noqa: PLC0415  batches need less
         check_place(self.options)
-        options = Options(self.options, STREAM)
+        options = OptionValues(self.options, STREAM)
         self._check(schema)
         if schema != MESSAGE_SCHEMA:
             raise ConfigurationError('format("rmq"): a stream is read by spark.readStream...load(), not from a table')
@@ -88,7 +86,7 @@ class RmqDataSource(DataSource):
     @without_trace
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
         """A writer of the rows of a DataFrame."""
-        from rmq_spark.writer import writer_of  # noqa: PLC0415  readers do not need it
+        from rmq_spark.write.sink import writer_of  # noqa: PLC0415  readers do not need it
 
         check_place(self.options)
         return writer_of(self.options, schema, overwrite=overwrite)
@@ -97,7 +95,7 @@ class RmqDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  as Spark's
         """A writer of the rows of a stream, batch by batch."""
         with needing("4.1", "writeStream"):
-            from rmq_spark.stream_writer import stream_writer_of  # noqa: PLC0415  batches need less
+            from rmq_spark.write.stream import stream_writer_of  # noqa: PLC0415  batches need less
         return stream_writer_of(self.options, schema, overwrite=overwrite)
 
     def _check(self, schema: StructType) -> None:
@@ -133,7 +131,7 @@ def _known(mode: str) -> Sequence[Option[Any]]:
     return (*BROWSE, MODE) if mode == "browse" else (*CLAIM, *STREAM)
 
 
-def _lease(queue: SourceQueue, options: Options) -> Lease:
+def _lease(queue: SourceQueue, options: OptionValues) -> Lease:
     info = queue.lease_info(options[LEASE])
     if info is None:
         raise LeaseLost(options[LEASE])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.find_spark_home import _find_spark_home
 
-from rmq_spark.java import spark_environment
+from rmq_spark.runtime.java import spark_environment
 
 
 def submit(arguments: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import rmq_spark
-from rmq_spark import watch
+from rmq_spark.batch import watch
 
 QUEUE = "work"
 LEASE_S = 30

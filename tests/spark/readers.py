@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from rmq_core import LeasedQueue
-from rmq_spark.options import Options
-from rmq_spark.stream_options import STREAM
-from rmq_spark.stream_reader import RmqStreamReader
+from rmq_spark.place.options import OptionValues
+from rmq_spark.stream.options import STREAM
+from rmq_spark.stream.reader import RmqStreamReader
 from tests.spark.conftest import QUEUE
 
 Plain = dict[str, Any]
@@ -55,7 +55,7 @@ def run(url: str, start: Plain | None = None, **options: Any) -> Iterator[Run]:
     """A run that ends as a crash does: its leases stay."""
     given = {"url": url, "queue": QUEUE, "consumer": "c", "consumerTimeout": "300 ms", "newQueue": "true"}
     texts = {name: str(value) for name, value in {**given, "pollTimeout": "1 ms", **options}.items()}
-    reader = RmqStreamReader(Options(texts, STREAM))
+    reader = RmqStreamReader(OptionValues(texts, STREAM))
     try:
         yield Run(reader, start)
     finally:

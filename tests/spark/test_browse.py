@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rmq_core import JobQueue, LeasedQueue
-from rmq_spark.browse import BROWSE, BROWSE_SCHEMA, browse_reader
-from rmq_spark.options import Options
+from rmq_spark.place.options import OptionValues
+from rmq_spark.read.browse import BROWSE, browse_reader
+from rmq_spark.schema import BROWSE_SCHEMA
 from tests.spark.conftest import QUEUE
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -113,6 +114,6 @@ def test_what_cannot_be_shown_is_said(
 
 def look(url: str, **options: str) -> list[str]:
     """The payloads, read as Spark would, without Spark."""
-    reader = browse_reader(Options({"url": url, "queue": QUEUE, **options}, BROWSE))
+    reader = browse_reader(OptionValues({"url": url, "queue": QUEUE, **options}, BROWSE))
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return [payload.decode() for batch in batches for payload in batch.column("payload").to_pylist()]

@@ -48,12 +48,12 @@ def test_a_listener_never_harms_its_query(harm: str, caplog: pytest.LogCaptureFi
     def on_metrics(metrics: StreamMetrics) -> None:
         raise ZeroDivisionError
 
-    from rmq_spark.offsets import Offset
+    from rmq_spark.stream.offsets import Offset
 
     url = redis_url if harm == "raises" else "redis://127.0.0.1:1"
     listener = RmqMetricsListener(url, on_metrics)
     if harm == "no server":
-        from rmq_spark.source import Source
+        from rmq_spark.place.source import Source
 
         listener._queues["work"] = Source(listener._settings, "work").open(retry_budget=0.01)
     listener.tell(Offset("work", "c", "s", 1), 1, 1, 1.0)

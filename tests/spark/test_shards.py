@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rmq_core import Lease, LeasedQueue, LeaseLost, QueueUnavailable, RedisSettings, SettleReport
 from rmq_spark import BatchPolicy, claimed_batch, shard_names
-from rmq_spark.shards import open_shards
+from rmq_spark.place.shards import open_shards
 from tests.servers import Cluster
 from tests.spark.conftest import QUEUE
 from tests.spark.recipes import TRIES, ended

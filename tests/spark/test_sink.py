@@ -13,8 +13,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq_core import Lease, LeasedConfig, LeasedQueue, NewMessage
 from rmq_spark import claimed_batch
-from rmq_spark.settling import NAMES, Failed, RmqSettler, Verdicts, settler_of
-from rmq_spark.writer import RmqWriter, Written, sink_of
+from rmq_spark.write.settling import NAMES, FailedDelivery, FailedRows, RmqSettler, settler_of
+from rmq_spark.write.sink import RmqWriter, Written, sink_of
 from tests.spark.conftest import QUEUE
 
 FAILING = 'raise_error("this row fails")'
@@ -181,9 +181,11 @@ def test_a_batch_of_which_every_row_is_written_back_ends_well(
     assert (stats.ready + stats.dead, stats.leased, stats.leases) == (3, 0, 0)
 
 
-def failed_rows(lease: Lease) -> Verdicts:
+def failed_rows(lease: Lease) -> FailedRows:
     """What a task tells of a lease of which every message failed."""
-    return Verdicts(tuple(Failed(message.id, lease.id, message.deliveries, "odd") for message in lease.messages))
+    return FailedRows(
+        tuple(FailedDelivery(message.id, lease.id, message.deliveries, "odd") for message in lease.messages)
+    )
 
 
 def settler(url: str, **options: str) -> RmqSettler:

@@ -12,8 +12,8 @@ import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from rmq_core import ConfigurationError, ConsumerTaken, JobQueue, LeasedQueue, LeaseLost, Unsupported
-from rmq_spark.ledger import ReplayedBatch
-from rmq_spark.offsets import Offset
+from rmq_spark.stream.ledger import ReplayedBatch
+from rmq_spark.stream.offsets import Offset
 from tests.redis.leases import beating_often
 from tests.spark.conftest import QUEUE, wait_for
 from tests.spark.readers import held, publish, run, wait_until_expired
@@ -174,7 +174,7 @@ def test_two_queries_cannot_share_a_consumer(
         end = first.next()
         first_ledger: Any = first.reader._ledger
         # While the second waits, the first renews its name, as its thread would do within the minute.
-        monkeypatch.setattr("rmq_spark.membership.time.sleep", lambda _: first_ledger._member._stay())
+        monkeypatch.setattr("rmq_spark.stream.membership.time.sleep", lambda _: first_ledger._member._stay())
         with pytest.raises(ConsumerTaken, match="consumer 'c' runs elsewhere"):
             second.next()
         assert sorted(first.read(end)) == [0, 1, 2, 3]

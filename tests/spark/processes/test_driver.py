@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from rmq_core import Handover, Lease, LeasedQueue
 from rmq_spark import BatchPolicy, adopted_batch
-from rmq_spark.watch import EXIT_CODE
+from rmq_spark.batch.watch import EXIT_CODE
 from tests.spark.conftest import StartDriver, is_alive, wait_for
 
 START_S = 300

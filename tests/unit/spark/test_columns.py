@@ -16,8 +16,8 @@ from pyspark.sql.types import (
 )
 
 from rmq_core import ConfigurationError, NewMessage, PayloadError
-from rmq_spark.columns import columns_of
-from rmq_spark.reader import MESSAGE_SCHEMA
+from rmq_spark.schema import MESSAGE_SCHEMA
+from rmq_spark.write.columns import columns_of
 
 TEXTS = MapType(StringType(), StringType())
 

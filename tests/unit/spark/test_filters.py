@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from rmq_spark.filters import row_test
+from rmq_spark.read.filters import row_test
 
 LEASE, COUNT = ("lease",), ("deliveries",)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rmq_core import ConfigurationError
-from rmq_spark import java, java_home, spark_environment
+from rmq_spark import java_home, spark_environment
+from rmq_spark.runtime import java
 
 PROPERTIES = """#!/bin/sh
 echo 'Property settings:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError
-from rmq_spark.metrics import RmqMetricsListener, _number, margin_s, offset_of
-from rmq_spark.offsets import Offset
+from rmq_spark.stream.metrics import RmqMetricsListener, _number, margin_s, offset_of
+from rmq_spark.stream.offsets import Offset
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

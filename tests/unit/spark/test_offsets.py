@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rmq_core import ConfigurationError
-from rmq_spark.offsets import Offset
+from rmq_spark.stream.offsets import Offset
 
 
 def test_an_offset_survives_spark_s_log() -> None:

@@ -7,8 +7,8 @@ import pytest
 from rmq_core import ConfigurationError
 from rmq_core.protocol import DISCIPLINES
 from rmq_spark.data_source import RmqDataSource
-from rmq_spark.options import Option, Options, duration, flag, one_of, size, text, whole
-from rmq_spark.source import DISCIPLINE
+from rmq_spark.place.options import Option, OptionValues, duration, flag, one_of, size, text, whole
+from rmq_spark.place.source import DISCIPLINE
 
 URL = text("url", secret=True)
 QUEUE = text("queue", "the name of a queue")
@@ -19,7 +19,7 @@ GIVEN = {"url": "redis://localhost", "queue": "work"}
 
 
 def test_values_are_found_by_their_declaration_in_any_case() -> None:
-    options = Options(GIVEN | {"BATCHSIZE": "50"}, DECLARED)
+    options = OptionValues(GIVEN | {"BATCHSIZE": "50"}, DECLARED)
     assert (options[QUEUE], options[BATCH], options[SINK]) == ("work", 50, None)
 
 
@@ -28,7 +28,7 @@ def test_every_discipline_of_the_core_can_be_named() -> None:
 
 
 def test_what_is_not_given_has_its_default() -> None:
-    assert Options(GIVEN, DECLARED)[BATCH] == 1000
+    assert OptionValues(GIVEN, DECLARED)[BATCH] == 1000
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_is_not_given_has_its_default() -> None:
 )
 def test_an_unknown_option_is_refused_with_the_nearest_name(given: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        Options(GIVEN | given, DECLARED)
+        OptionValues(GIVEN | given, DECLARED)
 
 
 @pytest.mark.parametrize("mode", ["claim", "browse"])
@@ -69,13 +69,13 @@ def test_options_that_a_table_lost_are_said_to_be_lost(hook: str) -> None:
 
 
 def test_what_spark_adds_for_itself_is_left_alone() -> None:
-    assert Options(GIVEN | {"checkpointLocation": "/tmp/x"}, DECLARED)[QUEUE] == "work"
+    assert OptionValues(GIVEN | {"checkpointLocation": "/tmp/x"}, DECLARED)[QUEUE] == "work"
 
 
 @pytest.mark.parametrize("given", [{"url": "redis://localhost"}, GIVEN | {"queue": ""}])
 def test_a_missing_option_is_named_with_what_it_has_to_be(given: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="needs the option 'queue': the name of a queue"):
-        Options(given, DECLARED)
+        OptionValues(given, DECLARED)
 
 
 @pytest.mark.parametrize(

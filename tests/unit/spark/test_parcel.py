@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from rmq_spark.parcel import CarriedSource, carried, carrying, packed
+from rmq_spark.runtime.parcel import CarriedSource, carried, carrying, packed
 
 ROOT = Path(__file__).parents[3]
 ELSEWHERE = """

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,18 +9,15 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from rmq_core import Columns, Lease, MalformedMessage, RedisSettings
-from rmq_spark.reader import (
+from rmq_spark.read.lease import (
     FETCH,
-    MESSAGE_SCHEMA,
-    BatchSlice,
     LeaseReader,
     LeaseSlice,
     _fetched,
+    chunks,
     plan,
-    record_batch,
-    slices_around,
-    whole_slices,
 )
+from rmq_spark.schema import MESSAGE_SCHEMA, LeasedMessages, leased_batch
 
 PAYLOAD = '{"a":"ü","b":1}'.encode()
 HEADERS = b'{"source":"test"}'
@@ -32,25 +30,24 @@ def columns(*payloads: bytes, headers: tuple[bytes, ...] = (HEADERS,)) -> Column
     return Columns([b"id-1"] * count, payloads, given, [2] * count, [1_700_000_000_123] * count, range(count))
 
 
-def covered(slices: list[LeaseSlice]) -> list[int]:
-    return [index for piece in slices for index in range(piece.lo, piece.hi)]
+def record_batch(fields: Columns, lease: str, queue: str) -> Any:
+    return leased_batch(LeasedMessages(fields, lease, queue))
 
 
 @pytest.mark.parametrize(("count", "parts"), [(0, 4), (1, 4), (3, 4), (4, 4), (10, 3), (1000, 7)])
 def test_slices_cover_every_message_once(count: int, parts: int) -> None:
-    slices = whole_slices(count, parts)
-    assert covered(slices) == list(range(count))
-    assert len(slices) == min(count, parts)
-    sizes = [piece.unsettled for piece in slices]
+    pieces = chunks(range(count), parts)
+    assert [index for piece in pieces for index in piece] == list(range(count))
+    assert len(pieces) == min(count, parts)
+    sizes = [len(piece) for piece in pieces]
     assert sum(sizes) == count
     assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
 def test_slices_of_a_lease_settled_in_part_cover_what_is_left() -> None:
-    unsettled = [0, 1, 5, 6, 7, 20]
-    slices = slices_around(unsettled, 2)
+    lease = Lease("work", "lease-1", "", 30, None, "7.token")
+    slices = plan(Queue(10, left=[0, 1, 5, 6, 7, 20]), lease, 2)  # type: ignore[arg-type]
     assert [(piece.lo, piece.hi, piece.unsettled) for piece in slices] == [(0, 6, 3), (6, 21, 3)]
-    assert set(unsettled) <= set(covered(slices))
 
 
 def test_a_batch_has_exactly_the_schema_that_spark_compares_with() -> None:
@@ -105,12 +102,16 @@ class Queue:
 
     name = "work"
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, left: Sequence[int] = ()) -> None:
         self.size = size
+        self.left = left
         self.asked: list[tuple[int, int]] = []
 
     def lease_info(self, lease_id: str) -> Any:
-        return SimpleNamespace(settled=0)
+        return SimpleNamespace(settled=len(self.left))
+
+    def messages(self, lease: Lease) -> list[Any]:
+        return [SimpleNamespace(index=index) for index in self.left]
 
     def read_columns(self, lease: Lease, lo: int, hi: int) -> Columns:
         self.asked.append((lo, hi))
@@ -121,7 +122,7 @@ class Queue:
 def test_a_slice_is_fetched_without_gaps_in_steps_of_bounded_size(size: int, largest: int) -> None:
     queue = Queue(size)
     lease = Lease("work", "lease-1", "", 40_000, None, "7.token")
-    part = BatchSlice(100, 800 if size > 10 else 40_000, 0, lease)
+    part = LeaseSlice(100, 800 if size > 10 else 40_000, 0, lease)
     rows = sum(batch.num_rows for batch in _fetched(queue, part))  # type: ignore[arg-type]
     assert rows == len([at for at in range(part.lo, part.hi) if at % 3 == 0])
     assert [lo for lo, _ in queue.asked[1:]] == [hi for _, hi in queue.asked[:-1]]

@@ -9,7 +9,7 @@ import pytest
 
 import rmq_spark
 
-MODULE = import_module("rmq_spark.session")  # the package has a function of this name
+MODULE = import_module("rmq_spark.runtime.session")  # the package has a function of this name
 
 
 class Builder:

@@ -11,15 +11,16 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeaseLost, NewMessage, QueueUnavailable
-from rmq_spark.browse import BROWSE
+from rmq_spark.batch.held import HeldLease, name_of
+from rmq_spark.batch.shards import claim_shards
 from rmq_spark.data_source import CLAIM
-from rmq_spark.holding import Held, name_of
-from rmq_spark.options import Options
-from rmq_spark.shards import Router, claim_shards, shard_names
-from rmq_spark.source import Source
-from rmq_spark.stream_options import STREAM
-from rmq_spark.stream_writer import stream_writer_of
-from rmq_spark.writer import sink_of, writer_of
+from rmq_spark.place.options import OptionValues
+from rmq_spark.place.shards import Router, shard_names
+from rmq_spark.place.source import Source
+from rmq_spark.read.browse import BROWSE
+from rmq_spark.stream.options import STREAM
+from rmq_spark.write.sink import sink_of, writer_of
+from rmq_spark.write.stream import stream_writer_of
 
 PLACE = {"url": "redis://localhost", "queue": "orders", "shards": "4"}
 SCHEMA = StructType([StructField("payload", StringType())])
@@ -143,7 +144,7 @@ def test_a_batch_of_shards_is_named_after_the_claims_of_all() -> None:
 
 def test_a_batch_whose_lease_is_gone_has_no_name() -> None:
     held = claim_shards([Queue(1)], max_messages=1, lease_id="run")  # type: ignore[list-item]
-    gone = [Held(Queue(1), each.lease) for each in held]  # type: ignore[arg-type]
+    gone = [HeldLease(Queue(1), each.lease) for each in held]  # type: ignore[arg-type]
     with pytest.raises(LeaseLost):
         name_of(gone)
 
@@ -162,9 +163,9 @@ def test_a_sink_that_publishes_at_once_may_have_shards() -> None:
     "make",
     [
         lambda: writer_of(PLACE, SCHEMA, overwrite=False),
-        lambda: Source.of(Options(PLACE | {"lease": "a", "token": "1.a"}, CLAIM)),
-        lambda: Source.of(Options(PLACE, BROWSE)),
-        lambda: Source.of(Options(PLACE | {"consumer": "c"}, STREAM)),
+        lambda: Source.of(OptionValues(PLACE | {"lease": "a", "token": "1.a"}, CLAIM)),
+        lambda: Source.of(OptionValues(PLACE, BROWSE)),
+        lambda: Source.of(OptionValues(PLACE | {"consumer": "c"}, STREAM)),
     ],
     ids=["staged", "claim", "browse", "stream"],
 )

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from rmq_core import ConfigurationError, Overflow, RedisMessageQueueError, Stage, Unsupported
-from rmq_spark.settling import Failed, RmqSettler, settler_of
-from rmq_spark.stream_writer import stream_writer_of
-from rmq_spark.writer import Written, sink_of, stages_of, writer_of
+from rmq_spark.write.settling import FailedDelivery, RmqSettler, settler_of
+from rmq_spark.write.sink import Written, sink_of, stages_of, writer_of
+from rmq_spark.write.stream import stream_writer_of
 
 PLACE = {"url": "redis://user:canary@localhost", "queue": "work"}
 SCHEMA = StructType([StructField("payload", StringType())])
@@ -108,7 +108,7 @@ def test_failed_rows_of_another_queue_are_refused_before_any_is_settled() -> Non
     row = {"message_id": "m", "lease": "l", "deliveries": 1}
     own, unnamed = (pa.RecordBatch.from_pylist([row | {"queue": name}]) for name in ("work", None))
     found = settler.write(iter([own, unnamed, pa.RecordBatch.from_pylist([row])]))
-    assert found.failed == (Failed("m", "l", 1, "odd"),) * 3
+    assert found.failed == (FailedDelivery("m", "l", 1, "odd"),) * 3
     other = pa.RecordBatch.from_pylist([row | {"queue": "work"}, row | {"queue": "work/s1"}])
     with pytest.raises(ConfigurationError, match=r"'work/s1' cannot be settled in 'work'; .*batch\.nack"):
         settler.write(iter([other]))

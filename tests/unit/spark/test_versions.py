@@ -9,13 +9,13 @@ import pytest
 
 from rmq_core import ConfigurationError
 from rmq_spark.data_source import RmqDataSource
-from rmq_spark.reader import MESSAGE_SCHEMA
+from rmq_spark.schema import MESSAGE_SCHEMA
 
 SPARK_4_0 = """
 import pyspark.sql.datasource as names
 for name in [each for each in vars(names) if each.startswith(("Equal", "StringStarts", "DataSourceStreamArrow"))]:
     delattr(names, name)
-import rmq_spark, rmq_spark.writer
+import rmq_spark, rmq_spark.write.sink
 """
 PLACE = {"url": "redis://localhost:6379/0", "queue": "q", "consumer": "c"}
 
@@ -23,8 +23,8 @@ PLACE = {"url": "redis://localhost:6379/0", "queue": "q", "consumer": "c"}
 @pytest.mark.parametrize(
     ("hook", "ours", "theirs", "version"),
     [
-        ("streamReader", "rmq_spark.stream_reader", "pyspark.sql.streaming.datasource", "4.2"),
-        ("streamWriter", "rmq_spark.stream_writer", "pyspark.sql.datasource", "4.1"),
+        ("streamReader", "rmq_spark.stream.reader", "pyspark.sql.streaming.datasource", "4.2"),
+        ("streamWriter", "rmq_spark.write.stream", "pyspark.sql.datasource", "4.1"),
     ],
 )
 def test_an_older_spark_is_told_which_one_streams_need(

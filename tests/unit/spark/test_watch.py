@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rmq_core import Lease, QueueUnavailable
-from rmq_spark.holding import Held
-from rmq_spark.watch import LossWatch, _parent_of, _starters, margin_s
+from rmq_spark.batch.held import HeldLease
+from rmq_spark.batch.watch import LossWatch, _parent_of, _starters, margin_s
 
 LEASE = Lease("work", "lease-1", "me", 1, None, "7.token")
 
@@ -30,7 +30,7 @@ class Queue:
 
 
 def watch(info: Any, on_lost: Any = lambda: None) -> LossWatch:
-    return LossWatch([Held(Queue(info), LEASE)], on_lost, exit_driver=False)  # type: ignore[arg-type]
+    return LossWatch([HeldLease(Queue(info), LEASE)], on_lost, exit_driver=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_a_hanging_look_does_not_hide_a_deadline_that_comes_near(monkeypatch: py
             answered.wait()
 
     answered, acted = Event(), Event()
-    monkeypatch.setattr("rmq_spark.watch.MARGIN", 0.99)
-    monkeypatch.setattr("rmq_spark.watch.MOST_MARGIN_S", 1000)
+    monkeypatch.setattr("rmq_spark.batch.watch.MARGIN", 0.99)
+    monkeypatch.setattr("rmq_spark.batch.watch.MOST_MARGIN_S", 1000)
     lease = Lease("work", "lease-1", "me", 1, None, "7.token")
     lease.fate.until = time.monotonic() + 300
-    seen = LossWatch([Held(Silent(), lease)], acted.set, exit_driver=False)  # type: ignore[arg-type]
+    seen = LossWatch([HeldLease(Silent(), lease)], acted.set, exit_driver=False)  # type: ignore[arg-type]
     assert acted.wait(60)
     assert seen.lost
     assert not lease.lost, "it acts before the lease expires"

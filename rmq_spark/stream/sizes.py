@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmq_core import LeasedQueue, Message
-from rmq_spark.source import SourceQueue
+from rmq_spark.place.source import SourceQueue
 
 PEEKED = 50  # of queues that cannot bound the bytes of an answer
 BROWSED = 1000

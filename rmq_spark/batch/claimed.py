@@ -27,14 +27,16 @@ from rmq_core import (
     LeaseLost,
     RedisSettings,
 )
+from rmq_spark.batch.ending import OnFailure, settled
+from rmq_spark.batch.held import HeldLease, beating, name_of, slices_of
+from rmq_spark.batch.jobs import parallelism, tagged_jobs
+from rmq_spark.batch.shards import claim_shards
+from rmq_spark.batch.verdicts import Verdicts
+from rmq_spark.batch.watch import LossWatch, exit_with_parent
 from rmq_spark.data_source import frame_of
-from rmq_spark.ending import OnFailure, settled
-from rmq_spark.holding import Held, beating, name_of, slices_of
-from rmq_spark.jobs import parallelism, tagged_jobs
-from rmq_spark.reader import MESSAGE_SCHEMA, LeaseReader
-from rmq_spark.shards import claim_shards, open_shards
-from rmq_spark.verdicts import Verdicts
-from rmq_spark.watch import LossWatch, exit_with_parent
+from rmq_spark.place.shards import open_shards
+from rmq_spark.read.lease import LeaseReader
+from rmq_spark.schema import MESSAGE_SCHEMA
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +126,7 @@ def claimed_batch(
     policy: BatchPolicy = CLAIMED,
     **claim: Unpack[Claim],
 ) -> Iterator[ClaimedBatch]:
-    """Claim messages of a queue, or of its `shards` (see `rmq_spark.shards`), and ack them when the block succeeds.
+    """Claim messages of a queue, or of its `shards` (see `shard_names`), and ack them when the block succeeds.
 
     Takes the arguments of `LeasedQueue.claim`, but claims up to 10,000 messages unless `max_messages` says otherwise.
     A `lease_id` that names the work (a run, a task) makes a restart get the same messages again. `redis` is a URL or
@@ -162,18 +164,18 @@ def adopted_batch(
             yield batch
 
 
-def _alone(queue: LeasedQueue, take: Callable[[], Lease | None]) -> list[Held]:
+def _alone(queue: LeasedQueue, take: Callable[[], Lease | None]) -> list[HeldLease]:
     lease = take()
     if lease and lease.isolation:
         log.warning("lease %r has only %d messages: %s", lease.id, lease.count, lease.isolation)
-    return [Held(queue, lease)] if lease else []
+    return [HeldLease(queue, lease)] if lease else []
 
 
 @contextmanager
 def _batch(
     spark: SparkSession,
     settings: RedisSettings,
-    take: Callable[[], list[Held]],
+    take: Callable[[], list[HeldLease]],
     policy: BatchPolicy,
     lease_time: float | timedelta | None = None,
 ) -> Iterator[ClaimedBatch]:
@@ -200,7 +202,7 @@ def _batch(
 
 
 @contextmanager
-def _watched(spark: SparkSession, held: Sequence[Held], policy: BatchPolicy) -> Iterator[LossWatch]:
+def _watched(spark: SparkSession, held: Sequence[HeldLease], policy: BatchPolicy) -> Iterator[LossWatch]:
     """The block's Spark jobs are cancelled when the lease is lost, and what they raise becomes LeaseLost.
 
     A block that ends well after the loss raises LeaseLost too, even if Redis would still take its ack: it may have

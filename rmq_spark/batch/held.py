@@ -9,26 +9,28 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from rmq_core import Lease, LeasedQueue, LeaseLost
-from rmq_spark.reader import BatchSlice, plan
+from rmq_spark.read.lease import LeaseSlice, plan
 
 LONGEST_NAME = 200
 
 
-class Held(NamedTuple):
+class HeldLease(NamedTuple):
     """A lease, and the queue that its messages are of."""
 
     queue: LeasedQueue
     lease: Lease
 
 
-def slices_of(held: Sequence[Held], parts: int) -> list[BatchSlice]:
+def slices_of(held: Sequence[HeldLease], parts: int) -> list[LeaseSlice]:
     """The messages of all leases in about `parts` slices, at least one for each lease. Raises LeaseLost."""
     count = sum(lease.count for _, lease in held)
     return [piece for queue, lease in held for piece in plan(queue, lease, max(1, parts * lease.count // count))]
 
 
 @contextmanager
-def beating(held: Sequence[Held], by: timedelta | float | None, on_lost: Callable[[Lease], object]) -> Iterator[None]:
+def beating(
+    held: Sequence[HeldLease], by: timedelta | float | None, on_lost: Callable[[Lease], object]
+) -> Iterator[None]:
     """Heartbeats for all leases while the block runs."""
     with ExitStack() as beats:
         for queue, lease in held:
@@ -36,7 +38,7 @@ def beating(held: Sequence[Held], by: timedelta | float | None, on_lost: Callabl
         yield
 
 
-def name_of(held: Sequence[Held]) -> str:
+def name_of(held: Sequence[HeldLease]) -> str:
     """A name that no other claim has: of each lease its id, and when it was claimed, which no takeover changes.
 
     The id alone would not do: a lease that expired or was nacked is claimed again under it, with other messages.
@@ -46,7 +48,7 @@ def name_of(held: Sequence[Held]) -> str:
     return name if len(name) <= LONGEST_NAME else sha256(name.encode()).hexdigest()
 
 
-def _claimed_ms(held: Held) -> int:
+def _claimed_ms(held: HeldLease) -> int:
     info = held.queue.lease_info(held.lease.id)
     if info is None:
         raise LeaseLost(held.lease.id)

@@ -28,8 +28,8 @@ from rmq_core import (
     Outcome,
     Unsupported,
 )
-from rmq_spark.options import Option, Options, duration, one_of, text
-from rmq_spark.source import DELIVERIES, DISCIPLINE, PLACE, Source
+from rmq_spark.place.options import Option, OptionValues, duration, one_of, text
+from rmq_spark.place.source import DELIVERIES, DISCIPLINE, PLACE, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ NAMES = ("message_id", "lease", "deliveries")
 DONE = (Outcome.SETTLED, Outcome.DEAD)
 
 
-class Failed(NamedTuple):
+class FailedDelivery(NamedTuple):
     """One delivery that failed."""
 
     message_id: str
@@ -60,10 +60,10 @@ class Failed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Verdicts(WriterCommitMessage):
+class FailedRows(WriterCommitMessage):
     """What a task found failed; few rows, for they all pass through the driver."""
 
-    failed: tuple[Failed, ...]
+    failed: tuple[FailedDelivery, ...]
 
 
 class RmqSettler(DataSourceArrowWriter):
@@ -75,13 +75,13 @@ class RmqSettler(DataSourceArrowWriter):
         self._reason = reason
         self._delay_s = delay_s
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Verdicts:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> FailedRows:
         """The rows of one task."""
-        return Verdicts(tuple(row for batch in iterator for row in self._failed(batch)))
+        return FailedRows(tuple(row for batch in iterator for row in self._failed(batch)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks have succeeded: settle."""
-        rows = [row for each in messages if isinstance(each, Verdicts) for row in each.failed]
+        rows = [row for each in messages if isinstance(each, FailedRows) for row in each.failed]
         failed = {row.delivery: row for row in rows}.values()
         with LeasedQueue(self._place.settings, self._place.queue, self._config) as queue:
             settled = sum(self._settle(queue, lease, rows) for lease, rows in _by(failed, lambda row: row.lease))
@@ -91,29 +91,29 @@ class RmqSettler(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The job has failed; nothing was settled."""
 
-    def _settle(self, queue: LeasedQueue, lease_id: str, rows: Iterable[Failed]) -> int:
+    def _settle(self, queue: LeasedQueue, lease_id: str, rows: Iterable[FailedDelivery]) -> int:
         """Settle what still is under a lease; of how many rows that was."""
         try:
             lease = queue.join(lease_id)
             found = list(_found(queue, lease, rows))
         except LeaseLost:
             return 0
-        settled: set[Failed] = set()
+        settled: set[FailedDelivery] = set()
         for reason, some in _by(found, lambda each: each[0].reason):
             refs = [ref for _, ref in some]
             report = queue.nack(lease, refs, reason=reason, delay=self._delay_s)
             settled |= {row for (row, _), outcome in zip(some, report.outcomes, strict=True) if outcome in DONE}
         return len(settled)
 
-    def _failed(self, batch: pa.RecordBatch) -> Iterator[Failed]:
+    def _failed(self, batch: pa.RecordBatch) -> Iterator[FailedDelivery]:
         _check_queues(batch, self._place.queue)
         ids, leases, deliveries = (batch.column(name).to_pylist() for name in NAMES)
-        return map(Failed, ids, leases, deliveries, (each or self._reason for each in _column(batch, "reason")))
+        return map(FailedDelivery, ids, leases, deliveries, (each or self._reason for each in _column(batch, "reason")))
 
 
 def settler_of(given: Mapping[str, str], schema: StructType) -> RmqSettler:
     """The writer for failed rows. Raises ConfigurationError or Unsupported before any job starts."""
-    options = Options(given, OPTIONS)
+    options = OptionValues(given, OPTIONS)
     if options[DISCIPLINE] != "leased":
         raise Unsupported(
             options[DISCIPLINE], f"writing back of failed rows (operation={options[OPERATION]})", ("leased",)
@@ -127,7 +127,7 @@ def settler_of(given: Mapping[str, str], schema: StructType) -> RmqSettler:
     return RmqSettler(Source.of(options), _max_deliveries(options), options[REASON], options[DELAY])
 
 
-def _max_deliveries(options: Options) -> int:
+def _max_deliveries(options: OptionValues) -> int:
     if options[OPERATION] == "nack":
         return options[DELIVERIES]
     for option in (DELAY, DELIVERIES):
@@ -149,7 +149,9 @@ def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
     return batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
 
 
-def _found(queue: LeasedQueue, lease: Lease, rows: Iterable[Failed]) -> Iterator[tuple[Failed, MessageRef]]:
+def _found(
+    queue: LeasedQueue, lease: Lease, rows: Iterable[FailedDelivery]
+) -> Iterator[tuple[FailedDelivery, MessageRef]]:
     """Where the messages are leased, as far as this delivery of them still goes on."""
     wanted = {row.delivery: row for row in rows}
     for message in queue.messages(lease):

@@ -11,10 +11,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisMessageQueueError
-from rmq_spark.membership import Membership
-from rmq_spark.offsets import lease_id
-from rmq_spark.options import ASYNC
-from rmq_spark.source import Source, SourceQueue
+from rmq_spark.place.options import ASYNC
+from rmq_spark.place.source import Source, SourceQueue
+from rmq_spark.stream.membership import Membership
+from rmq_spark.stream.offsets import lease_id
 
 log = logging.getLogger(__name__)
 

@@ -26,9 +26,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from rmq_spark.schema import FILTERED
+
 Test: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
-COLUMNS = frozenset({"state", "lease", "message_id", "deliveries", "queue", "reason"})
 _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     EqualTo: operator.eq,
     GreaterThan: operator.gt,
@@ -73,4 +74,4 @@ def _holds(pushed: Filter) -> Callable[[Any], bool] | None:
 def _column(pushed: Filter) -> str | None:
     """The plain column that a filter is about."""
     path: tuple[str, ...] = getattr(pushed, "attribute", ())
-    return path[0] if len(path) == 1 and path[0] in COLUMNS else None
+    return path[0] if len(path) == 1 and path[0] in FILTERED else None

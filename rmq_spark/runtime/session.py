@@ -6,7 +6,7 @@ import os
 
 from pyspark.sql import SparkSession
 
-from rmq_spark.java import spark_environment
+from rmq_spark.runtime.java import spark_environment
 
 
 def session(app_name: str, **conf: str | float | bool) -> SparkSession:

@@ -24,13 +24,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from rmq_core import ConfigurationError, Lease, LeaseLost
-from rmq_spark.ledger import Ledger, ReplayedBatch
-from rmq_spark.offsets import Offset
-from rmq_spark.options import ASYNC_REFUSED, Options
-from rmq_spark.reader import BatchSlice, plan, read_slice
-from rmq_spark.sizes import how_many
-from rmq_spark.source import DELIVERIES, PARTITIONS, Source, SourceQueue
-from rmq_spark.stream_options import (
+from rmq_spark.place.options import ASYNC_REFUSED, OptionValues
+from rmq_spark.place.source import DELIVERIES, PARTITIONS, Source, SourceQueue
+from rmq_spark.read.lease import plan, read_slice
+from rmq_spark.stream.ledger import Ledger, ReplayedBatch
+from rmq_spark.stream.offsets import Offset
+from rmq_spark.stream.options import (
     CONSUMER,
     CONSUMER_TIMEOUT,
     FAIL_ON_LEASE_LOSS,
@@ -41,6 +40,7 @@ from rmq_spark.stream_options import (
     NEW_QUEUE,
     POLL,
 )
+from rmq_spark.stream.sizes import how_many
 from rmq_spark.traces import without_trace
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ SETTLED_TTL_S = 3600.0  # a batch a second must not fill Redis with records; the
 class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The messages of a queue as a stream. Pickled for `read`, it takes only what that needs."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: OptionValues) -> None:
         self._source = Source.of(options)
         self._options = options
         self._ledger: Ledger | None = None
@@ -119,9 +119,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one slice, on an executor. Raises LeaseLost when part of it is gone."""
-        if isinstance(partition, BatchSlice):
-            with self._source.open() as queue:
-                yield from read_slice(queue, partition)
+        return read_slice(self._source.settings, self._source.discipline, partition)
 
     def stop(self) -> None:
         """End the heartbeats, and leave the leases to a restart. Spark mostly ends the process instead."""

@@ -12,34 +12,18 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import (
-    BinaryType,
-    ByteType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, DataType, LongType, MapType, StringType, StructType
 
 from rmq_core import ConfigurationError, NewMessage, PayloadError
-from rmq_spark.reader import MESSAGE_SCHEMA
+from rmq_spark.place.shards import Payload
+from rmq_spark.schema import MESSAGE_SCHEMA, WHOLE, WRITTEN, Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
 PAYLOADS = ("payload", "value")
-WHOLE = (ByteType, ShortType, IntegerType, LongType)
-OWN: Mapping[str, tuple[type[DataType], ...]] = {
-    "message_id": (StringType,),
-    "headers": (MapType,),
-    "delay_ms": WHOLE,
-}
 _WORDS = {
     StringType: "a string",
     BinaryType: "binary",
@@ -49,7 +33,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Columns:
+class SinkColumns:
     """Which columns a sink publishes. json: payloads are JSON texts, of objects or arrays, and arrive as such."""
 
     payload: str
@@ -62,9 +46,10 @@ class Columns:
         payloads = self._payloads(batch)
         if not self.own and self.dedup_key is None:
             return payloads
-        ids, headers, delays = (self._own(batch, name) for name in OWN)
-        keys = repeat(None) if self.dedup_key is None else map(_key, _values(batch, self.dedup_key))
-        return map(_message, payloads, ids, headers, delays, keys)
+        own = {WRITTEN[name].field: _own(batch, WRITTEN[name]) for name in self.own}
+        if self.dedup_key is not None:
+            own["dedup_key"] = map(_key, _values(batch, self.dedup_key))
+        return map(NewMessage, payloads, *(own.get(field, repeat(None)) for field in NewMessage._fields[1:]))
 
     def _payloads(self, batch: pa.RecordBatch) -> Iterator[Payload]:
         column = batch.column(self.payload)
@@ -73,26 +58,23 @@ class Columns:
         values: Iterator[Payload] = iter(column.to_pylist())
         return map(_parsed, values) if self.json else values
 
-    def _own(self, batch: pa.RecordBatch, name: str) -> Iterator[Any]:
-        return _values(batch, name) if name in self.own else repeat(None)
 
-
-def columns_of(schema: StructType, dedup_key: str | None = None, *, as_json: bool = False) -> Columns:
+def columns_of(schema: StructType, dedup_key: str | None = None, *, as_json: bool = False) -> SinkColumns:
     """The columns of a DataFrame that a sink can publish. Raises ConfigurationError for those that it cannot."""
     given = {field.name: field.dataType for field in schema.fields}
     payload = _payload_of(given)
     if dedup_key is not None:
         _check(given, dedup_key, (StringType, BinaryType, *WHOLE))
-    own = [name for name in OWN if name in given]
+    own = [name for name in WRITTEN if name in given]
     for name in own:
-        _check(given, name, OWN[name])
-    known = {payload, dedup_key, *OWN, *MESSAGE_SCHEMA.names}
+        _check(given, name, WRITTEN[name].written)
+    known = {payload, dedup_key, *WRITTEN, *MESSAGE_SCHEMA.names}
     if unknown := [name for name in given if name not in known]:
         raise ConfigurationError(
-            f"column {unknown[0]!r} would not be published: a message has {payload}, {', '.join(OWN)} and the column"
-            " that dedupKey names; drop the others, or put them into the payload with to_json(struct(...))"
+            f"column {unknown[0]!r} would not be published: a message has {payload}, {', '.join(WRITTEN)} and the"
+            " column that dedupKey names; drop the others, or put them into the payload with to_json(struct(...))"
         )
-    return Columns(payload, tuple(own), dedup_key, as_json)
+    return SinkColumns(payload, tuple(own), dedup_key, as_json)
 
 
 def _payload_of(given: Mapping[str, DataType]) -> str:
@@ -114,11 +96,8 @@ def _check(given: Mapping[str, DataType], name: str, allowed: tuple[type[DataTyp
         raise ConfigurationError(f"column {name!r} must be {wanted}, not {kind.simpleString()}: cast it")
 
 
-def _message(
-    payload: Payload, message_id: str | None, headers: Any, delay_ms: int | None, key: str | bytes | None
-) -> NewMessage:
-    delay = None if delay_ms is None else delay_ms / 1000
-    return NewMessage(payload, message_id, None if headers is None else dict(headers), delay, key)
+def _own(batch: pa.RecordBatch, column: Column) -> Iterator[Any]:
+    return (None if value is None else column.published(value) for value in _values(batch, column.name))
 
 
 def _values(batch: pa.RecordBatch, name: str) -> Iterator[Any]:

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError
-from rmq_spark.settling import OPERATION
-from rmq_spark.writer import Sink, Written, sink_of
+from rmq_spark.write.settling import OPERATION
+from rmq_spark.write.sink import Sink, Written, sink_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,7 +21,7 @@ from rmq_core import (
     discipline_of,
     disciplines,
 )
-from rmq_spark.options import Option, Options, one_of, text, whole
+from rmq_spark.place.options import Option, OptionValues, one_of, text, whole
 
 SourceQueue: TypeAlias = LeasedQueue | JobQueue
 
@@ -47,7 +47,7 @@ class Source:
     discipline: str = "leased"
 
     @classmethod
-    def of(cls, options: Options, *, sharded: bool = False) -> Source:
+    def of(cls, options: OptionValues, *, sharded: bool = False) -> Source:
         """What `PLACE` says. Raises ConfigurationError for a wrong URL, and for shards that it cannot have."""
         queue, shards = options[QUEUE], options[SHARDS]
         if shards is not None and not sharded:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmq_spark.options import Option, duration, flag, size, text, whole
-from rmq_spark.source import DELIVERIES, PARTITIONS, PLACE
+from rmq_spark.place.options import Option, duration, flag, size, text, whole
+from rmq_spark.place.source import DELIVERIES, PARTITIONS, PLACE
 
 CONSUMER = text("consumer", "the name of this stream's reader, which no other query uses")
 CONSUMER_TIMEOUT = duration("consumerTimeout", 0.1).or_else(10.0)

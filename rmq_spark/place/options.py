@@ -74,7 +74,7 @@ class Option(Generic[T]):
         return absent
 
 
-class Options:
+class OptionValues:
     """The values of declared options, by their declaration: `options[QUEUE]`."""
 
     def __init__(self, given: Mapping[str, str], declared: Sequence[Option[Any]]) -> None:

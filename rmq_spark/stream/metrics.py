@@ -22,8 +22,8 @@ from pyspark.sql.streaming.listener import (
 )
 
 from rmq_core import ConfigurationError, LeaseInfo, QueueStats, RedisMessageQueueError, RedisSettings
-from rmq_spark.offsets import Offset
-from rmq_spark.source import Source, SourceQueue
+from rmq_spark.place.source import Source, SourceQueue
+from rmq_spark.stream.offsets import Offset
 
 log = logging.getLogger(__name__)
 

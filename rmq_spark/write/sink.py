@@ -19,11 +19,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage, Overflow, Stage, Unsupported
-from rmq_spark.columns import Columns, Payload, columns_of
-from rmq_spark.options import Option, Options, duration, flag, one_of, text, whole
-from rmq_spark.settling import OPERATION, RmqSettler, settler_of
-from rmq_spark.shards import Router, open_shards
-from rmq_spark.source import DISCIPLINE, PLACE, SHARDS, Source
+from rmq_spark.place.options import Option, OptionValues, duration, flag, one_of, text, whole
+from rmq_spark.place.shards import Payload, Router, open_shards
+from rmq_spark.place.source import DISCIPLINE, PLACE, SHARDS, Source
+from rmq_spark.write.columns import SinkColumns, columns_of
+from rmq_spark.write.settling import OPERATION, RmqSettler, settler_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ class Sink:
 
     place: Source
     config: LeasedConfig
-    columns: Columns
+    columns: SinkColumns
     direct: bool
     sink_id: str | None
     keep_s: float
@@ -137,7 +137,7 @@ def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
 
 def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
     """The sink that options and schema describe."""
-    options = Options(given, OPTIONS)
+    options = OptionValues(given, OPTIONS)
     if options[DISCIPLINE] != "leased":
         raise Unsupported(options[DISCIPLINE], 'staging (needed by a sink of format("rmq"))', ("leased",))
     direct = options[DELIVERY] == "direct"
@@ -158,7 +158,7 @@ def stages_of(written: Iterable[WriterCommitMessage | None]) -> list[Stage]:
     return [each.stage for each in written if isinstance(each, Written) and each.stage]
 
 
-def _check_used(options: Options, *, direct: bool) -> None:
+def _check_used(options: OptionValues, *, direct: bool) -> None:
     """Refuse what would do nothing: who gives it counts on what it does."""
     if direct:
         options.refuse(SINK_ID, "delivery=direct publishes as tasks run; use delivery=staged, or dedupKey")
@@ -169,7 +169,7 @@ def _check_used(options: Options, *, direct: bool) -> None:
         options.refuse(DEDUP_WINDOW, "no row has a key; name the column of keys with dedupKey, or leave it out")
 
 
-def _config(options: Options) -> LeasedConfig:
+def _config(options: OptionValues) -> LeasedConfig:
     overflow = Overflow.BLOCK(options[WAIT_FOR_ROOM]) if options[WAIT_FOR_ROOM] else Overflow.RAISE
     if options[MAX_READY] is None:
         return LeasedConfig(dedup_window=options[DEDUP_WINDOW])

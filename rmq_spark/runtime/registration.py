@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from rmq_spark.jobs import is_connect
-from rmq_spark.parcel import carrying, packed, unpacked
+from rmq_spark.batch.jobs import is_connect
+from rmq_spark.runtime.parcel import carrying, packed, unpacked
 
 
 def register(spark: SparkSession, *, ship: bool = False) -> None:

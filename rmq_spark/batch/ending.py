@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Literal, TypeAlias
 
 from rmq_core import LeaseLost, RedisMessageQueueError
-from rmq_spark.holding import Held
-from rmq_spark.verdicts import Verdicts
+from rmq_spark.batch.held import HeldLease
+from rmq_spark.batch.verdicts import Verdicts
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ OnFailure: TypeAlias = Literal["nack", "keep"]
 
 
 @contextmanager
-def settled(held: Sequence[Held], on_failure: OnFailure) -> Iterator[Verdicts]:
+def settled(held: Sequence[HeldLease], on_failure: OnFailure) -> Iterator[Verdicts]:
     """Settle what is held when the block ends. Raises LeaseLost for the first lease that is lost."""
     verdicts = Verdicts(held)
     try:
@@ -37,7 +37,7 @@ def settled(held: Sequence[Held], on_failure: OnFailure) -> Iterator[Verdicts]:
     _ack(held)
 
 
-def _ack(held: Sequence[Held]) -> None:
+def _ack(held: Sequence[HeldLease]) -> None:
     failures = []
     for each in held:
         try:
@@ -49,7 +49,7 @@ def _ack(held: Sequence[Held]) -> None:
         raise failures[0]
 
 
-def _nack(held: Held, verdicts: Verdicts, reason: str) -> None:
+def _nack(held: HeldLease, verdicts: Verdicts, reason: str) -> None:
     queue, lease = held
     try:
         verdicts.settle(held)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from pyspark.sql import Column, DataFrame
 
 from rmq_core import ConfigurationError, Lease, LeaseLost, MessageRef, Outcome
-from rmq_spark.holding import Held
+from rmq_spark.batch.held import HeldLease
 
 Verdict: TypeAlias = tuple[str | None, timedelta | float | None]
 """Why a message failed, and the delay before it is ready again."""
@@ -25,7 +25,7 @@ Verdict: TypeAlias = tuple[str | None, timedelta | float | None]
 class Verdicts:
     """The failed messages of a batch. The last verdict on a message counts."""
 
-    def __init__(self, held: Sequence[Held]) -> None:
+    def __init__(self, held: Sequence[HeldLease]) -> None:
         self._held = held
         self._failed: dict[MessageRef, Verdict] = {}
 
@@ -48,7 +48,7 @@ class Verdicts:
         for each in self._held:
             self.settle(each)
 
-    def settle(self, held: Held) -> None:
+    def settle(self, held: HeldLease) -> None:
         """Nack those of one lease, unless that has been done. Raises LeaseLost."""
         queue, lease = held
         if lease.fate.settled:

@@ -1,0 +1,147 @@
+"""`mode=browse`: what a queue holds, as a DataFrame; nothing is claimed and nothing changes.
+
+A glance and no snapshot: messages that move while Spark reads may be missed or seen twice. Options: `url`, `username`,
+`password`, `queue`, `discipline`; `state` (one or several of ready, leased, delayed, dead, by commas; all by default),
+`limit` (messages of each state, or lease; 100,000 by default) and `pushFilters`. A `leased` queue shows all states;
+others show the ready and the dead, up to 10,000 of each, for that is what every discipline lets anybody see.
+
+With `pushFilters` comparisons of `state`, `lease`, `message_id`, `deliveries` and `queue` with constants are made where
+messages are read, before they become rows. Spark refuses that unless `spark.sql.python.filterPushdown.enabled` is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from rmq_core import LeasedQueue, Message, WorkQueue, open_queue
+from rmq_spark.place.options import Option, OptionValues, flag, whole
+from rmq_spark.place.source import PLACE, Source
+from rmq_spark.schema import BROWSE_SCHEMA, BrowsedMessage, browsed_batch, browsed_row
+from rmq_spark.traces import without_trace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+    from rmq_spark.read.filters import Test
+
+STATES = ("ready", "leased", "delayed", "dead")
+SHOWN_BY_ALL = ("ready", "dead")
+PAGE = 1000
+PEEKED = 10_000
+
+
+def _states(given: str) -> tuple[str, ...]:
+    chosen = tuple(word.strip().lower() for word in given.split(","))
+    if not set(chosen) <= set(STATES):
+        raise ValueError(given)
+    return chosen
+
+
+STATE: Option[Any] = Option(
+    "state", f"one or several of {', '.join(STATES)}, separated by commas", _states, STATES, required=False
+)
+LIMIT = whole("limit").or_else(100_000)
+PUSH = flag("pushFilters").or_else(False)
+BROWSE: tuple[Option[Any], ...] = (*PLACE, STATE, LIMIT, PUSH)
+
+
+@dataclass(frozen=True)
+class Corner(InputPartition):
+    """One state of a queue, or for leased messages one lease."""
+
+    state: str
+    lease: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Corner({self.state!r}, {self.lease!r})"
+
+
+class BrowseReader(DataSourceReader):
+    """Looks at each state, and at each lease, in a partition of its own.
+
+    schema: `BROWSE_SCHEMA`, or the same with columns that may be null, as Spark's catalog declares those of a table.
+    """
+
+    def __init__(self, options: OptionValues, schema: StructType = BROWSE_SCHEMA) -> None:
+        self._source = Source.of(options)
+        self._states: Sequence[str] = options[STATE]
+        self._limit = options[LIMIT]
+        self._schema = schema
+        self._test: Test = lambda _: True
+
+    @without_trace
+    def partitions(self) -> list[InputPartition]:
+        """The states, and the leases there are now."""
+        source = self._source
+        source.check()
+        if source.discipline != "leased":
+            corners = [Corner(state) for state in self._states if state in SHOWN_BY_ALL]
+        else:
+            corners = [Corner(state) for state in self._states if state != "leased"]
+            with LeasedQueue(source.settings, source.queue) as queue:
+                leases = queue.leases(PEEKED) if "leased" in self._states else []
+            corners += [Corner("leased", info.id) for info in leases]
+        return [corner for corner in corners if self._test({"state": corner.state, "lease": corner.lease})]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """What is there now."""
+        if not isinstance(partition, Corner):  # what Spark makes of an empty plan
+            return
+        source = self._source
+        with closing(open_queue(source.settings, source.queue, source.discipline)) as queue:
+            left = self._limit
+            for page in _pages(queue, partition):
+                seen = (
+                    BrowsedMessage(message, partition.state, queue.name, due, partition.lease)
+                    for message, due in page[:left]
+                )
+                left -= len(page)
+                if rows := [row for row in map(browsed_row, seen) if self._test(row)]:
+                    yield browsed_batch(rows, self._schema)
+                if left <= 0:
+                    break
+
+
+class FilteringBrowseReader(BrowseReader):
+    """The same, with the filters of the query applied as early as they can be.
+
+    A class of its own: Spark refuses every reader that has `pushFilters` unless its setting allows that.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
+        """Take those that are comparisons with constants; give the others back for Spark to apply."""
+        from rmq_spark.read.filters import row_test  # noqa: PLC0415  needs Spark 4.1, which is the first to push filters
+
+        made = [(pushed, row_test(pushed)) for pushed in filters]
+        tests = [test for _, test in made if test is not None]
+        self._test = lambda row: all(test(row) for test in tests)
+        return [pushed for pushed, test in made if test is None]
+
+
+def browse_reader(options: OptionValues, schema: StructType = BROWSE_SCHEMA) -> BrowseReader:
+    """The reader that the options ask for."""
+    return (FilteringBrowseReader if options[PUSH] else BrowseReader)(options, schema)
+
+
+def _pages(queue: WorkQueue, corner: Corner) -> Iterator[list[tuple[Message, datetime | None]]]:
+    """The messages of a state or a lease, page by page, each with the time at which it is due."""
+    if not isinstance(queue, LeasedQueue):
+        yield [(message, None) for message in (queue.peek if corner.state == "ready" else queue.dead_letters)(PEEKED)]
+    elif corner.lease is not None:
+        info = queue.lease_info(corner.lease)
+        for lo in range(0, info.count if info else 0, PAGE):
+            yield [(message, None) for message in queue.browse_lease(corner.lease, lo, lo + PAGE)]
+    else:
+        at = 0
+        while (page := queue.browse(corner.state, at, PAGE)).messages:
+            yield list(zip_longest(page.messages, page.due))
+            at += len(page.messages)

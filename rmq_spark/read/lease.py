@@ -1,0 +1,114 @@
+"""Reading a lease from the executors: pure reads of slices, which change nothing and can be repeated.
+
+A read returns exactly the slice it was planned with, under the token it was planned with, or raises. Fewer rows in
+silence would become a loss in a sink that overwrites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from rmq_core import Lease, LeaseLost, RedisSettings
+from rmq_spark.place.source import Source, SourceQueue
+from rmq_spark.schema import MESSAGE_SCHEMA, LeasedMessages, leased_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FETCH = 10_000  # messages a fetch, unless that is more than BATCH_BYTES
+BATCH_BYTES = 8 << 20
+FIRST_FETCH = 64  # how large messages are is not known before the first ones are here
+
+
+@dataclass(frozen=True)
+class LeaseSlice(InputPartition):
+    """Indexes `lo` to `hi` of a lease, of which `unsettled` messages are still to be worked on.
+
+    The executors need the lease's queue and its token.
+    """
+
+    lo: int
+    hi: int
+    unsettled: int
+    lease: Lease
+
+    def __repr__(self) -> str:
+        return f"LeaseSlice({self.lease.id!r}, {self.lo}, {self.hi})"
+
+
+class LeaseReader(DataSourceReader):
+    """Reads leases. Pickled to the executors with settings and tokens: those are in no option and no config.
+
+    schema: `MESSAGE_SCHEMA`, or the same with columns that may be null, as Spark's catalog declares those of a table.
+    """
+
+    def __init__(
+        self,
+        settings: RedisSettings,
+        slices: Sequence[LeaseSlice],
+        discipline: str = "leased",
+        schema: StructType = MESSAGE_SCHEMA,
+    ) -> None:
+        self._settings = settings
+        self._slices = list(slices)
+        self._discipline = discipline
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """The planned slices. Nothing is claimed here: Spark may plan as often as it likes."""
+        return list(self._slices)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
+        return read_slice(self._settings, self._discipline, partition, self._schema)
+
+
+def read_slice(
+    settings: RedisSettings, discipline: str, part: InputPartition, schema: StructType = MESSAGE_SCHEMA
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
+    if not isinstance(part, LeaseSlice):  # what Spark makes of an empty plan
+        return
+    found = 0
+    with Source(settings, part.lease.queue, discipline).open() as queue:
+        for batch in _fetched(queue, part, schema):
+            found += batch.num_rows
+            yield batch
+    if found != part.unsettled:
+        detail = f"{found} of {part.unsettled} messages are left in its slice {part.lo}:{part.hi}"
+        raise LeaseLost(part.lease.id, detail)
+
+
+def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_SCHEMA) -> Iterator[pa.RecordBatch]:
+    """A slice in steps of about BATCH_BYTES, so that large payloads do not fill the executor."""
+    lease, lo, step = part.lease, part.lo, FIRST_FETCH
+    while lo < part.hi:
+        fields = queue.read_columns(lease, lo, min(lo + step, part.hi))
+        batch = leased_batch(LeasedMessages(fields, lease.id, queue.name), schema)
+        lo += step
+        if batch.num_rows:  # there are none where all are settled
+            yield batch
+            step = max(1, min(FETCH, BATCH_BYTES * batch.num_rows // batch.nbytes))
+
+
+def plan(queue: SourceQueue, lease: Lease, parts: int) -> list[LeaseSlice]:
+    """At most `parts` slices that cover what is unsettled. Raises LeaseLost."""
+    info = queue.lease_info(lease.id)
+    if info is None:
+        raise LeaseLost(lease.id)
+    unsettled = [message.index for message in queue.messages(lease)] if info.settled else range(lease.count)
+    slim = replace(lease, envelopes=None)  # the executors read what they need
+    return [LeaseSlice(chunk[0], chunk[-1] + 1, len(chunk), slim) for chunk in chunks(unsettled, parts)]
+
+
+def chunks(unsettled: Sequence[int], parts: int) -> list[Sequence[int]]:
+    """The indexes of unsettled messages cut into at most `parts` pieces of nearly the same size."""
+    count, parts = len(unsettled), min(len(unsettled), parts)
+    edges = [count * part // parts for part in range(parts)] + [count] if parts else []
+    return [unsettled[lo:hi] for lo, hi in pairwise(edges)]

@@ -1,0 +1,170 @@
+"""The columns of messages, an entry each in `COLUMNS`: what reads a lease or a queue and what writes derive theirs.
+
+A new field of messages is one entry. Spark compares a batch with the schema that it was told, names, order, types and
+nullability; both are made of the same entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from rmq_core import Columns, Message, header_items
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class LeasedMessages(NamedTuple):
+    """Messages of a lease, a list for each of their fields."""
+
+    fields: Columns
+    lease: str
+    queue: str
+
+
+class BrowsedMessage(NamedTuple):
+    """A message and where it is."""
+
+    message: Message
+    state: str
+    queue: str
+    due: datetime | None = None
+    lease: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, as far as it is read or written.
+
+    leased: its values in the messages of a lease, as they are stored, or one value for all. browsed: its value in a
+    message that is only looked at, which may be null if `nullable`. filtered: whether browsing takes filters of it.
+    field: of `NewMessage`, which a sink fills with it; written: the types that the sink takes; published: what
+    `NewMessage` wants of a value that is not null.
+    """
+
+    name: str
+    kind: DataType
+    leased: Callable[[LeasedMessages], Any] | None = None
+    browsed: Callable[[BrowsedMessage], Any] | None = None
+    nullable: bool = False
+    filtered: bool = False
+    field: str = ""
+    written: tuple[type[DataType], ...] = ()
+    published: Callable[[Any], Any] = lambda value: value
+
+
+TEXT, TIME = StringType(), TimestampType()
+WHOLE = (ByteType, ShortType, IntegerType, LongType)
+COLUMNS = (
+    Column(
+        "message_id", TEXT, lambda of: of.fields.ids, lambda at: at.message.id, filtered=True,
+        field="id", written=(StringType,),
+    ),
+    Column("payload", BinaryType(), lambda of: of.fields.payloads, lambda at: at.message.raw),
+    Column(
+        "headers", MapType(TEXT, TEXT, valueContainsNull=False), lambda of: of.fields.headers,
+        lambda at: list(at.message.headers.items()), field="headers", written=(MapType,), published=dict,
+    ),
+    Column(
+        "deliveries", IntegerType(), lambda of: of.fields.deliveries, lambda at: at.message.deliveries, filtered=True
+    ),
+    Column("enqueued_at", TIME, lambda of: of.fields.enqueued_ms, lambda at: at.message.enqueued_at),
+    Column("state", TEXT, None, lambda at: at.state, filtered=True),
+    Column("due_at", TIME, None, lambda at: at.due, nullable=True),
+    Column("lease", TEXT, lambda of: of.lease, lambda at: at.lease, nullable=True, filtered=True),
+    Column("reason", TEXT, None, lambda at: _last_reason(at.message), nullable=True, filtered=True),
+    Column("queue", TEXT, lambda of: of.queue, lambda at: at.queue, filtered=True),
+    Column("delay_ms", LongType(), field="delay", written=WHOLE, published=lambda delay_ms: delay_ms / 1000),
+)  # fmt: skip
+"""`due_at` is of delayed messages, `lease` of leased ones; `reason` is what the last failed delivery said."""
+LEASED = {column.name: column.leased for column in COLUMNS if column.leased}
+BROWSED = {column.name: column.browsed for column in COLUMNS if column.browsed}
+FILTERED = frozenset(column.name for column in COLUMNS if column.filtered)
+WRITTEN = {column.name: column for column in COLUMNS if column.field}
+MESSAGE_SCHEMA = StructType([StructField(each.name, each.kind, nullable=False) for each in COLUMNS if each.leased])
+BROWSE_SCHEMA = StructType([StructField(each.name, each.kind, each.nullable) for each in COLUMNS if each.browsed])
+
+
+def leased_batch(messages: LeasedMessages, schema: StructType = MESSAGE_SCHEMA) -> pa.RecordBatch:
+    """Messages of a lease as one Arrow batch of exactly this schema. Raises MalformedMessage for damaged headers."""
+    rows = len(messages.fields.ids)
+    return _batch(schema, lambda name, kind: _array(LEASED[name](messages), kind, rows))
+
+
+def browsed_row(seen: BrowsedMessage) -> dict[str, Any]:
+    """A row of what a queue holds."""
+    return {name: value(seen) for name, value in BROWSED.items()}
+
+
+def browsed_batch(rows: Sequence[Mapping[str, Any]], schema: StructType = BROWSE_SCHEMA) -> pa.RecordBatch:
+    """Rows of `browsed_row` as one Arrow batch of exactly this schema."""
+    import pyarrow as pa  # noqa: PLC0415  300 ms that only executors should pay
+
+    return _batch(schema, lambda name, kind: pa.array([row[name] for row in rows], kind))
+
+
+def _batch(schema: StructType, array: Callable[[str, pa.DataType], pa.Array]) -> pa.RecordBatch:
+    import pyarrow as pa  # noqa: PLC0415  as above
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  the same
+
+    found = to_arrow_schema(schema, **_in_utc())
+    return pa.RecordBatch.from_arrays([array(field.name, field.type) for field in found], schema=found)
+
+
+@cache
+def _in_utc() -> dict[str, Any]:
+    """How one asks for UTC: older Sparks know no other zone, newer ones want to be told."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  as above
+
+    return {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+
+
+def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    """Values as they are stored: texts in UTF-8, maps in JSON, times in milliseconds; or one text for all rows."""
+    import pyarrow as pa  # noqa: PLC0415  as above
+
+    if isinstance(values, str):
+        return pa.repeat(pa.scalar(values), rows)
+    if pa.types.is_map(kind):
+        return _maps(values, kind)
+    if pa.types.is_string(kind):
+        return pa.array(values, pa.binary()).cast(kind)  # checks UTF-8 without a str for each
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.timestamp("ms", "UTC")).cast(kind)
+    return pa.array(values, kind)
+
+
+def _maps(headers: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    """Headers as an Arrow map; messages mostly have the same, or none, so that each kind is decoded once."""
+    import pyarrow as pa  # noqa: PLC0415  as above
+
+    known = {text: list(header_items(text)) for text in set(headers)}
+    if len(known) != 1:
+        return pa.array([known[text] for text in headers], kind)
+    (items,) = known.values()
+    ends = [len(items) * row for row in range(len(headers) + 1)]
+    names, values = (pa.array([item[at] for item in items] * len(headers), pa.string()) for at in (0, 1))
+    return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), names, values, type=kind)
+
+
+def _last_reason(message: Message) -> str | None:
+    return message.history[-1].reason if message.history else None

@@ -1,0 +1,1 @@
+"""Writing: messages published, and failed rows settled."""
