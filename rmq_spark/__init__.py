@@ -8,8 +8,7 @@ from rmq_spark.data_source import RmqDataSource
 from rmq_spark.place.shards import shard_names
 from rmq_spark.read.payloads import parsed, split_json
 from rmq_spark.runtime.java import java_home, spark_environment
-from rmq_spark.runtime.registration import register
-from rmq_spark.runtime.session import session
+from rmq_spark.runtime.session import register, session
 from rmq_spark.schema import MESSAGE_SCHEMA
 from rmq_spark.stream.metrics import RmqMetricsListener, StreamMetrics
 

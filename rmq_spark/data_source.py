@@ -10,7 +10,7 @@ Spark prints options, but redacts these three keys: `url`, `password` and `token
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWrite
 from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError, Lease, LeaseLost
-from rmq_spark.place.options import Option, OptionValues, check_names, one_of, text
-from rmq_spark.place.source import PARTITIONS, PLACE, Source, SourceQueue, check_place
+from rmq_spark.place.options import Option, OptionValues, check_names, text
+from rmq_spark.place.source import MODE, PARTITIONS, PLACE, Source, check_place
 from rmq_spark.read.browse import BROWSE, browse_reader
 from rmq_spark.read.lease import LeaseReader, plan
 from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
@@ -31,7 +31,6 @@ from rmq_spark.traces import without_trace
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
 
-MODE = one_of("mode", "claim", "browse").or_else("claim")
 LEASE = text(
     "lease",
     "the id of a lease that the driver holds. rmq_spark.claimed_batch(spark, url, queue) claims one and gives its"
@@ -54,20 +53,24 @@ class RmqDataSource(DataSource):
     @without_trace
     def schema(self) -> StructType:
         """The columns, which depend on nothing but the mode. Spark asks when a DataFrame is made: `load()`."""
-        if CREATES_TABLE not in self.options:
-            check_names(self.options, _known(self._mode))
-        return BROWSE_SCHEMA if self._mode == "browse" else MESSAGE_SCHEMA
+        browse = self._mode == "browse"
+        if CREATES_TABLE not in self.options:  # nobody tells here whether a batch or a stream is to be read
+            check_names(self.options, BROWSE if browse else (*CLAIM, *STREAM))
+        return BROWSE_SCHEMA if browse else MESSAGE_SCHEMA
 
     @without_trace
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the lease that the options name, or of what the queue holds."""
         self._check(schema)
         if self._mode == "browse":
-            return browse_reader(OptionValues(self.options, (*BROWSE, MODE)), schema)
+            return browse_reader(OptionValues(self.options, BROWSE), schema)
         options = OptionValues(self.options, CLAIM)
         source = Source.of(options)
         with source.open() as queue:
-            lease = _lease(queue, options)
+            info = queue.lease_info(options[LEASE])
+            if info is None:
+                raise LeaseLost(options[LEASE])
+            lease = Lease(queue.name, info.id, info.owner, info.count, None, options[TOKEN])
             slices = plan(queue, lease, options[PARTITIONS])
         return LeaseReader(source.settings, slices, source.discipline, schema)
 
@@ -124,18 +127,6 @@ def needing(version: str, what: str) -> Iterator[None]:
             f'{what}.format("rmq") needs Spark {version} or later, and this is {pyspark.__version__}; batches do not,'
             " see rmq_spark.claimed_batch"
         ) from error
-
-
-def _known(mode: str) -> Sequence[Option[Any]]:
-    """What may be given; who asks for the columns does not tell whether a batch or a stream is to be read."""
-    return (*BROWSE, MODE) if mode == "browse" else (*CLAIM, *STREAM)
-
-
-def _lease(queue: SourceQueue, options: OptionValues) -> Lease:
-    info = queue.lease_info(options[LEASE])
-    if info is None:
-        raise LeaseLost(options[LEASE])
-    return Lease(queue.name, info.id, info.owner, info.count, None, options[TOKEN])
 
 
 def frame_of(spark: SparkSession, reader: LeaseReader) -> DataFrame:

@@ -13,19 +13,7 @@ from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql.types import (
-    BinaryType,
-    ByteType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types as T  # noqa: N812  Spark's own name for it
 
 from rmq_core import Columns, Message, header_items
 
@@ -62,30 +50,30 @@ class Column:
     """
 
     name: str
-    kind: DataType
+    kind: T.DataType
     leased: Callable[[LeasedMessages], Any] | None = None
     browsed: Callable[[BrowsedMessage], Any] | None = None
     nullable: bool = False
     filtered: bool = False
     field: str = ""
-    written: tuple[type[DataType], ...] = ()
+    written: tuple[type[T.DataType], ...] = ()
     published: Callable[[Any], Any] = lambda value: value
 
 
-TEXT, TIME = StringType(), TimestampType()
-WHOLE = (ByteType, ShortType, IntegerType, LongType)
+TEXT, TIME = T.StringType(), T.TimestampType()
+WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 COLUMNS = (
     Column(
         "message_id", TEXT, lambda of: of.fields.ids, lambda at: at.message.id, filtered=True,
-        field="id", written=(StringType,),
+        field="id", written=(T.StringType,),
     ),
-    Column("payload", BinaryType(), lambda of: of.fields.payloads, lambda at: at.message.raw),
+    Column("payload", T.BinaryType(), lambda of: of.fields.payloads, lambda at: at.message.raw),
     Column(
-        "headers", MapType(TEXT, TEXT, valueContainsNull=False), lambda of: of.fields.headers,
-        lambda at: list(at.message.headers.items()), field="headers", written=(MapType,), published=dict,
+        "headers", T.MapType(TEXT, TEXT, valueContainsNull=False), lambda of: of.fields.headers,
+        lambda at: list(at.message.headers.items()), field="headers", written=(T.MapType,), published=dict,
     ),
     Column(
-        "deliveries", IntegerType(), lambda of: of.fields.deliveries, lambda at: at.message.deliveries, filtered=True
+        "deliveries", T.IntegerType(), lambda of: of.fields.deliveries, lambda at: at.message.deliveries, filtered=True
     ),
     Column("enqueued_at", TIME, lambda of: of.fields.enqueued_ms, lambda at: at.message.enqueued_at),
     Column("state", TEXT, None, lambda at: at.state, filtered=True),
@@ -93,18 +81,18 @@ COLUMNS = (
     Column("lease", TEXT, lambda of: of.lease, lambda at: at.lease, nullable=True, filtered=True),
     Column("reason", TEXT, None, lambda at: _last_reason(at.message), nullable=True, filtered=True),
     Column("queue", TEXT, lambda of: of.queue, lambda at: at.queue, filtered=True),
-    Column("delay_ms", LongType(), field="delay", written=WHOLE, published=lambda delay_ms: delay_ms / 1000),
+    Column("delay_ms", T.LongType(), field="delay", written=WHOLE, published=lambda delay_ms: delay_ms / 1000),
 )  # fmt: skip
 """`due_at` is of delayed messages, `lease` of leased ones; `reason` is what the last failed delivery said."""
 LEASED = {column.name: column.leased for column in COLUMNS if column.leased}
 BROWSED = {column.name: column.browsed for column in COLUMNS if column.browsed}
 FILTERED = frozenset(column.name for column in COLUMNS if column.filtered)
 WRITTEN = {column.name: column for column in COLUMNS if column.field}
-MESSAGE_SCHEMA = StructType([StructField(each.name, each.kind, nullable=False) for each in COLUMNS if each.leased])
-BROWSE_SCHEMA = StructType([StructField(each.name, each.kind, each.nullable) for each in COLUMNS if each.browsed])
+MESSAGE_SCHEMA = T.StructType([T.StructField(each.name, each.kind, nullable=False) for each in COLUMNS if each.leased])
+BROWSE_SCHEMA = T.StructType([T.StructField(each.name, each.kind, each.nullable) for each in COLUMNS if each.browsed])
 
 
-def leased_batch(messages: LeasedMessages, schema: StructType = MESSAGE_SCHEMA) -> pa.RecordBatch:
+def leased_batch(messages: LeasedMessages, schema: T.StructType = MESSAGE_SCHEMA) -> pa.RecordBatch:
     """Messages of a lease as one Arrow batch of exactly this schema. Raises MalformedMessage for damaged headers."""
     rows = len(messages.fields.ids)
     return _batch(schema, lambda name, kind: _array(LEASED[name](messages), kind, rows))
@@ -115,14 +103,14 @@ def browsed_row(seen: BrowsedMessage) -> dict[str, Any]:
     return {name: value(seen) for name, value in BROWSED.items()}
 
 
-def browsed_batch(rows: Sequence[Mapping[str, Any]], schema: StructType = BROWSE_SCHEMA) -> pa.RecordBatch:
+def browsed_batch(rows: Sequence[Mapping[str, Any]], schema: T.StructType = BROWSE_SCHEMA) -> pa.RecordBatch:
     """Rows of `browsed_row` as one Arrow batch of exactly this schema."""
     import pyarrow as pa  # noqa: PLC0415  300 ms that only executors should pay
 
     return _batch(schema, lambda name, kind: pa.array([row[name] for row in rows], kind))
 
 
-def _batch(schema: StructType, array: Callable[[str, pa.DataType], pa.Array]) -> pa.RecordBatch:
+def _batch(schema: T.StructType, array: Callable[[str, pa.DataType], pa.Array]) -> pa.RecordBatch:
     import pyarrow as pa  # noqa: PLC0415  as above
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  the same
 

@@ -27,11 +27,9 @@ from rmq_core import (
     LeaseLost,
     RedisSettings,
 )
-from rmq_spark.batch.ending import OnFailure, settled
-from rmq_spark.batch.held import HeldLease, beating, name_of, slices_of
+from rmq_spark.batch.ending import OnFailure, Verdicts, settled
+from rmq_spark.batch.held import HeldLease, claim_shards, name_of, slices_of
 from rmq_spark.batch.jobs import parallelism, tagged_jobs
-from rmq_spark.batch.shards import claim_shards
-from rmq_spark.batch.verdicts import Verdicts
 from rmq_spark.batch.watch import LossWatch, exit_with_parent
 from rmq_spark.data_source import frame_of
 from rmq_spark.place.shards import open_shards
@@ -179,22 +177,24 @@ def _batch(
     policy: BatchPolicy,
     lease_time: float | timedelta | None = None,
 ) -> Iterator[ClaimedBatch]:
+    held, already_settled = [], False
     try:
         held = take()
     except LeaseAlreadySettled:
         if policy.on_settled == "raise":
             raise
-        yield ClaimedBatch(_empty(spark), already_settled=True)
-        return
+        already_settled = True
     if not held:
-        yield ClaimedBatch(_empty(spark))
+        yield ClaimedBatch(spark.createDataFrame([], MESSAGE_SCHEMA), already_settled=already_settled)
         return
     with (
         settled(held, policy.on_failure) as verdicts,
         _watched(spark, held, policy) as watch,
-        beating(held, lease_time, watch.lose),
+        ExitStack() as beats,
     ):
-        slices = slices_of(held, policy.partitions or _partitions(spark))
+        for queue, lease in held:
+            beats.enter_context(queue.hold(lease, lease_time, on_lost=watch.lose))
+        slices = slices_of(held, policy.partitions or min(MOST_PARTITIONS, 2 * parallelism(spark)))
         frame = frame_of(spark, LeaseReader(settings, slices))
         count = sum(piece.unsettled for piece in slices)
         leases = tuple(lease for _, lease in held)
@@ -230,11 +230,3 @@ def _settings(redis: RedisSettings | str) -> RedisSettings:
     if isinstance(redis, RedisSettings):
         return redis
     raise ConfigurationError(f"redis must be a URL or RedisSettings, not {type(redis).__name__}: executors connect too")
-
-
-def _partitions(spark: SparkSession) -> int:
-    return min(MOST_PARTITIONS, 2 * parallelism(spark))
-
-
-def _empty(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame([], MESSAGE_SCHEMA)

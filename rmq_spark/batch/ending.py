@@ -3,6 +3,10 @@
 That is one step for each lease. The verdicts on single messages come before all acks: one that fails is a failure of
 the block, and nothing is acked. Then all leases are acked whatever becomes of one. Each ack leaves a record: whoever
 finds it knows that the block succeeded and its verdicts are settled, and can ack the rest.
+
+Verdicts wait for the end because what is settled is no longer read: `df`, whose slices are planned, would raise. That
+also leaves a driver that dies in its block nothing half done: a retry of one that died among the verdicts gets the
+messages that are not settled yet, and judges anew.
 """
 
 from __future__ import annotations
@@ -10,15 +14,50 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
+from itertools import chain
 from typing import Literal, TypeAlias
 
-from rmq_core import LeaseLost, RedisMessageQueueError
+from pyspark.sql import Column, DataFrame
+
+from rmq_core import ConfigurationError, LeaseLost, MessageRef, Outcome, RedisMessageQueueError
 from rmq_spark.batch.held import HeldLease
-from rmq_spark.batch.verdicts import Verdicts
+from rmq_spark.write.settling import Verdict, nack_each
 
 log = logging.getLogger(__name__)
 
 OnFailure: TypeAlias = Literal["nack", "keep"]
+
+
+class Verdicts:
+    """The failed messages of a batch, each with its reason. The last verdict on a message counts."""
+
+    def __init__(self, held: Sequence[HeldLease]) -> None:
+        self._held = held
+        self._failed: dict[MessageRef, Verdict] = {}
+
+    def add(self, failed: DataFrame, reason: str | Column | None, delay: timedelta | float | None) -> int:
+        """Note the messages that the rows of `failed` name; how many there are. Raises ConfigurationError."""
+        reasons = _reasons_of(failed, reason)
+        messages = chain.from_iterable(queue.messages(lease) for queue, lease in self._held)
+        refs = [message.ref for message in messages if message.id in reasons]
+        strangers = reasons.keys() - {ref.id for ref in refs}
+        if strangers:
+            raise ConfigurationError(
+                f"failed: {len(strangers)} of its {len(reasons)} message ids are not of this batch, such as"
+                f" {min(strangers)!r}; take the rows from `batch.df`"
+            )
+        self._failed.update({ref: (reasons[ref.id], delay) for ref in refs})
+        return len(refs)
+
+    def settle(self, held: HeldLease) -> None:
+        """Nack those of one lease, unless that has been done. Raises LeaseLost."""
+        queue, lease = held
+        if lease.fate.settled:
+            return
+        verdicts = {ref: verdict for ref, verdict in self._failed.items() if ref.lease_id == lease.id}
+        if any(outcome is Outcome.LOST for _, outcome in nack_each(queue, lease, verdicts)):
+            raise LeaseLost(lease.id)
 
 
 @contextmanager
@@ -27,7 +66,8 @@ def settled(held: Sequence[HeldLease], on_failure: OnFailure) -> Iterator[Verdic
     verdicts = Verdicts(held)
     try:
         yield verdicts
-        verdicts.settle_all()
+        for each in held:
+            verdicts.settle(each)
     except Exception as error:
         lost = error.lease_id if isinstance(error, LeaseLost) else None
         for each in held if on_failure == "nack" else ():
@@ -39,10 +79,10 @@ def settled(held: Sequence[HeldLease], on_failure: OnFailure) -> Iterator[Verdic
 
 def _ack(held: Sequence[HeldLease]) -> None:
     failures = []
-    for each in held:
+    for queue, lease in held:
         try:
-            if not each.lease.fate.settled:
-                each.queue.ack(each.lease)
+            if not lease.fate.settled:
+                queue.ack(lease)
         except RedisMessageQueueError as error:
             failures.append(error)
     if failures:
@@ -57,3 +97,12 @@ def _nack(held: HeldLease, verdicts: Verdicts, reason: str) -> None:
             queue.nack(lease, reason=reason)
     except RedisMessageQueueError as error:  # the failure of the work is what the caller has to see
         log.warning("lease %r could not be nacked, it will expire: %s", lease.id, error)
+
+
+def _reasons_of(failed: DataFrame, reason: str | Column | None) -> dict[str, str | None]:
+    """The reason of each message id in a DataFrame, which this evaluates. Raises ConfigurationError."""
+    if "message_id" not in failed.columns:
+        raise ConfigurationError(f"failed has no column message_id, only {', '.join(failed.columns)}: keep it in there")
+    if reason is None or isinstance(reason, str):
+        return dict.fromkeys((row.message_id for row in failed.select("message_id").collect()), reason)
+    return dict(failed.select("message_id", reason.cast("string")).collect())

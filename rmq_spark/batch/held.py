@@ -1,14 +1,14 @@
-"""The leases that a batch holds, one, or one for each shard: read together, kept together, named together."""
+"""The leases that a batch holds, one, or one for each shard with work: claimed, read and named together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from rmq_core import Lease, LeasedQueue, LeaseLost
+from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisMessageQueueError
 from rmq_spark.read.lease import LeaseSlice, plan
 
 LONGEST_NAME = 200
@@ -27,17 +27,6 @@ def slices_of(held: Sequence[HeldLease], parts: int) -> list[LeaseSlice]:
     return [piece for queue, lease in held for piece in plan(queue, lease, max(1, parts * lease.count // count))]
 
 
-@contextmanager
-def beating(
-    held: Sequence[HeldLease], by: timedelta | float | None, on_lost: Callable[[Lease], object]
-) -> Iterator[None]:
-    """Heartbeats for all leases while the block runs."""
-    with ExitStack() as beats:
-        for queue, lease in held:
-            beats.enter_context(queue.hold(lease, by, on_lost=on_lost))
-        yield
-
-
 def name_of(held: Sequence[HeldLease]) -> str:
     """A name that no other claim has: of each lease its id, and when it was claimed, which no takeover changes.
 
@@ -53,3 +42,56 @@ def _claimed_ms(held: HeldLease) -> int:
     if info is None:
         raise LeaseLost(held.lease.id)
     return round(info.claimed_at.timestamp() * 1000)
+
+
+def claim_shards(
+    shards: Sequence[LeasedQueue],
+    *,
+    max_messages: int,
+    lease_id: str | None = None,
+    wait: float | timedelta = 0,
+    keep: bool = False,
+    **claim: Any,
+) -> list[HeldLease]:
+    """The leases `<lease_id>/s<k>` of the shards that have work, of about the same number of messages each.
+
+    If an earlier try left any, these alone: a retry gets the messages that it had, and no others. When one of them
+    cannot be had, the others are released, or left to the next try with `keep`. Raises LeaseAlreadySettled when an
+    earlier try had begun to ack, after acking what that left.
+    """
+    if wait:
+        raise ConfigurationError(
+            "wait: a batch of shards does not wait, for there is no waiting for any of several queues; claim again"
+            " when the block found nothing"
+        )
+    names = {} if lease_id is None else {queue: f"{lease_id}/s{number}" for number, queue in enumerate(shards)}
+    left = _left(lease_id, names) if lease_id is not None else []
+    held: list[HeldLease] = []
+    try:
+        for number, queue in enumerate(left or shards):
+            rest = max_messages - sum(lease.count for _, lease in held)
+            share = max_messages if left else -(-rest // (len(shards) - number))  # of what is still wanted, rounded up
+            lease = queue.claim(max_messages=share, lease_id=names.get(queue), **claim) if share else None
+            held += [HeldLease(queue, lease)] if lease else []
+    except Exception:
+        for queue, lease in held if not keep else ():
+            with suppress(RedisMessageQueueError):
+                queue.release(lease)
+        raise
+    return held
+
+
+def _left(lease_id: str, names: dict[LeasedQueue, str]) -> list[LeasedQueue]:
+    """The shards where an earlier try holds a lease.
+
+    Of a batch of which a shard is acked, which only a block that succeeded does, the rest is acked too.
+    """
+    left = [queue for queue, name in names.items() if queue.lease_info(name)]
+    records = [record for queue, name in names.items() if (record := queue.settled(name))]
+    if not records:
+        return left
+    rest = 0
+    for queue in left:
+        with suppress(LeaseLost, LeaseAlreadySettled):
+            rest += queue.ack(queue.adopt(names[queue])).settled
+    raise LeaseAlreadySettled(lease_id, rest + sum(record.acked for record in records))

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from rmq_core import LeasedQueue, Message, WorkQueue, open_queue
 from rmq_spark.place.options import Option, OptionValues, flag, whole
-from rmq_spark.place.source import PLACE, Source
+from rmq_spark.place.source import MODE, PLACE, Source
 from rmq_spark.schema import BROWSE_SCHEMA, BrowsedMessage, browsed_batch, browsed_row
 from rmq_spark.traces import without_trace
 
@@ -51,7 +51,7 @@ STATE: Option[Any] = Option(
 )
 LIMIT = whole("limit").or_else(100_000)
 PUSH = flag("pushFilters").or_else(False)
-BROWSE: tuple[Option[Any], ...] = (*PLACE, STATE, LIMIT, PUSH)
+BROWSE: tuple[Option[Any], ...] = (*PLACE, MODE, STATE, LIMIT, PUSH)
 
 
 @dataclass(frozen=True)

@@ -15,33 +15,36 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import (
-        DataSourceReader,
-        DataSourceStreamReader,
-        DataSourceStreamWriter,
-        DataSourceWriter,
-    )
 
 PACKAGES = ("rmq_core", "rmq_spark", "pyspark_rmq")
 SHIPPED = {".py", ".lua"}
 T = TypeVar("T")
 
 
+def _making(hook: str) -> Callable[..., Any]:
+    """The hook of RmqDataSource, of which what it makes carries the archive too."""
+
+    def make(self: CarriedSource, *arguments: Any, **named: Any) -> Any:
+        return carried(getattr(self._source(), hook)(*arguments, **named), self.archive)
+
+    return make
+
+
 class CarriedSource(DataSource):
     """Stands for RmqDataSource, which it makes once the archive is unpacked."""
 
     archive = b""
+    reader, writer = _making("reader"), _making("writer")
+    streamReader, streamWriter = _making("streamReader"), _making("streamWriter")  # noqa: N815  Spark's names
 
     @classmethod
     def name(cls) -> str:
@@ -51,22 +54,6 @@ class CarriedSource(DataSource):
     def schema(self) -> StructType | str:
         """What RmqDataSource says."""
         return self._source().schema()
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """What RmqDataSource makes."""
-        return carried(self._source().reader(schema), self.archive)
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
-        """What RmqDataSource makes."""
-        return carried(self._source().writer(schema, overwrite), self.archive)
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-        """What RmqDataSource makes."""
-        return carried(self._source().streamReader(schema), self.archive)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  the same
-        """What RmqDataSource makes."""
-        return carried(self._source().streamWriter(schema, overwrite), self.archive)
 
     def _source(self) -> DataSource:
         make_importable(self.archive)

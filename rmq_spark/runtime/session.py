@@ -1,4 +1,4 @@
-"""A Spark session for this interpreter, on whatever Java the machine has."""
+"""A Spark session for this interpreter, on whatever Java the machine has, and `format("rmq")` in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 
 from pyspark.sql import SparkSession
 
+from rmq_spark.batch.jobs import is_connect
 from rmq_spark.runtime.java import spark_environment
+from rmq_spark.runtime.parcel import carrying, packed, unpacked
 
 
 def session(app_name: str, **conf: str | float | bool) -> SparkSession:
@@ -20,6 +22,20 @@ def session(app_name: str, **conf: str | float | bool) -> SparkSession:
     for key, value in conf.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def register(spark: SparkSession, *, ship: bool = False) -> None:
+    """Make `format("rmq")` known to a session that does not find the package `pyspark_rmq` by itself.
+
+    Needed where this package came by `--py-files` and over Spark Connect; works for streams there too. ship: send the
+    package to the executors as well, which then need only its dependencies: redis, hiredis, tenacity and pyarrow.
+    """
+    archive = packed()
+    if ship and is_connect(spark):
+        spark.addArtifacts(unpacked(archive), pyfile=True)
+    elif ship:
+        spark.sparkContext.addPyFile(unpacked(archive))
+    spark.dataSource.register(carrying(archive))
 
 
 def _java_runs() -> bool:

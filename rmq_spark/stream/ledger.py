@@ -14,7 +14,7 @@ from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisMe
 from rmq_spark.place.options import ASYNC
 from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.stream.membership import Membership
-from rmq_spark.stream.offsets import lease_id
+from rmq_spark.stream.offsets import Offset
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +37,23 @@ class ReplayedBatch(RedisMessageQueueError):
 
 
 class Ledger:
-    """What a consumer holds of one stream. Raises ConsumerTaken when its name is in use, or taken away later."""
+    """What a consumer holds of one stream. Raises ConsumerTaken when its name is in use, or taken away later.
 
-    def __init__(self, source: Source, queue: SourceQueue, consumer: str, stream: str, alive_s: float) -> None:
-        self.stream = stream
-        self._consumer = consumer
+    offset: any of that stream.
+    """
+
+    def __init__(self, source: Source, queue: SourceQueue, offset: Offset, alive_s: float) -> None:
+        self._offset = offset
         self._queue = queue
         self._held: dict[int, tuple[Lease, ExitStack]] = {}
         self._records = LeasedQueue(source.settings, source.queue)  # of consumers, for queues of any discipline
-        self._member = Membership(self._records, consumer, stream, alive_s)
+        self._member = Membership(self._records, offset.consumer, offset.stream, alive_s)
         self._acked = 0
         try:
-            self.finished = self._enter()
+            entered = self._member.enter()
+            self.finished = entered.finished  # the batch up to which the stream is finished
+            if entered.before is not None:
+                self._inherit(replace(offset, stream=entered.before, seq=entered.before_finished))
         except BaseException:
             self.close()
             raise
@@ -111,7 +116,7 @@ class Ledger:
         self._records.close()
 
     def _name(self, seq: int) -> str:
-        return lease_id(self._consumer, self.stream, seq)
+        return self._offset.at(seq).lease_id
 
     def _keep(self, seq: int, lease: Lease) -> Lease:
         slim = replace(lease, envelopes=None)  # the executors read what they need
@@ -137,16 +142,9 @@ class Ledger:
             if not known:
                 log.warning(GONE, name)
 
-    def _enter(self) -> int:
-        """Take the consumer's name; the batch up to which the stream is finished."""
-        entered = self._member.enter()
-        if entered.before is not None:
-            self._inherit(entered.before, entered.before_finished)
-        return entered.finished
-
-    def _inherit(self, stream: str, finished: int) -> None:
+    def _inherit(self, left: Offset) -> None:
         """Settle what the stream before this one left: it has ended, and its checkpoint with it."""
-        self._ack_left(lease_id(self._consumer, stream, finished), known=True)
-        name = lease_id(self._consumer, stream, finished + 1)
+        self._ack_left(left.lease_id, known=True)
         with suppress(LeaseLost, LeaseAlreadySettled):
-            self._queue.nack(self._queue.adopt(name), reason=f"the stream {stream} of {self._consumer!r} has ended")
+            lease = self._queue.adopt(left.at(left.seq + 1).lease_id)
+            self._queue.nack(lease, reason=f"the stream {left.stream} of {left.consumer!r} has ended")

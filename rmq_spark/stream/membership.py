@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 import uuid
+from functools import partial
 
 from rmq_core import ConsumerTaken, Enrolment, LeasedQueue, RedisMessageQueueError
 
@@ -24,9 +25,9 @@ class Membership:
 
     def __init__(self, queue: LeasedQueue, consumer: str, stream: str, alive_s: float) -> None:
         self.run = f"spark-{uuid.uuid4().hex}"
-        self._queue = queue
+        self._enroll = partial(queue.enroll, consumer, run=self.run, stream=stream, alive=alive_s)
+        self._renewal = partial(queue.stay, consumer, run=self.run, stream=stream, alive=alive_s)
         self._consumer = consumer
-        self._stream = stream
         self._alive_s = alive_s
         self._finished = 0
         self._taken: ConsumerTaken | None = None
@@ -72,10 +73,5 @@ class Membership:
             except RedisMessageQueueError as error:  # the next beat, or the next batch, will tell
                 log.warning("consumer %r could not be renewed: %s", self._consumer, error)
 
-    def _enroll(self) -> Enrolment:
-        return self._queue.enroll(self._consumer, run=self.run, stream=self._stream, alive=self._alive_s)
-
-    def _stay(self) -> Enrolment:
-        return self._queue.stay(
-            self._consumer, run=self.run, stream=self._stream, alive=self._alive_s, finished=self._finished
-        )
+    def _stay(self) -> None:
+        self._renewal(finished=self._finished)

@@ -83,7 +83,8 @@ class RmqMetricsListener(StreamingQueryListener):
         self._settings = RedisSettings.from_url(redis) if isinstance(redis, str) else redis
         self._discipline = discipline
         self._on_metrics = on_metrics
-        self._gauges = {name: meter.create_gauge(name, unit, text) for name, (_, unit, text) in _made(meter)}
+        gauges = GAUGES.items() if meter is not None else ()
+        self._gauges = [(field, meter.create_gauge(name, unit, text)) for name, (field, unit, text) in gauges]
         self._queues: dict[str, SourceQueue] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
@@ -113,10 +114,15 @@ class RmqMetricsListener(StreamingQueryListener):
         except Exception:
             log.exception("on_metrics raised")
         else:
-            self._set(metrics)
+            about = {"queue": metrics.queue, "consumer": metrics.consumer}
+            for field, gauge in self._gauges:
+                if (value := getattr(metrics, field)) is not None:
+                    gauge.set(value, about)
 
     def _look(self, offset: Offset, batch: int, rows: int, rows_per_s: float) -> StreamMetrics:
-        queue = self._open(offset.queue)
+        if offset.queue not in self._queues:
+            self._queues[offset.queue] = Source(self._settings, offset.queue, self._discipline).open()
+        queue = self._queues[offset.queue]
         stats: QueueStats = queue.stats()
         infos = (queue.lease_info(offset.at(seq).lease_id) for seq in (offset.seq, offset.seq + 1))
         return StreamMetrics(
@@ -124,18 +130,6 @@ class RmqMetricsListener(StreamingQueryListener):
             stats.dead, margin_s([info for info in infos if info is not None], datetime.now(UTC)),
             stats.isolated,
         )  # fmt: skip
-
-    def _open(self, name: str) -> SourceQueue:
-        if name not in self._queues:
-            self._queues[name] = Source(self._settings, name, self._discipline).open()
-        return self._queues[name]
-
-    def _set(self, metrics: StreamMetrics) -> None:
-        about = {"queue": metrics.queue, "consumer": metrics.consumer}
-        for name, gauge in self._gauges.items():
-            value = getattr(metrics, GAUGES[name][0])
-            if value is not None:
-                gauge.set(value, about)
 
 
 def offset_of(text: str | None) -> Offset | None:
@@ -156,7 +150,3 @@ def margin_s(leases: list[LeaseInfo], now: datetime) -> float | None:
 def _number(rate: float | None) -> float:
     """A rate; Spark has none, or none that is a number, for a batch that took no time."""
     return 0.0 if rate is None or not math.isfinite(rate) else rate
-
-
-def _made(meter: Any) -> list[tuple[str, tuple[str, str, str]]]:
-    return list(GAUGES.items()) if meter is not None else []

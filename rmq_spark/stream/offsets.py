@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rmq_core import ConfigurationError
@@ -47,19 +47,13 @@ class Offset:
     @property
     def plain(self) -> dict[str, Any]:
         """What Spark writes into its log."""
-        about = {"queue": self.queue, "consumer": self.consumer}
-        return {"v": VERSION, **about, "stream": self.stream, "seq": self.seq}
+        return {"v": VERSION, **asdict(self)}
 
     @property
     def lease_id(self) -> str:
         """The lease that holds batch `seq`."""
-        return lease_id(self.consumer, self.stream, self.seq)
+        return f"{self.consumer}/{self.stream}/{self.seq}"
 
     def at(self, seq: int) -> Offset:
         """Another place in the same stream."""
         return replace(self, seq=seq)
-
-
-def lease_id(consumer: str, stream: str, seq: int) -> str:
-    """The id under which a batch of a stream is leased."""
-    return f"{consumer}/{stream}/{seq}"

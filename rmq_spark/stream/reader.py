@@ -23,24 +23,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rmq_core import ConfigurationError, Lease, LeaseLost
+from rmq_core import ConfigurationError, Lease, LeasedQueue, LeaseLost, Message
 from rmq_spark.place.options import ASYNC_REFUSED, OptionValues
 from rmq_spark.place.source import DELIVERIES, PARTITIONS, Source, SourceQueue
 from rmq_spark.read.lease import plan, read_slice
+from rmq_spark.stream import options as given
 from rmq_spark.stream.ledger import Ledger, ReplayedBatch
 from rmq_spark.stream.offsets import Offset
-from rmq_spark.stream.options import (
-    CONSUMER,
-    CONSUMER_TIMEOUT,
-    FAIL_ON_LEASE_LOSS,
-    FAIL_ON_LOSS,
-    LEASE,
-    MOST_BYTES,
-    MOST_MESSAGES,
-    NEW_QUEUE,
-    POLL,
-)
-from rmq_spark.stream.sizes import how_many
 from rmq_spark.traces import without_trace
 
 if TYPE_CHECKING:
@@ -49,6 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SETTLED_TTL_S = 3600.0  # a batch a second must not fill Redis with records; the consumer's record remembers for longer
+PEEKED = 50  # of queues that cannot bound the bytes of an answer
+BROWSED = 1000
 
 
 class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -61,7 +52,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._budget: float = math.inf
         self._patient = True
         self._planned = self._committed = 0
-        self._fresh = Offset.new(self._source.queue, options[CONSUMER])
+        self._fresh = Offset.new(self._source.queue, options[given.CONSUMER])
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_source": self._source}
@@ -72,8 +63,8 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
         """What the options say; bytes, where they do, for Spark takes only one limit."""
-        most_bytes = self._options[MOST_BYTES]
-        return ReadMaxRows(self._options[MOST_MESSAGES]) if most_bytes is None else ReadMaxBytes(most_bytes)
+        most_bytes = self._options[given.MOST_BYTES]
+        return ReadMaxRows(self._options[given.MOST_MESSAGES]) if most_bytes is None else ReadMaxBytes(most_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
         """From now on, claim no more messages than are ready at this moment, and do not wait for others."""
@@ -83,12 +74,12 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Ack everything up to `start`, which Spark has committed, and claim the next batch if there is work."""
         begin = self._offset(start)
-        ledger = self._ledger_of(begin.stream)
+        ledger = self._ledger_of(begin)
         ledger.finish(begin.seq)
         seq, most = self._next(ledger, begin), self._most(limit)
         if not most and not ledger.exists(seq):
             return begin.plain
-        lease = ledger.claim(seq, max(1, most), self._options[POLL] if self._patient else 0)
+        lease = ledger.claim(seq, max(1, most), self._options[given.POLL] if self._patient else 0)
         if lease is None:
             return begin.plain
         self._budget -= 0 if lease.takeovers else lease.count
@@ -98,7 +89,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """The slices of one batch. Raises ReplayedBatch or LeaseLost where the options say so, else it is empty."""
         begin, until = self._offset(start), self._offset(end)
-        ledger = self._ledger_of(until.stream)
+        ledger = self._ledger_of(until)
         if begin.stream == until.stream:
             ledger.finish(begin.seq)  # a batch is planned when the one before it is committed
         if begin == until or not until.seq:
@@ -114,7 +105,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Mapping[str, Any]) -> None:
         """A second chance to ack; `latestOffset` was told before."""
         until = self._offset(end)
-        self._ledger_of(until.stream).finish(until.seq)
+        self._ledger_of(until).finish(until.seq)
         self._committed = until.seq
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -130,24 +121,23 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @cached_property
     def _queue(self) -> SourceQueue:
         options, deliveries = self._options, "max_deliveries" if self._source.discipline == "leased" else "max_attempts"
-        config = {"lease": options[LEASE], "settled_ttl": SETTLED_TTL_S, deliveries: options[DELIVERIES]}
+        config = {"lease": options[given.LEASE], "settled_ttl": SETTLED_TTL_S, deliveries: options[DELIVERIES]}
         queue = self._source.open(**config)
-        if not options[NEW_QUEUE]:
+        if not options[given.NEW_QUEUE]:
             self._source.check()
         return queue
 
     def _offset(self, plain: Mapping[str, Any]) -> Offset:
-        return Offset.read(plain, self._source.queue, self._options[CONSUMER])
+        return Offset.read(plain, self._source.queue, self._options[given.CONSUMER])
 
-    def _ledger_of(self, stream: str) -> Ledger:
+    def _ledger_of(self, offset: Offset) -> Ledger:
         if self._ledger is None:
-            consumer, alive_s = self._options[CONSUMER], self._options[CONSUMER_TIMEOUT]
-            self._ledger = Ledger(self._source, self._queue, consumer, stream, alive_s)
+            self._ledger = Ledger(self._source, self._queue, offset, self._options[given.CONSUMER_TIMEOUT])
         return self._ledger
 
     def _next(self, ledger: Ledger, begin: Offset) -> int:
         """The number of the next batch, which follows `begin` unless the checkpoint is older than what was acked."""
-        if begin.seq < ledger.finished and not self._options[FAIL_ON_LOSS]:
+        if begin.seq < ledger.finished and not self._options[given.FAIL_ON_LOSS]:
             log.warning("batches %d to %d of %r were acked before", begin.seq + 1, ledger.finished, begin.consumer)
             return ledger.finished + 1
         return begin.seq + 1
@@ -159,10 +149,14 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _most(self, limit: ReadLimit) -> int:
         """How many messages the next batch may have."""
-        most = self._budget if isinstance(limit, ReadAllAvailable) else min(self._budget, self._options[MOST_MESSAGES])
+        most = (
+            self._budget
+            if isinstance(limit, ReadAllAvailable)
+            else min(self._budget, self._options[given.MOST_MESSAGES])
+        )
         if isinstance(limit, ReadMaxRows):
             most = min(most, limit.max_rows)
-        most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options[MOST_BYTES]
+        most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options[given.MOST_BYTES]
         if most_bytes is not None and most >= 1:
             most = min(most, how_many(self._queue, most_bytes))
         return int(most) if most < math.inf else max(1, self._queue.backlog().ready)
@@ -172,11 +166,41 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return ledger.lease(seq)
         except ReplayedBatch as error:
-            if self._options[FAIL_ON_LOSS]:
+            if self._options[given.FAIL_ON_LOSS]:
                 raise
             log.warning("%s", error)
         except LeaseLost as error:  # others have the messages: they are not lost, and must not be read here
-            if self._options[FAIL_ON_LEASE_LOSS]:
+            if self._options[given.FAIL_ON_LEASE_LOSS]:
                 raise
             log.warning("a batch is empty: %s", error)
         return None
+
+
+def how_many(queue: SourceQueue, most_bytes: int) -> int:
+    """How many ready messages have at most so many bytes together: at least one.
+
+    Exact when fewer than a thousand do; for more, the rest is taken to be as large as these.
+    """
+    count = total = 0
+    for message in _oldest(queue):
+        size = size_of(message)
+        if total + size > most_bytes:
+            return max(1, count)
+        count, total = count + 1, total + size
+    return max(1, most_bytes * count // max(1, total))
+
+
+def _oldest(queue: SourceQueue) -> Iterator[Message]:
+    """The oldest ready messages, read page by page, as far as they are asked for: a page of large ones is cut."""
+    if not isinstance(queue, LeasedQueue):
+        yield from queue.peek(PEEKED)
+        return
+    seen = 0
+    while seen < BROWSED and (page := queue.browse("ready", seen, BROWSED - seen).messages):
+        yield from page
+        seen += len(page)
+
+
+def size_of(message: Message) -> int:
+    """The bytes of payload and headers."""
+    return len(message.raw) + sum(len(name) + len(value) for name, value in message.headers.items())

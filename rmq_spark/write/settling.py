@@ -11,37 +11,32 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from rmq_core import (
-    ConfigurationError,
-    Lease,
-    LeasedConfig,
-    LeasedQueue,
-    LeaseLost,
-    MessageRef,
-    Outcome,
-    Unsupported,
-)
+from rmq_core import ConfigurationError, Lease, LeasedConfig, LeasedQueue, LeaseLost, MessageRef, Outcome, Unsupported
 from rmq_spark.place.options import Option, OptionValues, duration, one_of, text
 from rmq_spark.place.source import DELIVERIES, DISCIPLINE, PLACE, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+Verdict: TypeAlias = tuple[str | None, timedelta | float | None]
+"""Why a message failed, and the delay before it is ready again."""
 OPERATION = one_of("operation", "publish", "nack", "dead").or_else("publish")
 REASON = text("reason").or_else(None)
 DELAY = duration("delay", 0).or_else(None)
 OPTIONS: tuple[Option[Any], ...] = (*PLACE, OPERATION, REASON, DELAY, DELIVERIES)
 NAMES = ("message_id", "lease", "deliveries")
+Delivery: TypeAlias = tuple[str, str, int]
+"""Which one: the message, its lease, and how many deliveries it had had."""
 DONE = (Outcome.SETTLED, Outcome.DEAD)
 
 
@@ -54,7 +49,7 @@ class FailedDelivery(NamedTuple):
     reason: str | None
 
     @property
-    def delivery(self) -> tuple[str, str, int]:
+    def delivery(self) -> Delivery:
         """Which one, whatever the reason."""
         return self[:3]
 
@@ -81,29 +76,25 @@ class RmqSettler(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks have succeeded: settle."""
-        rows = [row for each in messages if isinstance(each, FailedRows) for row in each.failed]
-        failed = {row.delivery: row for row in rows}.values()
+        failed = {row.delivery: row for each in messages if isinstance(each, FailedRows) for row in each.failed}
         with LeasedQueue(self._place.settings, self._place.queue, self._config) as queue:
-            settled = sum(self._settle(queue, lease, rows) for lease, rows in _by(failed, lambda row: row.lease))
+            settled = sum(self._settle(queue, lease, failed) for lease in {lease: None for _, lease, _ in failed})
         if settled < len(failed):
             log.warning("%d of %d deliveries are over and were left alone", len(failed) - settled, len(failed))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The job has failed; nothing was settled."""
 
-    def _settle(self, queue: LeasedQueue, lease_id: str, rows: Iterable[FailedDelivery]) -> int:
-        """Settle what still is under a lease; of how many rows that was."""
+    def _settle(self, queue: LeasedQueue, lease_id: str, failed: Mapping[Delivery, FailedDelivery]) -> int:
+        """Settle what still is under a lease, of deliveries that still go on; of how many rows that was."""
         try:
             lease = queue.join(lease_id)
-            found = list(_found(queue, lease, rows))
+            messages = ((message, (message.id, lease_id, message.deliveries)) for message in queue.messages(lease))
+            refs = {message.ref: delivery for message, delivery in messages if delivery in failed}
         except LeaseLost:
             return 0
-        settled: set[FailedDelivery] = set()
-        for reason, some in _by(found, lambda each: each[0].reason):
-            refs = [ref for _, ref in some]
-            report = queue.nack(lease, refs, reason=reason, delay=self._delay_s)
-            settled |= {row for (row, _), outcome in zip(some, report.outcomes, strict=True) if outcome in DONE}
-        return len(settled)
+        verdicts = {ref: (failed[delivery].reason, self._delay_s) for ref, delivery in refs.items()}
+        return len({refs[ref] for ref, outcome in nack_each(queue, lease, verdicts) if outcome in DONE})
 
     def _failed(self, batch: pa.RecordBatch) -> Iterator[FailedDelivery]:
         _check_queues(batch, self._place.queue)
@@ -149,19 +140,12 @@ def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
     return batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
 
 
-def _found(
-    queue: LeasedQueue, lease: Lease, rows: Iterable[FailedDelivery]
-) -> Iterator[tuple[FailedDelivery, MessageRef]]:
-    """Where the messages are leased, as far as this delivery of them still goes on."""
-    wanted = {row.delivery: row for row in rows}
-    for message in queue.messages(lease):
-        row = wanted.get((message.id, lease.id, message.deliveries))
-        if row is not None:
-            yield row, message.ref
-
-
-def _by(rows: Iterable[T], key: Callable[[T], str | None]) -> Iterable[tuple[Any, list[T]]]:
-    groups: defaultdict[str | None, list[T]] = defaultdict(list)
-    for row in rows:
-        groups[key(row)].append(row)
-    return groups.items()
+def nack_each(
+    queue: LeasedQueue, lease: Lease, verdicts: Mapping[MessageRef, Verdict]
+) -> Iterator[tuple[MessageRef, Outcome]]:
+    """Nack messages of a lease, with one call for all that have the same verdict; what became of each."""
+    alike: defaultdict[Verdict, list[MessageRef]] = defaultdict(list)
+    for ref, verdict in verdicts.items():
+        alike[verdict].append(ref)
+    for (reason, delay), refs in alike.items():
+        yield from zip(refs, queue.nack(lease, refs, reason=reason, delay=delay).outcomes, strict=True)

@@ -41,6 +41,8 @@ KEEP_STAGED = duration("keepStaged", 1).or_else(86400.0)
 OPTIONS: tuple[Option[Any], ...] = (
     *PLACE, OPERATION, DELIVERY, DEDUP_KEY, DEDUP_WINDOW, JSON, MAX_READY, WAIT_FOR_ROOM, SINK_ID, KEEP_STAGED,
 )  # fmt: skip
+QUERY_ID = "sql.streaming.queryId"
+"""The local property under which Spark tells a task its query; it is the same after a restart from the checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -63,21 +65,23 @@ class Sink:
     keep_s: float
     shards: int | None = None
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Stage | None:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Publish the rows of a task, or stage them."""
         found = map(self.columns.messages, batches)
         if self.shards is not None:
             self._route(found, self.shards)
-            return None
+            return Written()
         messages = chain.from_iterable(found)
         with self.open() as queue:
-            if self.direct:
-                queue.publish_many(messages)
-                return None
-            return queue.stage(messages, keep=self.keep_s)
+            if not self.direct:
+                return Written(queue.stage(messages, keep=self.keep_s), _query())
+            queue.publish_many(messages)
+        return Written()
 
-    def publish(self, written: Iterable[WriterCommitMessage | None], sink: str | None, batch: int) -> bool:
-        """Publish what tasks staged; False when this batch of the sink was published before."""
+    def publish(self, written: Iterable[WriterCommitMessage | None], sink: str | None, batch: int) -> None:
+        """Publish what tasks staged, unless this batch of the sink was published before."""
+        if self.direct:
+            return
         with self.open() as queue:
             published = queue.publish_staged(stages_of(written), sink=sink, batch=batch)
         if not published:
@@ -85,12 +89,12 @@ class Sink:
                 "batch %d of sink %r was published before: these rows are dropped; if they are others, give them"
                 " another sinkId, such as the name of a claimed batch", batch, sink,
             )  # fmt: skip
-        return published
 
     def forget(self, written: Iterable[WriterCommitMessage | None]) -> None:
         """Drop what tasks staged, as far as they told; what others staged expires."""
-        with self.open() as queue:
-            queue.drop_staged(stages_of(written))
+        if not self.direct:
+            with self.open() as queue:
+                queue.drop_staged(stages_of(written))
 
     def open(self) -> LeasedQueue:
         """The queue of the sink."""
@@ -113,17 +117,15 @@ class RmqWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """The rows of one task."""
-        return Written(self._sink.write(iterator))
+        return self._sink.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks have succeeded."""
-        if not self._sink.direct:
-            self._sink.publish(messages, self._sink.sink_id, 0)
+        self._sink.publish(messages, self._sink.sink_id, 0)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The job has failed."""
-        if not self._sink.direct:
-            self._sink.forget(messages)
+        self._sink.forget(messages)
 
 
 def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RmqWriter | RmqSettler:
@@ -171,6 +173,9 @@ def _check_used(options: OptionValues, *, direct: bool) -> None:
 
 def _config(options: OptionValues) -> LeasedConfig:
     overflow = Overflow.BLOCK(options[WAIT_FOR_ROOM]) if options[WAIT_FOR_ROOM] else Overflow.RAISE
-    if options[MAX_READY] is None:
-        return LeasedConfig(dedup_window=options[DEDUP_WINDOW])
     return LeasedConfig(dedup_window=options[DEDUP_WINDOW], max_ready=options[MAX_READY], overflow=overflow)
+
+
+def _query() -> str:
+    context = TaskContext.get()
+    return (context.getLocalProperty(QUERY_ID) if context else None) or ""

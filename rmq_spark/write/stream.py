@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -21,9 +20,6 @@ from rmq_spark.write.sink import Sink, Written, sink_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-QUERY_ID = "sql.streaming.queryId"
-"""The local property under which Spark tells a task its query; it is the same after a restart from the checkpoint."""
-
 
 class RmqStreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches to a queue. Spark makes another one for each commit: all it knows is in the messages."""
@@ -33,18 +29,17 @@ class RmqStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """The rows of one task."""
-        return Written(self._sink.write(iterator), _query())
+        return self._sink.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """All tasks of a micro-batch have succeeded."""
         queries = {each.query for each in messages if isinstance(each, Written)}
-        if queries and not self._sink.direct:
+        if queries:
             self._sink.publish(messages, self._sink.sink_id or queries.pop(), batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """The micro-batch has failed."""
-        if not self._sink.direct:
-            self._sink.forget(messages)
+        self._sink.forget(messages)
 
 
 def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RmqStreamWriter:
@@ -54,8 +49,3 @@ def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite:
     if OPERATION.value(given.get(OPERATION.name)) != "publish":
         raise ConfigurationError("option operation: a stream only publishes; write failed rows back in foreachBatch")
     return RmqStreamWriter(sink_of(given, schema))
-
-
-def _query() -> str:
-    context = TaskContext.get()
-    return (context.getLocalProperty(QUERY_ID) if context else None) or ""

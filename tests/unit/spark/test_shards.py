@@ -11,8 +11,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeaseLost, NewMessage, QueueUnavailable
-from rmq_spark.batch.held import HeldLease, name_of
-from rmq_spark.batch.shards import claim_shards
+from rmq_spark.batch.held import HeldLease, claim_shards, name_of
 from rmq_spark.data_source import CLAIM
 from rmq_spark.place.options import OptionValues
 from rmq_spark.place.shards import Router, shard_names
