@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.sql import types as T  # noqa: N812  Spark's own name for it
 
@@ -19,6 +19,9 @@ from rmq_core import Columns, Message, header_items
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Batch: TypeAlias = "pa.RecordBatch"
+"""Rows as executors get them from Spark, or give them to it."""
 
 
 class LeasedMessages(NamedTuple):
@@ -92,7 +95,7 @@ MESSAGE_SCHEMA = T.StructType([T.StructField(each.name, each.kind, nullable=Fals
 BROWSE_SCHEMA = T.StructType([T.StructField(each.name, each.kind, each.nullable) for each in COLUMNS if each.browsed])
 
 
-def leased_batch(messages: LeasedMessages, schema: T.StructType = MESSAGE_SCHEMA) -> pa.RecordBatch:
+def leased_batch(messages: LeasedMessages, schema: T.StructType = MESSAGE_SCHEMA) -> Batch:
     """Messages of a lease as one Arrow batch of exactly this schema. Raises MalformedMessage for damaged headers."""
     rows = len(messages.fields.ids)
     return _batch(schema, lambda name, kind: _array(LEASED[name](messages), kind, rows))
@@ -103,14 +106,14 @@ def browsed_row(seen: BrowsedMessage) -> dict[str, Any]:
     return {name: value(seen) for name, value in BROWSED.items()}
 
 
-def browsed_batch(rows: Sequence[Mapping[str, Any]], schema: T.StructType = BROWSE_SCHEMA) -> pa.RecordBatch:
+def browsed_batch(rows: Sequence[Mapping[str, Any]], schema: T.StructType = BROWSE_SCHEMA) -> Batch:
     """Rows of `browsed_row` as one Arrow batch of exactly this schema."""
     import pyarrow as pa  # noqa: PLC0415  300 ms that only executors should pay
 
     return _batch(schema, lambda name, kind: pa.array([row[name] for row in rows], kind))
 
 
-def _batch(schema: T.StructType, array: Callable[[str, pa.DataType], pa.Array]) -> pa.RecordBatch:
+def _batch(schema: T.StructType, array: Callable[[str, pa.DataType], pa.Array]) -> Batch:
     import pyarrow as pa  # noqa: PLC0415  as above
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  the same
 

@@ -25,7 +25,7 @@ ASYNC_REFUSED = (
     f"option {ASYNC}: leave it out. With it Spark goes on before its log is durable: batches are acked that the log"
     " does not know, and the query cannot be restarted"
 )
-_TRUE, _FALSE = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
+_FLAGS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _DURATIONS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
@@ -43,7 +43,7 @@ _SIZES = {"": 1.0, "b": 1.0} | {
 class Option(Generic[T]):
     """One option. It must be given unless `or_else` made it optional.
 
-    wanted: what the text has to be, for the error. read: the value of a text; ValueError when it is not that.
+    wanted: what the text has to be, for the error. read: the value of a text; ValueError or KeyError when it is not.
     """
 
     name: str
@@ -59,19 +59,13 @@ class Option(Generic[T]):
 
     def value(self, text: str | None) -> T:
         """What was given, or the default. An empty text counts as not given."""
-        if not text:
-            return self._absent()
+        if not text and self.required:
+            raise ConfigurationError(f'format("rmq") needs the option {self.name!r}: {self.wanted}')
         try:
-            return self.read(text)
-        except ValueError:
+            return self.read(text) if text else self.default
+        except (ValueError, KeyError):
             given = "" if self.secret else f", not {text!r}"
             raise ConfigurationError(f"option {self.name} must be {self.wanted}{given}") from None
-
-    def _absent(self) -> T:
-        if self.required:
-            raise ConfigurationError(f'format("rmq") needs the option {self.name!r}: {self.wanted}')
-        absent: T = self.default
-        return absent
 
 
 class OptionValues:
@@ -118,16 +112,13 @@ def whole(name: str, minimum: int = 1) -> Option[int]:
 
 def flag(name: str) -> Option[bool]:
     """True or false."""
-    return Option(name, "true or false", _flag)
+    return Option(name, "true or false", lambda text: _FLAGS[text.lower()])
 
 
 def one_of(name: str, *allowed: str) -> Option[str]:
     """One of a few words, in any case."""
-
-    def read(text: str) -> str:
-        return allowed[[word.lower() for word in allowed].index(text.lower())]
-
-    return Option(name, f"one of {', '.join(allowed)}", read)
+    words = {word.lower(): word for word in allowed}
+    return Option(name, f"one of {', '.join(allowed)}", lambda text: words[text.lower()])
 
 
 def duration(name: str, minimum_s: float = 0.001) -> Option[float]:
@@ -142,15 +133,9 @@ def size(name: str) -> Option[int]:
     return Option(name, wanted, lambda text: _at_least(1, int(_amount(text, _SIZES))))
 
 
-def _flag(text: str) -> bool:
-    if text.lower() not in _TRUE | _FALSE:
-        raise ValueError(text)
-    return text.lower() in _TRUE
-
-
 def _amount(text: str, units: Mapping[str, float]) -> float:
     found = _AMOUNT.fullmatch(text.strip().lower())
-    if found is None or found[2] not in units:
+    if found is None:
         raise ValueError(text)
     return float(found[1]) * units[found[2]]
 

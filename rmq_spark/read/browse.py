@@ -24,11 +24,10 @@ from pyspark.sql.types import StructType
 from rmq_core import LeasedQueue, Message, WorkQueue, open_queue
 from rmq_spark.place.options import Option, OptionValues, flag, whole
 from rmq_spark.place.source import MODE, PLACE, Source
-from rmq_spark.schema import BROWSE_SCHEMA, BrowsedMessage, browsed_batch, browsed_row
+from rmq_spark.schema import BROWSE_SCHEMA, Batch, BrowsedMessage, browsed_batch, browsed_row
 from rmq_spark.traces import without_trace
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
     from rmq_spark.read.filters import Test
@@ -61,9 +60,6 @@ class Corner(InputPartition):
     state: str
     lease: str | None = None
 
-    def __repr__(self) -> str:
-        return f"Corner({self.state!r}, {self.lease!r})"
-
 
 class BrowseReader(DataSourceReader):
     """Looks at each state, and at each lease, in a partition of its own.
@@ -92,7 +88,7 @@ class BrowseReader(DataSourceReader):
             corners += [Corner("leased", info.id) for info in leases]
         return [corner for corner in corners if self._test({"state": corner.state, "lease": corner.lease})]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Batch]:
         """What is there now."""
         if not isinstance(partition, Corner):  # what Spark makes of an empty plan
             return

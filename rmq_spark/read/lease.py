@@ -7,19 +7,15 @@ silence would become a loss in a sink that overwrites.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rmq_core import Lease, LeaseLost, RedisSettings
 from rmq_spark.place.source import Source, SourceQueue
-from rmq_spark.schema import MESSAGE_SCHEMA, LeasedMessages, leased_batch
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from rmq_spark.schema import MESSAGE_SCHEMA, Batch, LeasedMessages, leased_batch
 
 FETCH = 10_000  # messages a fetch, unless that is more than BATCH_BYTES
 BATCH_BYTES = 8 << 20
@@ -38,40 +34,31 @@ class LeaseSlice(InputPartition):
     unsettled: int
     lease: Lease
 
-    def __repr__(self) -> str:
-        return f"LeaseSlice({self.lease.id!r}, {self.lo}, {self.hi})"
 
-
+@dataclass
 class LeaseReader(DataSourceReader):
     """Reads leases. Pickled to the executors with settings and tokens: those are in no option and no config.
 
     schema: `MESSAGE_SCHEMA`, or the same with columns that may be null, as Spark's catalog declares those of a table.
     """
 
-    def __init__(
-        self,
-        settings: RedisSettings,
-        slices: Sequence[LeaseSlice],
-        discipline: str = "leased",
-        schema: StructType = MESSAGE_SCHEMA,
-    ) -> None:
-        self._settings = settings
-        self._slices = list(slices)
-        self._discipline = discipline
-        self._schema = schema
+    settings: RedisSettings
+    slices: Sequence[LeaseSlice]
+    discipline: str = "leased"
+    schema: StructType = field(default_factory=lambda: MESSAGE_SCHEMA)
 
     def partitions(self) -> list[InputPartition]:
         """The planned slices. Nothing is claimed here: Spark may plan as often as it likes."""
-        return list(self._slices)
+        return list(self.slices)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Batch]:
         """The messages of one slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
-        return read_slice(self._settings, self._discipline, partition, self._schema)
+        return read_slice(self.settings, self.discipline, partition, self.schema)
 
 
 def read_slice(
     settings: RedisSettings, discipline: str, part: InputPartition, schema: StructType = MESSAGE_SCHEMA
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Batch]:
     """The messages of a slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
     if not isinstance(part, LeaseSlice):  # what Spark makes of an empty plan
         return
@@ -85,7 +72,7 @@ def read_slice(
         raise LeaseLost(part.lease.id, detail)
 
 
-def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_SCHEMA) -> Iterator[pa.RecordBatch]:
+def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_SCHEMA) -> Iterator[Batch]:
     """A slice in steps of about BATCH_BYTES, so that large payloads do not fill the executor."""
     lease, lo, step = part.lease, part.lo, FIRST_FETCH
     while lo < part.hi:

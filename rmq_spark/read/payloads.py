@@ -40,8 +40,8 @@ def parsed(messages: DataFrame, schema: StructType | str) -> DataFrame:
     declared = _struct(schema)
     spare = _spare(declared)
     # Spark reads as nullable whatever is declared, and keeps what does not fit in a column that the schema has to name.
-    nullable = _nullable(declared)
-    wanted = StructType([*nullable.fields, StructField(spare, StringType())])
+    fields = [StructField(field.name, field.dataType) for field in declared.fields]
+    wanted = StructType([*fields, StructField(spare, StringType())])
     text = F.col("payload").cast("string")
     read = F.from_json(
         F.when(F.is_valid_utf8(text), text), wanted, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": spare}
@@ -83,10 +83,6 @@ def _struct(schema: StructType | str) -> StructType:
     if not isinstance(found, StructType) or not found.fields:
         raise ConfigurationError(f"schema must be a struct with at least one field, or its DDL, not {schema!r}")
     return found
-
-
-def _nullable(declared: StructType) -> StructType:
-    return StructType([StructField(field.name, field.dataType) for field in declared.fields])
 
 
 def _spare(declared: StructType) -> str:

@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -27,13 +27,11 @@ from rmq_core import ConfigurationError, Lease, LeasedQueue, LeaseLost, Message
 from rmq_spark.place.options import ASYNC_REFUSED, OptionValues
 from rmq_spark.place.source import DELIVERIES, PARTITIONS, Source, SourceQueue
 from rmq_spark.read.lease import plan, read_slice
+from rmq_spark.schema import Batch
 from rmq_spark.stream import options as given
 from rmq_spark.stream.ledger import Ledger, ReplayedBatch
 from rmq_spark.stream.offsets import Offset
 from rmq_spark.traces import without_trace
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +106,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ledger_of(until).finish(until.seq)
         self._committed = until.seq
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[Batch]:
         """The messages of one slice, on an executor. Raises LeaseLost when part of it is gone."""
         return read_slice(self._source.settings, self._source.discipline, partition)
 

@@ -12,16 +12,13 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql.types import BinaryType, DataType, LongType, MapType, StringType, StructType
 
 from rmq_core import ConfigurationError, NewMessage, PayloadError
 from rmq_spark.place.shards import Payload
-from rmq_spark.schema import MESSAGE_SCHEMA, WHOLE, WRITTEN, Column
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from rmq_spark.schema import MESSAGE_SCHEMA, WHOLE, WRITTEN, Batch, Column
 
 PAYLOADS = ("payload", "value")
 _WORDS = {
@@ -41,7 +38,7 @@ class SinkColumns:
     dedup_key: str | None = None
     json: bool = False
 
-    def messages(self, batch: pa.RecordBatch) -> Iterator[Payload | NewMessage]:
+    def messages(self, batch: Batch) -> Iterator[Payload | NewMessage]:
         """The rows of a batch, in order. Raises PayloadError for a row without a payload."""
         payloads = self._payloads(batch)
         if not self.own and self.dedup_key is None:
@@ -51,7 +48,7 @@ class SinkColumns:
             own["dedup_key"] = map(_key, _values(batch, self.dedup_key))
         return map(NewMessage, payloads, *(own.get(field, repeat(None)) for field in NewMessage._fields[1:]))
 
-    def _payloads(self, batch: pa.RecordBatch) -> Iterator[Payload]:
+    def _payloads(self, batch: Batch) -> Iterator[Payload]:
         column = batch.column(self.payload)
         if column.null_count:
             raise PayloadError(f"column {self.payload} is null in {column.null_count} rows: filter them out")
@@ -96,11 +93,11 @@ def _check(given: Mapping[str, DataType], name: str, allowed: tuple[type[DataTyp
         raise ConfigurationError(f"column {name!r} must be {wanted}, not {kind.simpleString()}: cast it")
 
 
-def _own(batch: pa.RecordBatch, column: Column) -> Iterator[Any]:
+def _own(batch: Batch, column: Column) -> Iterator[Any]:
     return (None if value is None else column.published(value) for value in _values(batch, column.name))
 
 
-def _values(batch: pa.RecordBatch, name: str) -> Iterator[Any]:
+def _values(batch: Batch, name: str) -> Iterator[Any]:
     return iter(batch.column(name).to_pylist())
 
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -22,9 +22,7 @@ from pyspark.sql.types import StructType
 from rmq_core import ConfigurationError, Lease, LeasedConfig, LeasedQueue, LeaseLost, MessageRef, Outcome, Unsupported
 from rmq_spark.place.options import Option, OptionValues, duration, one_of, text
 from rmq_spark.place.source import DELIVERIES, DISCIPLINE, PLACE, Source
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from rmq_spark.schema import Batch
 
 log = logging.getLogger(__name__)
 
@@ -61,23 +59,23 @@ class FailedRows(WriterCommitMessage):
     failed: tuple[FailedDelivery, ...]
 
 
+@dataclass
 class RmqSettler(DataSourceArrowWriter):
     """Nacks the messages of the rows it is given, or makes them dead letters."""
 
-    def __init__(self, place: Source, max_deliveries: int, reason: str | None, delay_s: float | None) -> None:
-        self._place = place
-        self._config = LeasedConfig(max_deliveries=max_deliveries)
-        self._reason = reason
-        self._delay_s = delay_s
+    place: Source
+    config: LeasedConfig
+    reason: str | None
+    delay_s: float | None
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> FailedRows:
+    def write(self, iterator: Iterator[Batch]) -> FailedRows:
         """The rows of one task."""
         return FailedRows(tuple(row for batch in iterator for row in self._failed(batch)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks have succeeded: settle."""
         failed = {row.delivery: row for each in messages if isinstance(each, FailedRows) for row in each.failed}
-        with LeasedQueue(self._place.settings, self._place.queue, self._config) as queue:
+        with LeasedQueue(self.place.settings, self.place.queue, self.config) as queue:
             settled = sum(self._settle(queue, lease, failed) for lease in {lease: None for _, lease, _ in failed})
         if settled < len(failed):
             log.warning("%d of %d deliveries are over and were left alone", len(failed) - settled, len(failed))
@@ -93,13 +91,13 @@ class RmqSettler(DataSourceArrowWriter):
             refs = {message.ref: delivery for message, delivery in messages if delivery in failed}
         except LeaseLost:
             return 0
-        verdicts = {ref: (failed[delivery].reason, self._delay_s) for ref, delivery in refs.items()}
+        verdicts = {ref: (failed[delivery].reason, self.delay_s) for ref, delivery in refs.items()}
         return len({refs[ref] for ref, outcome in nack_each(queue, lease, verdicts) if outcome in DONE})
 
-    def _failed(self, batch: pa.RecordBatch) -> Iterator[FailedDelivery]:
-        _check_queues(batch, self._place.queue)
+    def _failed(self, batch: Batch) -> Iterator[FailedDelivery]:
+        _check_queues(batch, self.place.queue)
         ids, leases, deliveries = (batch.column(name).to_pylist() for name in NAMES)
-        return map(FailedDelivery, ids, leases, deliveries, (each or self._reason for each in _column(batch, "reason")))
+        return map(FailedDelivery, ids, leases, deliveries, (each or self.reason for each in _column(batch, "reason")))
 
 
 def settler_of(given: Mapping[str, str], schema: StructType) -> RmqSettler:
@@ -115,18 +113,14 @@ def settler_of(given: Mapping[str, str], schema: StructType) -> RmqSettler:
             f"option operation: {options[OPERATION]} needs the columns {', '.join(NAMES)} of a source of"
             f' format("rmq"); {missing[0]} is missing'
         )
-    return RmqSettler(Source.of(options), _max_deliveries(options), options[REASON], options[DELAY])
-
-
-def _max_deliveries(options: OptionValues) -> int:
-    if options[OPERATION] == "nack":
-        return options[DELIVERIES]
-    for option in (DELAY, DELIVERIES):
+    nack = options[OPERATION] == "nack"
+    for option in () if nack else (DELAY, DELIVERIES):
         options.refuse(option, "operation=dead sets messages aside at once; leave it out, or use operation=nack")
-    return 1
+    config = LeasedConfig(max_deliveries=options[DELIVERIES] if nack else 1)
+    return RmqSettler(Source.of(options), config, options[REASON], options[DELAY])
 
 
-def _check_queues(batch: pa.RecordBatch, queue: str) -> None:
+def _check_queues(batch: Batch, queue: str) -> None:
     """Refuse rows of another queue: nothing would be found for them, and their batch would ack what failed."""
     for other in set(_column(batch, "queue")) - {queue, None}:
         raise ConfigurationError(
@@ -135,7 +129,7 @@ def _check_queues(batch: pa.RecordBatch, queue: str) -> None:
         )
 
 
-def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
+def _column(batch: Batch, name: str) -> list[Any]:
     """The values of a column that need not be there."""
     return batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
 

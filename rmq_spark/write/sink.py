@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -22,11 +22,9 @@ from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage, 
 from rmq_spark.place.options import Option, OptionValues, duration, flag, one_of, text, whole
 from rmq_spark.place.shards import Payload, Router, open_shards
 from rmq_spark.place.source import DISCIPLINE, PLACE, SHARDS, Source
+from rmq_spark.schema import Batch
 from rmq_spark.write.columns import SinkColumns, columns_of
 from rmq_spark.write.settling import OPERATION, RmqSettler, settler_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +63,7 @@ class Sink:
     keep_s: float
     shards: int | None = None
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, batches: Iterator[Batch]) -> Written:
         """Publish the rows of a task, or stage them."""
         found = map(self.columns.messages, batches)
         if self.shards is not None:
@@ -109,23 +107,27 @@ class Sink:
                     queues[shard].publish_many(some)
 
 
-class RmqWriter(DataSourceArrowWriter):
-    """Writes a DataFrame to a queue. With `sinkId`, what was published under it once is not published again."""
+class SinkWriter:
+    """What writers of batches and of streams have in common."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[Batch]) -> Written:
         """The rows of one task."""
         return self._sink.write(iterator)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: ARG002, N803
+        """The job, or the micro-batch, has failed."""
+        self._sink.forget(messages)
+
+
+class RmqWriter(SinkWriter, DataSourceArrowWriter):
+    """Writes a DataFrame to a queue. With `sinkId`, what was published under it once is not published again."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks have succeeded."""
         self._sink.publish(messages, self._sink.sink_id, 0)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """The job has failed."""
-        self._sink.forget(messages)
 
 
 def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RmqWriter | RmqSettler:

@@ -7,39 +7,24 @@ another `sinkId`, or none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError
 from rmq_spark.write.settling import OPERATION
-from rmq_spark.write.sink import Sink, Written, sink_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from rmq_spark.write.sink import SinkWriter, Written, sink_of
 
 
-class RmqStreamWriter(DataSourceStreamArrowWriter):
+class RmqStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
     """Writes micro-batches to a queue. Spark makes another one for each commit: all it knows is in the messages."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """The rows of one task."""
-        return self._sink.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """All tasks of a micro-batch have succeeded."""
         queries = {each.query for each in messages if isinstance(each, Written)}
         if queries:
             self._sink.publish(messages, self._sink.sink_id or queries.pop(), batchId)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """The micro-batch has failed."""
-        self._sink.forget(messages)
 
 
 def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RmqStreamWriter:

@@ -174,7 +174,7 @@ def test_two_queries_cannot_share_a_consumer(
         end = first.next()
         first_ledger: Any = first.reader._ledger
         # While the second waits, the first renews its name, as its thread would do within the minute.
-        monkeypatch.setattr("rmq_spark.stream.membership.time.sleep", lambda _: first_ledger._member._stay())
+        monkeypatch.setattr("rmq_spark.stream.ledger.time.sleep", lambda _: first_ledger._member._stay())
         with pytest.raises(ConsumerTaken, match="consumer 'c' runs elsewhere"):
             second.next()
         assert sorted(first.read(end)) == [0, 1, 2, 3]
