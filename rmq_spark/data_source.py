@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from rmq_core import ConfigurationError, Lease, LeaseLost
+from rmq_core import ConfigurationError, Lease
 from rmq_spark.place.options import Option, OptionValues, check_names, text
 from rmq_spark.place.source import MODE, PARTITIONS, PLACE, Source, check_place
 from rmq_spark.read.browse import BROWSE, browse_reader
-from rmq_spark.read.lease import LeaseReader, plan
+from rmq_spark.read.lease import LeaseReader, info_of, plan
 from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
 from rmq_spark.stream.options import STREAM
 from rmq_spark.traces import without_trace
@@ -67,11 +67,9 @@ class RmqDataSource(DataSource):
         options = OptionValues(self.options, CLAIM)
         source = Source.of(options)
         with source.open() as queue:
-            info = queue.lease_info(options[LEASE])
-            if info is None:
-                raise LeaseLost(options[LEASE])
+            info = info_of(queue, options[LEASE])
             lease = Lease(queue.name, info.id, info.owner, info.count, None, options[TOKEN])
-            slices = plan(queue, lease, options[PARTITIONS])
+            slices = plan(queue, lease, info, options[PARTITIONS])
         return LeaseReader(source.settings, slices, source.discipline, schema)
 
     # Not without_trace: when it fails, Spark raises an error of its own over it, and only the trace shows ours.

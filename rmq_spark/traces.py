@@ -27,14 +27,9 @@ def without_trace(hook: Callable[P, T]) -> Callable[P, T]:
         try:
             return hook(*args, **kwargs)
         except RedisMessageQueueError:
-            if _in_worker():
+            spec = getattr(sys.modules["__main__"], "__spec__", None)
+            if spec is not None and spec.name.startswith("pyspark."):  # started for hooks: a driver goes on
                 os.environ["SPARK_HIDE_TRACEBACK"] = "1"
             raise
 
     return call
-
-
-def _in_worker() -> bool:
-    """Whether this process was started by Spark for hooks, and ends with the error: a driver goes on."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return spec is not None and spec.name.startswith("pyspark.")

@@ -33,7 +33,7 @@ from rmq_spark.batch.jobs import parallelism, tagged_jobs
 from rmq_spark.batch.watch import LossWatch, exit_with_parent
 from rmq_spark.data_source import frame_of
 from rmq_spark.place.shards import open_shards
-from rmq_spark.read.lease import LeaseReader
+from rmq_spark.read.lease import LeaseReader, info_of
 from rmq_spark.schema import MESSAGE_SCHEMA
 
 log = logging.getLogger(__name__)
@@ -194,11 +194,12 @@ def _batch(
     ):
         for queue, lease in held:
             beats.enter_context(queue.hold(lease, lease_time, on_lost=watch.lose))
-        slices = slices_of(held, policy.partitions or min(MOST_PARTITIONS, 2 * parallelism(spark)))
+        infos = [info_of(queue, lease.id) for queue, lease in held]
+        slices = slices_of(held, infos, policy.partitions or min(MOST_PARTITIONS, 2 * parallelism(spark)))
         frame = frame_of(spark, LeaseReader(settings, slices))
         count = sum(piece.unsettled for piece in slices)
         leases = tuple(lease for _, lease in held)
-        yield ClaimedBatch(frame, count, leases, watch=watch, verdicts=verdicts, name=name_of(held))
+        yield ClaimedBatch(frame, count, leases, watch=watch, verdicts=verdicts, name=name_of(infos))
 
 
 @contextmanager

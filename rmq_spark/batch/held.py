@@ -8,7 +8,15 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue, LeaseLost, RedisMessageQueueError
+from rmq_core import (
+    ConfigurationError,
+    Lease,
+    LeaseAlreadySettled,
+    LeasedQueue,
+    LeaseInfo,
+    LeaseLost,
+    RedisMessageQueueError,
+)
 from rmq_spark.read.lease import LeaseSlice, plan
 
 LONGEST_NAME = 200
@@ -21,27 +29,20 @@ class HeldLease(NamedTuple):
     lease: Lease
 
 
-def slices_of(held: Sequence[HeldLease], parts: int) -> list[LeaseSlice]:
+def slices_of(held: Sequence[HeldLease], infos: Sequence[LeaseInfo], parts: int) -> list[LeaseSlice]:
     """The messages of all leases in about `parts` slices, at least one for each lease. Raises LeaseLost."""
-    count = sum(lease.count for _, lease in held)
-    return [piece for queue, lease in held for piece in plan(queue, lease, max(1, parts * lease.count // count))]
+    count = sum(info.count for info in infos)
+    shares = [max(1, parts * info.count // count) for info in infos]
+    return [piece for each, info, share in zip(held, infos, shares, strict=True) for piece in plan(*each, info, share)]
 
 
-def name_of(held: Sequence[HeldLease]) -> str:
+def name_of(leases: Sequence[LeaseInfo]) -> str:
     """A name that no other claim has: of each lease its id, and when it was claimed, which no takeover changes.
 
     The id alone would not do: a lease that expired or was nacked is claimed again under it, with other messages.
-    Raises LeaseLost.
     """
-    name = "+".join(f"{each.lease.id}@{_claimed_ms(each)}" for each in held)
+    name = "+".join(f"{info.id}@{round(info.claimed_at.timestamp() * 1000)}" for info in leases)
     return name if len(name) <= LONGEST_NAME else sha256(name.encode()).hexdigest()
-
-
-def _claimed_ms(held: HeldLease) -> int:
-    info = held.queue.lease_info(held.lease.id)
-    if info is None:
-        raise LeaseLost(held.lease.id)
-    return round(info.claimed_at.timestamp() * 1000)
 
 
 def claim_shards(

@@ -38,8 +38,7 @@ class LossWatch:
         self._held = held
         self._on_lost = on_lost
         self._exit_driver = exit_driver
-        self._first_lost = held[0].lease
-        self._lost = threading.Event()
+        self._lost: Lease | None = None
         self._closed = threading.Event()
         name = f"rmq-watch-{held[0].lease.id}"
         self._threads = [threading.Thread(target=work, name=name, daemon=True) for work in (self._watch, self._guard)]
@@ -58,13 +57,11 @@ class LossWatch:
     @property
     def lost(self) -> bool:
         """Whether the loss is known; asks nobody."""
-        return self._lost.is_set()
+        return self._lost is not None
 
     def gone(self) -> Lease | None:
         """Look now: a lease that is lost, None when all are ours."""
-        if self._lost.is_set():
-            return self._first_lost
-        return next((each.lease for each in self._held if _is_gone(each)), None)
+        return self._lost or next((each.lease for each in self._held if _is_gone(each)), None)
 
     def check(self) -> None:
         """Look now, and raise LeaseLost when one is lost."""
@@ -73,11 +70,10 @@ class LossWatch:
 
     def lose(self, lease: Lease) -> None:
         """Act on the loss; may be called again, and by any thread."""
-        if not self._lost.is_set():
-            self._first_lost = lease
+        if self._lost is None:
+            self._lost = lease
             if self._exit_driver:
                 exit_soon(f"lease {lease.id!r} is lost")
-        self._lost.set()
         try:
             self._on_lost()
         except Exception:  # Spark may be going down itself; the next look tries again

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rmq_core import Lease, LeaseLost, RedisSettings
+from rmq_core import Lease, LeaseInfo, LeaseLost, RedisSettings
 from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.schema import MESSAGE_SCHEMA, Batch, LeasedMessages, leased_batch
 
@@ -84,11 +84,16 @@ def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_
             step = max(1, min(FETCH, BATCH_BYTES * batch.num_rows // batch.nbytes))
 
 
-def plan(queue: SourceQueue, lease: Lease, parts: int) -> list[LeaseSlice]:
-    """At most `parts` slices that cover what is unsettled. Raises LeaseLost."""
-    info = queue.lease_info(lease.id)
+def info_of(queue: SourceQueue, lease_id: str) -> LeaseInfo:
+    """What Redis knows of a lease. Raises LeaseLost when there is none of this id."""
+    info = queue.lease_info(lease_id)
     if info is None:
-        raise LeaseLost(lease.id)
+        raise LeaseLost(lease_id)
+    return info
+
+
+def plan(queue: SourceQueue, lease: Lease, info: LeaseInfo, parts: int) -> list[LeaseSlice]:
+    """At most `parts` slices that cover what is unsettled. Raises LeaseLost."""
     unsettled = [message.index for message in queue.messages(lease)] if info.settled else range(lease.count)
     slim = replace(lease, envelopes=None)  # the executors read what they need
     return [LeaseSlice(chunk[0], chunk[-1] + 1, len(chunk), slim) for chunk in chunks(unsettled, parts)]

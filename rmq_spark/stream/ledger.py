@@ -37,16 +37,14 @@ GONE = "batch %r is committed, but its lease is gone: what nobody has settled of
 class ReplayedBatch(RedisMessageQueueError):
     """Spark asks for a batch that it committed and that was acked: its messages are gone."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, name: str) -> ReplayedBatch:
+        """The error for a batch, whose lease has this name."""
+        return cls(
             f"batch {name!r} was finished and acked, but the checkpoint is from before that: its messages cannot be"
             " read again. Restore the checkpoint, or set failOnDataLoss to false to go on with the next ones; and leave"
             f" out Spark's option {ASYNC}, with which checkpoints are late"
         )
-        self.name = name
-
-    def __reduce__(self) -> tuple[type[ReplayedBatch], tuple[str]]:
-        return type(self), (self.name,)
 
 
 class Membership:
@@ -143,11 +141,11 @@ class Ledger:
             return self._held[seq][0]
         name = self._name(seq)
         if seq <= self.finished:
-            raise ReplayedBatch(name)
+            raise ReplayedBatch.of(name)
         try:
             lease = self._queue.claim(lease_id=name, max_messages=limit, wait=wait_s, owner=self._member.run)
         except LeaseAlreadySettled:
-            raise ReplayedBatch(name) from None
+            raise ReplayedBatch.of(name) from None
         if lease and lease.isolation:
             log.warning("batch %r got %d of %d messages: %s", name, lease.count, limit, lease.isolation)
         return lease and self._keep(seq, lease)
@@ -164,10 +162,10 @@ class Ledger:
         try:
             return self._keep(seq, self._queue.adopt(self._name(seq), owner=self._member.run))
         except LeaseAlreadySettled:
-            raise ReplayedBatch(self._name(seq)) from None
+            raise ReplayedBatch.of(self._name(seq)) from None
         except LeaseLost:
             if seq <= self.finished:
-                raise ReplayedBatch(self._name(seq)) from None
+                raise ReplayedBatch.of(self._name(seq)) from None
             raise
 
     def finish(self, seq: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rmq_core import ConfigurationError
@@ -19,17 +19,12 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """All batches of a stream up to number `seq`; 0 is before the first."""
+    """All batches of a stream up to number `seq`; 0 is before the first. Unless told, of a stream that never was."""
 
     queue: str
     consumer: str
-    stream: str
-    seq: int
-
-    @classmethod
-    def new(cls, queue: str, consumer: str) -> Offset:
-        """The beginning of a stream that never was."""
-        return cls(queue, consumer, uuid.uuid4().hex, 0)
+    stream: str = field(default_factory=lambda: uuid.uuid4().hex)
+    seq: int = 0
 
     @classmethod
     def read(cls, plain: Mapping[str, Any], queue: str, consumer: str) -> Offset:

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from rmq_core import ConfigurationError, Lease, LeasedQueue, LeaseLost, Message
 from rmq_spark.place.options import ASYNC_REFUSED, OptionValues
 from rmq_spark.place.source import DELIVERIES, PARTITIONS, Source, SourceQueue
-from rmq_spark.read.lease import plan, read_slice
+from rmq_spark.read.lease import info_of, plan, read_slice
 from rmq_spark.schema import Batch
 from rmq_spark.stream import options as given
 from rmq_spark.stream.ledger import Ledger, ReplayedBatch
@@ -50,7 +50,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._budget: float = math.inf
         self._patient = True
         self._planned = self._committed = 0
-        self._fresh = Offset.new(self._source.queue, options[given.CONSUMER])
+        self._fresh = Offset(self._source.queue, options[given.CONSUMER])
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_source": self._source}
@@ -97,7 +97,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease = self._found(ledger, until.seq)
         if lease is None:
             return []
-        return list(plan(self._queue, lease, self._options[PARTITIONS]))
+        return list(plan(self._queue, lease, info_of(self._queue, lease.id), self._options[PARTITIONS]))
 
     @without_trace
     def commit(self, end: Mapping[str, Any]) -> None:
@@ -147,11 +147,9 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _most(self, limit: ReadLimit) -> int:
         """How many messages the next batch may have."""
-        most = (
-            self._budget
-            if isinstance(limit, ReadAllAvailable)
-            else min(self._budget, self._options[given.MOST_MESSAGES])
-        )
+        most = self._budget
+        if not isinstance(limit, ReadAllAvailable):
+            most = min(most, self._options[given.MOST_MESSAGES])
         if isinstance(limit, ReadMaxRows):
             most = min(most, limit.max_rows)
         most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options[given.MOST_BYTES]

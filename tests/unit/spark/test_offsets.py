@@ -9,7 +9,7 @@ from rmq_spark.stream.offsets import Offset
 
 
 def test_an_offset_survives_spark_s_log() -> None:
-    offset = Offset.new("work", "c").at(7)
+    offset = Offset("work", "c").at(7)
     logged = json.loads(json.dumps(offset.plain))
     assert logged == {"v": 1, "queue": "work", "consumer": "c", "stream": offset.stream, "seq": 7}
     assert Offset.read(logged, "work", "c") == offset
@@ -20,7 +20,7 @@ def test_a_batch_is_a_lease_named_by_consumer_stream_and_number() -> None:
 
 
 def test_every_stream_is_new() -> None:
-    first, second = Offset.new("work", "c"), Offset.new("work", "c")
+    first, second = Offset("work", "c"), Offset("work", "c")
     assert first.seq == second.seq == 0
     assert first.stream != second.stream
 
@@ -28,7 +28,7 @@ def test_every_stream_is_new() -> None:
 @pytest.mark.parametrize(("queue", "consumer"), [("other", "c"), ("work", "d")])
 def test_an_offset_of_others_is_refused(queue: str, consumer: str) -> None:
     with pytest.raises(ConfigurationError, match="belongs to queue 'work' and consumer 'c'"):
-        Offset.read(Offset.new("work", "c").plain, queue, consumer)
+        Offset.read(Offset("work", "c").plain, queue, consumer)
 
 
 def test_an_offset_of_a_later_version_is_refused() -> None:

@@ -46,7 +46,7 @@ def test_slices_cover_every_message_once(count: int, parts: int) -> None:
 
 def test_slices_of_a_lease_settled_in_part_cover_what_is_left() -> None:
     lease = Lease("work", "lease-1", "", 30, None, "7.token")
-    slices = plan(Queue(10, left=[0, 1, 5, 6, 7, 20]), lease, 2)  # type: ignore[arg-type]
+    slices = plan(Queue(10, left=[0, 1, 5, 6, 7, 20]), lease, info(6), 2)  # type: ignore[arg-type]
     assert [(piece.lo, piece.hi, piece.unsettled) for piece in slices] == [(0, 6, 3), (6, 21, 3)]
 
 
@@ -89,12 +89,16 @@ def test_damaged_headers_are_said() -> None:
 
 def test_a_reader_travels_without_the_messages_of_its_lease() -> None:
     lease = Lease("work", "lease-1", "", 1, None, "7.token", envelopes=(b"x" * 100_000,))
-    slices = plan(Queue(10), lease, 1)  # type: ignore[arg-type]
+    slices = plan(Queue(10), lease, info(0), 1)  # type: ignore[arg-type]
     pickled = pickle.dumps(LeaseReader(RedisSettings.from_url("redis://h"), slices))
     assert len(pickled) < 5_000
     (piece,) = pickle.loads(pickled).partitions()
     assert piece.lease.token == "7.token"
     assert "token" not in repr(piece)
+
+
+def info(settled: int) -> Any:
+    return SimpleNamespace(settled=settled)
 
 
 class Queue:
@@ -106,9 +110,6 @@ class Queue:
         self.size = size
         self.left = left
         self.asked: list[tuple[int, int]] = []
-
-    def lease_info(self, lease_id: str) -> Any:
-        return SimpleNamespace(settled=len(self.left))
 
     def messages(self, lease: Lease) -> list[Any]:
         return [SimpleNamespace(index=index) for index in self.left]

@@ -11,12 +11,13 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeaseLost, NewMessage, QueueUnavailable
-from rmq_spark.batch.held import HeldLease, claim_shards, name_of
+from rmq_spark.batch.held import claim_shards, name_of
 from rmq_spark.data_source import CLAIM
 from rmq_spark.place.options import OptionValues
 from rmq_spark.place.shards import Router, shard_names
 from rmq_spark.place.source import Source
 from rmq_spark.read.browse import BROWSE
+from rmq_spark.read.lease import info_of
 from rmq_spark.stream.options import STREAM
 from rmq_spark.write.sink import sink_of, writer_of
 from rmq_spark.write.stream import stream_writer_of
@@ -136,16 +137,15 @@ def test_a_claim_that_fails_gives_back_what_it_had_unless_a_retry_wants_it(
 
 def test_a_batch_of_shards_is_named_after_the_claims_of_all() -> None:
     held = claim_shards([Queue(1), Queue(1)], max_messages=2, lease_id="run")  # type: ignore[list-item]
-    assert name_of(held) == "run/s0@5000+run/s1@5000"
-    assert name_of(held[:1]) == "run/s0@5000", "what is left of a batch has a name of its own"
-    assert len(name_of(held * 100)) == 64
+    infos = [info_of(queue, lease.id) for queue, lease in held]
+    assert name_of(infos) == "run/s0@5000+run/s1@5000"
+    assert name_of(infos[:1]) == "run/s0@5000", "what is left of a batch has a name of its own"
+    assert len(name_of(infos * 100)) == 64
 
 
-def test_a_batch_whose_lease_is_gone_has_no_name() -> None:
-    held = claim_shards([Queue(1)], max_messages=1, lease_id="run")  # type: ignore[list-item]
-    gone = [HeldLease(Queue(1), each.lease) for each in held]  # type: ignore[arg-type]
+def test_a_lease_that_is_gone_is_lost() -> None:
     with pytest.raises(LeaseLost):
-        name_of(gone)
+        info_of(Queue(1), "run/s0")  # type: ignore[arg-type]
 
 
 def test_a_batch_of_shards_does_not_wait() -> None:
