@@ -49,7 +49,7 @@ class Column:
     leased: its values in the messages of a lease, as they are stored, or one value for all. browsed: its value in a
     message that is only looked at, which may be null if `nullable`. filtered: whether browsing takes filters of it.
     field: of `NewMessage`, which a sink fills with it; written: the types that the sink takes; published: what
-    `NewMessage` wants of a value that is not null.
+    `NewMessage` wants of a value that is not null, where it wants another.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Column:
     filtered: bool = False
     field: str = ""
     written: tuple[type[T.DataType], ...] = ()
-    published: Callable[[Any], Any] = lambda value: value
+    published: Callable[[Any], Any] | None = None
 
 
 TEXT, TIME = T.StringType(), T.TimestampType()

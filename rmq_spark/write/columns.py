@@ -21,6 +21,7 @@ from rmq_spark.place.shards import Payload
 from rmq_spark.schema import MESSAGE_SCHEMA, WHOLE, WRITTEN, Batch, Column
 
 PAYLOADS = ("payload", "value")
+TEXTS = (StringType, BinaryType)
 _WORDS = {
     StringType: "a string",
     BinaryType: "binary",
@@ -60,9 +61,10 @@ def columns_of(schema: StructType, dedup_key: str | None = None, *, as_json: boo
     """The columns of a DataFrame that a sink can publish. Raises ConfigurationError for those that it cannot."""
     given = {field.name: field.dataType for field in schema.fields}
     payload = _payload_of(given)
-    if dedup_key is not None:
-        _check(given, dedup_key, (StringType, BinaryType, *WHOLE))
     own = [name for name in WRITTEN if name in given]
+    _check(given, payload, TEXTS)
+    if dedup_key is not None:
+        _check(given, dedup_key, (*TEXTS, *WHOLE))
     for name in own:
         _check(given, name, WRITTEN[name].written)
     known = {payload, dedup_key, *WRITTEN, *MESSAGE_SCHEMA.names}
@@ -79,7 +81,6 @@ def _payload_of(given: Mapping[str, DataType]) -> str:
     if len(found) != 1:
         hint = "make one with to_json(struct(...)).alias('payload')" if not found else "drop one of them"
         raise ConfigurationError(f"one of the columns {' and '.join(PAYLOADS)} is needed: {hint}")
-    _check(given, found[0], (StringType, BinaryType))
     return found[0]
 
 
@@ -94,7 +95,8 @@ def _check(given: Mapping[str, DataType], name: str, allowed: tuple[type[DataTyp
 
 
 def _own(batch: Batch, column: Column) -> Iterator[Any]:
-    return (None if value is None else column.published(value) for value in _values(batch, column.name))
+    values, published = _values(batch, column.name), column.published
+    return values if published is None else (None if value is None else published(value) for value in values)
 
 
 def _values(batch: Batch, name: str) -> Iterator[Any]:
