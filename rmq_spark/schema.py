@@ -20,7 +20,7 @@ from rmq_core import Columns, Message, header_items
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Batch: TypeAlias = "pa.RecordBatch"
+ArrowBatch: TypeAlias = "pa.RecordBatch"
 """Rows as executors get them from Spark, or give them to it."""
 
 
@@ -95,7 +95,7 @@ MESSAGE_SCHEMA = T.StructType([T.StructField(each.name, each.kind, nullable=Fals
 BROWSE_SCHEMA = T.StructType([T.StructField(each.name, each.kind, each.nullable) for each in COLUMNS if each.browsed])
 
 
-def leased_batch(messages: LeasedMessages, schema: T.StructType = MESSAGE_SCHEMA) -> Batch:
+def leased_batch(messages: LeasedMessages, schema: T.StructType = MESSAGE_SCHEMA) -> ArrowBatch:
     """Messages of a lease as one Arrow batch of exactly this schema. Raises MalformedMessage for damaged headers."""
     rows = len(messages.fields.ids)
     return _batch(schema, lambda name, kind: _array(LEASED[name](messages), kind, rows))
@@ -106,14 +106,14 @@ def browsed_row(seen: BrowsedMessage) -> dict[str, Any]:
     return {name: value(seen) for name, value in BROWSED.items()}
 
 
-def browsed_batch(rows: Sequence[Mapping[str, Any]], schema: T.StructType = BROWSE_SCHEMA) -> Batch:
+def browsed_batch(rows: Sequence[Mapping[str, Any]], schema: T.StructType = BROWSE_SCHEMA) -> ArrowBatch:
     """Rows of `browsed_row` as one Arrow batch of exactly this schema."""
     import pyarrow as pa  # noqa: PLC0415  300 ms that only executors should pay
 
     return _batch(schema, lambda name, kind: pa.array([row[name] for row in rows], kind))
 
 
-def _batch(schema: T.StructType, array: Callable[[str, pa.DataType], pa.Array]) -> Batch:
+def _batch(schema: T.StructType, array: Callable[[str, pa.DataType], pa.Array]) -> ArrowBatch:
     import pyarrow as pa  # noqa: PLC0415  as above
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  the same
 

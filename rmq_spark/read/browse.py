@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from rmq_core import LeasedQueue, Message, WorkQueue, open_queue
 from rmq_spark.place.options import Option, OptionValues, flag, whole
 from rmq_spark.place.source import MODE, PLACE, Source
-from rmq_spark.schema import BROWSE_SCHEMA, Batch, BrowsedMessage, browsed_batch, browsed_row
+from rmq_spark.schema import BROWSE_SCHEMA, ArrowBatch, BrowsedMessage, browsed_batch, browsed_row
 from rmq_spark.traces import without_trace
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class BrowseReader(DataSourceReader):
             corners += [Corner("leased", info.id) for info in leases]
         return [corner for corner in corners if self._test({"state": corner.state, "lease": corner.lease})]
 
-    def read(self, partition: InputPartition) -> Iterator[Batch]:
+    def read(self, partition: InputPartition) -> Iterator[ArrowBatch]:
         """What is there now."""
         if not isinstance(partition, Corner):  # what Spark makes of an empty plan
             return

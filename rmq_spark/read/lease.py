@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from rmq_core import Lease, LeaseInfo, LeaseLost, RedisSettings
 from rmq_spark.place.source import Source, SourceQueue
-from rmq_spark.schema import MESSAGE_SCHEMA, Batch, LeasedMessages, leased_batch
+from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch, LeasedMessages, leased_batch
 
 FETCH = 10_000  # messages a fetch, unless that is more than BATCH_BYTES
 BATCH_BYTES = 8 << 20
@@ -51,14 +51,14 @@ class LeaseReader(DataSourceReader):
         """The planned slices. Nothing is claimed here: Spark may plan as often as it likes."""
         return list(self.slices)
 
-    def read(self, partition: InputPartition) -> Iterator[Batch]:
+    def read(self, partition: InputPartition) -> Iterator[ArrowBatch]:
         """The messages of one slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
         return read_slice(self.settings, self.discipline, partition, self.schema)
 
 
 def read_slice(
     settings: RedisSettings, discipline: str, part: InputPartition, schema: StructType = MESSAGE_SCHEMA
-) -> Iterator[Batch]:
+) -> Iterator[ArrowBatch]:
     """The messages of a slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
     if not isinstance(part, LeaseSlice):  # what Spark makes of an empty plan
         return
@@ -72,7 +72,7 @@ def read_slice(
         raise LeaseLost(part.lease.id, detail)
 
 
-def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_SCHEMA) -> Iterator[Batch]:
+def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_SCHEMA) -> Iterator[ArrowBatch]:
     """A slice in steps of about BATCH_BYTES, so that large payloads do not fill the executor."""
     lease, lo, step = part.lease, part.lo, FIRST_FETCH
     while lo < part.hi:

@@ -27,7 +27,7 @@ from rmq_core import ConfigurationError, Lease, LeasedQueue, LeaseLost, Message
 from rmq_spark.place.options import ASYNC_REFUSED, OptionValues
 from rmq_spark.place.source import DELIVERIES, PARTITIONS, Source, SourceQueue
 from rmq_spark.read.lease import info_of, plan, read_slice
-from rmq_spark.schema import Batch
+from rmq_spark.schema import ArrowBatch
 from rmq_spark.stream import options as given
 from rmq_spark.stream.ledger import Ledger, ReplayedBatch
 from rmq_spark.stream.offsets import Offset
@@ -106,7 +106,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ledger_of(until).finish(until.seq)
         self._committed = until.seq
 
-    def read(self, partition: InputPartition) -> Iterator[Batch]:
+    def read(self, partition: InputPartition) -> Iterator[ArrowBatch]:
         """The messages of one slice, on an executor. Raises LeaseLost when part of it is gone."""
         return read_slice(self._source.settings, self._source.discipline, partition)
 

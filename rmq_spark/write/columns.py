@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, DataType, LongType, MapType, StringTyp
 
 from rmq_core import ConfigurationError, NewMessage, PayloadError
 from rmq_spark.place.shards import Payload
-from rmq_spark.schema import MESSAGE_SCHEMA, WHOLE, WRITTEN, Batch, Column
+from rmq_spark.schema import MESSAGE_SCHEMA, WHOLE, WRITTEN, ArrowBatch, Column
 
 PAYLOADS = ("payload", "value")
 TEXTS = (StringType, BinaryType)
@@ -39,7 +39,7 @@ class SinkColumns:
     dedup_key: str | None = None
     json: bool = False
 
-    def messages(self, batch: Batch) -> Iterator[Payload | NewMessage]:
+    def messages(self, batch: ArrowBatch) -> Iterator[Payload | NewMessage]:
         """The rows of a batch, in order. Raises PayloadError for a row without a payload."""
         payloads = self._payloads(batch)
         if not self.own and self.dedup_key is None:
@@ -49,7 +49,7 @@ class SinkColumns:
             own["dedup_key"] = map(_key, _values(batch, self.dedup_key))
         return map(NewMessage, payloads, *(own.get(field, repeat(None)) for field in NewMessage._fields[1:]))
 
-    def _payloads(self, batch: Batch) -> Iterator[Payload]:
+    def _payloads(self, batch: ArrowBatch) -> Iterator[Payload]:
         column = batch.column(self.payload)
         if column.null_count:
             raise PayloadError(f"column {self.payload} is null in {column.null_count} rows: filter them out")
@@ -94,12 +94,12 @@ def _check(given: Mapping[str, DataType], name: str, allowed: tuple[type[DataTyp
         raise ConfigurationError(f"column {name!r} must be {wanted}, not {kind.simpleString()}: cast it")
 
 
-def _own(batch: Batch, column: Column) -> Iterator[Any]:
+def _own(batch: ArrowBatch, column: Column) -> Iterator[Any]:
     values, published = _values(batch, column.name), column.published
     return values if published is None else (None if value is None else published(value) for value in values)
 
 
-def _values(batch: Batch, name: str) -> Iterator[Any]:
+def _values(batch: ArrowBatch, name: str) -> Iterator[Any]:
     return iter(batch.column(name).to_pylist())
 
 

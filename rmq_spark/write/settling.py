@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from rmq_core import ConfigurationError, Lease, LeasedConfig, LeasedQueue, LeaseLost, MessageRef, Outcome, Unsupported
 from rmq_spark.place.options import Option, OptionValues, duration, one_of, text
 from rmq_spark.place.source import DELIVERIES, DISCIPLINE, PLACE, Source
-from rmq_spark.schema import Batch
+from rmq_spark.schema import ArrowBatch
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ REASON = text("reason").or_else(None)
 DELAY = duration("delay", 0).or_else(None)
 OPTIONS: tuple[Option[Any], ...] = (*PLACE, OPERATION, REASON, DELAY, DELIVERIES)
 NAMES = ("message_id", "lease", "deliveries")
-Delivery: TypeAlias = tuple[str, str, int]
+DeliveryKey: TypeAlias = tuple[str, str, int]
 """Which one: the message, its lease, and how many deliveries it had had."""
 DONE = (Outcome.SETTLED, Outcome.DEAD)
 
@@ -47,7 +47,7 @@ class FailedDelivery(NamedTuple):
     reason: str | None
 
     @property
-    def delivery(self) -> Delivery:
+    def delivery(self) -> DeliveryKey:
         """Which one, whatever the reason."""
         return self[:3]
 
@@ -68,7 +68,7 @@ class RmqSettler(DataSourceArrowWriter):
     reason: str | None
     delay_s: float | None
 
-    def write(self, iterator: Iterator[Batch]) -> FailedRows:
+    def write(self, iterator: Iterator[ArrowBatch]) -> FailedRows:
         """The rows of one task."""
         return FailedRows(tuple(row for batch in iterator for row in self._failed(batch)))
 
@@ -83,7 +83,7 @@ class RmqSettler(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The job has failed; nothing was settled."""
 
-    def _settle(self, queue: LeasedQueue, lease_id: str, failed: Mapping[Delivery, FailedDelivery]) -> int:
+    def _settle(self, queue: LeasedQueue, lease_id: str, failed: Mapping[DeliveryKey, FailedDelivery]) -> int:
         """Settle what still is under a lease, of deliveries that still go on; of how many rows that was."""
         try:
             lease = queue.join(lease_id)
@@ -94,7 +94,7 @@ class RmqSettler(DataSourceArrowWriter):
         verdicts = {ref: (failed[delivery].reason, self.delay_s) for ref, delivery in refs.items()}
         return len({refs[ref] for ref, outcome in nack_each(queue, lease, verdicts) if outcome in DONE})
 
-    def _failed(self, batch: Batch) -> Iterator[FailedDelivery]:
+    def _failed(self, batch: ArrowBatch) -> Iterator[FailedDelivery]:
         _check_queues(batch, self.place.queue)
         ids, leases, deliveries = (batch.column(name).to_pylist() for name in NAMES)
         return map(FailedDelivery, ids, leases, deliveries, (each or self.reason for each in _column(batch, "reason")))
@@ -120,7 +120,7 @@ def settler_of(given: Mapping[str, str], schema: StructType) -> RmqSettler:
     return RmqSettler(Source.of(options), config, options[REASON], options[DELAY])
 
 
-def _check_queues(batch: Batch, queue: str) -> None:
+def _check_queues(batch: ArrowBatch, queue: str) -> None:
     """Refuse rows of another queue: nothing would be found for them, and their batch would ack what failed."""
     for other in set(_column(batch, "queue")) - {queue, None}:
         raise ConfigurationError(
@@ -129,7 +129,7 @@ def _check_queues(batch: Batch, queue: str) -> None:
         )
 
 
-def _column(batch: Batch, name: str) -> list[Any]:
+def _column(batch: ArrowBatch, name: str) -> list[Any]:
     """The values of a column that need not be there."""
     return batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
 

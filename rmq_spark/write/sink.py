@@ -22,7 +22,7 @@ from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage, 
 from rmq_spark.place.options import Option, OptionValues, duration, flag, one_of, text, whole
 from rmq_spark.place.shards import Payload, Router, open_shards
 from rmq_spark.place.source import DISCIPLINE, PLACE, SHARDS, Source
-from rmq_spark.schema import Batch
+from rmq_spark.schema import ArrowBatch
 from rmq_spark.write.columns import SinkColumns, columns_of
 from rmq_spark.write.settling import OPERATION, RmqSettler, settler_of
 
@@ -63,7 +63,7 @@ class Sink:
     keep_s: float
     shards: int | None = None
 
-    def write(self, batches: Iterator[Batch]) -> Written:
+    def write(self, batches: Iterator[ArrowBatch]) -> Written:
         """Publish the rows of a task, or stage them."""
         found = map(self.columns.messages, batches)
         if self.shards is not None:
@@ -113,7 +113,7 @@ class SinkWriter:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
-    def write(self, iterator: Iterator[Batch]) -> Written:
+    def write(self, iterator: Iterator[ArrowBatch]) -> Written:
         """The rows of one task."""
         return self._sink.write(iterator)
 
