@@ -74,8 +74,9 @@ class Source:
         """Refuse a queue that nobody ever used, or one of another discipline; both are mostly spelling mistakes."""
         found = discipline_of(self.settings, self.queue)
         if found is None:
-            known = disciplines(self.settings)
-            raise ConfigurationError(f"option queue: this server has no queue {self.queue!r}{_meant(self, known)}")
+            near = get_close_matches(self.queue, disciplines(self.settings), n=1)
+            meant = f"; did you mean {near[0]!r}?" if near else "; publish to it first"
+            raise ConfigurationError(f"option queue: this server has no queue {self.queue!r}{meant}")
         if found != self.discipline:
             raise ConfigurationError(
                 f"option discipline: queue {self.queue!r} is not {self.discipline!r}, set it to {found!r}"
@@ -91,8 +92,3 @@ def check_place(given: Mapping[str, str]) -> None:
             " CREATE TEMPORARY VIEW v USING rmq OPTIONS (url '...', queue '...'), or name them in each query, as in"
             " SELECT * FROM t WITH ('url' = '...', 'queue' = '...')"
         )
-
-
-def _meant(source: Source, known: Mapping[str, str]) -> str:
-    near = get_close_matches(source.queue, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else "; publish to it first"

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 )
 
 from rmq_core import ConfigurationError, NewMessage, PayloadError
-from rmq_spark.schema import MESSAGE_SCHEMA
+from rmq_spark.schema import MESSAGE_SCHEMA, WRITTEN
 from rmq_spark.write.columns import columns_of
 
 TEXTS = MapType(StringType(), StringType())
@@ -58,6 +58,14 @@ def test_numbers_are_deduplication_keys_too() -> None:
 
 def test_a_read_message_can_be_forwarded() -> None:
     assert columns_of(MESSAGE_SCHEMA).own == ("message_id", "headers")
+
+
+def test_what_is_written_fills_a_field_of_a_message_each() -> None:
+    fields = [column.field for column in WRITTEN.values()]
+    assert len(set(fields)) == len(fields)
+    assert set(fields) | {"payload", "dedup_key"} == set(NewMessage._fields), (
+        "a field without a column in rmq_spark/schema.py"
+    )
 
 
 def test_json_becomes_what_it_says() -> None:
