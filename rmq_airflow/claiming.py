@@ -1,52 +1,33 @@
-"""Claiming under a task's name.
-
-Law: a lease is taken over only from an earlier try of the same task, or from whoever handed it over. A copy of a task
-that should be dead, or another DAG that uses the same lease id, is refused and disturbs nobody. What a run of the same
-name held that was deleted goes back to the queue, and what it settled is not this run's.
-"""
+"""Claiming under a task's name, and what is wrong with how that was asked for."""
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, get_args
+from typing import TypedDict
 
-from rmq_airflow.identity import Relation
+from rmq_airflow.identity import TaskIdentity
 from rmq_core import (
+    Claimed,
     ConfigurationError,
+    Lease,
     LeaseAlreadySettled,
     LeasedConfig,
-    LeaseLost,
-    LeaseOwnedByOther,
+    LeasedQueue,
+    OnSettled,
     RedisMessageQueueError,
+    SettledRecord,
+    Threshold,
     Unsupported,
+    WorkQueue,
+    claim_as,
     discipline_of,
+    refuse_foreign,
 )
 
-if TYPE_CHECKING:
-    from rmq_airflow.identity import TaskIdentity
-    from rmq_core import Lease, LeasedQueue, WorkQueue
-
-OnSettled = Literal["skip", "next"]
 ALL = 1_000_000  # messages of a claim without a bound
+MOMENT_S = 0.001  # the shortest time that is longer than none
 log = logging.getLogger(__name__)
-
-
-class Claimed(NamedTuple):
-    """What a claim came to: no lease when the queue was empty.
-
-    settled_before: this task, as far as one can tell in this run, has settled messages under its name before.
-    """
-
-    lease: Lease | None
-    settled_before: bool = False
-
-    @property
-    def isolated(self) -> int:
-        """How many of the messages had failed together before and were claimed apart from the others."""
-        return self.lease.count if self.lease is not None and self.lease.isolation is not None else 0
 
 
 class HandedOver(TypedDict):
@@ -67,42 +48,29 @@ def claim(
     on_settled: OnSettled = "next",
     named: str | None = None,
 ) -> Claimed:
-    """Take over what an earlier try of this task holds, else claim.
+    """As `claim_as`; what cannot be told of who settled before, and why a claim got fewer messages, is logged."""
 
-    named: the lease id, the task's own when None. on_settled: when everything under that name was acked, as before a
-    `clear`: `next` claims more under `<id>#2`, `#3`, …; `skip` raises LeaseAlreadySettled.
-    """
-    settled_before = False
-    for lease_id in _names(named or identity.lease_id):
-        _free(queue, lease_id, identity)
-        try:
-            taken = queue.claim(max_messages=max_messages, lease=lease, lease_id=lease_id, owner=identity.owner)
-        except LeaseAlreadySettled:
-            if _was_settled_by_a_former_run(queue, lease_id, identity):
-                continue
-            settled_before = True
-            if on_settled == "skip":
-                raise
-        else:
-            _log_isolation(taken, max_messages)
-            return Claimed(taken, settled_before)
-    raise AssertionError  # pragma: no cover  numbers do not end
+    def tell(_: LeaseAlreadySettled, record: SettledRecord) -> None:
+        if not identity.tells_runs_apart(record.owner):
+            log.info("Whether that was in this run or in a deleted one of the same name cannot be told.")
 
-
-def held(queue: LeasedQueue, identity: TaskIdentity) -> bool:
-    """Whether an earlier try of this task left a lease; what a former run left goes back to the queue."""
-    lease_id = next(name for name in _names(identity.lease_id) if queue.settled(name) is None)
-    present = _free(queue, lease_id, identity, refuse=False)
-    return present is not None and identity.follows(present)
+    claimed = claim_as(
+        identity, queue, max_messages=max_messages, lease=lease, on_settled=on_settled, named=named, check_settled=tell
+    )
+    taken = claimed.lease
+    if taken is not None and taken.isolation is not None:
+        log.info("Got %d of %s: %s.", taken.count, "all" if max_messages == ALL else max_messages, taken.isolation)
+    return claimed
 
 
 def adopt(
     queue: LeasedQueue, identity: TaskIdentity, handed: HandedOver, lease: timedelta | float | None = None
 ) -> Lease:
     """Take over the lease that another task of the run has claimed. LeaseLost when it is gone, or somebody else's."""
-    present = _owner_of(queue, handed["lease_id"])
+    info = queue.lease_info(handed["lease_id"])
+    present = None if info is None else info.owner
     if present is not None and present != handed["owner"]:
-        _refuse_foreign(handed["lease_id"], present, identity)
+        refuse_foreign(identity, handed["lease_id"], present)
     return queue.adopt(handed["lease_id"], owner=identity.owner, if_owner=present, lease=lease)
 
 
@@ -114,24 +82,24 @@ def check_handed(handed: object) -> HandedOver:
     raise ConfigurationError(f"`hand_over` must be the output of a RedisQueueSensor with hand_over=True, not {found}")
 
 
-def check_on_settled(on_settled: str) -> None:
-    """ConfigurationError for an unknown word."""
-    if on_settled not in get_args(OnSettled):
-        raise ConfigurationError(f"`on_settled` must be one of {get_args(OnSettled)}, not {on_settled!r}")
-
-
 def check_bound(name: str, value: object, least: int = 1) -> None:
     """ConfigurationError for a number of messages that cannot be meant."""
     if value is not None and (type(value) is not int or value < least):  # not isinstance: True is an int
         raise ConfigurationError(f"`{name}` must be an integer of at least {least}, not {value!r}")
 
 
-def check_seconds(name: str, value: timedelta | float | None) -> float | None:
-    """As a number of seconds; ConfigurationError for what is none."""
+def check_seconds(name: str, value: timedelta | float | None, least: float = 0) -> float | None:
+    """As a number of seconds; ConfigurationError for what is none, or too short."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
-    if number is not None and not (type(number) in (int, float) and number >= 0):  # written so that NaN fails
-        raise ConfigurationError(f"`{name}` must be seconds or a timedelta, not {value!r}")
+    if number is not None and not (type(number) in (int, float) and number >= least):  # written so that NaN fails
+        raise ConfigurationError(f"`{name}` must be seconds or a timedelta, {least:g} s or more, not {value!r}")
     return number
+
+
+def threshold_of(min_messages: int, max_age: timedelta | float | None) -> Threshold:
+    """ConfigurationError for a threshold that could never be met or always is."""
+    check_bound("min_messages", min_messages)
+    return Threshold(min_messages, check_seconds("max_age", max_age, MOMENT_S))
 
 
 def check_queue(redis_queue: object, config: object) -> None:
@@ -162,55 +130,3 @@ def check_discipline(queue: WorkQueue) -> None:
             f"queue {queue.name!r} on this server: it belongs to {found!r}, which the field `discipline` of a "
             "connection has to say",
         )
-
-
-def _names(lease_id: str) -> Iterator[str]:
-    yield lease_id
-    yield from (f"{lease_id}#{number}" for number in itertools.count(2))
-
-
-def _free(queue: LeasedQueue, lease_id: str, identity: TaskIdentity, *, refuse: bool = True) -> str | None:
-    """The owner of a lease that this task may take over, or None; LeaseOwnedByOther when somebody else has it."""
-    owner = _owner_of(queue, lease_id)
-    if owner is None:
-        return None
-    if identity.relation(owner) is Relation.FORMER:
-        _release_former(queue, lease_id, owner)
-        return None
-    if refuse:
-        _refuse_foreign(lease_id, owner, identity)
-    return owner
-
-
-def _owner_of(queue: LeasedQueue, lease_id: str) -> str | None:
-    info = queue.lease_info(lease_id)
-    return None if info is None else info.owner
-
-
-def _refuse_foreign(lease_id: str, owner: str, identity: TaskIdentity) -> None:
-    if not identity.follows(owner):
-        raise LeaseOwnedByOther(lease_id, f"it is owned by {owner!r}, which is no earlier try of this task")
-
-
-def _release_former(queue: LeasedQueue, lease_id: str, owner: str) -> None:
-    try:
-        released = queue.release_lease(lease_id, if_owner=owner).settled
-    except (LeaseLost, LeaseAlreadySettled):  # its holder, or its deadline, was faster
-        return
-    log.info("Released %d messages of lease %s: %s held it in a run that was deleted.", released, lease_id, owner)
-
-
-def _was_settled_by_a_former_run(queue: LeasedQueue, lease_id: str, identity: TaskIdentity) -> bool:
-    record = queue.settled(lease_id)
-    if record is None or identity.relation(record.owner) is Relation.FORMER:
-        log.info("Lease %s was settled by a run of the same name that was deleted; going on.", lease_id)
-        return True
-    apart = identity.tells_runs_apart(record.owner)
-    unknown = "" if apart else " Whether it was in this run or in a deleted one of the same name cannot be told."
-    log.info("%s has acked %d messages under lease %s.%s", record.owner, record.acked, lease_id, unknown)
-    return False
-
-
-def _log_isolation(lease: Lease | None, asked: int) -> None:
-    if lease is not None and lease.isolation is not None:
-        log.info("Got %d of %s: %s.", lease.count, "all" if asked == ALL else asked, lease.isolation)

@@ -10,18 +10,15 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, AirflowSkipException
 
-from rmq_airflow.batch import Batch, attempt
+from rmq_airflow.batch import TaskBatch
 from rmq_airflow.claiming import claim
+from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.tracing import working_on
-from rmq_core import LeaseLost, Message
-
-if TYPE_CHECKING:
-    from rmq_airflow.identity import TaskIdentity
-    from rmq_core import LeasedQueue
+from rmq_core import LeasedQueue, LeaseLost, Message, conclude
 
 FAILED_DELAY_S = 60.0  # without it, a drain would try a failing message ten times within a second
 Ended = Literal["empty", "max_messages", "max_time"]
@@ -69,7 +66,7 @@ class Drain:
             "isolated": 0, "settled_before": False,
         }  # fmt: skip
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[TaskBatch]:
         """What is claimed, batch after batch; each is to be worked on before the next is asked for."""
         started = time.monotonic()
         while True:
@@ -84,12 +81,12 @@ class Drain:
             if lease is None:
                 return
             # The next batch has the same name, which a record that this one was acked would take from it.
-            batch = Batch(self._queue, replace(lease, named=False))
+            batch = TaskBatch(self._queue, replace(lease, named=False))
             log.info("Claimed %d messages of %s under lease %s.", len(batch), self._queue.name, lease.id)
             yield batch
             self._add(batch)
 
-    def work_on_each(self, batch: Batch, function: Callable[[Message], object]) -> None:
+    def work_on_each(self, batch: TaskBatch, function: Callable[[Message], object]) -> None:
         """Call the function with each message; ack those for which it returns, nack the others."""
         for message in batch:
             batch.check()
@@ -107,7 +104,7 @@ class Drain:
                 batch.check()
                 batch.ack(message)
 
-    def work_on_all(self, batch: Batch, function: Callable[[Batch], object]) -> None:
+    def work_on_all(self, batch: TaskBatch, function: Callable[[TaskBatch], object]) -> None:
         """Call the function once; ack what it said nothing about when it returns, nack that when it raises."""
         batch.in_hand = batch
         try:
@@ -123,9 +120,9 @@ class Drain:
             batch.finish()
         self._check_failures(batch)
 
-    def stop(self, batch: Batch, error: BaseException) -> None:
+    def stop(self, batch: TaskBatch, error: BaseException) -> None:
         """The drain ends with an exception: nack what was in hand, release what was not tried."""
-        attempt(lambda: batch.give_up(reason_of(error)), batch)
+        conclude(batch, reason_of(error), retried=False)
         self._add(batch)
 
     @property
@@ -139,13 +136,13 @@ class Drain:
         late = self._bounds.max_time_s is not None and elapsed_s >= self._bounds.max_time_s
         return "max_time" if late else None
 
-    def _add(self, batch: Batch) -> None:
+    def _add(self, batch: TaskBatch) -> None:
         self.report["claimed"] += len(batch)
         self.report["acked"] += batch.acked
         self.report["failed"] += batch.failed
         self.report["dead"] += batch.dead
 
-    def _check_failures(self, batch: Batch) -> None:
+    def _check_failures(self, batch: TaskBatch) -> None:
         failed, most = self.report["failed"] + batch.failed, self._bounds.max_failures
         if most is not None and failed > most:
             raise TooManyFailures(

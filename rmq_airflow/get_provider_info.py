@@ -40,43 +40,36 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         # No "plugins": the entry point `airflow.plugins` registers the page in every mode, a second one is an error.
-        "config": {
-            "rmq": {
-                "description": "RMQ in the API server.",
-                "options": _options(),
-            }
-        },
+        "config": {"rmq": {"description": "RMQ in the API server.", "options": _options()}},
     }
 
 
 def _options() -> dict[str, Any]:
     return {
-        "connections": {
-            "description": 'Comma-separated ids of connections that the page "Queues" shows beside those of type '
-            "`redis_queue` in the metadata database. A secrets backend and the environment cannot be listed: name "
-            "here the connections that are kept there, or that are of another type.",
-            "version_added": "0.1.0",
-            "type": "string",
-            "example": "redis_queue_default,redis_queue_reports",
-            "default": "",
-        },
-        "release_ended": {
-            "description": "Whether API servers release leases whose task has ended and will not be tried again: it "
-            "was marked success, failed or skipped, its run was, or its run or DAG was deleted. Without that, its "
-            "messages wait until the lease expires.",
-            "version_added": "0.1.0",
-            "type": "boolean",
-            "example": None,
-            "default": "True",
-        },
-        "release_interval": {
-            "description": "How often, in seconds, each API server looks for such leases; at least 1.",
-            "version_added": "0.1.0",
-            "type": "float",
-            "example": None,
-            "default": "5",
-        },
+        "connections": _option(
+            "string",
+            "",
+            'Comma-separated ids of connections that the page "Queues" shows beside those of type `redis_queue` in the '
+            "metadata database. A secrets backend and the environment cannot be listed: name here the connections that "
+            "are kept there, or that are of another type.",
+            example="redis_queue_default,redis_queue_reports",
+        ),
+        "release_ended": _option(
+            "boolean",
+            "True",
+            "Whether API servers release leases whose task has ended and will not be tried again: it was marked "
+            "success, failed or skipped, its run was, or its run or DAG was deleted. Without that, its messages wait "
+            "until the lease expires.",
+        ),
+        "release_interval": _option(
+            "float", "5", "How often, in seconds, each API server looks for such leases; at least 1."
+        ),
     }
+
+
+def _option(kind: str, default: str, description: str, example: str | None = None) -> dict[str, Any]:
+    said = {"type": kind, "default": default, "description": description, "example": example}
+    return {**said, "version_added": "0.1.0"}
 
 
 def _modules(*names: str) -> dict[str, Any]:

@@ -9,26 +9,63 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
-from rmq_airflow.run_mark import RunMark
+from rmq_core import Relation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TIME_ORDERED = 7  # the version of UUIDs that begin with a time
 PREFIX = "airflow:"
 LONGEST_LEASE_ID = 500  # Redis Queue takes 512 characters; `#2`, `#3`, … and an owner's try and run come after it
 LONGEST_IN_OWNER = 440
 DIGEST = 32
 
 
-class Relation(StrEnum):
-    """How a task is related to the owner of a lease, or of the record of one."""
+class RunMark(NamedTuple):
+    """Which of several runs of one name a try belongs to: people delete a run and create it again under its id.
 
-    OURS = "an earlier try of this task, or this one"
-    FORMER = "a task of a former run of the same name"
-    FOREIGN = "somebody else"
+    What is compared comes from Airflow alone, stays the same when a run or a task is cleared or retried, and differs
+    once a run was created anew: the time for which the run was made, in microseconds, how often it was cleared, and
+    `try_id`: the first 64 bits of the task instance's UUID of version 7, which begins with the time of its making and
+    is another one for each try. A scheduled run that was created again, and whose task claims in a later try for the
+    first time, cannot be told from a retry.
+    """
+
+    run_after: int
+    clear_number: int
+    try_id: int
+
+    def __str__(self) -> str:
+        return f"{self.run_after:x}.{self.clear_number}.{self.try_id:x}"
+
+    @classmethod
+    def read(cls, text: str) -> RunMark | None:
+        """What `str` wrote; None for anything else."""
+        try:
+            run_after, clear_number, try_id = text.split(".")
+            return cls(int(run_after, 16), int(clear_number), int(try_id, 16))
+        except ValueError:
+            return None
+
+    @classmethod
+    def of(cls, context: Context) -> RunMark | None:
+        """The mark of the try that runs under `context`; None where Airflow does not say enough."""
+        run = context.get("dag_run")
+        run_after = getattr(run, "run_after", None)
+        made = getattr(context["ti"], "id", None)
+        if run_after is None or not isinstance(made, UUID) or made.version != TIME_ORDERED:
+            return None
+        return cls(microseconds(run_after), getattr(run, "clear_number", None) or 0, made.int >> 64)
+
+    def replaces(self, other: RunMark) -> bool:
+        """Whether this is surely of a later run than `other`; two of one run, or too much alike, are not."""
+        another_run = self.run_after != other.run_after or self.clear_number < other.clear_number
+        return another_run and self.try_id > other.try_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +176,8 @@ def _cut(name: str, longest: int) -> str:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:DIGEST]
     return f"{name[: longest - DIGEST - 1]}~{digest}"
+
+
+def microseconds(moment: datetime) -> int:
+    """Since 1970."""
+    return (moment - EPOCH) // timedelta(microseconds=1)

@@ -6,12 +6,9 @@ triggers are told where they wait.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow.providers.common.compat.sdk import Stats
-
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.sdk import BaseOperator, Stats
 
 
 def tell(task: BaseOperator, queue: str, **counts: int) -> None:

@@ -8,17 +8,14 @@ stands in Airflow's task state store before the driver is submitted: the lease w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import Context
+
+from rmq_airflow.cluster import ClusterSubmitHook
 from rmq_airflow.identity import TaskIdentity
-from rmq_core import Lease, Submission
-
-if TYPE_CHECKING:
-    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-    from airflow.providers.common.compat.sdk import Context
-
-    from rmq_airflow.cluster import ClusterSubmitHook
-    from rmq_core import LeasedQueue
+from rmq_core import Lease, LeasedQueue, Submission
 
 LEASE_KEY = "rmq_lease"
 

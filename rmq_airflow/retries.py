@@ -10,14 +10,10 @@ from __future__ import annotations
 import math
 import warnings
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import AirflowFailException, conf
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, Context, conf
 
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseOperator, Context
-
-    from rmq_core import LeasedConfig
+from rmq_core import LeasedConfig
 
 SLOT_MARGIN_S = 300.0  # what the scheduler and a busy pool may add to the retry delay
 

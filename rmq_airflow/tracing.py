@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from opentelemetry import propagate, trace
 
-if TYPE_CHECKING:
-    from rmq_core import Message
+from rmq_core import Message
 
 MOST_LINKS = 128  # what OpenTelemetry keeps of a span's links by default
 tracer = trace.get_tracer("rmq")

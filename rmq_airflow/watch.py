@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from rmq_core import LeaseLost, RedisMessageQueueError, Submission
@@ -18,8 +17,8 @@ EXIT_GRACE_S = 10.0  # a driver that adopted ends by itself within 5 s of losing
 log = logging.getLogger(__name__)
 
 
-class Watch:
-    """`with Watch(submission, stop) as watch:` runs until the block ends; `watch.lost` is why it stopped the driver."""
+class LeaseWatch:
+    """`with LeaseWatch(submission, stop) as watch:` `watch.lost` is why it stopped the driver."""
 
     def __init__(self, submission: Submission, stop: Callable[[], None]) -> None:
         self.lost: LeaseLost | None = None
@@ -31,9 +30,7 @@ class Watch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()  # it uses the queue, which is closed next
 

@@ -45,7 +45,7 @@ _LATE = _SHARED | {
     "StreamQueue": "streams.sync",
 }
 __all__ = [  # noqa: PLE0604  names, all of them
-    *_shared.__all__,
+    *(name for name in vars(_shared) if not name.startswith("_") and name != "annotations"),
     *_LATE,
     "LeasedQueue",
     "backlogs",

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from rmq_core.streams.messages import BacklogStats as BacklogStats
     from rmq_core.streams.messages import QueueMessage as QueueMessage
     from rmq_core.streams.signals import stop_on_signals as stop_on_signals
+    from rmq_core.work.guard import DriverGuard as DriverGuard
+    from rmq_core.work.guard import end_group as end_group
 
 _BY_MODULE = {
     "jobs.config": ("JobsConfig", "WorkerConfig"),
@@ -49,6 +51,7 @@ _BY_MODULE = {
     "streams.effects": ("DbApi", "EffectsOnce"),
     "streams.messages": ("BacklogStats", "QueueMessage"),
     "streams.signals": ("stop_on_signals",),
+    "work.guard": ("DriverGuard", "end_group"),
 }
 LATE = {name: module for module, names in _BY_MODULE.items() for name in names}
 """The module of each name, in this package."""

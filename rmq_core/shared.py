@@ -1,128 +1,87 @@
 """The public names that `rmq_core` and `rmq_core.asyncio` have in common: values, errors, settings, policies.
 
-Those of single disciplines are in `late`.
+Those of single disciplines are in `late`; those of `work` are for orchestrators.
 """
 
 from __future__ import annotations
 
-from rmq_core.columns import Columns, header_items
-from rmq_core.connection import RedisSettings
-from rmq_core.errors import (
-    CleanupFailedError,
-    ConfigurationError,
-    ConsumerTaken,
-    GatewayContractError,
-    JobFailed,
-    LeaseAlreadySettled,
-    LeaseLost,
-    LeaseOwnedByOther,
-    LeftUnsettled,
-    MalformedMessage,
-    NotDurable,
-    PayloadError,
-    PayloadTooDeep,
-    PayloadTooLarge,
-    QueueBackpressureError,
-    QueueDrainedError,
-    QueueError,
-    QueueFull,
-    QueueNotEmpty,
-    QueueUnavailable,
-    RedisMessageQueueError,
-    ScriptFailed,
-    StageLost,
-    UnrecoverableError,
-    Unsupported,
-    WrongKeyType,
-)
-from rmq_core.events import EventOperation, EventOutcome, Operation, QueueEvent
-from rmq_core.handover import Handover, Submission
-from rmq_core.interrupt_handler import (
-    BaseGracefulInterruptHandler,
-    EventDrivenInterruptHandler,
-    GracefulInterruptHandler,
-)
-from rmq_core.leased.config import LeasedConfig
-from rmq_core.leased.operations.enrolling import Enrolment
-from rmq_core.messages import Failure, IsolatedGroup, Isolation, Lease, Message, MessageRef, NewMessage, Stage
-from rmq_core.policy import Backoff, Durability, Overflow, exponential
-from rmq_core.protocol import AsyncWorkQueue, Capabilities, WorkQueue, require
-from rmq_core.reports import (
-    Backlog,
-    LeaseInfo,
-    MessagePage,
-    Outcome,
-    Published,
-    PublishReport,
-    QueueStats,
-    SettledRecord,
-    SettleReport,
-)
-
-__all__ = [
-    "AsyncWorkQueue",
-    "Backlog",
-    "Backoff",
-    "BaseGracefulInterruptHandler",
-    "Capabilities",
-    "CleanupFailedError",
-    "Columns",
-    "ConfigurationError",
-    "ConsumerTaken",
-    "Durability",
-    "Enrolment",
-    "EventDrivenInterruptHandler",
-    "EventOperation",
-    "EventOutcome",
-    "Failure",
-    "GatewayContractError",
-    "GracefulInterruptHandler",
-    "Handover",
-    "IsolatedGroup",
-    "Isolation",
-    "JobFailed",
-    "Lease",
-    "LeaseAlreadySettled",
-    "LeaseInfo",
-    "LeaseLost",
-    "LeaseOwnedByOther",
-    "LeasedConfig",
-    "LeftUnsettled",
-    "MalformedMessage",
-    "Message",
-    "MessagePage",
-    "MessageRef",
-    "NewMessage",
-    "NotDurable",
-    "Operation",
-    "Outcome",
-    "Overflow",
-    "PayloadError",
-    "PayloadTooDeep",
-    "PayloadTooLarge",
-    "PublishReport",
-    "Published",
-    "QueueBackpressureError",
-    "QueueDrainedError",
-    "QueueError",
-    "QueueEvent",
-    "QueueFull",
-    "QueueNotEmpty",
-    "QueueStats",
-    "QueueUnavailable",
-    "RedisMessageQueueError",
-    "RedisSettings",
-    "ScriptFailed",
-    "SettleReport",
-    "SettledRecord",
-    "Stage",
-    "StageLost",
-    "Submission",
-    "UnrecoverableError",
-    "Unsupported",
-    "WorkQueue",
-    "WrongKeyType",
-    "exponential",
-    "header_items",
-    "require",
-]
+from rmq_core.columns import Columns as Columns
+from rmq_core.columns import header_items as header_items
+from rmq_core.connection import RedisSettings as RedisSettings
+from rmq_core.errors import CleanupFailedError as CleanupFailedError
+from rmq_core.errors import ConfigurationError as ConfigurationError
+from rmq_core.errors import ConsumerTaken as ConsumerTaken
+from rmq_core.errors import GatewayContractError as GatewayContractError
+from rmq_core.errors import JobFailed as JobFailed
+from rmq_core.errors import LeaseAlreadySettled as LeaseAlreadySettled
+from rmq_core.errors import LeaseLost as LeaseLost
+from rmq_core.errors import LeaseOwnedByOther as LeaseOwnedByOther
+from rmq_core.errors import LeftUnsettled as LeftUnsettled
+from rmq_core.errors import MalformedMessage as MalformedMessage
+from rmq_core.errors import NotDurable as NotDurable
+from rmq_core.errors import PayloadError as PayloadError
+from rmq_core.errors import PayloadTooDeep as PayloadTooDeep
+from rmq_core.errors import PayloadTooLarge as PayloadTooLarge
+from rmq_core.errors import QueueBackpressureError as QueueBackpressureError
+from rmq_core.errors import QueueDrainedError as QueueDrainedError
+from rmq_core.errors import QueueError as QueueError
+from rmq_core.errors import QueueFull as QueueFull
+from rmq_core.errors import QueueNotEmpty as QueueNotEmpty
+from rmq_core.errors import QueueUnavailable as QueueUnavailable
+from rmq_core.errors import RedisMessageQueueError as RedisMessageQueueError
+from rmq_core.errors import ScriptFailed as ScriptFailed
+from rmq_core.errors import StageLost as StageLost
+from rmq_core.errors import UnrecoverableError as UnrecoverableError
+from rmq_core.errors import Unsupported as Unsupported
+from rmq_core.errors import WrongKeyType as WrongKeyType
+from rmq_core.events import EventOperation as EventOperation
+from rmq_core.events import EventOutcome as EventOutcome
+from rmq_core.events import Operation as Operation
+from rmq_core.events import QueueEvent as QueueEvent
+from rmq_core.interrupt_handler import BaseGracefulInterruptHandler as BaseGracefulInterruptHandler
+from rmq_core.interrupt_handler import EventDrivenInterruptHandler as EventDrivenInterruptHandler
+from rmq_core.interrupt_handler import GracefulInterruptHandler as GracefulInterruptHandler
+from rmq_core.leased.config import LeasedConfig as LeasedConfig
+from rmq_core.leased.operations.enrolling import Enrolment as Enrolment
+from rmq_core.messages import Failure as Failure
+from rmq_core.messages import IsolatedGroup as IsolatedGroup
+from rmq_core.messages import Isolation as Isolation
+from rmq_core.messages import Lease as Lease
+from rmq_core.messages import Message as Message
+from rmq_core.messages import MessageRef as MessageRef
+from rmq_core.messages import NewMessage as NewMessage
+from rmq_core.messages import Stage as Stage
+from rmq_core.policy import Backoff as Backoff
+from rmq_core.policy import Durability as Durability
+from rmq_core.policy import Overflow as Overflow
+from rmq_core.policy import exponential as exponential
+from rmq_core.protocol import AsyncWorkQueue as AsyncWorkQueue
+from rmq_core.protocol import Capabilities as Capabilities
+from rmq_core.protocol import WorkQueue as WorkQueue
+from rmq_core.protocol import require as require
+from rmq_core.reports import Backlog as Backlog
+from rmq_core.reports import LeaseInfo as LeaseInfo
+from rmq_core.reports import MessagePage as MessagePage
+from rmq_core.reports import Outcome as Outcome
+from rmq_core.reports import Published as Published
+from rmq_core.reports import PublishReport as PublishReport
+from rmq_core.reports import QueueStats as QueueStats
+from rmq_core.reports import SettledRecord as SettledRecord
+from rmq_core.reports import SettleReport as SettleReport
+from rmq_core.work.batch import HeldBatch as HeldBatch
+from rmq_core.work.claiming import Claimant as Claimant
+from rmq_core.work.claiming import Claimed as Claimed
+from rmq_core.work.claiming import OnSettled as OnSettled
+from rmq_core.work.claiming import Relation as Relation
+from rmq_core.work.claiming import check_on_settled as check_on_settled
+from rmq_core.work.claiming import claim_as as claim_as
+from rmq_core.work.claiming import has_left as has_left
+from rmq_core.work.claiming import refuse_foreign as refuse_foreign
+from rmq_core.work.handover import Handover as Handover
+from rmq_core.work.handover import Submission as Submission
+from rmq_core.work.keeping import Settleable as Settleable
+from rmq_core.work.keeping import conclude as conclude
+from rmq_core.work.threshold import Counted as Counted
+from rmq_core.work.threshold import Threshold as Threshold
+from rmq_core.work.threshold import counted as counted
+from rmq_core.work.threshold import depth as depth

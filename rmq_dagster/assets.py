@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from rmq_core import LeasedConfig, QueueStats
+from rmq_core import LeasedConfig, QueueStats, depth
 from rmq_dagster.names import dagster_name
 from rmq_dagster.resources import RedisQueueResource
 
@@ -54,8 +54,3 @@ def measured(stats: QueueStats) -> dict[str, int | float]:
         "rmq/oldest_age_seconds": float(stats.oldest_age or 0),
         "rmq/dead_letters": stats.dead,
     }
-
-
-def depth(stats: QueueStats) -> int:
-    """All the work that is not done."""
-    return stats.ready + stats.delayed + stats.leased

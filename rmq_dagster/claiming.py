@@ -6,18 +6,16 @@ for this run. Anybody else, a later retry or another orchestrator, is left alone
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias, get_args
+import dataclasses
+from typing import Any
 
 import dagster as dg
 
-from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue, LeaseOwnedByOther
+from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue, OnSettled, Relation, claim_as
 from rmq_dagster import runs
 from rmq_dagster.claims import owner_before
 from rmq_dagster.tags import CLAIMED, ISOLATED, LEASE, QUEUE
 
-OnSettled: TypeAlias = Literal["skip", "next"]
 LARGEST_BATCH = 1_000_000
 
 
@@ -32,19 +30,17 @@ def claim(
     has the lease of that name.
     """
     _refuse_interrupted(context)
-    for number, name in enumerate(_names(context, queue)):
-        _refuse_foreign(context, queue, name)
-        try:
-            lease = queue.claim(max_messages=max_messages, lease_id=name, owner=runs.owner(context))
-        except LeaseAlreadySettled as settled:
-            if number == 0:
-                _refuse_lost_result(context, settled)
-            if on_settled == "skip":
-                raise
-        else:
-            _report(context, queue, lease, max_messages)
-            return lease
-    raise AssertionError("unreachable: the names never end")
+    tags = context.run.tags
+    given = tags.get(LEASE) if tags.get(QUEUE) == queue.name else None  # by a sensor that claims
+    lease = claim_as(
+        StepClaimant(context, given or runs.lease_id(context)),
+        queue,
+        max_messages=max_messages,
+        on_settled=on_settled,
+        check_settled=lambda settled, _: _refuse_lost_result(context, settled),
+    ).lease
+    _report(context, queue, lease, max_messages)
+    return lease
 
 
 def check_batch(parameter: str, messages: int) -> None:
@@ -55,28 +51,22 @@ def check_batch(parameter: str, messages: int) -> None:
         )
 
 
-def check_on_settled(on_settled: str) -> None:
-    """ConfigurationError for an unknown word."""
-    if on_settled not in get_args(OnSettled):
-        raise ConfigurationError(f"on_settled must be one of {', '.join(get_args(OnSettled))}, not {on_settled!r}")
+@dataclasses.dataclass(frozen=True)
+class StepClaimant:
+    """A step as the core's `claim_as` asks for it."""
 
+    context: runs.StepContext
+    lease_id: str
 
-def _names(context: runs.StepContext, queue: LeasedQueue) -> Iterator[str]:
-    tags = context.run.tags
-    given = tags.get(LEASE) if tags.get(QUEUE) == queue.name else None  # by a sensor that claims
-    base = given or runs.lease_id(context)
-    yield base
-    yield from (f"{base}#{number}" for number in itertools.count(2))
+    @property
+    def owner(self) -> str:
+        """The run."""
+        return runs.owner(self.context)
 
-
-def _refuse_foreign(context: runs.StepContext, queue: LeasedQueue, name: str) -> None:
-    info = queue.lease_info(name)
-    if info is None or info.owner == owner_before(name) or runs.follows(context, info.owner):
-        return
-    raise LeaseOwnedByOther(
-        name,
-        f"it is owned by {info.owner!r}, which is neither an earlier run of this group nor its sensor",
-    )
+    def relation(self, owner: str) -> Relation:
+        """Who `owner` is to this step."""
+        ours = owner == owner_before(self.lease_id) or runs.follows(self.context, owner)
+        return Relation.OURS if ours else Relation.FOREIGN
 
 
 def _refuse_interrupted(context: runs.StepContext) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import dagster as dg
 
-from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, LeaseInfo, backlogs
+from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, LeaseInfo, Threshold, backlogs
 from rmq_dagster import holders
 from rmq_dagster.claiming import check_batch
 from rmq_dagster.claims import SensorClaims
@@ -49,7 +49,7 @@ def some(names: Collection[str], most: int) -> list[str]:
     return list(names) if len(names) <= most else random.sample(list(names), most)
 
 
-class Needs(NamedTuple):
+class TickFindings(NamedTuple):
     """What a tick found: a queue for each run that is needed, the partitions of queues, and why not more runs."""
 
     queues: list[str]
@@ -92,29 +92,35 @@ class Doorbell:
 
     def answer(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
         """One tick of a sensor that somebody wrote: its cursor is its own, and the requests have no keys."""
-        needs = self.needs(context, redis, config)
-        if not needs.queues:
-            return dg.SensorResult(skip_reason=needs.otherwise)
-        return dg.SensorResult(
-            run_requests=[self.request(name, None, needs.partitions[name]) for name in needs.queues],
-            dynamic_partitions_requests=self.new_partitions(needs, needs.queues, context.instance),
-        )
+        found = self.needs(context, redis, config)
+        return self.result(context, found, [(name, None) for name in found.queues], None)
 
     def ring(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
         """One tick of a sensor whose cursor is the number of its last request."""
         last = self.runs.last_number(context)
-        needs = self.needs(context, redis, config, last)
-        numbered = list(self.prepared(redis, needs.queues, config, last + 1))
-        cursor = str(last + len(needs.queues))
-        if not numbered:
-            return dg.SensorResult(skip_reason=needs.otherwise, cursor=cursor)
+        found = self.needs(context, redis, config, last)
+        numbered = list(self.prepared(redis, found.queues, config, last + 1))
+        return self.result(context, found, numbered, str(last + len(found.queues)))
+
+    def result(
+        self,
+        context: dg.SensorEvaluationContext,
+        found: TickFindings,
+        asked: Sequence[tuple[str, int | None]],
+        cursor: str | None,
+    ) -> dg.SensorResult:
+        """The requests for these queues, each with its number if it has one; or why there are none."""
+        if not asked:
+            return dg.SensorResult(skip_reason=found.otherwise, cursor=cursor)
         return dg.SensorResult(
-            run_requests=[self.request(name, number, needs.partitions[name]) for name, number in numbered],
-            dynamic_partitions_requests=self.new_partitions(needs, [name for name, _ in numbered], context.instance),
+            run_requests=[self.request(name, number, found.partitions[name]) for name, number in asked],
+            dynamic_partitions_requests=self.new_partitions(found, [name for name, _ in asked], context.instance),
             cursor=cursor,
         )
 
-    def needs(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig, last: int = 0) -> Needs:
+    def needs(
+        self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig, last: int = 0
+    ) -> TickFindings:
         """Peek, count the runs that have yet to claim, and say what is missing. `last`: the last number given."""
         partitions = self.partitions(redis, config)
         self.settle_ended(context, redis, config, some(partitions, HOLDERS_LOOKED_AT))
@@ -122,14 +128,14 @@ class Doorbell:
         seen = backlogs(redis, partitions, config)
         enough, refused = self.admitted(context, self.enough(seen), partitions)
         if not enough:
-            return Needs([], partitions, refused or self.quiet(seen))
+            return TickFindings([], partitions, refused or self.quiet(seen))
         pending = self.runs.unclaimed(context.instance, redis, config)
         # Again: what a run has claimed meanwhile is no longer ready, as that run is no longer on its way.
         seen = backlogs(redis, enough, config)
         if not (enough := self.enough(seen)):
-            return Needs([], partitions, refused or self.quiet(seen))
+            return TickFindings([], partitions, refused or self.quiet(seen))
         asked = dealt(self.wanted(enough, pending), self.max_in_flight_runs - len(pending))
-        return Needs(asked, partitions, " ".join(filter(None, (self.busy(enough, len(pending)), refused))))
+        return TickFindings(asked, partitions, " ".join(filter(None, (self.busy(enough, len(pending)), refused))))
 
     def partitions(self, redis: Any, config: LeasedConfig) -> Mapping[str, str | None]:
         """The queues to look at, and the partition of each; of queues of partitions only those that hold anything."""
@@ -182,8 +188,7 @@ class Doorbell:
 
     def rings_for(self, backlog: Backlog) -> bool:
         """Whether that is enough work, or has waited long enough."""
-        aged = self.max_age_s is not None and (backlog.oldest_age or 0) >= self.max_age_s
-        return backlog.ready >= self.min_messages or (aged and backlog.ready > 0)
+        return Threshold(self.min_messages, self.max_age_s).met_by(backlog)
 
     def wanted(self, enough: Mapping[str, Backlog], pending: Sequence[dg.RunRecord]) -> dict[str, int]:
         """How many runs each queue could use."""
@@ -197,13 +202,11 @@ class Doorbell:
     def prepared(self, redis: Any, asked: Sequence[str], config: LeasedConfig, first: int) -> Iterator[tuple[str, int]]:
         """Each request's queue and number; a claiming sensor claims for each, and leaves out what finds nothing."""
         for number, name in enumerate(asked, first):
-            if self.claims is None or self.claimed_for_a_run(redis, name, config, self.claims, number):
-                yield name, number
-
-    def claimed_for_a_run(self, redis: Any, name: str, config: LeasedConfig, claims: SensorClaims, number: int) -> bool:
-        """Claim what one run is to work on."""
-        with LeasedQueue(redis, name, config) as queue:
-            return claims.claim(queue, number, self.batch)
+            if self.claims is not None:
+                with LeasedQueue(redis, name, config) as queue:
+                    if not self.claims.claim(queue, number, self.batch):
+                        continue
+            yield name, number
 
     def request(self, name: str, number: int | None, partition: str | None) -> dg.RunRequest:
         """A request that names no message. The key only keeps Dagster from starting one request twice."""
@@ -211,9 +214,11 @@ class Doorbell:
         key = None if number is None else f"{name}:{number}"
         return dg.RunRequest(run_key=key, tags={QUEUE: name, **claimed}, partition_key=partition)
 
-    def new_partitions(self, needs: Needs, names: Sequence[str], instance: dg.DagsterInstance) -> list[Any] | None:
+    def new_partitions(
+        self, found: TickFindings, names: Sequence[str], instance: dg.DagsterInstance
+    ) -> list[Any] | None:
         """Partitions that the requests need and Dagster does not know yet."""
-        keys = [key for name in names if (key := needs.partitions[name]) is not None]
+        keys = [key for name in names if (key := found.partitions[name]) is not None]
         return None if isinstance(self.queue, str) else self.queue.request(keys, instance) or None
 
     def quiet(self, seen: Mapping[str, Backlog]) -> str:

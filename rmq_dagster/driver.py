@@ -7,14 +7,11 @@ to the whole group.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
-POLL_S = 0.1
+from rmq_core import end_group
 
 
 class DriverProcess:
@@ -39,32 +36,12 @@ class DriverProcess:
     def stop(self) -> None:
         """SIGTERM to the group, SIGKILL after the grace time; at once when interrupted a second time."""
         try:
-            self._signal(signal.SIGTERM)
-            self._await_end(self._stop_grace_s)
+            end_group(self.pid, self._stop_grace_s, self._process.poll)
         finally:
-            self._signal(signal.SIGKILL)
             self._process.wait()
-
-    def _await_end(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while self._alive() and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-
-    def _alive(self) -> bool:
-        self._process.poll()  # reaps the leader, which would otherwise keep its group alive as a zombie
-        return self._signal(0)
-
-    def _signal(self, number: int) -> bool:
-        try:
-            os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
-            return False
-        return True
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

@@ -9,32 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import dagster as dg
 
-from rmq_core import Lease, LeasedConfig, LeaseInfo, RedisMessageQueueError
+from rmq_core import LeasedConfig, LeaseInfo, Settleable, conclude
 from rmq_dagster import runs
 
 RETRY_MARGIN_S = 600  # a retry waits for a daemon, a slot and a process before it claims
 CLOCKS_S = 30  # how far the clocks of this machine and of Redis may be apart
-
-
-class Held(Protocol):
-    """What is held; each verb returns False when nothing of it was left."""
-
-    @property
-    def lease(self) -> Lease:
-        """The lease."""
-
-    def keep(self, seconds: float) -> bool:
-        """Hold it for a retry."""
-
-    def give_up(self, reason: str) -> bool:
-        """Nack what is left."""
-
-    def give_back(self) -> bool:
-        """Release what is left."""
 
 
 def kept_s(config: LeasedConfig, delay_s: float) -> float:
@@ -52,27 +34,23 @@ def _lease_s(config: LeasedConfig) -> float:
 
 
 @contextmanager
-def concluding(context: runs.StepContext, held: Held, config: LeasedConfig) -> Iterator[None]:
+def concluding(context: runs.StepContext, held: Settleable, config: LeasedConfig) -> Iterator[None]:
     """What becomes of the lease when the block fails. Redis being away then hides nothing: the lease will expire."""
     try:
         yield
     except BaseException as error:
-        try:
-            outcome = _conclude(context, held, config, error)
-        except RedisMessageQueueError as trouble:
-            outcome = f"left to expire: {trouble}"
-        context.log.info("The lease %r is %s", held.lease.id, outcome)
+        context.log.info("The lease %r is %s", held.lease and held.lease.id, _conclude(context, held, config, error))
         raise
 
 
-def _conclude(context: runs.StepContext, held: Held, config: LeasedConfig, raised: BaseException) -> str:
+def _conclude(context: runs.StepContext, held: Settleable, config: LeasedConfig, raised: BaseException) -> str:
+    # A function of its own: a name for the error that outlived its block would keep the failed step in a cycle.
     error = runs.failure_of(context, raised)
-    if runs.is_interrupted(context, error):
-        return "given back: the run, or its process, was ended" if held.give_back() else "not ours any more"
-    delay = runs.retry_delay(context, error)
-    if delay is not None:
-        return "kept for the retry" if held.keep(kept_s(config, delay)) else "gone before the retry"
-    return "nacked: this was the last attempt" if held.give_up(_reason(error)) else "not ours any more"
+    ended = runs.is_interrupted(context, error)
+    delay = None if ended else runs.retry_delay(context, error)
+    keep_s = None if delay is None else kept_s(config, delay)
+    how = conclude(held, _reason(error), keep_s=keep_s, retried=delay is not None, blameless=ended)
+    return f"{how}: the run, or its process, was ended" if ended else how
 
 
 def _reason(error: BaseException) -> str:

@@ -26,7 +26,7 @@ SETTLING_S = 5  # a run that has only just finished may still be settling
 _log = logging.getLogger(__name__)
 
 
-class Ending(NamedTuple):
+class RunEnding(NamedTuple):
     """How the run behind an owner ended. failed: its messages are nacked, else released.
 
     known: Dagster has a record of the run. One that it does not know was deleted, or never was a run of this Dagster.
@@ -37,7 +37,7 @@ class Ending(NamedTuple):
     known: bool = True
 
 
-UNKNOWN = Ending(
+UNKNOWN = RunEnding(
     "Dagster knows no run of this id: its run was deleted, or the holder is no run of this Dagster", known=False
 )
 
@@ -57,7 +57,7 @@ def ended(owners: Collection[str]) -> Mapping[str, str]:
         return {}
 
 
-def endings(instance: dg.DagsterInstance, owners: Iterable[str]) -> dict[str, Ending]:
+def endings(instance: dg.DagsterInstance, owners: Iterable[str]) -> dict[str, RunEnding]:
     """How those of the owners ended that did; two queries, and one more for each run that is being cancelled."""
     ids = [owner for owner in dict.fromkeys(owners) if runs.is_run_id(owner)][:LEASES_LOOKED_AT]
     if not ids:
@@ -85,7 +85,7 @@ def settle_ended(
             yield settled(queue, lease.id, lease.owner, ending)
 
 
-def settled(queue: LeasedQueue, lease_id: str, owner: str, ending: Ending) -> str:
+def settled(queue: LeasedQueue, lease_id: str, owner: str, ending: RunEnding) -> str:
     """Settle a lease of an ended run, unless somebody else owns it by now; what was done, in words."""
     try:
         if ending.failed:
@@ -98,24 +98,24 @@ def settled(queue: LeasedQueue, lease_id: str, owner: str, ending: Ending) -> st
     return f"The messages of lease {lease_id!r} are back in {queue.name!r}: {ending.reason}."
 
 
-def failure_of(run: dg.DagsterRun) -> Ending:
+def failure_of(run: dg.DagsterRun) -> RunEnding:
     """How a run ended that failed for good."""
-    return Ending(f"run {run.run_id} failed", failed=True)
+    return RunEnding(f"run {run.run_id} failed", failed=True)
 
 
-def canceling(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Ending | None:
+def canceling(instance: dg.DagsterInstance, run: dg.DagsterRun) -> RunEnding | None:
     """How a run ends that is being cancelled; None while a step is at work, which gives back by itself."""
-    return None if runs.is_working(instance, run.run_id) else Ending(f"run {run.run_id} is being canceled")
+    return None if runs.is_working(instance, run.run_id) else RunEnding(f"run {run.run_id} is being canceled")
 
 
-def canceled(run: dg.DagsterRun) -> Ending:
+def canceled(run: dg.DagsterRun) -> RunEnding:
     """How a run ended that was cancelled."""
-    return Ending(f"run {run.run_id} was canceled")
+    return RunEnding(f"run {run.run_id} was canceled")
 
 
 def _ending(
     instance: dg.DagsterInstance, record: dg.RunRecord | None, retried: Mapping[str, Sequence[dg.DagsterRun]]
-) -> Ending | None:
+) -> RunEnding | None:
     if record is None:
         return UNKNOWN
     run = record.dagster_run
@@ -126,7 +126,7 @@ def _ending(
     if run.status is dg.DagsterRunStatus.CANCELED:
         return canceled(run)
     if run.status is dg.DagsterRunStatus.SUCCESS:
-        return Ending(f"run {run.run_id} ended without it")
+        return RunEnding(f"run {run.run_id} ended without it")
     return _ending_of_failed(instance, run, retried.get(runs.root(run), ()))
 
 
@@ -136,15 +136,15 @@ def _has_just_ended(record: dg.RunRecord) -> bool:
 
 def _ending_of_failed(
     instance: dg.DagsterInstance, run: dg.DagsterRun, retries: Sequence[dg.DagsterRun]
-) -> Ending | None:
+) -> RunEnding | None:
     """None while a run of the group may take the lease over. `retries`: those of the whole group, the newest first."""
     if any(not retry.is_finished for retry in retries):
         return None
     last = next(iter(retries), run)
     if last.status is dg.DagsterRunStatus.CANCELED:
-        return Ending(f"run {last.run_id}, the retry of run {run.run_id}, was canceled")
+        return RunEnding(f"run {last.run_id}, the retry of run {run.run_id}, was canceled")
     if retry_id := last.tags.get(AUTO_RETRY):  # its retry was made, and is not among those that there are
-        return Ending(f"run {retry_id}, the retry of run {last.run_id}, was deleted")
+        return RunEnding(f"run {retry_id}, the retry of run {last.run_id}, was deleted")
     if last.status is dg.DagsterRunStatus.FAILURE and runs.will_be_retried(instance, last):
         return None
     return failure_of(run)

@@ -21,11 +21,13 @@ from rmq_core import (
     LeaseAlreadySettled,
     LeasedConfig,
     LeasedQueue,
+    OnSettled,
     QueueUnavailable,
     Submission,
+    check_on_settled,
 )
 from rmq_dagster import runs
-from rmq_dagster.claiming import OnSettled, check_batch, check_on_settled, claim, shortened
+from rmq_dagster.claiming import check_batch, claim, shortened
 from rmq_dagster.driver import DriverProcess
 from rmq_dagster.ending import concluding
 from rmq_dagster.resources import RedisQueueResource

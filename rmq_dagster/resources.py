@@ -19,13 +19,13 @@ from rmq_core import (
     ConfigurationError,
     LeasedConfig,
     LeasedQueue,
+    OnSettled,
     PublishReport,
     QueueStats,
     RedisSettings,
 )
 from rmq_dagster import runs
 from rmq_dagster.batch import ClaimedBatch, Terms, working
-from rmq_dagster.claiming import OnSettled
 from rmq_dagster.doorbell import Doorbell
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.requested import repository_of, sensor_of

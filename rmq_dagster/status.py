@@ -21,7 +21,7 @@ from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.sensors import with_interval
 from rmq_dagster.tags import PARTITION
 
-HowItEnded: TypeAlias = Callable[[dg.RunStatusSensorContext], holders.Ending | None]
+HowItEnded: TypeAlias = Callable[[dg.RunStatusSensorContext], holders.RunEnding | None]
 
 
 def redis_queue_status_sensors(
@@ -69,7 +69,7 @@ def redis_queue_status_sensors(
     ]
 
 
-def failed(context: dg.RunStatusSensorContext) -> holders.Ending | None:
+def failed(context: dg.RunStatusSensorContext) -> holders.RunEnding | None:
     """How a failed run ended; None when Dagster will retry it: the retry takes the lease over."""
     run = context.dagster_run
     if runs.will_be_retried(context.instance, run):
@@ -87,7 +87,7 @@ def settle_all(context: dg.RunStatusSensorContext, queues: Sequence[LeasedQueue]
         context.log.info(done)
 
 
-def _settle(context: dg.RunStatusSensorContext, queue: LeasedQueue, ending: holders.Ending) -> None:
+def _settle(context: dg.RunStatusSensorContext, queue: LeasedQueue, ending: holders.RunEnding) -> None:
     owner = context.dagster_run.run_id
     held = [lease.id for lease in queue.leases(limit=LEASES_LOOKED_AT) if lease.owner == owner]
     if not held:

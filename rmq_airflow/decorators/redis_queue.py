@@ -12,30 +12,23 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from airflow.providers.common.compat.sdk import (
     AirflowSkipException,
+    Context,
     DecoratedOperator,
+    TaskDecorator,
     XCom,
+    XComArg,
     context_merge,
     determine_kwargs,
     task_decorator_factory,
 )
 from airflow.sdk.bases.xcom import BaseXCom
 
-from rmq_airflow.batch import Batch, GivesBackWhenKilled, attempt
-from rmq_airflow.claiming import (
-    Claimed,
-    OnSettled,
-    adopt,
-    check_bound,
-    check_discipline,
-    check_handed,
-    check_on_settled,
-    check_queue,
-    claim,
-)
+from rmq_airflow.batch import GivesBackWhenKilled, TaskBatch
+from rmq_airflow.claiming import adopt, check_bound, check_discipline, check_handed, check_queue, claim
 from rmq_airflow.drain import reason_of
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
@@ -43,12 +36,16 @@ from rmq_airflow.killed import TaskKilled
 from rmq_airflow.metrics import tell
 from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
 from rmq_airflow.tracing import working_on
-from rmq_core import ConfigurationError, LeaseAlreadySettled
-
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context, TaskDecorator, XComArg
-
-    from rmq_core import LeasedConfig, LeasedQueue
+from rmq_core import (
+    Claimed,
+    ConfigurationError,
+    LeaseAlreadySettled,
+    LeasedConfig,
+    LeasedQueue,
+    OnSettled,
+    check_on_settled,
+    conclude,
+)
 
 MESSAGES = "messages"
 SETTLED_BEFORE = "settled_before"
@@ -160,26 +157,26 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
             context["ti"].xcom_push(SETTLED_BEFORE, True)
         return claimed
 
-    def _batch_of(self, queue: LeasedQueue, claimed: Claimed) -> Batch:
+    def _batch_of(self, queue: LeasedQueue, claimed: Claimed) -> TaskBatch:
         lease = claimed.lease
         if lease is not None and self.max_batches != 1:
             # The next batch has the same name, which a record that this one was acked would take from it.
             lease = replace(lease, named=False)
-        batch = Batch(queue, lease)
+        batch = TaskBatch(queue, lease)
         self.log.info("%d messages of %s under lease %s.", len(batch), queue.name, lease and lease.id)
         tell(self, queue.name, claimed=len(batch), isolated=claimed.isolated)
         return batch
 
-    def _work(self, batch: Batch, hook: RedisQueueHook, queue: LeasedQueue, context: Context) -> Any:
+    def _work(self, batch: TaskBatch, hook: RedisQueueHook, queue: LeasedQueue, context: Context) -> Any:
         try:
             with self._holding(batch, hook, queue, context["ti"]):
                 return self._call_and_settle(batch, context)
         finally:
-            self.log.info("%d acked, %d failed (%d dead), %d released.", *batch.counts)
-            counts = {"acked": batch.acked, "failed": batch.failed, "dead": batch.dead, "released": batch.released}
+            counts = {name: getattr(batch, name) for name in ("acked", "failed", "dead", "released")}
+            self.log.info("%d acked, %d failed (%d dead), %d released.", *counts.values())
             tell(self, queue.name, **counts)
 
-    def _call_and_settle(self, batch: Batch, context: Context) -> Any:
+    def _call_and_settle(self, batch: TaskBatch, context: Context) -> Any:
         batch.in_hand = batch
         try:
             with working_on(batch.queue, batch):
@@ -206,15 +203,13 @@ class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
         if XCom.serialize_value is BaseXCom.serialize_value:  # another backend's may well store the value somewhere
             XCom.serialize_value(value)
 
-    def _conclude(self, batch: Batch, error: BaseException, context: Context) -> None:
-        if isinstance(error, AirflowSkipException):
-            batch.in_hand = ()
-        elif (keep_s := keep_lease_s(context, error)) is not None:
-            attempt(lambda: batch.keep(keep_s), batch)
-            return
-        attempt(lambda: batch.give_up(reason_of(error)), batch)
+    def _conclude(self, batch: TaskBatch, error: BaseException, context: Context) -> None:
+        skips = isinstance(error, AirflowSkipException)
+        keep_s = None if skips else keep_lease_s(context, error)
+        how = conclude(batch, reason_of(error), keep_s=keep_s, retried=keep_s is not None, blameless=skips)
+        self.log.info("The messages are %s.", how)
 
-    def _call(self, batch: Batch, context: Context) -> Any:
+    def _call(self, batch: TaskBatch, context: Context) -> Any:
         context_merge(context, self.op_kwargs)
         named = determine_kwargs(self.python_callable, self.op_args, context)
         with_messages: Any = self.python_callable
@@ -270,7 +265,7 @@ def _without_messages(function: Callable[..., Any]) -> Callable[..., Any]:
     place = list(signature.parameters).index(MESSAGES)
 
     @functools.wraps(function)
-    def call(*args: Any, messages: Batch, **kwargs: Any) -> Any:
+    def call(*args: Any, messages: TaskBatch, **kwargs: Any) -> Any:
         if len(args) >= place and parameter.kind is not parameter.KEYWORD_ONLY:
             return function(*args[:place], messages, *args[place:], **kwargs)
         return function(*args, messages=messages, **kwargs)

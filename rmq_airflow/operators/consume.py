@@ -10,24 +10,18 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from airflow.providers.common.compat.sdk import BaseOperator, determine_kwargs
+from airflow.providers.common.compat.sdk import BaseOperator, Context, determine_kwargs
 
-from rmq_airflow.batch import Batch, GivesBackWhenKilled
+from rmq_airflow.batch import GivesBackWhenKilled, TaskBatch
 from rmq_airflow.claiming import check_bound, check_discipline, check_queue, check_seconds
 from rmq_airflow.drain import Bounds, ConsumeReport, Drain
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.metrics import tell
 from rmq_airflow.retries import warn_of_short_lease
-from rmq_core import ConfigurationError
-
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
-    from rmq_core import LeasedConfig
-
+from rmq_core import ConfigurationError, LeasedConfig
 
 Count = Literal["claimed", "acked", "failed", "dead", "isolated"]
 COUNTED: tuple[Count, ...] = ("claimed", "acked", "failed", "dead", "isolated")
@@ -49,7 +43,7 @@ class RedisQueueConsumeOperator(GivesBackWhenKilled, BaseOperator):
 
     :param redis_queue: the queue to claim from (templated)
     :param on_message: called with each message, and with entries of the task's context that it names as arguments
-    :param on_batch: called instead with up to ``batch_size`` messages, a ``Batch`` that takes verdicts on single ones
+    :param on_batch: called instead with up to ``batch_size`` messages: a ``TaskBatch``, which takes single verdicts
     :param batch_size: messages claimed at once, under one lease
     :param max_messages: no more are claimed after so many; by default until the queue is empty
     :param max_time: seconds or timedelta after which no more are claimed
@@ -114,7 +108,7 @@ class RedisQueueConsumeOperator(GivesBackWhenKilled, BaseOperator):
         self.log.info("Consumed: %s", drain.report)
         return drain.report
 
-    def _work(self, drain: Drain, batch: Batch, context: Context) -> None:
+    def _work(self, drain: Drain, batch: TaskBatch, context: Context) -> None:
         try:
             if self.on_message is not None:
                 drain.work_on_each(batch, _with_context(self.on_message, context))

@@ -12,7 +12,7 @@ from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
-from airflow.providers.common.compat.sdk import Asset, AssetAlias, BaseOperator, XComArg, determine_kwargs
+from airflow.providers.common.compat.sdk import Asset, AssetAlias, BaseOperator, Context, XComArg, determine_kwargs
 
 from rmq_airflow.assets.queue import queue_asset
 from rmq_airflow.claiming import check_discipline, check_queue, is_template
@@ -20,13 +20,10 @@ from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.metrics import tell
 from rmq_airflow.tracing import trace_headers
-from rmq_core import ConfigurationError, LeasedConfig, RedisMessageQueueError, require
+from rmq_core import ConfigurationError, LeasedConfig, PublishReport, RedisMessageQueueError, WorkQueue, require
 
 if TYPE_CHECKING:
     import jinja2
-    from airflow.providers.common.compat.sdk import Context
-
-    from rmq_core import PublishReport, WorkQueue
 
 CHUNK = 10_000  # payloads held in memory at once
 

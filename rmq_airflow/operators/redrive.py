@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.sdk import BaseOperator, Context
 
 from rmq_airflow.claiming import check_bound, check_discipline, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.metrics import tell
-from rmq_core import require
-
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
-    from rmq_core import LeasedConfig
+from rmq_core import LeasedConfig, require
 
 
 class RedriveReport(TypedDict):

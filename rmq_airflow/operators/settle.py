@@ -7,20 +7,14 @@ is left alone, and so is one that is gone; both are a success, for then there is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from typing import Any, Literal, TypedDict, get_args
 
-from airflow.providers.common.compat.sdk import BaseOperator, XComArg
+from airflow.providers.common.compat.sdk import BaseOperator, Context, XComArg
 
-from rmq_airflow.claiming import check_handed, check_queue
+from rmq_airflow.claiming import HandedOver, check_handed, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.metrics import tell
-from rmq_core import ConfigurationError, LeaseAlreadySettled, LeaseLost
-
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
-    from rmq_airflow.claiming import HandedOver
-    from rmq_core import LeasedConfig, LeasedQueue
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
 
 Action = Literal["ack", "nack", "release"]
 VERBS: dict[Action, str] = {"ack": "acked", "nack": "failed", "release": "released"}

@@ -14,11 +14,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowTaskTimeout
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout, Context
 
-from rmq_airflow.claiming import Claimed, OnSettled, check_discipline, check_on_settled, claim
+from rmq_airflow.claiming import check_discipline, claim
 from rmq_airflow.cluster import ClusterSubmitHook, check_cluster_mode, in_cluster_mode, supported
-from rmq_airflow.guard import DriverGuard
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.hooks.spark import LeasedSparkSubmitHook
 from rmq_airflow.identity import TaskIdentity
@@ -26,14 +25,23 @@ from rmq_airflow.killed import Kill, TaskKilled, why_killed
 from rmq_airflow.metrics import tell
 from rmq_airflow.remote import RemoteDriver
 from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
-from rmq_airflow.watch import Watch
-from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, RedisMessageQueueError, Submission
+from rmq_airflow.watch import LeaseWatch
+from rmq_core import (
+    Claimed,
+    DriverGuard,
+    LeaseAlreadySettled,
+    LeasedConfig,
+    LeasedQueue,
+    LeaseLost,
+    OnSettled,
+    RedisMessageQueueError,
+    Submission,
+    check_on_settled,
+    conclude,
+)
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
-
-    from rmq_core import LeasedQueue
 
 Outcome = Literal["acked", "settled one by one", "empty", "already settled"]
 
@@ -189,7 +197,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         return self._report(submission.lease.id, outcome, claimed=submission.lease.count, acked=acked or 0)
 
     def _submit(self, queue: LeasedQueue, submission: Submission, hook: RedisQueueHook, context: Context) -> int | None:
-        watch = Watch(submission, self._stop_driver)
+        watch = LeaseWatch(submission, self._stop_driver)
         try:
             self._hand_over(submission, hook)
             with watch, self._waiting():
@@ -205,7 +213,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
             if ends or not self._leave(queue, submission, keep_s):
                 self._end_remote()
                 self._end_driver()
-                self._conclude(submission, keep_s, kill, reason=type(error).__name__)
+                self._conclude(submission, keep_s, kill, type(error).__name__)
             if watch.lost is not None:
                 raise watch.lost from error
             raise
@@ -248,19 +256,14 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         return left
 
     def _conclude(self, submission: Submission, keep_s: float | None, kill: Kill | None, reason: str) -> None:
-        """After a failure: keep the lease for the retry, or nack it. What fails here, expiry does later."""
-        try:
-            if kill is not None and not kill.is_failure:
-                submission.give_back()
-                self.log.info("Released lease %s: %s.", submission.lease.id, kill.why)
-            elif keep_s is None:
-                submission.give_up(reason)
-            else:
-                # Killed without a word why, it may never be tried again.
-                submission.keep(None if kill is not None else keep_s)
-        except RedisMessageQueueError:
-            lease_id = submission.lease.id
-            self.log.warning("Lease %s was left as it is; it returns when it expires.", lease_id, exc_info=True)
+        how = conclude(
+            submission,
+            reason,
+            keep_s=keep_s if kill is None else None,  # killed without a word why, it may never be tried again
+            retried=keep_s is not None,
+            blameless=kill is not None and not kill.is_failure,
+        )
+        self.log.info("Lease %s was %s%s.", submission.lease.id, how, f" ({kill.why})" if kill else "")
 
     def _end_driver(self) -> None:
         if self._guard is not None and not self._guard.wait():

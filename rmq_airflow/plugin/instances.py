@@ -19,8 +19,7 @@ from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import and_, select, tuple_
 
-from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.run_mark import microseconds
+from rmq_airflow.identity import TaskIdentity, microseconds
 
 ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
 RUN_ENDED = {"success", "failed"}

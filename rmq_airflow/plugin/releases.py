@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from airflow.providers.common.compat.sdk import conf
 
 from rmq_airflow.plugin import connections
-from rmq_airflow.plugin.watches import Trouble, Watch, pace
+from rmq_airflow.plugin.watches import ConnectionWatch, Trouble, pace
 from rmq_core import RedisSettings
 
 REREAD_S = 60.0
@@ -37,7 +37,7 @@ class Watches:
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
-        self._running: dict[str, Watch] = {}
+        self._running: dict[str, ConnectionWatch] = {}
         self._trouble = Trouble("The connections whose leases are to be released")
         self._troubles: dict[str, Trouble] = {}
 
@@ -73,5 +73,5 @@ class Watches:
                 self._running.pop(name).stop()
         for name, settings in places.items():
             if name not in self._running:
-                self._running[name] = Watch(name, settings, self._interval_s)
+                self._running[name] = ConnectionWatch(name, settings, self._interval_s)
                 self._running[name].start()

@@ -38,7 +38,7 @@ OURS = (RedisMessageQueueError, AirflowNotFoundException)
 log = logging.getLogger(__name__)
 
 
-class Watch:
+class ConnectionWatch:
     """Looks every `interval_s` seconds at the server of a connection, in a thread of its own, once it was started."""
 
     def __init__(self, connection_id: str, settings: RedisSettings, interval_s: float) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from typing import Any, NoReturn, get_args
 
 from airflow.providers.common.compat.sdk import (
     AirflowSensorTimeout,
     BaseSensorOperator,
+    Context,
     PokeReturnValue,
     conf,
 )
@@ -22,27 +23,34 @@ from airflow.triggers.base import BaseTrigger, StartTriggerArgs
 
 from rmq_airflow.claiming import (
     ALL,
+    MOMENT_S,
     check_bound,
     check_discipline,
     check_queue,
     check_seconds,
     claim,
-    held,
     is_template,
+    threshold_of,
 )
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.metrics import tell
 from rmq_airflow.retries import warn_of_short_lease
-from rmq_airflow.threshold import BacklogReport, Counted, Threshold, counted, report
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
-from rmq_core import ConfigurationError, RedisMessageQueueError, Unsupported, require
-
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
-    from rmq_core import Backlog, LeasedQueue, WorkQueue
+from rmq_airflow.waiting import BacklogReport, report
+from rmq_core import (
+    Backlog,
+    ConfigurationError,
+    Counted,
+    LeasedQueue,
+    RedisMessageQueueError,
+    Unsupported,
+    WorkQueue,
+    counted,
+    has_left,
+    require,
+)
 
 
 class RedisQueueSensor(BaseSensorOperator):
@@ -89,7 +97,7 @@ class RedisQueueSensor(BaseSensorOperator):
     ) -> None:
         super().__init__(**kwargs)
         check_queue(redis_queue, None)
-        self.threshold = Threshold.of(min_messages, max_age)
+        self.threshold = threshold_of(min_messages, max_age)
         check_bound("max_messages", max_messages, least=min_messages)
         self.hand_over_s = _hand_over_s(hand_over)
         _check_count(count, max_age, self.hand_over_s)
@@ -161,7 +169,7 @@ class RedisQueueSensor(BaseSensorOperator):
     def _poke_and_claim(self, context: Context) -> PokeReturnValue:
         identity = TaskIdentity.of(context)
         with RedisQueueHook(self.redis_queue_conn_id).queue(self.redis_queue) as queue:
-            found = held(queue, identity)  # before it looks: what a former run held is ready then
+            found = has_left(identity, queue)  # before it looks: what a former run held is ready then
             backlog = queue.backlog()
             self.log.info("Queue %s: %d ready, oldest %s s.", self.redis_queue, backlog.ready, backlog.oldest_age)
             if not (found or self.threshold.met_by(backlog)):
@@ -191,14 +199,14 @@ class RedisQueueSensor(BaseSensorOperator):
                 redis_queue=self.redis_queue,
                 count=self.count,
                 min_messages=self.threshold.min_messages,
-                max_age=self.threshold.max_age,
+                max_age=self.threshold.max_age_s,
                 poll_interval=self.poke_interval,
                 redis_queue_conn_id=self.redis_queue_conn_id,
             )
         return RedisQueueTrigger(
             redis_queue=self.redis_queue,
             min_messages=self.threshold.min_messages,
-            max_age=self.threshold.max_age,
+            max_age=self.threshold.max_age_s,
             redis_queue_conn_id=self.redis_queue_conn_id,
         )
 
@@ -233,10 +241,7 @@ class RedisQueueSensor(BaseSensorOperator):
 def _hand_over_s(hand_over: timedelta | float | bool) -> float | None:  # noqa: FBT001  three ways to say it
     if isinstance(hand_over, bool):
         return 600.0 if hand_over else None
-    seconds = check_seconds("hand_over", hand_over)
-    if not seconds:
-        raise ConfigurationError("`hand_over` must be longer than 0 s: it is the time to adopt the lease")
-    return seconds
+    return check_seconds("hand_over", hand_over or 0, MOMENT_S)  # the time to adopt the lease
 
 
 def _check_count(count: str, max_age: object, hand_over_s: float | None) -> None:

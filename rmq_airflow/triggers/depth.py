@@ -10,22 +10,16 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.observability.stats import Stats
-from airflow.providers.common.compat.sdk import AirflowException
-from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from rmq_airflow.hooks.queue import RedisQueueHook
-from rmq_airflow.threshold import Counted, Threshold, counted
-from rmq_airflow.waiting import tell_fired
-from rmq_core import Backlog, QueueUnavailable, RedisMessageQueueError
-
-if TYPE_CHECKING:
-    from rmq_core import AsyncWorkQueue
+from rmq_airflow.waiting import SensorTrigger, tell_fired
+from rmq_core import AsyncWorkQueue, Backlog, Counted, QueueUnavailable, Threshold, counted
 
 
-class RedisQueueDepthTrigger(BaseTrigger):
+class RedisQueueDepthTrigger(SensorTrigger):
     """
     Fires once, when a queue holds enough messages of a kind.
 
@@ -53,29 +47,6 @@ class RedisQueueDepthTrigger(BaseTrigger):
         self.max_age = max_age
         self.poll_interval = poll_interval
         self.redis_queue_conn_id = redis_queue_conn_id
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class path and the arguments that make this trigger again."""
-        return (
-            "rmq_airflow.triggers.depth.RedisQueueDepthTrigger",
-            {
-                "redis_queue": self.redis_queue,
-                "count": self.count,
-                "min_messages": self.min_messages,
-                "max_age": self.max_age,
-                "poll_interval": self.poll_interval,
-                "redis_queue_conn_id": self.redis_queue_conn_id,
-            },
-        )
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event and return."""
-        try:
-            report = await self._wait()
-        except (RedisMessageQueueError, AirflowException) as error:
-            yield TriggerEvent({"status": "error", "message": f"{type(error).__name__}: {error}"})
-        else:
-            yield TriggerEvent({"status": "success", "report": report})
 
     async def _wait(self) -> dict[str, Any]:
         enough = Threshold(self.min_messages, self.max_age)

@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from rmq_airflow.claiming import check_queue
+from rmq_airflow.claiming import check_queue, check_seconds, threshold_of
 from rmq_airflow.hooks.queue import RedisQueueHook
-from rmq_airflow.threshold import Threshold, report
-from rmq_airflow.waiting import tell_fired, wait_for_ever
-from rmq_core import ConfigurationError
+from rmq_airflow.waiting import QueueTrigger, report, tell_fired, wait_for_ever
+from rmq_core import Threshold
 
 
-class RedisQueueDoorbellTrigger(BaseEventTrigger):
+class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
     """
     Rings an asset when a queue holds enough work, and again every `ring_interval` while it does.
 
@@ -43,39 +41,18 @@ class RedisQueueDoorbellTrigger(BaseEventTrigger):
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
-        interval = ring_interval.total_seconds() if isinstance(ring_interval, timedelta) else ring_interval
-        if not (type(interval) in (int, float) and interval >= 1):  # written so that NaN fails
-            raise ConfigurationError(f"`ring_interval` must be at least 1 second, not {ring_interval!r}")
         check_queue(redis_queue, None)
-        threshold = Threshold.of(min_messages, max_age)
+        threshold = threshold_of(min_messages, max_age)
         self.redis_queue = redis_queue
-        self.min_messages, self.max_age = threshold.min_messages, threshold.max_age
-        self.ring_interval = float(interval)
+        self.min_messages, self.max_age = threshold.min_messages, threshold.max_age_s
+        self.ring_interval = float(check_seconds("ring_interval", ring_interval, least=1) or 1)
         self.redis_queue_conn_id = redis_queue_conn_id
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class path and the arguments that make this trigger again; equal arguments are one trigger to Airflow."""
-        return (
-            "rmq_airflow.triggers.doorbell.RedisQueueDoorbellTrigger",
-            {
-                "redis_queue": self.redis_queue,
-                "min_messages": self.min_messages,
-                "max_age": self.max_age,
-                "ring_interval": self.ring_interval,
-                "redis_queue_conn_id": self.redis_queue_conn_id,
-            },
-        )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Ring while there is work, for as long as somebody schedules on the asset."""
+        enough = Threshold(self.min_messages, self.max_age)
         while True:
-            backlog = await wait_for_ever(
-                self.redis_queue_conn_id,
-                self.redis_queue,
-                self.log,
-                min_messages=self.min_messages,
-                max_age=self.max_age,
-            )
+            backlog = await wait_for_ever(self.redis_queue_conn_id, self.redis_queue, self.log, enough)
             tell_fired("doorbell", self.redis_queue, backlog)
             yield TriggerEvent(report(self.redis_queue, backlog))
             await asyncio.sleep(self.ring_interval)

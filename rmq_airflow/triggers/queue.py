@@ -6,19 +6,12 @@ harm. Its serialised form is plain, deterministic and free of secrets: a connect
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
-
-from airflow.providers.common.compat.sdk import AirflowException
-from airflow.triggers.base import BaseTrigger, TriggerEvent
-
 from rmq_airflow.hooks.queue import RedisQueueHook
-from rmq_airflow.threshold import report
-from rmq_airflow.waiting import tell_fired, wait_for_work
-from rmq_core import RedisMessageQueueError
+from rmq_airflow.waiting import BacklogReport, SensorTrigger, report, tell_fired, wait_for_work
+from rmq_core import Threshold
 
 
-class RedisQueueTrigger(BaseTrigger):
+class RedisQueueTrigger(SensorTrigger):
     """
     Fires once, when a queue holds enough work.
 
@@ -41,32 +34,8 @@ class RedisQueueTrigger(BaseTrigger):
         self.max_age = max_age
         self.redis_queue_conn_id = redis_queue_conn_id
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class path and the arguments that make this trigger again."""
-        return (
-            "rmq_airflow.triggers.queue.RedisQueueTrigger",
-            {
-                "redis_queue": self.redis_queue,
-                "min_messages": self.min_messages,
-                "max_age": self.max_age,
-                "redis_queue_conn_id": self.redis_queue_conn_id,
-            },
-        )
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event and return, as a trigger that lingers is killed after its task has resumed."""
-        yield TriggerEvent(await self._outcome())
-
-    async def _outcome(self) -> dict[str, Any]:
-        try:
-            backlog = await wait_for_work(
-                self.redis_queue_conn_id,
-                self.redis_queue,
-                self.log,
-                min_messages=self.min_messages,
-                max_age=self.max_age,
-            )
-        except (RedisMessageQueueError, AirflowException) as error:
-            return {"status": "error", "message": f"{type(error).__name__}: {error}"}
+    async def _wait(self) -> BacklogReport:
+        enough = Threshold(self.min_messages, self.max_age)
+        backlog = await wait_for_work(self.redis_queue_conn_id, self.redis_queue, self.log, enough)
         tell_fired("sensor", self.redis_queue, backlog)
-        return {"status": "success", "report": report(self.redis_queue, backlog)}
+        return report(self.redis_queue, backlog)

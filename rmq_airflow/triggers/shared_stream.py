@@ -13,7 +13,7 @@ import random
 from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from airflow.observability.stats import Stats
 from airflow.providers.common.compat.sdk import AirflowException, AirflowOptionalProviderFeatureException
@@ -29,12 +29,9 @@ except ImportError as error:
 
 from rmq_airflow.claiming import check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
-from rmq_airflow.waiting import RECONNECT_S, wait_for_ever
-from rmq_core import LeasedConfig, MalformedMessage, QueueUnavailable, RedisMessageQueueError
+from rmq_airflow.waiting import RECONNECT_S, QueueTrigger, wait_for_ever
+from rmq_core import Lease, LeasedConfig, MalformedMessage, Message, QueueUnavailable, RedisMessageQueueError
 from rmq_core.asyncio import LeasedQueue
-
-if TYPE_CHECKING:
-    from rmq_core import Lease, Message
 
 LEASE_S = 60.0
 OUTSTANDING = 100
@@ -43,7 +40,7 @@ CLOSING_S = 0.3
 OWNER = "airflow:triggerer"
 
 
-class RedisQueueSharedStreamTrigger(BaseEventTrigger):
+class RedisQueueSharedStreamTrigger(QueueTrigger, BaseEventTrigger):
     """
     Turns each message of a queue into an event of the watched asset, once for all assets that watch the queue.
 
@@ -66,17 +63,6 @@ class RedisQueueSharedStreamTrigger(BaseEventTrigger):
         self.redis_queue = redis_queue
         self.max_payload_bytes = max_payload_bytes
         self.redis_queue_conn_id = redis_queue_conn_id
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class path and the arguments that make this trigger again."""
-        return (
-            "rmq_airflow.triggers.shared_stream.RedisQueueSharedStreamTrigger",
-            {
-                "redis_queue": self.redis_queue,
-                "max_payload_bytes": self.max_payload_bytes,
-                "redis_queue_conn_id": self.redis_queue_conn_id,
-            },
-        )
 
     def run(self) -> AsyncIterator[TriggerEvent]:
         """Refuse: without the acknowledgement of the shared stream this would lose messages."""
@@ -108,7 +94,7 @@ class Read(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Held:
+class InFlight:
     """A message on its way: its lease, and the heartbeats that keep it."""
 
     lease: Lease
@@ -122,11 +108,11 @@ class Reader(SharedStreamProducer, LoggingMixin):
         super().__init__()  # type: ignore[no-untyped-call]  # the same
         self._name, self._conn_id = redis_queue, redis_queue_conn_id
         self._free = asyncio.Semaphore(OUTSTANDING)
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, InFlight] = {}
         self._queue: LeasedQueue | None = None
         self._strict: LeasedQueue | None = None
 
-    async def open_stream(self) -> AsyncIterator[tuple[Read, Held]]:
+    async def open_stream(self) -> AsyncIterator[tuple[Read, InFlight]]:
         """Each message, as event and as what `advance` gets."""
         while True:
             await wait_for_ever(self._conn_id, self._name, self.log)
@@ -135,7 +121,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
                 if read is not None:
                     yield read, held
 
-    def get_advance_lane(self, broker_payload: Held) -> Hashable:
+    def get_advance_lane(self, broker_payload: InFlight) -> Hashable:
         """Each message for itself: the order in which they are acked means nothing."""
         return broker_payload.lease.id
 
@@ -163,7 +149,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
             self._strict = LeasedQueue(self._queue.client, self._name, strict)
         return self._queue
 
-    async def _claim(self) -> Held | None:
+    async def _claim(self) -> InFlight | None:
         await self._free.acquire()
         lease = None
         try:
@@ -177,18 +163,18 @@ class Reader(SharedStreamProducer, LoggingMixin):
                 self._free.release()
         if lease is None:
             return None
-        held = self._held[lease.id] = Held(lease, AsyncExitStack())
+        held = self._held[lease.id] = InFlight(lease, AsyncExitStack())
         await held.beats.enter_async_context(queue.hold(lease))
         return held
 
-    async def _read(self, held: Held) -> Read | None:
+    async def _read(self, held: InFlight) -> Read | None:
         try:
             return _read_of(self._name, held.lease.messages[0])
         except MalformedMessage:
             await self._settle(held, "refuse")
             return None
 
-    async def _settle(self, held: Held, verb: str) -> None:
+    async def _settle(self, held: InFlight, verb: str) -> None:
         if self._held.pop(held.lease.id, None) is None or self._queue is None or self._strict is None:
             return
         try:

@@ -13,9 +13,9 @@ from rmq_core.clients import sync_client
 from rmq_core.connection import RedisSettings
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Command, Exchange
-from rmq_core.handover import SECRETS
 from rmq_core.keys import QUEUES, queues_of
 from rmq_core.protocol import DISCIPLINES, WorkQueue, open_queue
+from rmq_core.work.handover import SECRETS
 
 R = TypeVar("R")
 _PATIENCE_S = 2.0

@@ -23,6 +23,7 @@ from rmq_core.leased.engine import Engine
 from rmq_core.leased.looks import Looks
 from rmq_core.policy import seconds, whole
 from rmq_core.reports import Backlog
+from rmq_core.work.threshold import Threshold
 
 if TYPE_CHECKING:
     from rmq_core.exchange.aio import AsyncDriver
@@ -38,19 +39,8 @@ _PACE_S, _SELDOM_S = 0.2, 1.0
 class Wish:
     """One wait: how much work, or how old, is enough."""
 
-    min_messages: int
-    max_age_s: float | None
+    enough: Threshold
     answer: asyncio.Future[Backlog]
-
-    def met_by(self, backlog: Backlog) -> bool:
-        old = self.max_age_s is not None and backlog.oldest_age is not None and backlog.oldest_age >= self.max_age_s
-        return old or backlog.ready >= self.min_messages
-
-    def until(self, backlog: Backlog) -> float:
-        """Seconds until the oldest message is old enough."""
-        if self.max_age_s is None or backlog.oldest_age is None:
-            return _LONGEST_S
-        return self.max_age_s - backlog.oldest_age
 
 
 @dataclass(eq=False, slots=True)
@@ -107,11 +97,10 @@ class WaitHub:
         max_age, timeout: seconds or timedelta; without them, only the number counts and the wait has no end.
         """
         patience_s = None if timeout is None else seconds("timeout", timeout)
-        wish = Wish(
-            whole("min_messages", min_messages, minimum=1),
-            None if max_age is None else seconds("max_age", max_age),
-            asyncio.get_running_loop().create_future(),
+        enough = Threshold(
+            whole("min_messages", min_messages, minimum=1), None if max_age is None else seconds("max_age", max_age)
         )
+        wish = Wish(enough, asyncio.get_running_loop().create_future())
         watch = self._watch(queue)
         watch.wishes.add(wish)
         watch.asked.set()
@@ -180,12 +169,12 @@ class WaitHub:
         backlog, due_s = await watch.looks.look(watch.engine, watch.driver)
         pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
         for wish in list(watch.wishes):
-            if wish.met_by(backlog):
+            if wish.enough.met_by(backlog):
                 watch.wishes.discard(wish)
                 if not wish.answer.done():
                     wish.answer.set_result(backlog)
             else:
-                pause_s = min(pause_s, wish.until(backlog))
+                pause_s = min(pause_s, wish.enough.met_in(backlog, _LONGEST_S))
         return max(0.001, pause_s)
 
     def _ring(self, channel: bytes) -> None:

@@ -20,10 +20,9 @@ from rmq_airflow.operators.redrive import RedisQueueRedriveOperator
 from rmq_airflow.operators.settle import RedisQueueSettleOperator
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
-from rmq_airflow.threshold import Counted
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
-from rmq_core import ConfigurationError, LeasedConfig, Unsupported, open_queue, protocol
+from rmq_core import ConfigurationError, Counted, LeasedConfig, Unsupported, open_queue, protocol
 from tests.airflow.conftest import QUEUE, MakeContext
 
 PAYLOADS: dict[str, list[Any]] = {"rotation": ["a", "b"], "streams": [{"n": 1}, {"n": 2}]}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from rmq_airflow import guard
-from rmq_airflow.guard import DriverGuard
+from rmq_core import DriverGuard
+from rmq_core.work import guard
 from tests.faults.patience import PATIENCE_S
 from tests.servers.process import until
 
@@ -80,7 +80,7 @@ def test_the_death_of_the_task_process_ends_the_driver(tmp_path: Path) -> None:
     family = start_family()
     task = f"""
 import time
-from rmq_airflow.guard import DriverGuard
+from rmq_core import DriverGuard
 guard = DriverGuard({family.pid})
 print("guarded", flush=True)
 time.sleep(600)

@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from rmq_airflow.identity import Relation, TaskIdentity
-from rmq_airflow.run_mark import RunMark
+from rmq_airflow.identity import RunMark, TaskIdentity
+from rmq_core import Relation
 
 MONDAY, TUESDAY = 1_000, 2_000
 NOW = TaskIdentity("dag", "run", "work", 3, 2, RunMark(TUESDAY, 1, 500))

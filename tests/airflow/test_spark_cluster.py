@@ -25,7 +25,8 @@ from airflow.sdk.execution_time.timeout import timeout
 from rmq_airflow.cluster import SECRET_REFERENCE, write_properties
 from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
-from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, handover
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost
+from rmq_core.work import handover
 from tests.airflow.clusters import Jobs, Kubernetes, resource_manager
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
 from tests.airflow.test_spark_submit import DRIVER, LEASE_ID, OWNER, UNTOLD, Background, gone

@@ -23,7 +23,8 @@ from airflow.sdk.execution_time.timeout import timeout
 from rmq_airflow import cluster, watch
 from rmq_airflow.killed import TaskKilled
 from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
-from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled, handover
+from rmq_core import ConfigurationError, LeasedConfig, LeaseLost, LeftUnsettled
+from rmq_core.work import handover
 from tests.airflow.conftest import CANARY, QUEUE, MakeContext
 from tests.faults.patience import PATIENCE_S, eventually
 

@@ -90,7 +90,7 @@ def test_a_second_interrupt_kills_at_once(monkeypatch: pytest.MonkeyPatch, tmp_p
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("rmq_dagster.driver.time.sleep", interrupt)
+        patch.setattr("time.sleep", interrupt)
         with pytest.raises(KeyboardInterrupt):
             driver.stop()
     for pid in pids:

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.run_mark import RunMark
+from rmq_airflow.identity import RunMark, TaskIdentity
 from rmq_core import LeasedQueue, open_queue
 from tests.airflow.conftest import CANARY, QUEUE
 from tests.airflow.plugin.conftest import CONNECTION
@@ -39,9 +38,9 @@ def watch(queues: str) -> Iterator[Any]:
 
 def make_watch() -> Any:
     from rmq_airflow.plugin import connections
-    from rmq_airflow.plugin.watches import Watch
+    from rmq_airflow.plugin.watches import ConnectionWatch
 
-    return Watch(CONNECTION, connections.place(CONNECTION, "tests"), 5.0)
+    return ConnectionWatch(CONNECTION, connections.place(CONNECTION, "tests"), 5.0)
 
 
 def hold(queue: Any, owner: str = OWNER, count: int = 3) -> Any:

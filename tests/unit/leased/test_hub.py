@@ -11,6 +11,7 @@ from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.leased import hub as hubs
 from rmq_core.leased.hub import WaitHub, Wish
 from rmq_core.reports import Backlog
+from rmq_core.work.threshold import Threshold
 
 PATIENCE_S = 300
 
@@ -84,7 +85,7 @@ async def hub(stock: Stock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wa
 
 
 def wish(min_messages: int = 1, max_age_s: float | None = None) -> Wish:
-    return Wish(min_messages, max_age_s, asyncio.get_running_loop().create_future())
+    return Wish(Threshold(min_messages, max_age_s), asyncio.get_running_loop().create_future())
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def wish(min_messages: int = 1, max_age_s: float | None = None) -> Wish:
 async def test_a_wish_is_met_by_enough_messages_or_an_old_one(
     min_messages: int, max_age_s: float | None, backlog: Backlog
 ) -> None:
-    assert wish(min_messages, max_age_s).met_by(backlog)
+    assert wish(min_messages, max_age_s).enough.met_by(backlog)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +117,13 @@ async def test_a_wish_is_met_by_enough_messages_or_an_old_one(
 async def test_a_wish_is_not_met_by_few_young_messages(
     min_messages: int, max_age_s: float | None, backlog: Backlog
 ) -> None:
-    assert not wish(min_messages, max_age_s).met_by(backlog)
+    assert not wish(min_messages, max_age_s).enough.met_by(backlog)
 
 
 async def test_a_wish_says_when_the_oldest_message_will_be_old_enough() -> None:
-    assert wish(3, 10).until(Backlog(1, 7.5)) == 2.5
-    assert wish(3, 10).until(Backlog(0, None)) == 5
-    assert wish(3).until(Backlog(1, 7.5)) == 5
+    assert wish(3, 10).enough.met_in(Backlog(1, 7.5), 5) == 2.5
+    assert wish(3, 10).enough.met_in(Backlog(0, None), 5) == 5
+    assert wish(3).enough.met_in(Backlog(1, 7.5), 5) == 5
 
 
 async def test_a_wait_for_work_that_is_there_returns_at_once(hub: WaitHub, stock: Stock) -> None:

@@ -12,15 +12,13 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from rmq_core.connection import RedisSettings
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, LeftUnsettled
 from rmq_core.leased.config import LeasedConfig
-
-if TYPE_CHECKING:
-    from rmq_core.leased.sync import LeasedQueue
-    from rmq_core.messages import Lease
+from rmq_core.leased.sync import LeasedQueue
+from rmq_core.messages import Lease
 
 NAMES = ("queue", "lease_id", "owner")
 _LONGEST_PACE_S = 5.0

@@ -1,10 +1,10 @@
-"""Ends a Spark driver's process group when the task that started it ends, however that happens.
+"""Ending the process group of a driver: on purpose, or when the process that started it ends, however that happens.
 
-Law: the decision must not live in the task process. Airflow kills a task 5 s after asking it to stop, and a SIGKILL
-asks nothing; a driver in a session of its own would survive both. So a small process holds the other end of a pipe:
-when that closes (on purpose, or because the kernel closed it for a dead task) it sends TERM, and KILL after 10 s.
+Law: where that process may be killed, the decision must not live in it. Airflow kills a task 5 s after asking it to
+stop, and a SIGKILL asks nothing; a driver in a session of its own would survive both. So a small process holds the
+other end of a pipe: when that closes (on purpose, or because the kernel closed it for a dead task) it ends the group.
 
-The file runs as a script too, and then imports nothing but the standard library.
+The file runs as a script too: it imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 TERM_TO_KILL_S = 10.0
@@ -50,18 +51,24 @@ class DriverGuard:
         return True
 
 
-def end_group(group: int) -> None:
-    """TERM to every process of a group, KILL to what is left of it after 10 s; returns early when nothing is."""
-    _signal(group, signal.SIGTERM)
-    deadline = time.monotonic() + TERM_TO_KILL_S
-    while alive(group) and time.monotonic() < deadline:
-        time.sleep(POLL_S)
-    if alive(group):
-        _signal(group, signal.SIGKILL)
+def end_group(group: int, grace_s: float = TERM_TO_KILL_S, reap: Callable[[], object] = lambda: None) -> None:
+    """TERM to every process of a group, KILL to what is left of it after `grace_s`, or at once when interrupted.
+
+    Returns early when nothing is left. `reap` takes leave of the leader, for the process whose child that is.
+    """
+    try:
+        _signal(group, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        while alive(group, reap) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+    finally:
+        if alive(group, reap):
+            _signal(group, signal.SIGKILL)
 
 
-def alive(group: int) -> bool:
+def alive(group: int, reap: Callable[[], object] = lambda: None) -> bool:
     """Whether a process of the group still runs. One that is dead and waits for its parent to notice does not."""
+    reap()
     if not _signal(group, 0):
         return False
     members = [fields for fields in map(_stat, Path("/proc").glob("[0-9]*/stat")) if fields[2:3] == [str(group)]]
@@ -74,8 +81,9 @@ def _signal(group: int, number: int) -> bool:
         os.killpg(group, number)
     except ProcessLookupError:
         return False
-    except PermissionError:  # a process that changed its user is not ours to stop, the rest of the group got the signal
-        return True
+    except PermissionError:
+        # On Linux, of a process that changed its user and is not ours to stop; macOS says it of a group of zombies.
+        return sys.platform == "linux"
     return True
 
 

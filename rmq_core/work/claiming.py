@@ -1,0 +1,148 @@
+"""Claiming under a name: a retry finds what it held, and nobody takes from somebody else.
+
+Law: a lease is taken over only from an earlier attempt at the same work, or from whoever handed it over. A copy that
+should be dead, or somebody else who uses the same lease id, is refused and disturbs nobody. What a former run of the
+same name held goes back to the queue, and what it settled is not this run's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from enum import StrEnum
+from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
+
+from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther
+from rmq_core.leased.sync import LeasedQueue
+from rmq_core.messages import Lease
+from rmq_core.reports import SettledRecord
+
+OnSettled: TypeAlias = Literal["skip", "next"]
+log = logging.getLogger(__name__)
+
+
+class Relation(StrEnum):
+    """What the owner of a lease, or of the record of one, is to a claimant."""
+
+    OURS = "an earlier attempt at this work, or this one"
+    FORMER = "a run of the same name that was deleted"
+    FOREIGN = "somebody else"
+
+
+class Claimant(Protocol):
+    """Who claims. The lease id names the work and survives retries; the owner names the attempt."""
+
+    @property
+    def lease_id(self) -> str:
+        """The same for every attempt."""
+
+    @property
+    def owner(self) -> str:
+        """Another one for every attempt."""
+
+    def relation(self, owner: str) -> Relation:
+        """Who `owner` is to this attempt."""
+
+
+class Claimed(NamedTuple):
+    """What a claim came to: no lease when the queue was empty.
+
+    settled_before: messages were settled under this name before, by this work as far as one can tell.
+    """
+
+    lease: Lease | None
+    settled_before: bool = False
+
+    @property
+    def isolated(self) -> int:
+        """How many of the messages had failed together before and were claimed apart from the others."""
+        return self.lease.count if self.lease is not None and self.lease.isolation is not None else 0
+
+
+def claim_as(
+    claimant: Claimant,
+    queue: LeasedQueue,
+    *,
+    max_messages: int,
+    lease: timedelta | float | None = None,
+    on_settled: OnSettled = "next",
+    named: str | None = None,
+    check_settled: Callable[[LeaseAlreadySettled, SettledRecord], None] | None = None,
+) -> Claimed:
+    """Take over what an earlier attempt holds, else claim.
+
+    named: the lease id, the claimant's own when None. on_settled: when everything under that name was acked, `next`
+    claims more under `<id>#2`, `#3`, …; `skip` raises LeaseAlreadySettled. check_settled: gets the first such error
+    and the record, and may raise another. Raises LeaseOwnedByOther when somebody else has the lease of that name.
+    """
+    settled_before = False
+    for lease_id in names(named or claimant.lease_id):
+        owner = _freed(claimant, queue, lease_id)
+        if owner is not None:
+            refuse_foreign(claimant, lease_id, owner)
+        try:
+            taken = queue.claim(max_messages=max_messages, lease=lease, lease_id=lease_id, owner=claimant.owner)
+        except LeaseAlreadySettled as settled:
+            record = _record_of_ours(claimant, queue, lease_id)
+            if record is None:
+                continue
+            if check_settled is not None and not settled_before:
+                check_settled(settled, record)
+            settled_before = True
+            if on_settled == "skip":
+                raise
+        else:
+            return Claimed(taken, settled_before)
+    raise AssertionError  # pragma: no cover  numbers do not end
+
+
+def has_left(claimant: Claimant, queue: LeasedQueue) -> bool:
+    """Whether an earlier attempt left a lease; what a former run left goes back to the queue."""
+    lease_id = next(name for name in names(claimant.lease_id) if queue.settled(name) is None)
+    owner = _freed(claimant, queue, lease_id)
+    return owner is not None and claimant.relation(owner) is Relation.OURS
+
+
+def refuse_foreign(claimant: Claimant, lease_id: str, owner: str) -> None:
+    """LeaseOwnedByOther for an owner whose lease the claimant may not take over."""
+    if claimant.relation(owner) is not Relation.OURS:
+        raise LeaseOwnedByOther(lease_id, f"it is owned by {owner!r}, which is no earlier try of this work")
+
+
+def names(lease_id: str) -> Iterator[str]:
+    """The lease ids of one piece of work after the other: `<id>`, `<id>#2`, `<id>#3`, and so on."""
+    yield lease_id
+    yield from (f"{lease_id}#{number}" for number in itertools.count(2))
+
+
+def check_on_settled(on_settled: str) -> None:
+    """ConfigurationError for an unknown word."""
+    if on_settled not in get_args(OnSettled):
+        raise ConfigurationError(f"on_settled must be one of {', '.join(get_args(OnSettled))}, not {on_settled!r}")
+
+
+def _freed(claimant: Claimant, queue: LeasedQueue, lease_id: str) -> str | None:
+    """The owner of a lease, None where there is none or where it was a former run's."""
+    info = queue.lease_info(lease_id)
+    if info is None:
+        return None
+    if claimant.relation(info.owner) is not Relation.FORMER:
+        return info.owner
+    try:
+        released = queue.release_lease(lease_id, if_owner=info.owner).settled
+    except (LeaseLost, LeaseAlreadySettled):  # its holder, or its deadline, was faster
+        return None
+    log.info("Released %d messages of lease %s: %s held it in a run that was deleted.", released, lease_id, info.owner)
+    return None
+
+
+def _record_of_ours(claimant: Claimant, queue: LeasedQueue, lease_id: str) -> SettledRecord | None:
+    """What was settled under that name; None for the record of a former run, or one that has just gone."""
+    record = queue.settled(lease_id)
+    if record is None or claimant.relation(record.owner) is Relation.FORMER:
+        log.info("Lease %s was settled by a run of the same name that was deleted; going on.", lease_id)
+        return None
+    log.info("%s has acked %d messages under lease %s.", record.owner, record.acked, lease_id)
+    return record

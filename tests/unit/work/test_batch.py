@@ -1,0 +1,88 @@
+"""The same work on a batch of Airflow's and of Dagster's: verdicts, how it ends, what becomes of the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmq_airflow.batch import TaskBatch
+from rmq_core import ConfigurationError, HeldBatch, LeaseLost, conclude
+from rmq_dagster import ClaimedBatch
+from tests.unit.work.fake import FakeQueue
+
+
+@pytest.fixture
+def queue() -> FakeQueue:
+    return FakeQueue()
+
+
+@pytest.fixture(params=[TaskBatch, ClaimedBatch])
+def batch(request: pytest.FixtureRequest, queue: FakeQueue) -> Any:
+    made = request.param(queue, queue.claim(max_messages=9, lease_id="work", owner="me"))
+    made.in_hand = made  # of Airflow: what the function works on
+    return made
+
+
+def test_a_verdict_is_settled_when_it_is_spoken_and_counted(batch: HeldBatch, queue: FakeQueue) -> None:
+    first, second, third = batch
+    batch.ack(first)
+    batch.nack(second, reason="bad")
+    batch.release(third)
+    batch.ack()
+    assert queue.did == [("ack", [0]), ("nack", [1], "bad"), ("release", [2])]
+    assert (batch.acked, batch.failed, batch.dead, batch.released) == (1, 1, 0, 1)
+
+
+def test_a_verdict_that_comes_too_late_raises(batch: HeldBatch, queue: FakeQueue) -> None:
+    queue.taken = True
+    with pytest.raises(LeaseLost):
+        batch.ack(*batch)
+    assert batch.acked == 0
+
+
+def test_the_end_acks_what_nobody_spoke_about_once(batch: HeldBatch, queue: FakeQueue) -> None:
+    batch.finish()
+    batch.finish()
+    assert queue.did == [("ack", "all")]
+
+
+@pytest.mark.parametrize(
+    ("terms", "did", "said"),
+    [
+        ({"keep_s": 60.0}, ("extend", "all", 60.0), "kept for the retry"),
+        ({"keep_s": None}, ("extend", "all", None), "kept for the retry"),
+        ({"retried": False}, ("nack", "all", "why"), "nacked: this was the last attempt"),
+        ({"retried": False, "blameless": True}, ("release", "all"), "released"),
+        ({"keep_s": 60.0, "blameless": True}, ("release", "all"), "released"),
+    ],
+)
+def test_a_failure_keeps_for_the_retry_or_nacks_and_what_is_no_failure_releases(
+    batch: Any, queue: FakeQueue, terms: Any, did: tuple[Any, ...], said: str
+) -> None:
+    assert conclude(batch, "why", **terms) == said
+    assert queue.did == [did]
+
+
+@pytest.mark.parametrize("terms", [{"keep_s": 60.0}, {"retried": False}, {"blameless": True}])
+def test_what_is_settled_or_lost_is_no_longer_ours_and_what_redis_hinders_is_left_to_expire(
+    batch: Any, queue: FakeQueue, terms: Any
+) -> None:
+    queue.away = True
+    assert conclude(batch, "why", **terms) == "left to expire: Redis is away"
+    queue.away, queue.taken = False, True
+    assert conclude(batch, "why", **terms) == "not ours any more"
+    batch.lease.fate.settled = True
+    assert conclude(batch, "why", **terms) == "not ours any more"
+    assert queue.did == []
+
+
+@pytest.mark.parametrize("kind", [TaskBatch, ClaimedBatch])
+def test_an_empty_batch_holds_nothing_and_says_so(kind: Any, queue: FakeQueue) -> None:
+    empty = kind(queue, None)
+    assert (len(empty), list(empty), empty.payloads, empty.isolation, empty.queue) == (0, [], [], None, "q")
+    empty.check()
+    empty.ack()
+    other = next(queue.messages(queue.claim(max_messages=1, lease_id="other", owner="me")))
+    with pytest.raises(ConfigurationError, match="nothing of 'q' was claimed"):
+        empty.ack(other)

@@ -1,0 +1,71 @@
+"""When there is enough: the same in a sensor of Airflow, a doorbell of Dagster and a wait of the core."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import pytest
+
+from rmq_airflow.claiming import threshold_of
+from rmq_core import Backlog, ConfigurationError, QueueStats, Threshold, counted
+from rmq_core.leased.hub import Wish
+from rmq_dagster.doorbell import Doorbell
+
+Enough: TypeAlias = Callable[[int, float | None, Backlog], bool]
+
+
+def in_airflow(min_messages: int, max_age: float | None, backlog: Backlog) -> bool:
+    return threshold_of(min_messages, max_age).met_by(backlog)
+
+
+def in_dagster(min_messages: int, max_age: float | None, backlog: Backlog) -> bool:
+    return Doorbell("q", "s", 1, 1, 1, min_messages, max_age).rings_for(backlog)
+
+
+def in_the_core(min_messages: int, max_age: float | None, backlog: Backlog) -> bool:
+    answer: asyncio.Future[Backlog] = asyncio.Future(loop=asyncio.new_event_loop())
+    try:
+        return Wish(Threshold(min_messages, max_age), answer).enough.met_by(backlog)
+    finally:
+        answer.get_loop().close()
+
+
+@pytest.mark.parametrize("enough", [in_airflow, in_dagster, in_the_core])
+@pytest.mark.parametrize(
+    ("min_messages", "max_age", "backlog", "met"),
+    [
+        (3, None, Backlog(3, 0.0), True),
+        (3, None, Backlog(2, 9999.0), False),
+        (100, 60, Backlog(1, 60.0), True),
+        (100, 60, Backlog(1, 59.9), False),
+        (1, 1, Backlog(0, None), False),
+        (1, 1, Backlog(0, 5.0), False),
+    ],
+)
+def test_many_are_enough_whatever_their_age_and_an_old_one_whatever_their_number(
+    enough: Enough, min_messages: int, max_age: float | None, backlog: Backlog, *, met: bool
+) -> None:
+    assert enough(min_messages, max_age, backlog) is met
+
+
+@pytest.mark.parametrize("min_messages", [0, -1, 1.5, True, "3"])
+def test_a_number_that_makes_no_sense_is_refused_by_name(min_messages: Any) -> None:
+    with pytest.raises(ConfigurationError, match="min_messages"):
+        threshold_of(min_messages, None)
+    with pytest.raises(ConfigurationError, match="min_messages"):
+        in_dagster(min_messages, None, Backlog(0, None))
+
+
+@pytest.mark.parametrize("max_age", [0, -1.0, True, "1h", timedelta(0), float("nan")])
+def test_an_age_that_makes_no_sense_is_refused_by_name(max_age: Any) -> None:
+    with pytest.raises(ConfigurationError, match="max_age"):
+        threshold_of(1, max_age)
+
+
+@pytest.mark.parametrize(("count", "number"), [("ready", 1), ("dead", 4), ("depth", 6)])
+def test_depth_is_all_that_is_still_to_be_done(count: Any, number: int) -> None:
+    stats = QueueStats(ready=1, delayed=2, leased=3, dead=4, leases=1, oldest_age=None, paused=False)
+    assert counted(count, stats) == number
