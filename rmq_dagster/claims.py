@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import suppress
 
 import dagster as dg
 
@@ -70,17 +71,13 @@ class SensorClaims:
         # Under the former name it may be that of another code location: then only its run tells whose it is.
         ours = lease.owner == self.owner
         forsaken = run.is_finished if run else ours and number_of(lease.id) > last
-        if forsaken or (run and run.status in WAITING):
-            self._decide(queue, lease, forsaken=forsaken)
-
-    def _decide(self, queue: LeasedQueue, lease: LeaseInfo, *, forsaken: bool) -> None:
-        try:
+        if not forsaken and not (run and run.status in WAITING):
+            return
+        with suppress(LeaseLost, LeaseAlreadySettled):  # a run has it by now
             # Adopting under the same owner counts no delivery.
             held = queue.adopt(lease.id, if_owner=lease.owner, lease=self.claim_for_s)
             if forsaken:
                 queue.release(held)
-        except (LeaseLost, LeaseAlreadySettled):
-            pass  # a run has it by now
 
 
 def number_of(lease_id: str) -> int:

@@ -124,8 +124,7 @@ class RedisQueueSensor(BaseSensorOperator):
                 self.log.info("Queue %s: %d %s.", self.redis_queue, found, self.count)
                 value = {"queue": self.redis_queue, self.count: found, "oldest_age": None}
                 return PokeReturnValue(found >= self.min_messages, value)
-            backlog = queue.backlog()
-            self.log.info("Queue %s: %d ready, oldest %s s.", self.redis_queue, backlog.ready, backlog.oldest_age)
+            backlog = self._look(queue)
             return PokeReturnValue(self.threshold.met_by(backlog), self._seen(backlog))
 
     def execute(self, context: Context) -> Any:
@@ -170,11 +169,15 @@ class RedisQueueSensor(BaseSensorOperator):
         identity = TaskIdentity.of(context)
         with RedisQueueHook(self.redis_queue_conn_id).queue(self.redis_queue) as queue:
             found = has_left(identity, queue)  # before it looks: what a former run held is ready then
-            backlog = queue.backlog()
-            self.log.info("Queue %s: %d ready, oldest %s s.", self.redis_queue, backlog.ready, backlog.oldest_age)
+            backlog = self._look(queue)
             if not (found or self.threshold.met_by(backlog)):
                 return PokeReturnValue(False, self._seen(backlog))
             return self._claim(queue, identity, {**self._seen(backlog)})
+
+    def _look(self, queue: WorkQueue) -> Backlog:
+        backlog = queue.backlog()
+        self.log.info("Queue %s: %d ready, oldest %s s.", self.redis_queue, backlog.ready, backlog.oldest_age)
+        return backlog
 
     def _seen(self, backlog: Backlog) -> BacklogReport:
         return report(self.redis_queue, backlog._replace(ready=self._bounded(backlog.ready)))
@@ -194,21 +197,15 @@ class RedisQueueSensor(BaseSensorOperator):
         self.defer(trigger=self._trigger(), method_name="execute_complete", timeout=timeout)
 
     def _trigger(self) -> BaseTrigger:
-        if self.count != "ready" or not self._rings:
-            return RedisQueueDepthTrigger(
-                redis_queue=self.redis_queue,
-                count=self.count,
-                min_messages=self.threshold.min_messages,
-                max_age=self.threshold.max_age_s,
-                poll_interval=self.poke_interval,
-                redis_queue_conn_id=self.redis_queue_conn_id,
-            )
-        return RedisQueueTrigger(
-            redis_queue=self.redis_queue,
-            min_messages=self.threshold.min_messages,
-            max_age=self.threshold.max_age_s,
-            redis_queue_conn_id=self.redis_queue_conn_id,
-        )
+        terms: dict[str, Any] = {
+            "redis_queue": self.redis_queue,
+            "min_messages": self.threshold.min_messages,
+            "max_age": self.threshold.max_age_s,
+            "redis_queue_conn_id": self.redis_queue_conn_id,
+        }
+        if self.count == "ready" and self._rings:
+            return RedisQueueTrigger(**terms)
+        return RedisQueueDepthTrigger(**terms, count=self.count, poll_interval=self.poke_interval)
 
     def _start_from_trigger(self) -> None:
         if not self.deferrable:

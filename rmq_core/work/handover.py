@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -119,8 +120,12 @@ class Submission:
 
         Call it every `pace_s` seconds. QueueUnavailable is no loss: the lease may well be alive.
         """
-        if self._settled_by_driver or (not self.adopted and self._extended()):
+        if self._settled_by_driver:
             return
+        if not self.adopted:
+            with suppress(LeaseLost):
+                self._deadline = self._queue.extend(self.lease)
+                return
         info = self._queue.lease_info(self.lease.id)
         if info is None:
             self._explain_absence()
@@ -135,8 +140,10 @@ class Submission:
         Acks here if the driver never adopted. Raises LeaseLost if others have the messages, LeftUnsettled if the
         driver adopted them and did not settle them.
         """
-        if not self.adopted and self._acked():
-            return self.lease.count
+        if not self.adopted:
+            with suppress(LeaseLost):
+                self._queue.ack(self.lease)
+                return self.lease.count
         record = self._queue.settled(self.lease.id)
         if record is not None and record.owner == self.lease.owner:
             return record.acked
@@ -169,24 +176,9 @@ class Submission:
     def _take_back(self, seconds: float | None = None) -> Lease | None:
         # Adopting also fences off whatever is left of the driver, and under the same owner costs no delivery.
         owner = self.lease.owner
-        try:
+        with suppress(LeaseLost, LeaseAlreadySettled):
             return self._queue.adopt(self.lease.id, owner=owner, if_owner=owner, lease=seconds)
-        except (LeaseLost, LeaseAlreadySettled):
-            return None
-
-    def _extended(self) -> bool:
-        try:
-            self._deadline = self._queue.extend(self.lease)
-        except LeaseLost:
-            return False
-        return True
-
-    def _acked(self) -> bool:
-        try:
-            self._queue.ack(self.lease)
-        except LeaseLost:
-            return False
-        return True
+        return None
 
     def _explain_absence(self) -> None:
         """A lease goes by being settled or by being reclaimed, and nothing is reclaimed before its deadline.
