@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 TERM_TO_KILL_S = 10.0
+KILL_TO_GONE_S = 5.0  # the kernel takes its time over a process with much memory
 POLL_S = 0.1
 
 
@@ -41,29 +42,39 @@ class DriverGuard:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
 
-    def wait(self, timeout: float = TERM_TO_KILL_S + 5.0) -> bool:
+    def wait(self, timeout: float = TERM_TO_KILL_S + KILL_TO_GONE_S + 1.0) -> bool:
         """Stop, and wait up to `timeout` seconds for the group to be gone; whether it is."""
         self.stop()
         try:
-            self._process.wait(timeout)
+            return self._process.wait(timeout) == 0
         except subprocess.TimeoutExpired:
             return False
-        return True
 
 
-def end_group(group: int, grace_s: float = TERM_TO_KILL_S, reap: Callable[[], object] = lambda: None) -> None:
+def end_group(group: int, grace_s: float = TERM_TO_KILL_S, reap: Callable[[], object] = lambda: None) -> bool:
     """TERM to every process of a group, KILL to what is left of it after `grace_s`, or at once when interrupted.
 
-    Returns early when nothing is left. `reap` takes leave of the leader, for the process whose child that is.
+    Returns whether nothing is left, as soon as nothing is, or some seconds after the KILL. `reap` takes leave of the
+    leader, for the process whose child that is.
     """
+    gone = False
     try:
         _signal(group, signal.SIGTERM)
-        deadline = time.monotonic() + grace_s
-        while alive(group, reap) and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+        gone = _ends(group, grace_s, reap)
     finally:
-        if alive(group, reap):
+        if not gone:
             _signal(group, signal.SIGKILL)
+            gone = _ends(group, KILL_TO_GONE_S, reap)
+    return gone
+
+
+def _ends(group: int, within_s: float, reap: Callable[[], object]) -> bool:
+    deadline = time.monotonic() + within_s
+    while alive(group, reap):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
 
 
 def alive(group: int, reap: Callable[[], object] = lambda: None) -> bool:
@@ -97,4 +108,4 @@ def _stat(file: Path) -> list[str]:
 
 if __name__ == "__main__":
     sys.stdin.buffer.read()  # returns when the other end is closed: the task ended, or asks for the stop
-    end_group(int(sys.argv[1]))
+    sys.exit(not end_group(int(sys.argv[1])))

@@ -89,6 +89,19 @@ def test_a_waiter_is_woken_when_a_lease_that_begins_later_expires(world: World) 
     assert again.result(PATIENCE_S).message.payload == "w"
 
 
+def test_only_an_earlier_due_time_wakes_a_waiter_who_holds_the_timer(world: World) -> None:
+    """Without it the waiter would look within five seconds, and get its message too, late."""
+    hour = 3_600_000
+    due = int(time.time() * 1000) + hour
+    world.client.zadd(key("waiters"), {"waiter": due + hour})
+    world.client.set(key("timer"), f"{due} waiter")
+    queue = world.queue()
+    queue.publish("later", delay=7200)
+    assert world.client.llen(key("wake")) == 0
+    queue.publish("earlier", delay=60)
+    assert world.client.llen(key("wake")) == 1
+
+
 def test_claim_next_waits_as_well(world: World) -> None:
     queue = world.queue()
     queue.publish("a")

@@ -36,6 +36,7 @@ export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refres
     panel);
   let offset = 0;
   let shown = null;
+  let loading = null;
   let table = null;
   const none = empty("check", "Nobody holds a message", "Leases appear here while tasks work on messages of this queue.");
   const pages = pager((next) => {
@@ -53,7 +54,7 @@ export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refres
     for (const [id, { number: cell }] of tabs) cell.textContent = short(queue[id]);
     if (tab === "leases") showLeases(queue);
     else if (shown) shown.count?.(queue[tab]);
-    else await showMessages(queue);
+    else await (loading ??= showMessages(queue).finally(() => (loading = null))); // or a second list would replace it
   }
 
   function showLeases(queue) {

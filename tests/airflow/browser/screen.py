@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -95,7 +95,11 @@ class Screen:
     def wait(self, look: Callable[[], Any], what: str = "") -> Any:
         """What `look` returns once that is something."""
         patience = WebDriverWait(self.driver, PATIENCE_S, 0.1, [StaleElementReferenceException])
-        return patience.until(lambda _: look(), f"waited for {what}")
+        try:
+            return patience.until(lambda _: look())
+        except TimeoutException:
+            shown = self.run("return document.body.innerText")
+            raise AssertionError(f"waited for {what} at {self.driver.current_url}, which shows:\n{shown}") from None
 
     def complaints(self, but: str = UNREACHABLE) -> list[str]:
         """What the browser found wrong with our page, not with Airflow's, since it was asked last."""

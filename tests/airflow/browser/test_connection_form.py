@@ -50,12 +50,10 @@ def test_the_form_shows_every_field_and_what_it_is_for(connections: Connections)
 def test_the_test_button_says_what_answered(connections: Connections) -> None:
     connections.open()
     connections.test(MAIN)
-    connections.screen.shows("Test Connection Successful")
     connections.screen.shows("answers, runs scripts, and its clock is")
 
 
 def test_the_test_button_says_that_nobody_answers(connections: Connections, nobody_there: str) -> None:
     connections.open()
     connections.test(nobody_there)
-    connections.screen.shows("Test Connection Failed")
     connections.screen.shows("Redis did not answer")

@@ -177,6 +177,21 @@ def test_messages_that_are_tried_apart_are_counted_and_explained(screen: Screen,
     screen.shows(str(Isolation(2, 2)), "table.leases")
 
 
+def test_a_page_that_is_read_again_while_it_loads_lists_its_messages_once(screen: Screen, opened: Opened) -> None:
+    """A second list would replace the first under the cursor, and close what was opened."""
+    opened("work").publish("a")
+    screen.open(MAIN, "work")
+    screen.shows("Leases", "main")
+    again = "addEventListener('hashchange', () => document.dispatchEvent(new Event('visibilitychange')), {once: true});"
+    screen.run(f"{again} location.hash = arguments[0]", f"#/{MAIN}/work/ready")
+    screen.find("tbody tr")
+    screen.shows("as of", "main")
+    asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('/messages?')).length"
+    screen.wait(lambda: screen.run(asked), "the request for messages")
+    screen.run("return new Promise((done) => setTimeout(done, 1000))")
+    assert screen.run(asked) == 1
+
+
 def test_messages_are_looked_at_and_stay_where_they_are(screen: Screen, opened: Opened) -> None:
     queue = opened("work")
     queue.publish({"city": "Łódź", "rows": [1, 2]}, headers={"traceparent": "00-abc"})
