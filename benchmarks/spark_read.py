@@ -25,7 +25,7 @@ from benchmarks.payloads import payloads
 from benchmarks.rounds import Contender, race
 from benchmarks.targets import at_least, at_most
 from rmq_core import Lease, LeasedQueue, RedisSettings
-from rmq_core.codec import split
+from rmq_core.envelope.codec import split
 
 SERVERS = ("7.0", "8.6")
 FETCH = 10_000

@@ -10,12 +10,10 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import NamedTuple, overload
 
-from rmq_core import codec
-from rmq_core.errors import ConfigurationError, LeaseLost, MalformedMessage
-
-Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
+from rmq_core.envelope.codec import Message, Payload, message_of
+from rmq_core.errors import ConfigurationError, LeaseLost
 
 
 class NewMessage(NamedTuple):
@@ -39,80 +37,6 @@ class Stage:
     id: str
     count: int
     plain: bool
-
-
-class Failure(NamedTuple):
-    """One delivery that ended badly: `nack`, or `expired` when nobody settled it in time."""
-
-    kind: str
-    at: datetime
-    owner: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class MessageRef:
-    """Where a message is leased; enough to settle it."""
-
-    lease_id: str
-    index: int
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message as delivered. `deliveries` is 1 the first time; `index` is its place in the lease."""
-
-    id: str
-    raw: bytes
-    """The payload as stored: UTF-8 of a str, canonical JSON of a dict or list."""
-    kind: str = field(repr=False)
-    headers: Mapping[str, str]
-    enqueued_ms: int = field(repr=False)
-    deliveries: int
-    index: int
-    lease_id: str
-    history: tuple[Failure, ...] = ()
-
-    @property
-    def enqueued_at(self) -> datetime:
-        """When the server stored it, in UTC."""
-        return datetime.fromtimestamp(self.enqueued_ms / 1000, UTC)
-
-    @property
-    def ref(self) -> MessageRef:
-        return MessageRef(self.lease_id, self.index, self.id)
-
-    @property
-    def payload(self) -> Payload:
-        """What was published, decoded each time: changing it changes no message."""
-        decoded: Payload = codec.decode_payload(self.kind, self.raw)
-        return decoded
-
-
-def message_of(envelope: bytes, index: int = 0, lease_id: str = "", delivered: int = 0) -> Message:
-    """Decode a stored envelope; `delivered` counts the deliveries of its present lease."""
-    parts = codec.split(envelope)
-    history = () if not parts.history else tuple(map(_failure, parts.history.decode().splitlines()))
-    return Message(
-        parts.id,
-        parts.payload,
-        parts.kind,
-        parts.headers,
-        parts.enqueued_ms,
-        parts.deliveries + delivered,
-        index,
-        lease_id,
-        history,
-    )
-
-
-def _failure(line: str) -> Failure:
-    try:
-        kind, at_ms, owner, reason = line.partition("\x1f")[0].split("\t", 3)
-        return Failure(kind, datetime.fromtimestamp(int(at_ms) / 1000, UTC), owner, reason)
-    except ValueError as error:
-        raise MalformedMessage("a stored entry has a damaged history") from error
 
 
 class Messages(Sequence[Message]):

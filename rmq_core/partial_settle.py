@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.errors import ConfigurationError, LeaseLost
-from rmq_core.messages import Lease, Message, MessageRef, token_of
+from rmq_core.messages import Lease, token_of
 from rmq_core.reports import Outcome, SettleReport
 
 _DONE = {Outcome.SETTLED, Outcome.DEAD}

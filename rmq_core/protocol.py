@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from rmq_core.envelope.codec import Message, MessageRef, Payload
 from rmq_core.errors import ConfigurationError, Unsupported
-from rmq_core.messages import Lease, Message, MessageRef, Payload
+from rmq_core.messages import Lease
 from rmq_core.reports import Backlog, Published, PublishReport, QueueStats, SettleReport
 
 DISCIPLINES = {

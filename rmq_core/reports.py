@@ -8,7 +8,8 @@ from enum import StrEnum
 from math import ceil
 from typing import NamedTuple
 
-from rmq_core.messages import IsolatedGroup, Isolation, Message
+from rmq_core.envelope.codec import Message
+from rmq_core.messages import IsolatedGroup, Isolation
 
 
 class Published(NamedTuple):

@@ -5,9 +5,14 @@ Those of single disciplines are in `late`; those of `work` are for orchestrators
 
 from __future__ import annotations
 
-from rmq_core.columns import Columns as Columns
-from rmq_core.columns import header_items as header_items
 from rmq_core.connection import RedisSettings as RedisSettings
+from rmq_core.envelope.codec import MESSAGE_FIELDS as MESSAGE_FIELDS
+from rmq_core.envelope.codec import Columns as Columns
+from rmq_core.envelope.codec import Failure as Failure
+from rmq_core.envelope.codec import Message as Message
+from rmq_core.envelope.codec import MessageField as MessageField
+from rmq_core.envelope.codec import MessageRef as MessageRef
+from rmq_core.envelope.codec import header_items as header_items
 from rmq_core.errors import CleanupFailedError as CleanupFailedError
 from rmq_core.errors import ConfigurationError as ConfigurationError
 from rmq_core.errors import ConsumerTaken as ConsumerTaken
@@ -43,12 +48,9 @@ from rmq_core.interrupt_handler import EventDrivenInterruptHandler as EventDrive
 from rmq_core.interrupt_handler import GracefulInterruptHandler as GracefulInterruptHandler
 from rmq_core.leased.config import LeasedConfig as LeasedConfig
 from rmq_core.leased.operations.enrolling import Enrolment as Enrolment
-from rmq_core.messages import Failure as Failure
 from rmq_core.messages import IsolatedGroup as IsolatedGroup
 from rmq_core.messages import Isolation as Isolation
 from rmq_core.messages import Lease as Lease
-from rmq_core.messages import Message as Message
-from rmq_core.messages import MessageRef as MessageRef
 from rmq_core.messages import NewMessage as NewMessage
 from rmq_core.messages import Stage as Stage
 from rmq_core.policy import Backoff as Backoff

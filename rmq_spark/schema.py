@@ -7,15 +7,16 @@ nullability; both are made of the same entries.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from inspect import signature
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.sql import types as T  # noqa: N812  Spark's own name for it
 
-from rmq_core import Columns, Message, header_items
+from rmq_core import MESSAGE_FIELDS, Columns, Message, MessageField, header_items
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,20 +66,23 @@ class Column:
 
 TEXT, TIME = T.StringType(), T.TimestampType()
 WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_KINDS = {str: TEXT, int: T.IntegerType(), datetime: TIME}
+
+
+def _plain(field: MessageField) -> Column:
+    kind, leased = _KINDS[field.type], attrgetter(f"fields.{field.column}")
+    return Column(field.name, kind, leased, lambda at: field.of(at.message), filtered=field.type is not datetime)
+
+
+_ID, *_OTHERS = map(_plain, MESSAGE_FIELDS)
 COLUMNS = (
-    Column(
-        "message_id", TEXT, lambda of: of.fields.ids, lambda at: at.message.id, filtered=True,
-        field="id", written=(T.StringType,),
-    ),
+    replace(_ID, name="message_id", field="id", written=(T.StringType,)),
     Column("payload", T.BinaryType(), lambda of: of.fields.payloads, lambda at: at.message.raw),
     Column(
         "headers", T.MapType(TEXT, TEXT, valueContainsNull=False), lambda of: of.fields.headers,
         lambda at: list(at.message.headers.items()), field="headers", written=(T.MapType,), published=dict,
     ),
-    Column(
-        "deliveries", T.IntegerType(), lambda of: of.fields.deliveries, lambda at: at.message.deliveries, filtered=True
-    ),
-    Column("enqueued_at", TIME, lambda of: of.fields.enqueued_ms, lambda at: at.message.enqueued_at),
+    *_OTHERS,
     Column("state", TEXT, None, lambda at: at.state, filtered=True),
     Column("due_at", TIME, None, lambda at: at.due, nullable=True),
     Column("lease", TEXT, lambda of: of.lease, lambda at: at.lease, nullable=True, filtered=True),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rmq_airflow.plugin.holders import holder_of
-from rmq_core import Failure, LeaseInfo, Message, QueueStats
+from rmq_core import MESSAGE_FIELDS, Failure, LeaseInfo, Message, QueueStats
 
 SHOWN_BYTES = 32_768
 SHOWN_BINARY = 512
@@ -45,17 +45,19 @@ def message_shown(message: Message, due: datetime | None = None) -> dict[str, An
     """A message with its payload, cut when it is long; `size` is that of the whole."""
     text, cut = _payload(message)
     return {
-        "id": message.id,
+        **{field.name: _plain(field.of(message)) for field in MESSAGE_FIELDS},
         "kind": KINDS.get(message.kind, "bytes"),
         "payload": text,
         "cut": cut,
         "size": len(message.raw),
         "headers": dict(message.headers),
-        "enqueued_at": message.enqueued_ms,
-        "deliveries": message.deliveries,
         "due": None if due is None else _ms(due),
         "history": [_failure_shown(failure) for failure in message.history],
     }
+
+
+def _plain(value: Any) -> Any:
+    return _ms(value) if isinstance(value, datetime) else value
 
 
 def _payload(message: Message) -> tuple[str, bool]:

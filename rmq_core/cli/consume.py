@@ -19,8 +19,9 @@ from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
 from rmq_core.cli.output import complain, note, plain
 from rmq_core.cli.pauses import paused
 from rmq_core.cli.stopping import Stopping
+from rmq_core.envelope.codec import Message
 from rmq_core.errors import ConfigurationError, LeaseLost
-from rmq_core.messages import Lease, Message
+from rmq_core.messages import Lease
 
 _RETRY_S = 10.0
 _LOOK_S = 1.0  # how long a wait goes on after a signal, at most

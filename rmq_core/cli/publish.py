@@ -14,8 +14,8 @@ from rmq_core.cli import records
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
 from rmq_core.cli.output import counted, emit, say
+from rmq_core.envelope.codec import Payload
 from rmq_core.errors import ConfigurationError, PayloadError
-from rmq_core.messages import Payload
 
 _Payloads = Annotated[
     list[str] | None,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import time
+from datetime import datetime
 from typing import Any
 
 from rmq_core.cli.output import ago, preview
-from rmq_core.messages import Message
+from rmq_core.envelope.codec import MESSAGE_FIELDS, Message
 from rmq_core.reports import LeaseInfo, PublishReport, QueueStats
 
 STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "dead", "paused", "isolated")
@@ -26,13 +27,18 @@ def message_record(queue: str, message: Message) -> dict[str, Any]:
     failures = [{**one._asdict(), "at": one.at.isoformat()} for one in message.history]
     return {
         "queue": queue,
-        "id": message.id,
-        "enqueued_at": message.enqueued_at.isoformat() if message.enqueued_ms else None,
-        "deliveries": message.deliveries,
+        **{field.name: _plain(field.of(message)) for field in MESSAGE_FIELDS},
         **told,
         "headers": dict(message.headers),
         "history": failures,
     }
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; a time that is not known is stored as 0."""
+    if isinstance(value, datetime):
+        return value.isoformat() if value.timestamp() else None
+    return value
 
 
 def message_row(message: Message) -> tuple[object, ...]:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from rmq_core.cli import records
 from rmq_core.cli.output import ago
+from rmq_core.envelope.codec import Message
 from rmq_core.errors import Unsupported
-from rmq_core.messages import Message
 
 _LEASES, _SLICE = 1000, 100
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 
-from rmq_core.ids import nonce, process
+from rmq_core.envelope.ids import nonce, process
 
 
 class Slot:

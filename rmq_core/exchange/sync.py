@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import tenacity
 from redis import exceptions as errors
 
+from rmq_core.envelope.ids import process
 from rmq_core.errors import translate
 from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
 from rmq_core.exchange.frames import (
@@ -31,7 +32,6 @@ from rmq_core.exchange.frames import (
 )
 from rmq_core.exchange.resending import LOOK_S, clients_own, failed_once, naps, notice, resending
 from rmq_core.exchange.slots import Slots
-from rmq_core.ids import process
 
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)

@@ -10,13 +10,14 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from rmq_core.clients import async_client
+from rmq_core.envelope.codec import Message
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Exchange
 from rmq_core.facade import Behind, Shown, leave_all, lose_all
 from rmq_core.facade.aio_keeper import AsyncExtender, keeper
 from rmq_core.facade.keeper import Charge
 from rmq_core.facade.process import AsyncProcess, nack_failed, reason_of
-from rmq_core.messages import Lease, Message, token_of
+from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
 
 E = TypeVar("E", bound=Behind)

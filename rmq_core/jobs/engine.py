@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from rmq_core.envelope.ids import nonce
 from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFailed, Unsupported
 from rmq_core.exchange import Exchange, Want
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import nonce
 from rmq_core.jobs.config import REMEMBERED, REMEMBERED_S, JobsConfig
 from rmq_core.jobs.keys import GROUP, JobsKeys
 from rmq_core.policy import milliseconds, seconds

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rmq_core import codec
+from rmq_core.envelope import codec
+from rmq_core.envelope.codec import Failure, failures_of
+from rmq_core.envelope.payloads import check_json, decode_payload, encode_headers, encode_payload
 from rmq_core.errors import ConfigurationError, MalformedMessage, PayloadError
-from rmq_core.messages import Failure, message_of
 from rmq_core.policy import Backoff, Exponential, exponential
 
 NAME, ATTEMPTS, BACKOFF = "rmq-name", "rmq-attempts", "rmq-backoff"
@@ -63,9 +64,9 @@ def check_id(job_id: str) -> str:
 def encode_data(data: Any, max_bytes: int, max_depth: int) -> tuple[str, bytes]:
     """The kind and bytes of a job's data: any payload, and any other value that JSON has."""
     if data is None or isinstance(data, _NUMBERS):
-        codec.check_json(data, "data", max_depth)
+        check_json(data, "data", max_depth)
         return "j", json.dumps(data).encode()
-    return codec.encode_payload(data, max_bytes, max_depth)
+    return encode_payload(data, max_bytes, max_depth)
 
 
 def encode_options(name: str, attempts: int | None, backoff: Backoff | None) -> bytes:
@@ -75,29 +76,23 @@ def encode_options(name: str, attempts: int | None, backoff: Backoff | None) -> 
     return _encode(name, attempts, backoff)
 
 
-def encode_headers(headers: Mapping[str, str] | None) -> bytes:
+def plain_headers(headers: Mapping[str, str] | None) -> bytes:
     """The headers of a plain message; ours are refused."""
     taken = _OURS.intersection(headers or ())
     if taken:
         raise PayloadError(f"headers must not use {', '.join(sorted(taken))}: add(...) sets them")
-    return codec.encode_headers(headers)
+    return encode_headers(headers)
 
 
 def job_of(envelope: bytes, delivered: int = 0) -> Job:
     """The job in an envelope; `delivered` counts deliveries that nobody answered, the present one left out."""
+    own = codec.split(envelope)
     try:
-        deliveries, enqueued, length, rest = envelope.split(b" ", 3)
-        history: tuple[Failure, ...] = ()
-        if length != b"0":
-            history, rest = message_of(envelope).history, rest[int(length) :]
-        job_id, kind, rest = rest.split(b" ", 2)
-        size = int(kind[1:])
-        options = read_options(rest[:size]) if size else _PLAIN
-        attempt, created_ms = int(deliveries) + delivered + 1, int(enqueued)
-    except (ValueError, IndexError) as error:
-        raise MalformedMessage(f"a stored entry of {len(envelope)} bytes is not an RMQ envelope") from error
-    data = codec.decode_payload(chr(kind[0]), rest[size:])
-    return Job(job_id.decode(), options.name, data, attempt, created_ms, *options[1:], history)
+        options = read_options(own.headers) if own.headers else _PLAIN
+    except ValueError as error:
+        raise MalformedMessage(f"the headers of a stored entry, {len(own.headers)} bytes, are damaged") from error
+    attempt, data = own.deliveries + delivered + 1, decode_payload(own.kind, own.payload)
+    return Job(own.id, options.name, data, attempt, own.enqueued_ms, *options[1:], failures_of(own.history))
 
 
 @lru_cache(maxsize=1024)
@@ -128,4 +123,4 @@ def _encode(name: str, attempts: int | None, backoff: Exponential | None) -> byt
         found[ATTEMPTS] = str(attempts)
     if backoff is not None:
         found[BACKOFF] = f"{backoff.base} {backoff.cap} {backoff.jitter}"
-    return codec.encode_headers(found)
+    return encode_headers(found)

@@ -15,9 +15,9 @@ from collections import deque
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from rmq_core.envelope.ids import nonce
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
 from rmq_core.exchange import Exchange
-from rmq_core.ids import nonce
 from rmq_core.jobs.aio import AsyncJobQueue
 from rmq_core.jobs.config import WorkerConfig
 from rmq_core.jobs.engine import prepare

@@ -6,7 +6,7 @@ differ in the log it goes to. What comes back by itself is what nobody settled i
 
 from __future__ import annotations
 
-from rmq_core.codec import split, unblamed
+from rmq_core.envelope.codec import split, unblamed
 from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
 from rmq_core.exchange import Batch, Command, Exchange, Interrupted, together
 from rmq_core.exchange.scripts import script

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from rmq_core import codec
+from rmq_core.envelope.payloads import encode_text
 from rmq_core.errors import PayloadTooDeep, PayloadTooLarge
 from rmq_core.message_queue import checks
 
@@ -41,7 +41,7 @@ class PayloadRules:
                 raise PayloadTooDeep(f"the message nests deeper than max_payload_depth={self.max_depth}; flatten it")
         else:
             raise TypeError(f"'message' must be a str or a dict, not {type(message).__name__}")
-        size = len(codec.encode_text(text, "message"))
+        size = len(encode_text(text, "message"))
         if self.max_bytes is not None and size > self.max_bytes:
             raise PayloadTooLarge(f"the message has {size} bytes, max_payload_bytes is {self.max_bytes}")
         return text

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from rmq_core.clients import decodes
+from rmq_core.envelope.ids import new_id
 from rmq_core.errors import (
     ConfigurationError,
     QueueBackpressureError,
@@ -23,7 +24,6 @@ from rmq_core.errors import (
 )
 from rmq_core.events import EventOperation, EventOutcome, QueueEvent
 from rmq_core.exchange import Exchange, Interrupted, Patience
-from rmq_core.ids import new_id
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 from rmq_core.keys import LeasedKeys
 from rmq_core.leased.engine import Engine

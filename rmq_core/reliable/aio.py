@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
+from rmq_core.envelope.codec import Message
 from rmq_core.errors import QueueFull, QueueUnavailable
 from rmq_core.facade.aio import AsyncFacade, method
-from rmq_core.messages import Lease, Message
+from rmq_core.messages import Lease
 from rmq_core.partial_settle import open_places
 from rmq_core.reliable.config import CAPABILITIES, DISCIPLINE, ReliableConfig
 from rmq_core.reliable.engine import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from rmq_core.ids import nonce
+from rmq_core.envelope.ids import nonce
 from rmq_core.policy import seconds
 from rmq_core.reliable.config import ReliableConfig
 from rmq_core.reliable.keys import ReliableKeys

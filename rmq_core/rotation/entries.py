@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rmq_core import codec
+from rmq_core.envelope import codec
 from rmq_core.errors import PayloadError, PayloadTooLarge
 
 _STAMPED = re.compile(rb"(?s).+\|(0|\d{10})\Z")
@@ -49,4 +49,4 @@ def envelope(data: bytes, *, late: bool) -> bytes:
     """
     text = data.decode(errors="backslashreplace")
     kind = "s" if text.encode() == data else "b"
-    return b"%d 0 0 %b" % (late, codec.body(text.replace("%", "%25").replace(" ", "%20"), kind, data))
+    return codec.stamp(0, late) + codec.body(text.replace("%", "%25").replace(" ", "%20"), kind, data)

@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
+from rmq_core.envelope.codec import Message
 from rmq_core.facade.sync import Facade, method
-from rmq_core.messages import Lease, Message
+from rmq_core.messages import Lease
 from rmq_core.partial_settle import open_places
 from rmq_core.protocol import lacking
 from rmq_core.rotation.config import CAPABILITIES, DISCIPLINE, RotationConfig

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rmq_core.envelope.ids import new_id
 from rmq_core.errors import ConfigurationError
-from rmq_core.ids import new_id
 from rmq_core.policy import whole
 from rmq_core.protocol import Capabilities
 from rmq_core.streams.keys import BACK, stream_of

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from rmq_core import codec
+from rmq_core.envelope import codec
+from rmq_core.envelope.payloads import encode_payload
 from rmq_core.errors import PayloadError, QueueError
 
 FIELD = b"data"
@@ -50,7 +51,7 @@ def encode(payload: Any) -> bytes:
     """The `data` of an entry: canonical UTF-8 JSON of a dict. PayloadError for anything else."""
     if not isinstance(payload, dict):
         raise PayloadError(f"payload must be a dict, not {type(payload).__name__}: a stream holds JSON objects")
-    return codec.encode_payload(payload)[1]
+    return encode_payload(payload)[1]
 
 
 def read_entries(reply: Any) -> list[Entry]:
@@ -90,8 +91,8 @@ def sorted_out(stream: str, group: str, entries: Iterable[Entry]) -> tuple[list[
 
 def envelope(entry_id: str, data: bytes | None, delivered_before: int) -> bytes:
     """An entry as the envelope that leases hold."""
-    enqueued_ms = entry_id.partition("-")[0].encode()
-    return b"%d %b 0 %b" % (delivered_before, enqueued_ms, codec.body(entry_id, "j", data or b""))
+    enqueued_ms = int(entry_id.partition("-")[0])
+    return codec.stamp(enqueued_ms, delivered_before) + codec.body(entry_id, "j", data or b"")
 
 
 def _malformed(stream: str, entry_id: str, why: str) -> QueueError:

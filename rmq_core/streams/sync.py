@@ -6,10 +6,11 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.events import OnEvent
 from rmq_core.exchange import Exchange
 from rmq_core.facade.sync import Facade, method
-from rmq_core.messages import Lease, Message, MessageRef
+from rmq_core.messages import Lease
 from rmq_core.reports import SettleReport
 from rmq_core.streams.config import CAPABILITIES, QueueConfig
 from rmq_core.streams.engine import Engine, engine_of

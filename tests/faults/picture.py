@@ -7,7 +7,8 @@ from typing import Any
 
 import redis
 
-from rmq_core import Lease, Published, PublishReport, codec
+from rmq_core import Lease, Published, PublishReport
+from rmq_core.envelope import codec
 
 Shape = tuple[bytes, int, tuple[str, ...]]
 

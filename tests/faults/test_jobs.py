@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import JobQueue, JobsConfig, Lease, NewJob, QueueFull, RedisMessageQueueError, codec
+from rmq_core import JobQueue, JobsConfig, Lease, NewJob, QueueFull, RedisMessageQueueError
 from rmq_core.asyncio import AsyncJobQueue, Worker
+from rmq_core.envelope import codec
 from rmq_core.jobs.keys import JobsKeys
 from tests.faults import tally
 from tests.faults.crew import Member

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import Lease, RedisMessageQueueError, ReliableConfig, codec
+from rmq_core import Lease, RedisMessageQueueError, ReliableConfig
+from rmq_core.envelope import codec
 from rmq_core.reliable.keys import ReliableKeys
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy

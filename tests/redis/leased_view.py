@@ -6,7 +6,7 @@ from typing import Any
 
 import redis
 
-from rmq_core import codec
+from rmq_core.envelope import codec
 from tests.redis.leased_values import Shape
 
 LISTS = ("ready", "dead", "completed", "failed")

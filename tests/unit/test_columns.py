@@ -3,9 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rmq_core import MalformedMessage, header_items
-from rmq_core.codec import body, split
-from rmq_core.columns import columns_of, joined
-from rmq_core.messages import message_of
+from rmq_core.envelope.codec import body, columns_of, joined, message_of, split
 
 HEADERS = b'{"a":"\xc3\xbc","b":"2"}'
 HISTORY = b"nack\t1700000000000\tme\twhy not\n"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import re
 
-from rmq_core import ids
+from rmq_core.envelope import ids
 from rmq_core.keys import check_name
 
 

@@ -7,15 +7,16 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
-from rmq_core import codec
-from rmq_core.chunks import chunks, each
+from rmq_core.envelope import codec
+from rmq_core.envelope.chunks import chunks, each
+from rmq_core.envelope.codec import Payload
+from rmq_core.envelope.ids import new_id, nonce
+from rmq_core.envelope.payloads import digest, encode_payload, encode_text
 from rmq_core.errors import PayloadError, RedisMessageQueueError
 from rmq_core.exchange import Call, Encodable, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import new_id, nonce
 from rmq_core.jobs.engine import Engine, prepare, refused
-from rmq_core.jobs.job import Job, check_id, encode_data, encode_headers, encode_options
-from rmq_core.messages import Payload
+from rmq_core.jobs.job import Job, check_id, encode_data, encode_options, plain_headers
 from rmq_core.policy import Backoff, milliseconds
 from rmq_core.reports import Published, PublishReport
 
@@ -111,7 +112,7 @@ def publish(
     headers: Mapping[str, str] | None = None,
 ) -> Exchange[Published]:
     """Add a message, which is a job without a name; with `dedup_key`, unless that was published within `unique_ttl`."""
-    entry = _message(engine, payload, dedup_key, delay, encode_headers(headers))
+    entry = _message(engine, payload, dedup_key, delay, plain_headers(headers))
     if engine.native is None:
         yield from prepare(engine)
     (accepted,) = yield from _send(engine, [entry])
@@ -132,7 +133,7 @@ def publish_many(
     """
     if dedup_key is not None and not callable(dedup_key):
         raise PayloadError("dedup_key must be a callable for publish_many: one key would make all but one a duplicate")
-    extra = encode_headers(headers)
+    extra = plain_headers(headers)
     if engine.native is None:
         yield from prepare(engine)
     ids: list[str | None] = []
@@ -234,7 +235,7 @@ def _message(
     engine: Engine, payload: Payload, dedup_key: DedupKey | None, delay: timedelta | float | None, headers: bytes
 ) -> Entry:
     config, job_id = engine.config, new_id()
-    kind, data = codec.encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
+    kind, data = encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
     key = dedup_key(payload) if callable(dedup_key) else dedup_key
     digest = None if key is None else _key_digest(key)
     delay_ms = 0 if delay is None else milliseconds("delay", delay)
@@ -251,13 +252,13 @@ def _report(ids: list[str | None]) -> PublishReport:
 
 
 def _job_digest(job_id: str) -> bytes:
-    return codec.digest("job", job_id.encode())
+    return digest("job", job_id.encode())
 
 
 def _key_digest(key: object) -> bytes:
-    data = codec.encode_text(key, "dedup_key") if isinstance(key, str) else key
+    data = encode_text(key, "dedup_key") if isinstance(key, str) else key
     if not isinstance(data, bytes):
         raise PayloadError(f"dedup_key must be or return str or bytes, not {type(key).__name__}")
     if not data:
         raise PayloadError("dedup_key is empty: all messages with it would count as duplicates; leave it out")
-    return codec.digest("key", data)
+    return digest("key", data)

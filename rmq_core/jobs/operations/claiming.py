@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
+from rmq_core.envelope.ids import anonymous_lease_id, nonce
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther
 from rmq_core.exchange import Call, Exchange, Listen
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import anonymous_lease_id, nonce
 from rmq_core.jobs.engine import Engine, check_text, grouped, refused
 from rmq_core.jobs.keys import GROUP
 from rmq_core.jobs.operations.reading import fetch

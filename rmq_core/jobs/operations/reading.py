@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from rmq_core.columns import Columns, columns_of, joined
+from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
 from rmq_core.exchange import Batch, Command, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs.engine import Engine
@@ -14,7 +14,7 @@ from rmq_core.jobs.job import Job, job_of
 from rmq_core.jobs.keys import GROUP
 from rmq_core.jobs.operations.reclaiming import reclaim_all
 from rmq_core.keys import check_name
-from rmq_core.messages import Lease, Message, message_of, token_of
+from rmq_core.messages import Lease, token_of
 from rmq_core.partial_settle import lost
 from rmq_core.policy import whole
 from rmq_core.reports import Backlog, LeaseInfo, QueueStats, SettledRecord

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rmq_core.envelope.ids import nonce
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import nonce
 from rmq_core.jobs.engine import Engine, refused
 
 

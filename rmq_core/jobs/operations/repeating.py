@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from rmq_core import codec
+from rmq_core.envelope import codec
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Command, Exchange
 from rmq_core.exchange.scripts import script

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from rmq_core.codec import one_line
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.payloads import one_line
 from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.jobs.engine import Engine, refused
-from rmq_core.messages import Lease, Message, MessageRef, token_of
+from rmq_core.messages import Lease, token_of
 from rmq_core.partial_settle import lost, places_of
 from rmq_core.policy import milliseconds
 from rmq_core.reports import Outcome, SettleReport

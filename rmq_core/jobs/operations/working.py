@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rmq_core.codec import one_line
+from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import QueueFull
 from rmq_core.exchange import Call, Encodable, Exchange, Listen
 from rmq_core.exchange.scripts import script

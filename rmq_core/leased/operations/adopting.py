@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from rmq_core.envelope.ids import nonce
 from rmq_core.errors import LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther
 from rmq_core.exchange import Call, Encodable, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import nonce
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import deadline_of, owner_of, taken_over

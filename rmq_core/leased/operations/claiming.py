@@ -8,6 +8,7 @@ from datetime import timedelta
 from itertools import chain
 from typing import NamedTuple
 
+from rmq_core.envelope.ids import anonymous_lease_id, nonce
 from rmq_core.errors import (
     ConfigurationError,
     LeaseAlreadySettled,
@@ -20,7 +21,6 @@ from rmq_core.errors import (
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange, Wait
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import anonymous_lease_id, nonce
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.durability import apart, check, confirming

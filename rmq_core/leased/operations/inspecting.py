@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from rmq_core.columns import Columns, columns_of, joined
+from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Batch, Call, Command, Exchange
 from rmq_core.exchange.scripts import script
@@ -14,7 +14,7 @@ from rmq_core.keys import UNHELD, check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import isolation_of, lost, reclaim_all
 from rmq_core.leased.operations.staging import PUBLICATION
-from rmq_core.messages import IsolatedGroup, Lease, Message, message_of, token_of
+from rmq_core.messages import IsolatedGroup, Lease, token_of
 from rmq_core.policy import whole
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from rmq_core import codec
+from rmq_core.envelope import codec
+from rmq_core.envelope.payloads import decode_payload, digest
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange
@@ -100,7 +101,7 @@ def cancel(engine: Engine, message_id: str, *, dedup_key: str | bytes | None = N
     stored with the message: name it here too, as `dedup_key`, or what replaces the message counts as a duplicate.
     """
     wanted = frozenset([_message_id(message_id)])
-    given = None if dedup_key is None else codec.digest("key", key_bytes(dedup_key))
+    given = None if dedup_key is None else digest("key", key_bytes(dedup_key))
     for key, kind in ((engine.keys.ready, "newest"), (engine.keys.delayed, "zset")):
         found = yield from _find(key, wanted)
         if found and (yield from _remove(engine, key, kind, [found[message_id]], given)):
@@ -110,8 +111,8 @@ def cancel(engine: Engine, message_id: str, *, dedup_key: str | bytes | None = N
 
 def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
     """Let a deduplication key be published again before its window ends; False when it was not remembered."""
-    digest = codec.digest("key", key_bytes(dedup_key))
-    reply = yield script("leased/purge", key=engine.keys.dedup(digest), kind="string")
+    known = engine.keys.dedup(digest("key", key_bytes(dedup_key)))
+    reply = yield script("leased/purge", key=known, kind="string")
     return bool(_number(reply, b"removed "))
 
 
@@ -187,7 +188,7 @@ def _digest_of(engine: Engine, envelope: bytes) -> bytes:
     """What the queue's settings make of a stored message; nothing, which is no key, of one that they do not fit."""
     try:
         parts = codec.split(envelope)
-        payload = codec.decode_payload(parts.kind, parts.payload)
+        payload = decode_payload(parts.kind, parts.payload)
         return digest_of(engine, None, payload, parts.kind, parts.payload) or b""
     except Exception:  # noqa: BLE001  a damaged message, or one that the key function refuses, must go all the same
         return b""

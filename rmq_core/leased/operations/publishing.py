@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
 
-from rmq_core import codec
+from rmq_core.envelope import codec
+from rmq_core.envelope.codec import Payload
+from rmq_core.envelope.ids import new_id, new_ids, nonce
+from rmq_core.envelope.payloads import digest, encode_headers, encode_payload, encode_text
 from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Chain, Command, Exchange, Sleep
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import new_id, new_ids, nonce
 from rmq_core.keys import QUEUES
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.durability import apart, check, confirming
-from rmq_core.messages import NewMessage, Payload
+from rmq_core.messages import NewMessage
 from rmq_core.policy import Overflow, milliseconds
 from rmq_core.reports import Published, PublishReport
 
@@ -51,7 +53,7 @@ class Told:
     @property
     def stamp(self) -> bytes:
         """How an envelope of now begins: no delivery, the time, no history."""
-        return b"0 %d 0 " % self.ms if self.ms else b""
+        return codec.stamp(self.ms) if self.ms else b""
 
     def take(self, reply: bytes) -> bytes:
         """Note the time at the end of a reply; the rest of it."""
@@ -100,7 +102,7 @@ def publish(
     delay: seconds or timedelta before it becomes ready. Raises PayloadError for what cannot be stored, QueueFull when
     there is no room, NotDurable when it is stored but not as safely as configured.
     """
-    entry = _entry(engine, payload, dedup_key, codec.encode_headers(headers), _delay_ms(delay))
+    entry = _entry(engine, payload, dedup_key, encode_headers(headers), _delay_ms(delay))
     if not engine.registered:
         yield from register(engine)
     chunk = Chunk.of([entry])
@@ -159,7 +161,7 @@ def chunks_of(
         raise PayloadError(
             "dedup_key must be a callable for publish_many and stage: one key would make all but one a duplicate"
         )
-    shared = codec.encode_headers(headers), _delay_ms(delay)
+    shared = encode_headers(headers), _delay_ms(delay)
     return _chunks(engine, iter(payloads), dedup_key, shared, told, divide or _divided)
 
 
@@ -201,8 +203,8 @@ def _alike(payloads: Sequence[Any], headers: bytes, max_bytes: int, stamp: bytes
         return None
     if sum(map(len, data)) + len(data) * (len(headers) + _ID_ROOM) > _CHUNK_BYTES:
         return None
-    ids, kind = new_ids(len(data)), b"%b%d %b" % (b"s" if kinds == {str} else b"b", len(headers), headers)
-    return Chunk(ids, [b"%b%b %b%b" % (stamp, own.encode(), kind, one) for own, one in zip(ids, data, strict=True)])
+    ids = new_ids(len(data))
+    return Chunk(ids, codec.bodies(ids, "s" if kinds == {str} else "b", data, headers, stamp))
 
 
 def _divided(entries: Iterable[Entry]) -> Iterator[Chunk]:
@@ -291,7 +293,7 @@ def _new_entry(
 ) -> Entry:
     if not isinstance(message, NewMessage):
         return _entry(engine, message, dedup_key, headers, delay_ms)
-    own_headers = headers if message.headers is None else codec.encode_headers(message.headers)
+    own_headers = headers if message.headers is None else encode_headers(message.headers)
     own_delay_ms = delay_ms if message.delay is None else _delay_ms(message.delay)
     key = dedup_key if message.dedup_key is None else message.dedup_key
     return _entry(engine, message.payload, key, own_headers, own_delay_ms, message.id)
@@ -306,7 +308,7 @@ def _entry(
     message_id: str | None = None,
 ) -> Entry:
     config, message_id = engine.config, new_id() if message_id is None else _checked_id(message_id)
-    kind, data = codec.encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
+    kind, data = encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
     digest = digest_of(engine, dedup_key, payload, kind, data)
     return Entry(message_id, codec.body(message_id, kind, data, headers), digest, delay_ms)
 
@@ -320,8 +322,8 @@ def digest_of(engine: Engine, dedup_key: DedupKey | None, payload: Payload, kind
     """What stands for the deduplication key of a message: the call's, else the queue's; None for no deduplication."""
     key = engine.config.dedup_key if dedup_key is None else dedup_key
     if key is not None:
-        return codec.digest("key", key_bytes(key(payload) if callable(key) else key))
-    return codec.digest(kind, data) if engine.config.dedup else None
+        return digest("key", key_bytes(key(payload) if callable(key) else key))
+    return digest(kind, data) if engine.config.dedup else None
 
 
 def _checked_id(message_id: str) -> str:
@@ -335,7 +337,7 @@ def _checked_id(message_id: str) -> str:
 
 def key_bytes(key: object) -> bytes:
     """The bytes that stand for a deduplication key; PayloadError when it is empty or no text."""
-    data = codec.encode_text(key, "dedup_key") if isinstance(key, str) else key
+    data = encode_text(key, "dedup_key") if isinstance(key, str) else key
     if not isinstance(data, bytes):
         raise PayloadError(f"dedup_key must be or return str or bytes, not {type(key).__name__}")
     if not data:

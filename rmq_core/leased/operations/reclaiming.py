@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from rmq_core.envelope.ids import nonce
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import nonce
 from rmq_core.leased.engine import Engine
 
 

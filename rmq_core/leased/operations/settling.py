@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from rmq_core.codec import one_line
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Batch, Call, Exchange
@@ -15,7 +16,7 @@ from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.claiming import lost
 from rmq_core.leased.operations.durability import apart, check, confirming
 from rmq_core.leased.operations.reclaiming import tell_dead
-from rmq_core.messages import Lease, Message, MessageRef, token_of
+from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds
 from rmq_core.reports import Outcome, SettleReport
 

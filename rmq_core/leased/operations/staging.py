@@ -13,17 +13,18 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from rmq_core.chunks import chunks
+from rmq_core.envelope.chunks import chunks
+from rmq_core.envelope.codec import Payload
+from rmq_core.envelope.ids import new_id, nonce
 from rmq_core.errors import ConfigurationError, QueueFull, QueueUnavailable, ScriptFailed, StageLost
 from rmq_core.events import Operation
 from rmq_core.exchange import Batch, Call, Exchange, Sleep
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import new_id, nonce
 from rmq_core.keys import check_name
 from rmq_core.leased.engine import Engine
 from rmq_core.leased.operations.durability import apart, check, confirming
 from rmq_core.leased.operations.publishing import Chunk, Entry, Told, chunks_of, register
-from rmq_core.messages import NewMessage, Payload, Stage
+from rmq_core.messages import NewMessage, Stage
 from rmq_core.policy import Overflow, milliseconds, whole
 
 PUBLICATION = b"~+"

@@ -1,6 +1,6 @@
 -- A dead letter as a message with a fresh delivery budget: no deliveries, and its history without what isolates it.
--- include: recount
+-- include: envelope
 local function absolve(envelope)
-  local _, enqueued, history, body = parts_of(envelope)
-  return rewritten(0, enqueued, (string.gsub(history, '\31[%d ]+\n', '\n')), '', body)
+  local _, kept, history, body = parts_of(envelope)
+  return written(0, kept, (string.gsub(history, '\31[%d ]+\n', '\n')), '', body)
 end

@@ -1,8 +1,8 @@
 -- The entries of a reliable queue. Each is an envelope, known by its message id; what somebody else pushed is its own id.
 -- A claim is '<token> <claimed ms> <until ms, 0 for as long as the reaper allows>'.
+-- include: envelope
 local function id_of(entry)
-  local _, stop, length = string.find(entry, '^%d+ %d+ (%d+) ')
-  return stop and string.match(entry, '^(%S+) ', stop + tonumber(length) + 1) or entry
+  return message_id(entry) or entry
 end
 local function holder(claim)
   return claim and string.match(claim, '^%S+')

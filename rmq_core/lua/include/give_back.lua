@@ -4,8 +4,8 @@
 -- entry (a line of history without its end), max_deliveries, max_dead, failed_cap, together (how many messages failed at
 -- once), shared (deliveries for which no message is to blame alone). size: how many
 -- messages the lease has; settled: whether some were settled before.
+-- include: envelope
 -- include: mark
--- include: recount
 -- include: set_delayed
 -- include: fitting
 local function is_settled(bits, first, index)
@@ -31,8 +31,8 @@ end
 -- A delivery has failed: the envelope, its isolated group or 0, and whether the message dies, which it does for what it
 -- did alone.
 local function failed_once(envelope, how, known)
-  local count, enqueued, history, body = parts_of(envelope)
-  local mark = history ~= '' and string.match(history, '\31([%d ]+)\n$') or false
+  local count, kept, history, body = parts_of(envelope)
+  local mark = mark_in(history)
   local made = known[mark]
   if not made then
     made = blamed(mark, how)
@@ -41,7 +41,7 @@ local function failed_once(envelope, how, known)
   count = count + how.add
   local max = how.max_deliveries
   local dies = max == 1 or (how.together == 1 and max > 0 and count - made.shared >= max)
-  return rewritten(count, enqueued, history, made.line, body), made.group, dies
+  return written(count, kept, history, made.line, body), made.group, dies
 end
 local function place(envelopes, keys, how)
   local back, isolated, dead, ids, failed, known = {}, 0, {}, {}, {}, {}

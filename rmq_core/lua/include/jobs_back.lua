@@ -1,7 +1,7 @@
 -- Gives jobs of a lease back, in order: to the stream, to the delayed ones (how.due) or to the dead letters. k: keys;
 -- how: add (deliveries to count), entry (a line of history, or '' for no failure), due, limit, max_dead. Tells of each
 -- whether it is dead.
--- include: recount
+-- include: envelope
 -- include: jobs_entry
 -- include: jobs_later
 -- include: jobs_dead

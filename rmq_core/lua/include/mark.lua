@@ -1,9 +1,12 @@
 -- What a message has to do with isolation (docs/architecture.md) ends the newest line of its history, so that it travels
 -- along: '\31<failures together> <group, 0 for none> <messages of the group a claim may take> <deliveries it is not blamed for>'.
+-- include: envelope
+local function mark_in(history)
+  return history ~= '' and string.match(history, '\31([%d ]+)\n$') or false
+end
 local function mark_of(envelope)
-  local length, at = string.match(envelope, '^%d+ %d+ (%d+) ()')
-  if not length or length == '0' then return 0, 0, 0, 0 end
-  local text = string.match(string.sub(envelope, at, at + length - 1), '\31([%d ]+)\n$')
+  local stop = history_end(envelope)
+  local text = stop and mark_in(string.sub(envelope, 1, stop))
   if not text then return 0, 0, 0, 0 end
   local failures, group, most, shared = string.match(text, '(%d+) (%d+) (%d+) (%d+)')
   return tonumber(failures), tonumber(group), tonumber(most), tonumber(shared)

@@ -1,9 +1,10 @@
 -- When the message that is claimed next was enqueued, or, where isolated ones wait too, the earlier of the two; '' for none.
+-- include: envelope
 -- include: isolated
 local function oldest(ready, delayed, isolated)
   local first, apart = redis.call('LINDEX', ready, 0), isolated > 0 and next_isolated(delayed, '(0')
-  local a = first and string.match(first, '^%d+ (%d+) ')
-  local b = apart and string.match(apart, '^%d+ (%d+) ')
+  local a = first and enqueued(first)
+  local b = apart and enqueued(apart)
   if a and b then return tonumber(a) <= tonumber(b) and a or b end
   return a or b or ''
 end

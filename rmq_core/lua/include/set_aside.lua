@@ -1,6 +1,5 @@
 -- Puts an entry back at the claim end of k.queue, how.add deliveries counted, or past how.max_deliveries among the dead
 -- letters; true when it is dead. What is no envelope cannot be counted, hence not end: it is dead at its first failure.
--- include: recount
 -- include: entries
 local function set_aside(k, entry, how)
   local dead = false

@@ -1,11 +1,11 @@
 -- Adds an envelope to delayed. One of the same id, payload and millisecond would be the same member of the set: the
 -- later one counts as published some milliseconds later, the fewest that no other has. Of thousands, that is searched
 -- for in doubled steps and halved ones.
+-- include: envelope
 local function set_delayed(delayed, due, envelope)
   if redis.call('ZADD', delayed, 'NX', due, envelope) == 1 then return end
-  local count, published, rest = string.match(envelope, '^(%d+ )(%d+)(.*)$')
-  if not count then return end -- nothing that was published here
-  local function later(ms) return count .. string.format('%.0f', published + ms) .. rest end
+  if not enqueued_later(envelope, 0) then return end -- nothing that was published here
+  local function later(ms) return enqueued_later(envelope, ms) end
   local taken, free = 0, 1
   while redis.call('ZSCORE', delayed, later(free)) do taken, free = free, 2 * free end
   while free - taken > 1 do

@@ -5,6 +5,7 @@
 -- Reply: 'accepted [<one digit per job: 1 accepted, 0 duplicate>]' or 'superseded'.
 -- include: clock
 -- include: replay
+-- include: envelope
 -- include: jobs_entry
 -- include: jobs_later
 local earlier = replay()
@@ -15,7 +16,7 @@ redis.call('HLEN', later)
 redis.call('LLEN', alarm)
 redis.call('XLEN', events)
 redis.call('XLEN', ready)
-local stamp = '0 ' .. now .. ' 0 '
+local front = stamp(now)
 for i = 1, #jobs / 3 do
   local marker, fresh = markers[i], true
   if window_ms > 0 then
@@ -25,7 +26,7 @@ for i = 1, #jobs / 3 do
   end
   verdicts[i] = fresh and '1' or '0'
   if fresh then
-    local id, delay_ms, envelope = jobs[3 * i - 2], tonumber(jobs[3 * i - 1]), stamp .. jobs[3 * i]
+    local id, delay_ms, envelope = jobs[3 * i - 2], tonumber(jobs[3 * i - 1]), front .. jobs[3 * i]
     if delay_ms > 0 then
       put_later(delayed, later, alarm, now + delay_ms, id, envelope)
       put_off[#put_off + 1] = id

@@ -3,8 +3,9 @@
 -- ARGV: producer  jobs..., id and body of each
 -- Reply: 'accepted'.
 -- include: clock
-local stamp = '0 ' .. clock() .. ' 0 '
+-- include: envelope
+local front = stamp(clock())
 for i = 1, #jobs, 2 do
-  redis.call('XADD', ready, 'IDMP', producer, jobs[i], '*', 'e', stamp .. jobs[i + 1])
+  redis.call('XADD', ready, 'IDMP', producer, jobs[i], '*', 'e', front .. jobs[i + 1])
 end
 return 'accepted'

@@ -8,6 +8,7 @@
 --   {'empty <now ms> <next due ms or 0> <last entry of the stream>', late leases, {}} or {'superseded', ...}.
 -- include: clock
 -- include: replay
+-- include: envelope
 -- include: jobs_entry
 -- include: jobs_later
 -- include: jobs_dead
@@ -24,7 +25,7 @@ if head then
     local first = redis.call('XRANGE', lease, '-', '+', 'COUNT', 1)[1]
     local envelope = first and envelope_of(first[2])
     if envelope then
-      local tried = tonumber(string.match(envelope, '^(%d+)')) + head.takeovers + 1
+      local tried = deliveries(envelope) + head.takeovers + 1
       if tried >= limit_of(envelope, max_attempts) then return {'exhausted', {}, {}} end
     end
     redis.call('PERSIST', heads) -- a full server denies no first write of this kind

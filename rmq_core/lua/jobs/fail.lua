@@ -6,10 +6,10 @@
 -- Reply: 'later', 'dead', 'gone' or 'superseded'.
 -- include: clock
 -- include: replay
+-- include: envelope
 -- include: jobs_entry
 -- include: jobs_later
 -- include: jobs_dead
--- include: recount
 local earlier = replay()
 if earlier then return earlier end
 local entry = redis.call('XRANGE', ready, entry_id, entry_id)[1]
@@ -22,7 +22,7 @@ redis.call('LLEN', alarm)
 redis.call('XLEN', result)
 if not envelope or drop(ready, group, native == '1', {entry_id}) == 0 then return refuse('gone') end
 local now = clock()
-local before = tonumber(string.match(envelope, '^(%d+) '))
+local before = deliveries(envelope)
 local line = table.concat({'nack', now, consumer, reason}, '\t') .. '\n'
 local _, failed = recount(envelope, {add = attempts - before, entry = line})
 local id = message_id(failed)

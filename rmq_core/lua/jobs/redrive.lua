@@ -3,7 +3,7 @@
 -- ARGV: seq  slot_ttl_ms  most:number, how many at most  events_cap:number
 -- Reply: 'redriven <count>' or 'superseded'.
 -- include: replay
--- include: recount
+-- include: envelope
 -- include: jobs_entry
 local earlier = replay()
 if earlier then return earlier end
@@ -14,7 +14,7 @@ redis.call('XLEN', events)
 for i = #oldest, 1, -1 do
   bytes = bytes + #oldest[i]
   if bytes > 8388608 and #ids > 0 then break end
-  local fresh = '0' .. string.sub(oldest[i], (string.find(oldest[i], ' ', 1, true)))
+  local _, fresh = recount(oldest[i], {add = -deliveries(oldest[i]), entry = ''})
   redis.call('XADD', ready, '*', 'e', fresh)
   ids[#ids + 1] = message_id(fresh)
 end

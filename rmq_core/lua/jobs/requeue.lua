@@ -4,7 +4,7 @@
 -- ARGV: group  consumer  native, '1' with XACKDEL  jobs..., entry of each, and its deliveries before
 -- Reply: how many.
 -- include: jobs_entry
--- include: recount
+-- include: envelope
 local back = 0
 for i = 1, #jobs, 2 do
   local mine = #redis.call('XPENDING', ready, group, jobs[i], jobs[i], 1, consumer) > 0

@@ -5,14 +5,15 @@
 -- Reply: 'fired <count>', 'other' when somebody else did, or 'superseded'.
 -- include: clock
 -- include: replay
+-- include: envelope
 local earlier = replay()
 if earlier then return earlier end
 local at = redis.call('ZSCORE', repeats, key)
 if not at or tonumber(at) ~= present_ms or redis.call('HGET', rules, key) ~= rule then
   return refuse('other')
 end
-local stamp = '0 ' .. clock() .. ' 0 '
-for _, body in ipairs(bodies) do redis.call('XADD', ready, '*', 'e', stamp .. body) end
+local front = stamp(clock())
+for _, body in ipairs(bodies) do redis.call('XADD', ready, '*', 'e', front .. body) end
 if next_ms == '' then
   redis.call('ZREM', repeats, key)
   redis.call('HDEL', rules, key)

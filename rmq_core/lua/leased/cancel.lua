@@ -5,6 +5,7 @@
 -- Reply: 'removed <count>' or 'superseded'.
 -- include: clock
 -- include: replay
+-- include: envelope
 local earlier = replay()
 if earlier then return earlier end
 local now, removed, free = clock(), 0, {}
@@ -13,7 +14,7 @@ for i = 1, #messages do
   if kind == 'zset' then gone = redis.call('ZREM', key, messages[i])
   else gone = redis.call('LREM', key, kind == 'newest' and -1 or 1, messages[i]) end
   removed = removed + gone
-  local published = string.match(messages[i], '^%d+ (%d+) ')
+  local published = enqueued(messages[i])
   -- Of a message older than the window the key has expired: if it is there, another message has it.
   if gone > 0 and markers[i] and published and now - published < window_ms then free[#free + 1] = markers[i] end
 end

@@ -9,7 +9,7 @@
 --   'unchained' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: stamped
+-- include: envelope
 -- include: ring
 -- include: timer
 -- include: set_delayed

@@ -2,8 +2,10 @@
 -- KEYS: stage
 -- ARGV: most:number, of how many messages
 -- Reply: {messages in the stage, for each of the next ones the digest of its key, or '-'}.
+-- include: envelope
 local found, digests = redis.call('LRANGE', stage, 0, most - 1), {}
 for i = 1, #found do
-  digests[#digests + 1] = string.match(string.sub(found[i], 1, 80), '^%d+ %d+ %d+ \1%d+ (%S+) ') or '-'
+  local head = string.sub(found[i], 1, 80) -- enough, and short to look at
+  digests[#digests + 1] = string.match(head, '^\1%d+ (%S+) ', (history_end(head) or 0) + 1) or '-'
 end
 return {redis.call('LLEN', stage), digests}

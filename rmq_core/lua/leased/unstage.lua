@@ -8,6 +8,7 @@
 --   'superseded'.
 -- include: clock
 -- include: replay
+-- include: envelope
 -- include: ring
 -- include: timer
 -- include: set_delayed
@@ -47,9 +48,10 @@ while not plain and moved < most and bytes < 8388608 do
   for i = 1, #got do
     local entry, delay_ms, fresh = got[i], 0, true
     bytes = bytes + #entry
-    local stamp, wait_ms, digest, body = string.match(entry, '^(%d+ %d+ %d+ )\1(%d+) (%S+) (.*)$')
-    if stamp then
-      entry, delay_ms = stamp .. body, tonumber(wait_ms)
+    local stop = history_end(entry)
+    local wait_ms, digest, body = string.match(entry, '^\1(%d+) (%S+) (.*)$', (stop or 0) + 1)
+    if wait_ms then
+      entry, delay_ms = string.sub(entry, 1, stop) .. body, tonumber(wait_ms)
       if digest ~= '-' then
         at = at + 1
         local key = markers[at]

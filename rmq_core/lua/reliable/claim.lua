@@ -9,7 +9,7 @@
 --   ends>' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: deliveries
+-- include: envelope
 -- include: entries
 -- Entries of the processing list for which wanted(claim, id) holds, oldest first, newest looked at first.
 local function find(wanted, most)

@@ -4,9 +4,10 @@
 -- Reply: 'accepted <count>' or 'superseded'.
 -- include: clock
 -- include: replay
+-- include: envelope
 local earlier = replay()
 if earlier then return earlier end
-local stamp, fresh = '0 ' .. clock() .. ' 0 ', {}
-for i = 1, #messages do fresh[i] = stamp .. messages[i] end
+local front, fresh = stamp(clock()), {}
+for i = 1, #messages do fresh[i] = front .. messages[i] end
 redis.call('LPUSH', queue, unpack(fresh))
 return remember('accepted ' .. #fresh)

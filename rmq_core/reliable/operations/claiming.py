@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from rmq_core.envelope.ids import anonymous_lease_id, nonce
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError, ScriptFailed
 from rmq_core.exchange import Call, Exchange, Sleep, Wait
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import anonymous_lease_id, nonce
 from rmq_core.keys import check_name
 from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, whole

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from rmq_core.envelope.codec import Message, message_of
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Command, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.messages import Message, message_of
 from rmq_core.policy import whole
 from rmq_core.protocol import lacking
 from rmq_core.reliable.config import DISCIPLINE

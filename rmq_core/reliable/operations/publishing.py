@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from rmq_core import codec
-from rmq_core.chunks import chunks, each
+from rmq_core.envelope import codec
+from rmq_core.envelope.chunks import chunks, each
+from rmq_core.envelope.codec import Payload
+from rmq_core.envelope.ids import new_id
+from rmq_core.envelope.payloads import encode_headers, encode_payload
 from rmq_core.errors import RedisMessageQueueError, ScriptFailed
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import new_id
-from rmq_core.messages import Payload
 from rmq_core.protocol import lacking
 from rmq_core.registry import register
 from rmq_core.reliable.config import DISCIPLINE
@@ -30,7 +31,7 @@ def publish(
 ) -> Exchange[Published]:
     """Add a message. Raises PayloadError for what cannot be stored, Unsupported for `dedup_key` and `delay`."""
     _check(dedup_key, delay)
-    message_id, body = _entry(engine, payload, codec.encode_headers(headers))
+    message_id, body = _entry(engine, payload, encode_headers(headers))
     yield from ready(engine)
     yield from _push(engine, [body])
     return Published(message_id, accepted=True)
@@ -49,7 +50,7 @@ def publish_many(
     Stops at the first chunk that is refused and raises; `report` of the error holds what was accepted before it.
     """
     _check(dedup_key, delay)
-    extra, ids = codec.encode_headers(headers), list[str]()
+    extra, ids = encode_headers(headers), list[str]()
     yield from ready(engine)
     entries = each(lambda payload: _entry(engine, payload, extra), payloads)
     try:
@@ -77,7 +78,7 @@ def _check(dedup_key: object, delay: object) -> None:
 
 def _entry(engine: Engine, payload: Payload, headers: bytes) -> tuple[str, bytes]:
     config, message_id = engine.config, new_id()
-    kind, data = codec.encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
+    kind, data = encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
     return message_id, codec.body(message_id, kind, data, headers)
 
 

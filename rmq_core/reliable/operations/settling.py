@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from rmq_core import codec
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.messages import Lease, Message, MessageRef, token_of
+from rmq_core.messages import Lease, token_of
 from rmq_core.partial_settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
 from rmq_core.policy import milliseconds, seconds
 from rmq_core.protocol import lacking
@@ -45,7 +46,7 @@ def nack(
     """
     if delay is not None:
         raise lacking(DISCIPLINE, "delay")
-    return (yield from _settle(engine, lease, "nack", messages, codec.one_line(reason)))
+    return (yield from _settle(engine, lease, "nack", messages, one_line(reason)))
 
 
 def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from rmq_core import codec
+from rmq_core.envelope import codec
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.messages import Lease, Message, MessageRef, token_of
+from rmq_core.messages import Lease, token_of
 from rmq_core.partial_settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
 from rmq_core.protocol import lacking
 from rmq_core.reports import Outcome, SettleReport
@@ -67,7 +69,7 @@ def nack(
         raise lacking(DISCIPLINE, "delay")
     report = yield from _give_back(engine, lease, messages)
     if reason is not None:
-        _log.warning("%d ids of queue %r were given back: %s", report.settled, engine.name, codec.one_line(reason))
+        _log.warning("%d ids of queue %r were given back: %s", report.settled, engine.name, one_line(reason))
     return report
 
 

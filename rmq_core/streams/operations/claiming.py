@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from rmq_core.envelope.ids import nonce
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Batch, Call, Exchange, Wait
 from rmq_core.exchange.scripts import script
-from rmq_core.ids import nonce
 from rmq_core.keys import check_name
 from rmq_core.messages import Lease, token_of
 from rmq_core.partial_settle import lost, open_places

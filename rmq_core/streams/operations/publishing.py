@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from rmq_core.chunks import chunks, each
+from rmq_core.envelope.chunks import chunks, each
+from rmq_core.envelope.codec import Payload
 from rmq_core.errors import RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.messages import Payload
 from rmq_core.protocol import lacking
 from rmq_core.registry import register
 from rmq_core.reports import Published, PublishReport

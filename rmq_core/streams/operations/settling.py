@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
-from rmq_core import codec
+from rmq_core.envelope import codec
+from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.errors import LeaseLost, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.messages import Lease, Message, MessageRef, token_of
+from rmq_core.messages import Lease, token_of
 from rmq_core.partial_settle import lost, open_places, places_of, settled_some, settled_whole
 from rmq_core.protocol import lacking
 from rmq_core.reports import Outcome, SettleReport

@@ -9,13 +9,20 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, LeaseLost, RedisMessageQueueError
+from rmq_core import MESSAGE_FIELDS, ConfigurationError, LeaseLost, RedisMessageQueueError
+from rmq_core.envelope.codec import columns_of
 from tests.redis.conformance.kits import LONG_S, SHORT_S
 from tests.redis.conformance.promises import promise, promise_of, refused
 from tests.redis.conformance.subject import Subject
 from tests.redis.leases import PATIENCE_S, woken_soon
 
 LARGE = 4100
+AS_TOLD: dict[type, Callable[[Any], Any]] = {
+    str: bytes.decode,
+    int: int,
+    datetime: lambda at_ms: datetime.fromtimestamp(at_ms / 1000, UTC),
+}
+"""A value of a column as a message has it."""
 
 
 @promise
@@ -23,6 +30,20 @@ def ready_messages_are_claimed_in_the_order_of_their_publishing(subject: Subject
     subject.publish(1, 2, 3)
     subject.queue.publish(subject.payload(4))
     assert subject.drain() == subject.payloads(1, 2, 3, 4)
+
+
+@promise
+def each_field_of_a_message_is_told_to_who_claims_it_and_to_who_reads_columns(subject: Subject) -> None:
+    subject.publish(1)
+    lease = subject.queue.claim()
+    (message,) = subject.queue.messages(lease)
+    assert {field.name: type(field.of(message)) for field in MESSAGE_FIELDS} == {
+        field.name: field.type for field in MESSAGE_FIELDS
+    }
+    columns = columns_of(lease.envelopes, [0], lease.takeovers + 1)
+    for field in MESSAGE_FIELDS:
+        (stored,) = getattr(columns, field.column)
+        assert field.of(message) == AS_TOLD[field.type](stored)
 
 
 @promise

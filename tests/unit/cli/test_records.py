@@ -4,14 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rmq_core import codec
 from rmq_core.cli import records
-from rmq_core.messages import Message, Payload, message_of
+from rmq_core.envelope import codec
+from rmq_core.envelope.codec import MESSAGE_FIELDS, Message, Payload, message_of
+from rmq_core.envelope.payloads import encode_headers, encode_payload
 from rmq_core.reports import LeaseInfo, QueueStats
 
 
 def message(payload: Payload, history: str = "", enqueued_ms: int = 1_700_000_000_000) -> Message:
-    body = codec.body("m1", *codec.encode_payload(payload), codec.encode_headers({"h": "1"}))
+    body = codec.body("m1", *encode_payload(payload), encode_headers({"h": "1"}))
     return message_of(b"2 %d %d %b%b" % (enqueued_ms, len(history), history.encode(), body))
 
 
@@ -28,7 +29,7 @@ def test_bytes_stand_in_a_record_as_base64() -> None:
 
 def test_the_names_of_a_message_record_are_those_of_the_documentation() -> None:
     record = records.message_record("q", message("x", "nack\t1700000000000\tme\tboom\n"))
-    assert list(record) == ["queue", "id", "enqueued_at", "deliveries", "payload", "headers", "history"]
+    assert list(record) == ["queue", *[field.name for field in MESSAGE_FIELDS], "payload", "headers", "history"]
     assert record["history"] == [{"kind": "nack", "at": "2023-11-14T22:13:20+00:00", "owner": "me", "reason": "boom"}]
     assert record["enqueued_at"] == "2023-11-14T22:13:20+00:00"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ids
+from rmq_core.envelope import ids
 from rmq_core.exchange import slots as module
 from rmq_core.exchange.slots import Slot, Slots
 

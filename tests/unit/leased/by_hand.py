@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from rmq_core import codec
+from rmq_core.envelope import codec
+from rmq_core.envelope.codec import Message, MessageRef, Payload
+from rmq_core.envelope.payloads import encode_payload
 from rmq_core.events import OnEvent, Operation, QueueEvent
 from rmq_core.exchange import Call, Exchange, Want
 from rmq_core.keys import LeasedKeys
 from rmq_core.leased.config import LeasedConfig
 from rmq_core.leased.engine import Engine
-from rmq_core.messages import Lease, Message, MessageRef, Payload
+from rmq_core.messages import Lease
 
 R = TypeVar("R")
 TOKEN = "7.abc"
@@ -69,7 +71,7 @@ def scripts(wants: Sequence[Any]) -> list[str]:
 
 def envelope(payload: Payload, message_id: str = "m", deliveries: int = 0, history: bytes = b"") -> bytes:
     """A message as the server stores it, enqueued at second 1 of 1970."""
-    kind, data = codec.encode_payload(payload)
+    kind, data = encode_payload(payload)
     return b"%d 1000 %d %b%b" % (deliveries, len(history), history, codec.body(message_id, kind, data))
 
 

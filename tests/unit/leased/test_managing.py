@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import codec
+from rmq_core.envelope.payloads import digest
 from rmq_core.errors import ConfigurationError, PayloadError, QueueFull, QueueUnavailable, ScriptFailed
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.leased.operations.managing import (
@@ -172,7 +172,7 @@ def test_an_id_that_publish_never_returned_is_refused(message_id: Any) -> None:
 def test_a_deduplication_key_is_forgotten(dedup_key: str | bytes, reply: bytes, known: object) -> None:
     found, (call,) = drive(forget(engine(), dedup_key), [reply])
     assert found is known
-    assert call.given == {"key": engine().keys.dedup(codec.digest("key", b"k")), "kind": "string"}
+    assert call.given == {"key": engine().keys.dedup(digest("key", b"k")), "kind": "string"}
 
 
 @pytest.mark.parametrize("dedup_key", ["", b"", 5, None, "\ud800"])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rmq_core import PayloadError, PayloadTooLarge
-from rmq_core.messages import message_of
+from rmq_core.envelope.codec import message_of
 from rmq_core.rotation.entries import envelope, id_bytes, id_text, new_entry, stamped_entry
 
 

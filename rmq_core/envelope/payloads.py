@@ -1,20 +1,15 @@
-r"""Envelopes and payloads to bytes and back. Pure: no Redis, no clock.
+"""Payloads, headers and deduplication keys to bytes and back. Pure: no Redis, no clock.
 
-An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`. Its body
-`<id> <kind><length of headers> <headers><payload>` comes from the client; what is before it the server's scripts write,
-or check when a publisher of many has written it. Kinds: `s` str, `b` bytes, `j` JSON. A line of history is
-`<nack|expired>\t<ms>\t<owner>\t<reason>\n`; one of a message that failed together with others goes on, before its end,
-with `\x1f<failures together> <isolated group> <how many of it a claim may take> <deliveries it is not blamed for>`.
+Kinds of payload: `s` str, `b` bytes, `j` JSON.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from json import encoder as _encoder
-from typing import Any, NamedTuple
+from typing import Any
 
 from rmq_core.errors import MalformedMessage, PayloadError, PayloadTooDeep, PayloadTooLarge
 
@@ -27,27 +22,6 @@ _ENCODE = _MAKE and _MAKE(None, _JSON.default, _encoder.encode_basestring, None,
 _MOST_BITS, _MOST_DIGITS = 13_000, 3900  # Python reads and writes up to 4,300 digits
 _FLAT = frozenset((str, bool, int, float, type(None)))
 _SCALARS = (str, bool, int, float, type(None))
-
-
-_MARK = re.compile(rb"\x1f\d+ \d+ \d+ (\d+)\n\Z")
-
-
-class Parts(NamedTuple):
-    """An envelope, taken apart."""
-
-    deliveries: int
-    enqueued_ms: int
-    history: bytes
-    id: str
-    kind: str
-    headers: dict[str, str]
-    payload: bytes
-
-
-def unblamed(history: bytes) -> int:
-    """How many deliveries a message is not blamed for, as the newest line of its history says."""
-    mark = _MARK.search(history)
-    return int(mark[1]) if mark else 0
 
 
 def encode_payload(payload: Any, max_bytes: int | None = None, max_depth: int = 64) -> tuple[str, bytes]:
@@ -147,34 +121,6 @@ def encode_headers(headers: Mapping[str, str] | None) -> bytes:
             raise PayloadError(f"headers[{key!r}] must be a str under a str key")
         encode_text(key + value, f"headers[{key!r}]")
     return _dumps(dict(headers)).encode()
-
-
-def body(message_id: str, kind: str, payload: bytes, headers: bytes = b"") -> bytes:
-    """The part of an envelope that the client writes."""
-    return b"%b %b%d %b%b" % (message_id.encode(), kind.encode(), len(headers), headers, payload)
-
-
-def split(envelope: bytes) -> Parts:
-    """Take an envelope apart; MalformedMessage when it is none."""
-    try:
-        deliveries, enqueued, length, rest = envelope.split(b" ", 3)
-        history = b""
-        if length != b"0":
-            history, rest = rest[: int(length)], rest[int(length) :]
-        message_id, kind, rest = rest.split(b" ", 2)
-        headers: dict[str, str] = {}
-        if len(kind) != 2 or kind[1] != 48:
-            size = _length(kind[1:])
-            headers, rest = json.loads(rest[:size]), rest[size:]
-        return Parts(int(deliveries), int(enqueued), history, message_id.decode(), chr(kind[0]), headers, rest)
-    except (ValueError, IndexError) as error:
-        raise MalformedMessage(f"a stored entry of {len(envelope)} bytes is not an RMQ envelope") from error
-
-
-def _length(digits: bytes) -> int:
-    if not digits.isdigit():
-        raise ValueError(f"{digits!r} is no length")
-    return int(digits)
 
 
 def one_line(reason: str | None) -> str:

@@ -1,0 +1,249 @@
+r"""Messages to envelopes and back. Pure: no Redis, no clock.
+
+An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length of history> <history><body>`. Its body
+`<id> <kind><length of headers> <headers><payload>` comes from the client; what is before it the server's scripts write
+(`lua/include/envelope.lua`), or check when a publisher of many has written it. A line of history is
+`<nack|expired>\t<ms>\t<owner>\t<reason>\n`; one of a message that failed together with others goes on, before its end,
+with `\x1f<failures together> <isolated group> <how many of it a claim may take> <deliveries it is not blamed for>`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+
+from rmq_core.envelope.payloads import decode_payload
+from rmq_core.errors import MalformedMessage
+
+Payload: TypeAlias = str | bytes | dict[str, Any] | list[Any]
+
+_MARK = re.compile(rb"\x1f\d+ \d+ \d+ (\d+)\n\Z")
+
+
+class Envelope(NamedTuple):
+    """An envelope, taken apart; `headers` is JSON, nothing for none."""
+
+    deliveries: int
+    enqueued_ms: int
+    history: bytes
+    id: str
+    kind: str
+    headers: bytes
+    payload: bytes
+
+
+def split(envelope: bytes) -> Envelope:
+    """Take an envelope apart; MalformedMessage when it is none."""
+    try:
+        deliveries, enqueued, length, rest = envelope.split(b" ", 3)
+        history = b""
+        if length != b"0":
+            history, rest = rest[: int(length)], rest[int(length) :]
+        message_id, kind, rest = rest.split(b" ", 2)
+        headers = b""
+        if kind[1:] != b"0":
+            size = _length(kind[1:])
+            headers, rest = rest[:size], rest[size:]
+        return Envelope(int(deliveries), int(enqueued), history, message_id.decode(), chr(kind[0]), headers, rest)
+    except (ValueError, IndexError) as error:
+        raise _malformed(envelope) from error
+
+
+def body(message_id: str, kind: str, payload: bytes, headers: bytes = b"") -> bytes:
+    """The part of an envelope that the client writes."""
+    return b"%b %b%d %b%b" % (message_id.encode(), kind.encode(), len(headers), headers, payload)
+
+
+def bodies(
+    ids: Sequence[str], kind: str, payloads: Sequence[bytes], headers: bytes = b"", stamp: bytes = b""
+) -> list[bytes]:
+    """`stamp` and the body of each of many payloads of one kind with the same headers."""
+    rest = b" %b%d %b" % (kind.encode(), len(headers), headers)
+    return [b"%b%b%b%b" % (stamp, own.encode(), rest, data) for own, data in zip(ids, payloads, strict=True)]
+
+
+def stamp(enqueued_ms: int, deliveries: int = 0) -> bytes:
+    """What comes before the body of a message without a history."""
+    return b"%d %d 0 " % (deliveries, enqueued_ms)
+
+
+class Failure(NamedTuple):
+    """One delivery that ended badly: `nack`, or `expired` when nobody settled it in time."""
+
+    kind: str
+    at: datetime
+    owner: str
+    reason: str
+
+
+def failures_of(history: bytes) -> tuple[Failure, ...]:
+    """A history, line by line; MalformedMessage when it is damaged."""
+    try:
+        return tuple(map(_failure, history.decode().splitlines())) if history else ()
+    except ValueError as error:
+        raise MalformedMessage("a stored entry has a damaged history") from error
+
+
+def unblamed(history: bytes) -> int:
+    """How many deliveries a message is not blamed for, as the newest line of its history says."""
+    mark = _MARK.search(history)
+    return int(mark[1]) if mark else 0
+
+
+def header_items(headers: bytes) -> Iterable[tuple[str, str]]:
+    """The names and values of headers that are JSON, nothing for none. Raises MalformedMessage."""
+    if not headers:
+        return ()
+    try:
+        items: Iterable[tuple[str, str]] = json.loads(headers).items()
+    except (ValueError, AttributeError) as error:
+        raise MalformedMessage(f"the headers of a stored entry, {len(headers)} bytes, are damaged") from error
+    return items
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRef:
+    """Where a message is leased; enough to settle it."""
+
+    lease_id: str
+    index: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as delivered. `deliveries` is 1 the first time; `index` is its place in the lease."""
+
+    id: str
+    raw: bytes
+    """The payload as stored: UTF-8 of a str, canonical JSON of a dict or list."""
+    kind: str = field(repr=False)
+    headers: Mapping[str, str]
+    enqueued_ms: int = field(repr=False)
+    deliveries: int
+    index: int
+    lease_id: str
+    history: tuple[Failure, ...] = ()
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When the server stored it, in UTC."""
+        return datetime.fromtimestamp(self.enqueued_ms / 1000, UTC)
+
+    @property
+    def ref(self) -> MessageRef:
+        return MessageRef(self.lease_id, self.index, self.id)
+
+    @property
+    def payload(self) -> Payload:
+        """What was published, decoded each time: changing it changes no message."""
+        decoded: Payload = decode_payload(self.kind, self.raw)
+        return decoded
+
+
+def message_of(envelope: bytes, index: int = 0, lease_id: str = "", delivered: int = 0) -> Message:
+    """Decode a stored envelope; `delivered` counts the deliveries of its present lease."""
+    own = split(envelope)
+    return Message(
+        own.id,
+        own.payload,
+        own.kind,
+        dict(header_items(own.headers)) if own.headers else {},
+        own.enqueued_ms,
+        own.deliveries + delivered,
+        index,
+        lease_id,
+        failures_of(own.history),
+    )
+
+
+class MessageField(NamedTuple):
+    """A field of a message that is one plain value: what shows messages shows each of these.
+
+    type: of its value. of: the value, given a Message. column: that of Columns which holds it, in milliseconds for a
+    datetime.
+    """
+
+    name: str
+    type: type
+    of: Callable[[Message], Any]
+    column: str
+
+
+MESSAGE_FIELDS = (
+    MessageField("id", str, lambda message: message.id, "ids"),
+    MessageField("deliveries", int, lambda message: message.deliveries, "deliveries"),
+    MessageField("enqueued_at", datetime, lambda message: message.enqueued_at, "enqueued_ms"),
+)
+"""Beside the payload, the headers and the history, which everything shows in a way of its own."""
+
+
+class Columns(NamedTuple):
+    """Messages column by column, for who hands them on by the thousand: a list a field, one entry a message in each.
+
+    ids and payloads are as stored, UTF-8 of an id; headers is JSON, nothing for none. See `Message` for the others.
+    """
+
+    ids: Sequence[bytes]
+    payloads: Sequence[bytes]
+    headers: Sequence[bytes]
+    deliveries: Sequence[int]
+    enqueued_ms: Sequence[int]
+    indexes: Sequence[int]
+
+
+def columns_of(envelopes: Sequence[bytes], indexes: Sequence[int], delivered: int) -> Columns:
+    """Take envelopes apart; `delivered` counts the deliveries of their present lease. Raises MalformedMessage.
+
+    Does what `split` does one by one, in a third of the time.
+    """
+    ids: list[bytes] = []
+    payloads: list[bytes] = []
+    headers: list[bytes] = []
+    deliveries: list[int] = []
+    enqueued: list[int] = []
+    try:
+        for envelope in envelopes:
+            count, at_ms, length, rest = envelope.split(b" ", 3)
+            if length != b"0":
+                rest = rest[int(length) :]
+            name, kind, rest = rest.split(b" ", 2)
+            size = int(kind[1:])
+            ids.append(name)
+            payloads.append(rest[size:] if size else rest)
+            headers.append(rest[:size])
+            deliveries.append(int(count) + delivered)
+            enqueued.append(int(at_ms))
+    except ValueError as error:
+        raise _malformed(envelope) from error
+    return Columns(ids, payloads, headers, deliveries, enqueued, indexes)
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Several columns, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Columns(*(list(chain.from_iterable(column)) for column in zip(*parts, strict=True))) if parts else _NONE
+
+
+def _malformed(envelope: bytes) -> MalformedMessage:
+    return MalformedMessage(f"a stored entry of {len(envelope)} bytes is not an RMQ envelope")
+
+
+def _failure(line: str) -> Failure:
+    kind, at_ms, owner, reason = line.partition("\x1f")[0].split("\t", 3)
+    return Failure(kind, datetime.fromtimestamp(int(at_ms) / 1000, UTC), owner, reason)
+
+
+def _length(digits: bytes) -> int:
+    if not digits.isdigit():
+        raise ValueError(f"{digits!r} is no length")
+    return int(digits)
+
+
+_NONE = Columns([], [], [], [], [], [])

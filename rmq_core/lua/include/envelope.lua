@@ -1,0 +1,67 @@
+-- How a message is written, for scripts; rmq_core/envelope/codec.py says it for Python. An envelope is
+--   <deliveries> <enqueued ms> <length of history> <history><id> <kind><length of headers> <headers><payload>
+-- Scripts write what comes before the id, a client the rest.
+-- The deliveries, what no script changes, the history, and what the client wrote; no deliveries, hence nil, of other text.
+local function parts_of(envelope)
+  local count, kept, length, at = string.match(envelope, '^(%d+) (%d+) (%d+) ()')
+  if not count or length == '0' then return count, kept, '', string.sub(envelope, at or 1) end
+  return count, kept, string.sub(envelope, at, at + length - 1), string.sub(envelope, at + length)
+end
+-- An envelope with one more line in its history, of which the newest KiB is kept, and the newest line always.
+local function written(count, kept, history, line, body)
+  history = history .. line
+  if line == '' then -- nothing is added, hence nothing goes: one line alone may be longer than that
+  elseif #line > 1024 then history = line
+  elseif #history > 1024 then history = string.sub(history, string.find(history, '\n', #history - 1024, true) + 1) end
+  return count .. ' ' .. kept .. ' ' .. #history .. ' ' .. history .. body
+end
+-- One with how.add deliveries more and the line how.entry in its history.
+local function recount(envelope, how)
+  local count, kept, history, body = parts_of(envelope)
+  count = count + how.add
+  return count, written(count, kept, history, how.entry, body)
+end
+local function deliveries(envelope)
+  return tonumber(string.match(envelope, '^(%d+) ')) or 0
+end
+local function enqueued(envelope)
+  return string.match(envelope, '^%d+ (%d+) ')
+end
+-- One that counts as enqueued some ms later; nil for what is no envelope.
+local function enqueued_later(envelope, ms)
+  local count, published, rest = string.match(envelope, '^(%d+ )(%d+)(.*)$')
+  return count and count .. string.format('%.0f', published + ms) .. rest
+end
+-- Where the history ends, nil for what is no envelope.
+local function history_end(envelope)
+  local _, stop, length = string.find(envelope, '^%d+ %d+ (%d+) ')
+  return stop and stop + tonumber(length)
+end
+local function message_id(envelope)
+  local stop = history_end(envelope)
+  return stop and string.match(envelope, '^(%S+) ', stop + 1)
+end
+-- Headers as JSON.
+local function headers_of(envelope)
+  local _, stop, size = string.find(envelope, '^%S+ %a(%d+) ', history_end(envelope) + 1)
+  return string.sub(envelope, stop + 1, stop + tonumber(size))
+end
+-- What comes before the id of a new message.
+local function stamp(now)
+  return '0 ' .. now .. ' 0 '
+end
+-- Stamps each message, in place. Writing the stamps here costs more than storing the messages. So a publisher that knows
+-- the server's time writes them itself and passes that time as `told` ('0': it has not). They are kept when that time is
+-- less than half a second ago.
+local function stamped(told, now, messages)
+  local since = now - told
+  if since >= 0 and since < 500 then return messages end
+  local new = stamp(now)
+  if told == '0' then
+    for i = 1, #messages do messages[i] = new .. messages[i] end
+  else
+    local behind = #stamp(told) + 1
+    for i = 1, #messages do messages[i] = new .. string.sub(messages[i], behind) end
+  end
+  return messages
+end

@@ -1,0 +1,40 @@
+"""A field of a message is written down once, in the codec; whatever shows messages shows it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from pyspark.sql import types
+
+from rmq_airflow.plugin.shown import message_shown
+from rmq_core import MESSAGE_FIELDS, Message
+from rmq_core.cli.records import message_record
+from rmq_core.envelope.codec import Columns, message_of
+from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
+
+NAMES = [field.name for field in MESSAGE_FIELDS]
+SHOWN_APART = {"raw", "kind", "headers", "history"}
+OF_THE_LEASE = {"index", "lease_id"}
+
+
+def test_every_field_of_a_message_is_a_plain_one_or_has_a_way_of_its_own() -> None:
+    shown = {field.name for field in fields(Message)} - SHOWN_APART - OF_THE_LEASE
+    assert {name.replace("enqueued_ms", "enqueued_at") for name in shown} == set(NAMES)
+
+
+def test_every_plain_field_has_a_column() -> None:
+    assert {field.column for field in MESSAGE_FIELDS} == set(Columns._fields) - {"payloads", "headers", "indexes"}
+
+
+def test_the_command_line_and_the_page_show_every_plain_field() -> None:
+    message = message_of(b"2 1500 0 id-1 s0 text")
+    assert set(NAMES) <= message_record("q", message).keys()
+    assert set(NAMES) <= message_shown(message).keys()
+
+
+def test_spark_reads_every_plain_field() -> None:
+    kinds = {str: types.StringType(), int: types.IntegerType()}
+    for schema in (MESSAGE_SCHEMA, BROWSE_SCHEMA):
+        for field in MESSAGE_FIELDS:
+            column = schema["message_id" if field.name == "id" else field.name]
+            assert column.dataType == kinds.get(field.type, types.TimestampType())
