@@ -6,43 +6,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rmq_core import shared as _shared
-from rmq_core.clients import sync_client as _client
+from rmq_core.connection.clients import sync_client as _client
+from rmq_core.discipline.leased.survey import backlogs as backlogs
+from rmq_core.discipline.leased.survey import holding as holding
+from rmq_core.discipline.leased.sync import LeasedQueue as LeasedQueue
 from rmq_core.errors import translated as _translated
-from rmq_core.keys import QUEUES as _QUEUES
-from rmq_core.keys import queues_of as _queues_of
 from rmq_core.late import LATE as _SHARED
-from rmq_core.leased.survey import backlogs as backlogs
-from rmq_core.leased.survey import holding as holding
-from rmq_core.leased.sync import LeasedQueue as LeasedQueue
 from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
 from rmq_core.protocol import open_queue as open_queue
-from rmq_core.registry import found_in as _found_in
-from rmq_core.registry import look_up as _look_up
+from rmq_core.queue.keys import QUEUES as _QUEUES
+from rmq_core.queue.keys import queues_of as _queues_of
+from rmq_core.queue.registry import found_in as _found_in
+from rmq_core.queue.registry import look_up as _look_up
 from rmq_core.shared import *  # noqa: F403  what it lists
 
 if TYPE_CHECKING:
-    from rmq_core.jobs.sync import JobQueue as JobQueue
+    from rmq_core.compat.errors import LuaScriptError as LuaScriptError
+    from rmq_core.compat.errors import RetryBudgetExhaustedError as RetryBudgetExhaustedError
+    from rmq_core.compat.sync import AbstractRedisGateway as AbstractRedisGateway
+    from rmq_core.compat.sync import RedisGateway as RedisGateway
+    from rmq_core.compat.sync import RedisMessageQueue as RedisMessageQueue
+    from rmq_core.discipline.jobs.sync import JobQueue as JobQueue
+    from rmq_core.discipline.reliable.sync import Reaper as Reaper
+    from rmq_core.discipline.reliable.sync import ReliableQueue as ReliableQueue
+    from rmq_core.discipline.rotation.sync import RotationQueue as RotationQueue
+    from rmq_core.discipline.streams.consumer import QueueConsumer as QueueConsumer
+    from rmq_core.discipline.streams.sync import StreamQueue as StreamQueue
     from rmq_core.late import *  # noqa: F403  for type checkers
-    from rmq_core.message_queue.errors import LuaScriptError as LuaScriptError
-    from rmq_core.message_queue.errors import RetryBudgetExhaustedError as RetryBudgetExhaustedError
-    from rmq_core.message_queue.sync import AbstractRedisGateway as AbstractRedisGateway
-    from rmq_core.message_queue.sync import RedisGateway as RedisGateway
-    from rmq_core.message_queue.sync import RedisMessageQueue as RedisMessageQueue
-    from rmq_core.reliable.sync import Reaper as Reaper
-    from rmq_core.reliable.sync import ReliableQueue as ReliableQueue
-    from rmq_core.rotation.sync import RotationQueue as RotationQueue
-    from rmq_core.streams.consumer import QueueConsumer as QueueConsumer
-    from rmq_core.streams.sync import StreamQueue as StreamQueue
 
 __version__ = "0.1.0"
 
 _LATE = _SHARED | {
-    "JobQueue": "jobs.sync",
-    "QueueConsumer": "streams.consumer",
-    "Reaper": "reliable.sync",
-    "ReliableQueue": "reliable.sync",
-    "RotationQueue": "rotation.sync",
-    "StreamQueue": "streams.sync",
+    "JobQueue": "discipline.jobs.sync",
+    "QueueConsumer": "discipline.streams.consumer",
+    "Reaper": "discipline.reliable.sync",
+    "ReliableQueue": "discipline.reliable.sync",
+    "RotationQueue": "discipline.rotation.sync",
+    "StreamQueue": "discipline.streams.sync",
 }
 __all__ = [  # noqa: PLE0604  names, all of them
     *(name for name in vars(_shared) if not name.startswith("_") and name != "annotations"),

@@ -8,49 +8,49 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rmq_core.jobs.config import JobsConfig as JobsConfig
-    from rmq_core.jobs.config import WorkerConfig as WorkerConfig
-    from rmq_core.jobs.job import Job as Job
-    from rmq_core.jobs.operations.adding import NewJob as NewJob
-    from rmq_core.jobs.operations.managing import JobResult as JobResult
-    from rmq_core.jobs.operations.repeating import Repeat as Repeat
-    from rmq_core.jobs.operations.repeating import RepeatableJob as RepeatableJob
-    from rmq_core.jobs.operations.telling import JobEvent as JobEvent
-    from rmq_core.jobs.recurrence import Cron as Cron
-    from rmq_core.jobs.recurrence import Every as Every
-    from rmq_core.jobs.recurrence import Missed as Missed
-    from rmq_core.message_queue.stored import ClaimedMessage as ClaimedMessage
-    from rmq_core.message_queue.stored import MessageData as MessageData
-    from rmq_core.reliable.config import ReliableConfig as ReliableConfig
-    from rmq_core.reliable.operations.reaping import Reaped as Reaped
-    from rmq_core.rotation.config import RotationConfig as RotationConfig
-    from rmq_core.streams.config import QueueConfig as QueueConfig
-    from rmq_core.streams.effects import DbApi as DbApi
-    from rmq_core.streams.effects import EffectsOnce as EffectsOnce
-    from rmq_core.streams.messages import BacklogStats as BacklogStats
-    from rmq_core.streams.messages import QueueMessage as QueueMessage
-    from rmq_core.streams.signals import stop_on_signals as stop_on_signals
+    from rmq_core.compat.stored import ClaimedMessage as ClaimedMessage
+    from rmq_core.compat.stored import MessageData as MessageData
+    from rmq_core.discipline.jobs.config import JobsConfig as JobsConfig
+    from rmq_core.discipline.jobs.config import WorkerConfig as WorkerConfig
+    from rmq_core.discipline.jobs.job import Job as Job
+    from rmq_core.discipline.jobs.operations.adding import NewJob as NewJob
+    from rmq_core.discipline.jobs.operations.managing import JobResult as JobResult
+    from rmq_core.discipline.jobs.operations.repeating import Repeat as Repeat
+    from rmq_core.discipline.jobs.operations.repeating import RepeatableJob as RepeatableJob
+    from rmq_core.discipline.jobs.operations.telling import JobEvent as JobEvent
+    from rmq_core.discipline.jobs.recurrence import Cron as Cron
+    from rmq_core.discipline.jobs.recurrence import Every as Every
+    from rmq_core.discipline.jobs.recurrence import Missed as Missed
+    from rmq_core.discipline.reliable.config import ReliableConfig as ReliableConfig
+    from rmq_core.discipline.reliable.operations.reaping import Reaped as Reaped
+    from rmq_core.discipline.rotation.config import RotationConfig as RotationConfig
+    from rmq_core.discipline.streams.config import QueueConfig as QueueConfig
+    from rmq_core.discipline.streams.effects import DbApi as DbApi
+    from rmq_core.discipline.streams.effects import EffectsOnce as EffectsOnce
+    from rmq_core.discipline.streams.messages import BacklogStats as BacklogStats
+    from rmq_core.discipline.streams.messages import QueueMessage as QueueMessage
+    from rmq_core.discipline.streams.signals import stop_on_signals as stop_on_signals
     from rmq_core.work.guard import DriverGuard as DriverGuard
     from rmq_core.work.guard import end_group as end_group
 
 _BY_MODULE = {
-    "jobs.config": ("JobsConfig", "WorkerConfig"),
-    "jobs.job": ("Job",),
-    "jobs.operations.adding": ("NewJob",),
-    "jobs.operations.managing": ("JobResult",),
-    "jobs.operations.repeating": ("Repeat", "RepeatableJob"),
-    "jobs.operations.telling": ("JobEvent",),
-    "jobs.recurrence": ("Cron", "Every", "Missed"),
-    "message_queue.errors": ("LuaScriptError", "RetryBudgetExhaustedError"),
-    "message_queue.stored": ("ClaimedMessage", "MessageData"),
-    "message_queue.sync": ("AbstractRedisGateway", "RedisGateway", "RedisMessageQueue"),
-    "reliable.config": ("ReliableConfig",),
-    "reliable.operations.reaping": ("Reaped",),
-    "rotation.config": ("RotationConfig",),
-    "streams.config": ("QueueConfig",),
-    "streams.effects": ("DbApi", "EffectsOnce"),
-    "streams.messages": ("BacklogStats", "QueueMessage"),
-    "streams.signals": ("stop_on_signals",),
+    "discipline.jobs.config": ("JobsConfig", "WorkerConfig"),
+    "discipline.jobs.job": ("Job",),
+    "discipline.jobs.operations.adding": ("NewJob",),
+    "discipline.jobs.operations.managing": ("JobResult",),
+    "discipline.jobs.operations.repeating": ("Repeat", "RepeatableJob"),
+    "discipline.jobs.operations.telling": ("JobEvent",),
+    "discipline.jobs.recurrence": ("Cron", "Every", "Missed"),
+    "compat.errors": ("LuaScriptError", "RetryBudgetExhaustedError"),
+    "compat.stored": ("ClaimedMessage", "MessageData"),
+    "compat.sync": ("AbstractRedisGateway", "RedisGateway", "RedisMessageQueue"),
+    "discipline.reliable.config": ("ReliableConfig",),
+    "discipline.reliable.operations.reaping": ("Reaped",),
+    "discipline.rotation.config": ("RotationConfig",),
+    "discipline.streams.config": ("QueueConfig",),
+    "discipline.streams.effects": ("DbApi", "EffectsOnce"),
+    "discipline.streams.messages": ("BacklogStats", "QueueMessage"),
+    "discipline.streams.signals": ("stop_on_signals",),
     "work.guard": ("DriverGuard", "end_group"),
 }
 LATE = {name: module for module, names in _BY_MODULE.items() for name in names}

@@ -280,4 +280,4 @@ def _class(discipline: str, world: str) -> Any:
         known = ", ".join(DISCIPLINES)
         raise ConfigurationError(f"discipline must be one of {known}, not {discipline!r}")
     prefix = "Async" if world == "aio" else ""
-    return getattr(import_module(f"rmq_core.{discipline}.{world}"), prefix + DISCIPLINES[discipline])
+    return getattr(import_module(f"rmq_core.discipline.{discipline}.{world}"), prefix + DISCIPLINES[discipline])

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rmq_core.message_queue.sync import RedisMessageQueue
+from rmq_core.compat.sync import RedisMessageQueue
 
 __all__ = ["RedisMessageQueue"]

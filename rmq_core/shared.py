@@ -5,7 +5,9 @@ Those of single disciplines are in `late`; those of `work` are for orchestrators
 
 from __future__ import annotations
 
-from rmq_core.connection import RedisSettings as RedisSettings
+from rmq_core.connection.settings import RedisSettings as RedisSettings
+from rmq_core.discipline.leased.config import LeasedConfig as LeasedConfig
+from rmq_core.discipline.leased.operations.enrolling import Enrolment as Enrolment
 from rmq_core.envelope.codec import MESSAGE_FIELDS as MESSAGE_FIELDS
 from rmq_core.envelope.codec import Columns as Columns
 from rmq_core.envelope.codec import Failure as Failure
@@ -46,8 +48,6 @@ from rmq_core.events import QueueEvent as QueueEvent
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler as BaseGracefulInterruptHandler
 from rmq_core.interrupt_handler import EventDrivenInterruptHandler as EventDrivenInterruptHandler
 from rmq_core.interrupt_handler import GracefulInterruptHandler as GracefulInterruptHandler
-from rmq_core.leased.config import LeasedConfig as LeasedConfig
-from rmq_core.leased.operations.enrolling import Enrolment as Enrolment
 from rmq_core.messages import IsolatedGroup as IsolatedGroup
 from rmq_core.messages import Isolation as Isolation
 from rmq_core.messages import Lease as Lease

@@ -6,36 +6,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import rmq_core
-from rmq_core.clients import async_client as _client
+from rmq_core.connection.clients import async_client as _client
+from rmq_core.discipline.leased.aio import AsyncLeasedQueue as AsyncLeasedQueue
+from rmq_core.discipline.leased.aio_survey import backlogs as backlogs
+from rmq_core.discipline.leased.aio_survey import holding as holding
 from rmq_core.errors import translated as _translated
-from rmq_core.keys import QUEUES as _QUEUES
-from rmq_core.keys import queues_of as _queues_of
 from rmq_core.late import LATE as _SHARED
-from rmq_core.leased.aio import AsyncLeasedQueue as AsyncLeasedQueue
-from rmq_core.leased.aio_survey import backlogs as backlogs
-from rmq_core.leased.aio_survey import holding as holding
-from rmq_core.leased.hub import WaitHub as WaitHub
 from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
 from rmq_core.protocol import open_async_queue
-from rmq_core.registry import found_in as _found_in
-from rmq_core.registry import look_up as _look_up
+from rmq_core.queue.keys import QUEUES as _QUEUES
+from rmq_core.queue.keys import queues_of as _queues_of
+from rmq_core.queue.registry import found_in as _found_in
+from rmq_core.queue.registry import look_up as _look_up
 from rmq_core.shared import *  # noqa: F403  what it lists
+from rmq_core.work.hub import WaitHub as WaitHub
 
 if TYPE_CHECKING:
-    from rmq_core.jobs.aio import AsyncJobQueue as AsyncJobQueue
-    from rmq_core.jobs.worker import Worker as Worker
-    from rmq_core.jobs.worker import run_worker as run_worker
+    from rmq_core.compat.aio import AbstractRedisGateway as AbstractRedisGateway
+    from rmq_core.compat.aio import RedisGateway as RedisGateway
+    from rmq_core.compat.aio import RedisMessageQueue as RedisMessageQueue
+    from rmq_core.compat.errors import LuaScriptError as LuaScriptError
+    from rmq_core.compat.errors import RetryBudgetExhaustedError as RetryBudgetExhaustedError
+    from rmq_core.discipline.jobs.aio import AsyncJobQueue as AsyncJobQueue
+    from rmq_core.discipline.jobs.worker import Worker as Worker
+    from rmq_core.discipline.jobs.worker import run_worker as run_worker
+    from rmq_core.discipline.reliable.aio import AsyncReaper as AsyncReaper
+    from rmq_core.discipline.reliable.aio import AsyncReliableQueue as AsyncReliableQueue
+    from rmq_core.discipline.rotation.aio import AsyncRotationQueue as AsyncRotationQueue
+    from rmq_core.discipline.streams.aio import AsyncStreamQueue as AsyncStreamQueue
+    from rmq_core.discipline.streams.aio_consumer import AsyncQueueConsumer as AsyncQueueConsumer
     from rmq_core.late import *  # noqa: F403  for type checkers
-    from rmq_core.message_queue.aio import AbstractRedisGateway as AbstractRedisGateway
-    from rmq_core.message_queue.aio import RedisGateway as RedisGateway
-    from rmq_core.message_queue.aio import RedisMessageQueue as RedisMessageQueue
-    from rmq_core.message_queue.errors import LuaScriptError as LuaScriptError
-    from rmq_core.message_queue.errors import RetryBudgetExhaustedError as RetryBudgetExhaustedError
-    from rmq_core.reliable.aio import AsyncReaper as AsyncReaper
-    from rmq_core.reliable.aio import AsyncReliableQueue as AsyncReliableQueue
-    from rmq_core.rotation.aio import AsyncRotationQueue as AsyncRotationQueue
-    from rmq_core.streams.aio import AsyncStreamQueue as AsyncStreamQueue
-    from rmq_core.streams.aio_consumer import AsyncQueueConsumer as AsyncQueueConsumer
 
     JobQueue = AsyncJobQueue
     QueueConsumer = AsyncQueueConsumer
@@ -63,15 +63,15 @@ __all__ = [  # noqa: PLE0604  names, all of them
 
 _TWINS = ("AbstractRedisGateway", "RedisGateway", "RedisMessageQueue")
 _ASYNC = {
-    "AsyncJobQueue": "jobs.aio",
-    "AsyncQueueConsumer": "streams.aio_consumer",
-    "AsyncReaper": "reliable.aio",
-    "AsyncReliableQueue": "reliable.aio",
-    "AsyncRotationQueue": "rotation.aio",
-    "AsyncStreamQueue": "streams.aio",
+    "AsyncJobQueue": "discipline.jobs.aio",
+    "AsyncQueueConsumer": "discipline.streams.aio_consumer",
+    "AsyncReaper": "discipline.reliable.aio",
+    "AsyncReliableQueue": "discipline.reliable.aio",
+    "AsyncRotationQueue": "discipline.rotation.aio",
+    "AsyncStreamQueue": "discipline.streams.aio",
 }
-_WORKERS = dict.fromkeys(("Worker", "run_worker"), "jobs.worker")
-_LATE = _SHARED | _ASYNC | _WORKERS | dict.fromkeys(_TWINS, "message_queue.aio")
+_WORKERS = dict.fromkeys(("Worker", "run_worker"), "discipline.jobs.worker")
+_LATE = _SHARED | _ASYNC | _WORKERS | dict.fromkeys(_TWINS, "compat.aio")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rmq_core.message_queue.aio import RedisMessageQueue
+from rmq_core.compat.aio import RedisMessageQueue
 
 __all__ = ["RedisMessageQueue"]

@@ -7,8 +7,8 @@ from importlib.resources import files
 from typing import NamedTuple
 
 import rmq_core.lua
-from rmq_core.keys import QUEUES
 from rmq_core.lua import load
+from rmq_core.queue.keys import QUEUES
 
 _CALL = re.compile(r"""redis\.p?call\(\s*['"]([A-Z]+)['"](?:\s*,\s*['"]([A-Z]+)['"])?""")
 _CONTAINERS = frozenset({"XGROUP", "XINFO", "OBJECT"})

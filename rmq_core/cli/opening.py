@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from rmq_core.clients import sync_client
-from rmq_core.connection import RedisSettings
+from rmq_core.connection.clients import sync_client
+from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Command, Exchange
-from rmq_core.keys import QUEUES, queues_of
 from rmq_core.protocol import DISCIPLINES, WorkQueue, open_queue
+from rmq_core.queue.keys import QUEUES, queues_of
 from rmq_core.work.handover import SECRETS
 
 R = TypeVar("R")

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+from rmq_core.discipline.leased.sync import LeasedQueue
 from rmq_core.envelope.codec import Message
 from rmq_core.errors import ConfigurationError, LeaseLost
-from rmq_core.leased.sync import LeasedQueue
 from rmq_core.messages import Isolation, Lease
 from rmq_core.reports import Outcome, SettleReport
 

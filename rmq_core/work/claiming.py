@@ -14,8 +14,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 
+from rmq_core.discipline.leased.sync import LeasedQueue
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther
-from rmq_core.leased.sync import LeasedQueue
 from rmq_core.messages import Lease
 from rmq_core.reports import SettledRecord
 

@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from rmq_core.connection import RedisSettings
+from rmq_core.connection.settings import RedisSettings
+from rmq_core.discipline.leased.config import LeasedConfig
+from rmq_core.discipline.leased.sync import LeasedQueue
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, LeftUnsettled
-from rmq_core.leased.config import LeasedConfig
-from rmq_core.leased.sync import LeasedQueue
 from rmq_core.messages import Lease
 
 NAMES = ("queue", "lease_id", "owner")

@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from rmq_core import Lease, RedisMessageQueueError, ReliableConfig
+from rmq_core.discipline.reliable.keys import ReliableKeys
 from rmq_core.envelope import codec
-from rmq_core.reliable.keys import ReliableKeys
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.worlds import World

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from rmq_core import Lease, RedisMessageQueueError
-from rmq_core.rotation.keys import RotationKeys
+from rmq_core.discipline.rotation.keys import RotationKeys
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.worlds import World

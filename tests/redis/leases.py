@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core.facade.keeper import Charge
+from rmq_core.queue.keeper import Charge
 from tests.redis.worlds import World
 
 PATIENCE_S = 300

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core.connection import RedisSettings
+from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError, QueueUnavailable
 from tests.redis.leases import PATIENCE_S, eventually, eventually_later
 from tests.redis.topologies import KEY, PASSWORD, TOPOLOGIES, USER, Certificates, Topology, sentinel, tls

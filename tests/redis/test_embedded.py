@@ -19,7 +19,7 @@ import pytest
 import redis
 
 from rmq_core import Lease, LeasedQueue, embedded
-from rmq_core.connection import RedisSettings
+from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError, QueueUnavailable
 from tests.redis.leases import PATIENCE_S
 from tests.servers import NAMES
@@ -110,7 +110,7 @@ def test_threads_that_race_to_start_share_one_server(data: Path) -> None:
 
 
 def test_the_server_outlives_the_process_that_started_it(data: Path) -> None:
-    code = f"from rmq_core.connection import RedisSettings as S; S.from_url('embedded://{data}').client().set('k', 'v')"
+    code = f"from rmq_core import RedisSettings as S; S.from_url('embedded://{data}').client().set('k', 'v')"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, start_new_session=True)
     assert embedded.is_running(data)
     with connected(data) as client:

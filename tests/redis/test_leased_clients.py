@@ -54,7 +54,7 @@ print("fine")
 FORKED_HEARTBEAT = """
 import os, sys, time
 from rmq_core import LeasedConfig, LeasedQueue
-from rmq_core.facade.keeper import Charge
+from rmq_core.queue.keeper import Charge
 
 renewed = Charge.renewed
 

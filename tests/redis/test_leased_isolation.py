@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rmq_core import IsolatedGroup, Isolation, LeasedConfig, Operation, Overflow, QueueEvent
-from rmq_core.leased.operations.settling import nack
+from rmq_core.discipline.leased.operations.settling import nack
 from tests.redis.leases import drain, engine_of, expire, fall_due, key, payloads, run
 from tests.redis.worlds import World
 

@@ -15,8 +15,8 @@ from rmq_core import (
     QueueEvent,
     SettleReport,
 )
+from rmq_core.discipline.leased.operations.settling import nack
 from rmq_core.exchange.scripts import script
-from rmq_core.leased.operations.settling import nack
 from tests.redis.leases import engine_of, expire, key, payloads, run
 from tests.redis.worlds import World
 

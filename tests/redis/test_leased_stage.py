@@ -19,7 +19,7 @@ from rmq_core import (
     Stage,
     StageLost,
 )
-from rmq_core.leased.operations.staging import publish_staged
+from rmq_core.discipline.leased.operations.staging import publish_staged
 from tests.redis.leases import blocked, drain, engine_of, fall_due, key, lose_answer, payloads, run, slowly
 from tests.redis.worlds import World
 

@@ -7,7 +7,7 @@ import redis
 import redis.asyncio
 
 from rmq_core import ConfigurationError, RedisSettings
-from rmq_core.clients import async_client, server_of, sync_client
+from rmq_core.connection.clients import async_client, server_of, sync_client
 
 URL = "redis://127.0.0.1:1/0"
 

@@ -11,7 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from rmq_core.connection import RedisSettings
+from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError
 
 SECRET, USER = "canary-secret", "canary-user"

@@ -4,7 +4,7 @@ import os
 import re
 
 from rmq_core.envelope import ids
-from rmq_core.keys import check_name
+from rmq_core.queue.keys import check_name
 
 
 def in_a_child(make: str) -> str:

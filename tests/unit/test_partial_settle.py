@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from rmq_core import ConfigurationError, Lease, MessageRef, Outcome
-from rmq_core.partial_settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
+from rmq_core.queue.settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
 
 
 def held(count: int = 3) -> Lease:

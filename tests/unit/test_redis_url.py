@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core.connection import RedisSettings
+from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError
 
 SECRET = "canary"

@@ -4,8 +4,8 @@ import pytest
 
 from rmq_core import QueueFull, QueueUnavailable
 from rmq_core.exchange import Command
-from rmq_core.keys import queues_of
-from rmq_core.registry import register
+from rmq_core.queue.keys import queues_of
+from rmq_core.queue.registry import register
 from tests.unit.leased.by_hand import drive, result
 
 

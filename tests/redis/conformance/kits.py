@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rmq_core import LeasedConfig, exponential
-from rmq_core.jobs.config import JobsConfig
-from rmq_core.jobs.keys import JobsKeys
-from rmq_core.keys import LeasedKeys
-from rmq_core.reliable.config import ReliableConfig
-from rmq_core.reliable.keys import ReliableKeys
-from rmq_core.rotation.config import RotationConfig
-from rmq_core.streams.config import QueueConfig
+from rmq_core.discipline.jobs.config import JobsConfig
+from rmq_core.discipline.jobs.keys import JobsKeys
+from rmq_core.discipline.reliable.config import ReliableConfig
+from rmq_core.discipline.reliable.keys import ReliableKeys
+from rmq_core.discipline.rotation.config import RotationConfig
+from rmq_core.discipline.streams.config import QueueConfig
+from rmq_core.queue.keys import LeasedKeys
 
 DELIVERIES = 2
 """How often a message may be delivered before it is set aside."""

@@ -28,7 +28,7 @@ def declares(capabilities: Capabilities, row: str) -> bool:
 
 def capabilities_of(discipline: str) -> Capabilities:
     """What a discipline declares."""
-    module = import_module(f"rmq_core.{discipline}.sync")
+    module = import_module(f"rmq_core.discipline.{discipline}.sync")
     declared: Capabilities = getattr(module, DISCIPLINES[discipline]).capabilities
     return declared
 

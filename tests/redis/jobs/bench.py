@@ -12,7 +12,7 @@ import redis
 
 from rmq_core import JobsConfig, WorkerConfig
 from rmq_core.asyncio import AsyncJobQueue, Worker
-from rmq_core.jobs.keys import JobsKeys
+from rmq_core.discipline.jobs.keys import JobsKeys
 from tests.redis.leases import PATIENCE_S
 from tests.redis.worlds import World
 
@@ -75,8 +75,8 @@ async def working(queue: AsyncJobQueue, handler: Any, **options: Any) -> AsyncIt
 
 async def hung(queue: AsyncJobQueue, count: int = 1) -> None:
     """Jobs were delivered to a worker that is never heard of again."""
-    from rmq_core.jobs.operations import working as operations
-    from rmq_core.jobs.operations.working import Done
+    from rmq_core.discipline.jobs.operations import working as operations
+    from rmq_core.discipline.jobs.operations.working import Done
 
     found = await queue.run_exchange(operations.turn(queue.engine, "hung", Done.nothing(), count))
     assert len(found) == count

@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from rmq_core import Job, JobFailed, JobResult, UnrecoverableError
-from rmq_core.jobs.operations import working as turns
-from rmq_core.jobs.operations.working import Done
+from rmq_core.discipline.jobs.operations import working as turns
+from rmq_core.discipline.jobs.operations.working import Done
 from tests.redis.jobs.bench import KEYS, Log, queue_at, working
 from tests.redis.leases import PATIENCE_S
 

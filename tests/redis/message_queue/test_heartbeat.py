@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rmq_core import GatewayContractError
-from rmq_core.message_queue.heartbeat import Beat
+from rmq_core.compat.heartbeat import Beat
 from tests.redis.message_queue.behind import PATIENCE_S, eventually, expire, in_hand, left_s, let_pass
 from tests.redis.message_queue.gateways import foreign
 from tests.redis.message_queue.handlers import abandon, handle

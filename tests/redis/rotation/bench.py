@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from rmq_core import RotationConfig
-from rmq_core.rotation.keys import RotationKeys
+from rmq_core.discipline.rotation.keys import RotationKeys
 from tests.redis.worlds import World
 
 KEYS = RotationKeys("q")

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from rmq_core.errors import QueueUnavailable
-from rmq_core.facade import aio_keeper, keeper
-from rmq_core.facade.aio_keeper import AsyncKeeper
-from rmq_core.facade.keeper import Charge, Keeper, Keepers, settle_beat
 from rmq_core.messages import Lease
+from rmq_core.queue import aio_keeper, keeper
+from rmq_core.queue.aio_keeper import AsyncKeeper
+from rmq_core.queue.keeper import Charge, Keeper, Keepers, settle_beat
 from tests.unit.leased.by_hand import held
 
 PATIENCE_S = 300

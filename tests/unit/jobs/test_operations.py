@@ -15,12 +15,12 @@ from rmq_core import (
     ScriptFailed,
     Unsupported,
 )
+from rmq_core.discipline.jobs.engine import Engine
+from rmq_core.discipline.jobs.keys import JobsKeys
+from rmq_core.discipline.jobs.operations import adding, claiming, managing, reading, settling, waiting, working
+from rmq_core.discipline.jobs.operations.working import Delivery, Done
 from rmq_core.envelope.codec import MessageRef
 from rmq_core.exchange import Call, Command, Exchange, Listen
-from rmq_core.jobs.engine import Engine
-from rmq_core.jobs.keys import JobsKeys
-from rmq_core.jobs.operations import adding, claiming, managing, reading, settling, waiting, working
-from rmq_core.jobs.operations.working import Delivery, Done
 from rmq_core.messages import Lease
 from rmq_core.reports import Outcome
 

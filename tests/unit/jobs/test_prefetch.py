@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rmq_core.jobs.prefetch import Prefetch
+from rmq_core.discipline.jobs.prefetch import Prefetch
 
 
 def test_nothing_is_fetched_ahead_before_anything_is_known() -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.operations.adopting import adopt, reenter
 from rmq_core.errors import (
     ConfigurationError,
     LeaseAlreadySettled,
@@ -13,8 +15,6 @@ from rmq_core.errors import (
     QueueUnavailable,
 )
 from rmq_core.events import Operation, QueueEvent
-from rmq_core.leased.engine import Engine
-from rmq_core.leased.operations.adopting import adopt, reenter
 from tests.unit.leased.by_hand import (
     asked,
     drive,

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from rmq_core.discipline.leased.operations.claiming import claim_next
 from rmq_core.errors import (
     ConfigurationError,
     LeaseLost,
@@ -11,7 +12,6 @@ from rmq_core.errors import (
     ScriptFailed,
 )
 from rmq_core.events import Operation, QueueEvent
-from rmq_core.leased.operations.claiming import claim_next
 from rmq_core.messages import Lease
 from rmq_core.policy import Durability
 from tests.unit.leased.by_hand import (

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rmq_core.discipline.leased.operations.claiming import claim
 from rmq_core.errors import (
     ConfigurationError,
     LeaseAlreadySettled,
@@ -16,9 +17,8 @@ from rmq_core.errors import (
 )
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.exchange import Command, Wait
-from rmq_core.keys import QUEUES
-from rmq_core.leased.operations.claiming import claim
 from rmq_core.messages import Lease
+from rmq_core.queue.keys import QUEUES
 from tests.unit.leased.by_hand import (
     asked,
     claimed,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from rmq_core.discipline.leased.operations.enrolling import enroll, stay
 from rmq_core.errors import ConfigurationError, ConsumerTaken, ScriptFailed
-from rmq_core.leased.operations.enrolling import enroll, stay
 from tests.unit.leased.by_hand import drive, engine, given, result
 
 WHO = {"run": "r", "stream": "s"}

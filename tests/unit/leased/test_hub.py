@@ -8,9 +8,9 @@ import pytest
 
 from rmq_core.errors import ConfigurationError, QueueUnavailable, WrongKeyType
 from rmq_core.exchange import Batch, Call, Exchange
-from rmq_core.leased import hub as hubs
-from rmq_core.leased.hub import WaitHub, Wish
 from rmq_core.reports import Backlog
+from rmq_core.work import hub as hubs
+from rmq_core.work.hub import WaitHub, Wish
 from rmq_core.work.threshold import Threshold
 
 PATIENCE_S = 300

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core.errors import ConfigurationError, LeaseLost, MalformedMessage, ScriptFailed
-from rmq_core.exchange import Batch, Command
-from rmq_core.leased.operations.inspecting import (
+from rmq_core.discipline.leased.operations.inspecting import (
     backlog,
     browse,
     browse_lease,
@@ -21,6 +19,8 @@ from rmq_core.leased.operations.inspecting import (
     settled,
     stats,
 )
+from rmq_core.errors import ConfigurationError, LeaseLost, MalformedMessage, ScriptFailed
+from rmq_core.exchange import Batch, Command
 from rmq_core.messages import IsolatedGroup, Isolation, Lease
 from rmq_core.reports import Backlog, LeaseInfo, QueueStats, SettledRecord
 from tests.unit.leased.by_hand import asked, drive, engine, envelope, envelopes, given, held, payloads, result, scripts

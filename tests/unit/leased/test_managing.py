@@ -4,10 +4,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core.envelope.payloads import digest
-from rmq_core.errors import ConfigurationError, PayloadError, QueueFull, QueueUnavailable, ScriptFailed
-from rmq_core.events import Operation, QueueEvent
-from rmq_core.leased.operations.managing import (
+from rmq_core.discipline.leased.operations.managing import (
     cancel,
     forget,
     pause,
@@ -17,6 +14,9 @@ from rmq_core.leased.operations.managing import (
     release_unanswered,
     resume,
 )
+from rmq_core.envelope.payloads import digest
+from rmq_core.errors import ConfigurationError, PayloadError, QueueFull, QueueUnavailable, ScriptFailed
+from rmq_core.events import Operation, QueueEvent
 from tests.unit.leased.by_hand import asked, drive, engine, envelope, envelopes, given, result, scripts, told
 
 TAKEN = b"taken 9.n1 5000 1 0 0 0 0 me"

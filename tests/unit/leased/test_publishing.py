@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmq_core.discipline.leased.operations.publishing import publish, publish_many
 from rmq_core.envelope import codec
 from rmq_core.envelope.payloads import decode_payload, digest
 from rmq_core.errors import (
@@ -19,9 +20,8 @@ from rmq_core.errors import (
 )
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.exchange import Call, Chain, Command, Sleep
-from rmq_core.keys import QUEUES
-from rmq_core.leased.operations.publishing import publish, publish_many
 from rmq_core.policy import Durability, Overflow
+from rmq_core.queue.keys import QUEUES
 from rmq_core.reports import PublishReport
 from tests.unit.leased.by_hand import asked, drive, engine, given, result, step, told
 

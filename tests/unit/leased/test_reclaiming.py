@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from rmq_core.discipline.leased.operations.reclaiming import reclaim
 from rmq_core.events import Operation, QueueEvent
-from rmq_core.leased.operations.reclaiming import reclaim
 from tests.unit.leased.by_hand import asked, drive, engine, given, result, scripts, told
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from rmq_core.discipline.leased.operations.settling import ack, extend, extend_all, nack, release
 from rmq_core.errors import ConfigurationError, LeaseLost, NotDurable, QueueUnavailable, ScriptFailed
 from rmq_core.events import Operation, QueueEvent
 from rmq_core.exchange import Batch, Call
-from rmq_core.leased.operations.settling import ack, extend, extend_all, nack, release
 from rmq_core.messages import Lease
 from rmq_core.policy import Durability, exponential
 from rmq_core.reports import Outcome, SettleReport

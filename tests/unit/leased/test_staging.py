@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from rmq_core.discipline.leased.operations.publishing import publish_many
+from rmq_core.discipline.leased.operations.staging import drop_staged, finish, publish_staged, stage
 from rmq_core.errors import (
     ConfigurationError,
     NotDurable,
@@ -15,8 +17,6 @@ from rmq_core.errors import (
     StageLost,
 )
 from rmq_core.exchange import Batch, Sleep
-from rmq_core.leased.operations.publishing import publish_many
-from rmq_core.leased.operations.staging import drop_staged, finish, publish_staged, stage
 from rmq_core.messages import NewMessage, Stage
 from rmq_core.policy import Durability, Overflow
 from tests.unit.leased.by_hand import asked, drive, engine, result, scripts

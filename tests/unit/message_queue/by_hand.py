@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rmq_core.compat.body import Body
+from rmq_core.compat.config import Deduplication, HeartbeatSettings, Logs, digest_of_content
+from rmq_core.compat.keys import QueueKeyManager
+from rmq_core.compat.payload import PayloadRules
+from rmq_core.compat.stored import ClaimedMessage
+from rmq_core.compat.sync import run as run_coroutine
+from rmq_core.compat.worlds import BLOCKING, World
 from rmq_core.events import QueueEvent
-from rmq_core.message_queue.body import Body
-from rmq_core.message_queue.config import Deduplication, HeartbeatSettings, Logs, digest_of_content
-from rmq_core.message_queue.keys import QueueKeyManager
-from rmq_core.message_queue.payload import PayloadRules
-from rmq_core.message_queue.stored import ClaimedMessage
-from rmq_core.message_queue.sync import run as run_coroutine
-from rmq_core.message_queue.worlds import BLOCKING, World
 
 CLAIMED = ClaimedMessage("payload", "job:7.abc")
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from rmq_core.compat import consuming
+from rmq_core.compat.config import Logs
 from rmq_core.errors import CleanupFailedError, GatewayContractError, MalformedMessage
 from rmq_core.events import QueueEvent
-from rmq_core.message_queue import consuming
-from rmq_core.message_queue.config import Logs
 from tests.unit.message_queue.by_hand import CLAIMED, Clock, Scripted, body, run, steps_of
 
 LOGS = Logs(5, 5)

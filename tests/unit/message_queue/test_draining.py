@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from rmq_core.compat import methods
+from rmq_core.compat.body import Inside
+from rmq_core.compat.verbs import giving_up
 from rmq_core.errors import ConfigurationError
-from rmq_core.message_queue import methods
-from rmq_core.message_queue.body import Inside
-from rmq_core.message_queue.verbs import giving_up
 from tests.unit.message_queue.by_hand import Clock, Scripted, body, run
 
 

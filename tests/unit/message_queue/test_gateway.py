@@ -9,14 +9,14 @@ import fakeredis
 import pytest
 from redis import exceptions as redis_errors
 
+from rmq_core.compat.errors import RetryBudgetExhaustedError
+from rmq_core.compat.keys import QueuePart
+from rmq_core.compat.sync import RedisGateway
+from rmq_core.compat.verbs import Channel, either, giving_up
 from rmq_core.errors import ConfigurationError, translate
 from rmq_core.events import EventOperation, EventOutcome, QueueEvent
 from rmq_core.exchange import Patience
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
-from rmq_core.message_queue.errors import RetryBudgetExhaustedError
-from rmq_core.message_queue.keys import QueuePart
-from rmq_core.message_queue.sync import RedisGateway
-from rmq_core.message_queue.verbs import Channel, either, giving_up
 from tests.unit.message_queue.by_hand import body
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from rmq_core.compat.aio import AsyncHeartbeat
+from rmq_core.compat.config import HeartbeatSettings
+from rmq_core.compat.heartbeat import Beat
+from rmq_core.compat.stored import Received
+from rmq_core.compat.sync import Heartbeat, run
+from rmq_core.compat.worlds import ASYNCIO
 from rmq_core.events import QueueEvent
-from rmq_core.message_queue.aio import AsyncHeartbeat
-from rmq_core.message_queue.config import HeartbeatSettings
-from rmq_core.message_queue.heartbeat import Beat
-from rmq_core.message_queue.stored import Received
-from rmq_core.message_queue.sync import Heartbeat, run
-from rmq_core.message_queue.worlds import ASYNCIO
 from tests.unit.message_queue.by_hand import Scripted, body, steps_of
 
 RECEIVED = Received("x", "x", "job:7.abc")

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from rmq_core.compat.keys import QueueKeyManager, QueuePart, engine_name, hash_tag, place
 from rmq_core.errors import ConfigurationError
-from rmq_core.message_queue.keys import QueueKeyManager, QueuePart, engine_name, hash_tag, place
 
 
 def test_the_parts_of_a_queue_are_named_after_it() -> None:

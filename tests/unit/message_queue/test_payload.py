@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from rmq_core.compat.payload import PayloadRules
 from rmq_core.errors import PayloadError, PayloadTooDeep, PayloadTooLarge
-from rmq_core.message_queue.payload import PayloadRules
 
 
 def test_text_is_stored_as_it_is() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from rmq_core.compat import methods
+from rmq_core.compat.config import Deduplication
 from rmq_core.errors import ConfigurationError, GatewayContractError, QueueDrainedError
 from rmq_core.events import QueueEvent
-from rmq_core.message_queue import methods
-from rmq_core.message_queue.config import Deduplication
 from tests.unit.message_queue.by_hand import Scripted, body, run, steps_of
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import fakeredis
 import pytest
 
+from rmq_core.compat import operations, verbs
+from rmq_core.compat.errors import LuaScriptError
+from rmq_core.compat.keys import QueuePart
+from rmq_core.compat.sync import RedisGateway
+from rmq_core.compat.verbs import Channels
+from rmq_core.discipline.leased.operations import settling
 from rmq_core.errors import ConfigurationError, QueueBackpressureError, QueueFull, ScriptFailed, WrongKeyType
 from rmq_core.exchange import Batch, Command, Exchange, Interrupted, Patience
-from rmq_core.leased.operations import settling
-from rmq_core.message_queue import operations, verbs
-from rmq_core.message_queue.errors import LuaScriptError
-from rmq_core.message_queue.keys import QueuePart
-from rmq_core.message_queue.sync import RedisGateway
-from rmq_core.message_queue.verbs import Channels
 from tests.unit.leased.by_hand import asked, claimed, drive, engine, envelope, held, result, scripts
 from tests.unit.message_queue.by_hand import run
 

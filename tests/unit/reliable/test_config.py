@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rmq_core import Capabilities, ConfigurationError, ReliableConfig, ReliableQueue
+from rmq_core.discipline.reliable import keys as schema
+from rmq_core.discipline.reliable.keys import ReliableKeys
+from rmq_core.discipline.reliable.pace import pause_between
 from rmq_core.protocol import able, lacking
-from rmq_core.reliable import keys as schema
-from rmq_core.reliable.keys import ReliableKeys
-from rmq_core.reliable.pace import pause_between
 
 
 @pytest.mark.parametrize(

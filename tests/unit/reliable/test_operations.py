@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rmq_core import LeaseLost, QueueFull, QueueUnavailable, ScriptFailed
+from rmq_core.discipline.reliable.config import ReliableConfig
+from rmq_core.discipline.reliable.engine import Engine
+from rmq_core.discipline.reliable.keys import ReliableKeys
+from rmq_core.discipline.reliable.operations import claiming, inspecting, publishing, reaping, settling
 from rmq_core.exchange import Call, Command, Exchange, Sleep, Wait
 from rmq_core.messages import Lease
-from rmq_core.reliable.config import ReliableConfig
-from rmq_core.reliable.engine import Engine
-from rmq_core.reliable.keys import ReliableKeys
-from rmq_core.reliable.operations import claiming, inspecting, publishing, reaping, settling
 from tests.unit.leased.by_hand import asked, drive, envelope, result, step
 
 KEYS = ReliableKeys("q")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from rmq_core import PayloadError, PayloadTooLarge
+from rmq_core.discipline.rotation.entries import envelope, id_bytes, id_text, new_entry, stamped_entry
 from rmq_core.envelope.codec import message_of
-from rmq_core.rotation.entries import envelope, id_bytes, id_text, new_entry, stamped_entry
 
 
 @pytest.mark.parametrize(

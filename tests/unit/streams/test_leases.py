@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from rmq_core import Lease, LeaseLost, Outcome, QueueUnavailable, ScriptFailed
+from rmq_core.discipline.streams.operations import claiming, inspecting, publishing, settling
 from rmq_core.exchange import Call, Wait
-from rmq_core.streams.operations import claiming, inspecting, publishing, settling
 from tests.unit.streams.by_hand import claimed, drive, engine, verbs
 
 EMPTY = [b"empty", -1]

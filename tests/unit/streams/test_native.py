@@ -13,9 +13,9 @@ from rmq_core import (
     QueueUnavailable,
     ScriptFailed,
 )
+from rmq_core.discipline.streams.engine import engine_of
+from rmq_core.discipline.streams.operations import native
 from rmq_core.exchange import Listen
-from rmq_core.streams.engine import engine_of
-from rmq_core.streams.operations import native
 from tests.unit.streams.by_hand import drive, engine, entries, verbs
 
 MESSAGE = QueueMessage("orders", "billing", "1-0", {})

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, QueueConfig, QueueError, QueueMessage, RedisMessageQueueError, stop_on_signals
-from rmq_core.streams.keys import StreamKeys
-from rmq_core.streams.messages import Entry, decode, entries_of, read_entries
+from rmq_core.discipline.streams.keys import StreamKeys
+from rmq_core.discipline.streams.messages import Entry, decode, entries_of, read_entries
 
 GIVEN = {"stream_key": "s", "consumer_group": "g", "consumer_name": "c"}
 

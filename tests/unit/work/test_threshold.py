@@ -11,7 +11,7 @@ import pytest
 
 from rmq_airflow.claiming import threshold_of
 from rmq_core import Backlog, ConfigurationError, QueueStats, Threshold, counted
-from rmq_core.leased.hub import Wish
+from rmq_core.work.hub import Wish
 from rmq_dagster.doorbell import Doorbell
 
 Enough: TypeAlias = Callable[[int, float | None, Backlog], bool]

@@ -1,0 +1,142 @@
+"""`RedisMessageQueue` and its gateways, for asyncio: what differs from `sync` and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from rmq_core.compat import consuming, methods, verbs
+from rmq_core.compat.base import MessageQueueBase
+from rmq_core.compat.consuming import LEFT_ALONE
+from rmq_core.compat.gateway import Gateway, RedisGatewayBase
+from rmq_core.compat.heartbeat import Beat, LeaseHeartbeat
+from rmq_core.compat.stored import ClaimedMessage, MessageData
+from rmq_core.compat.worlds import ASYNCIO, Stateful, shown
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+Awaited: TypeAlias = Coroutine[Any, Any, R]
+
+
+def method(
+    operation: Callable[Concatenate[S, P], Awaited[R]],
+) -> Callable[Concatenate[Stateful[S], P], Awaited[R]]:
+    """The method that awaits an operation."""
+
+    async def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await operation(self._state, *args, **kwargs)
+
+    return shown(call, operation)
+
+
+class AbstractRedisGateway(
+    Gateway[Awaited[bool], Awaited[None], Awaited[ClaimedMessage | MessageData | None]],
+):
+    """Redis as a queue sees it. Subclass it to store messages your way; the queue checks what each method returns.
+
+    Its methods are coroutine functions. The heartbeat calls `renew_message_lease` from a task of its own while others
+    are called.
+    """
+
+
+class RedisGateway(RedisGatewayBase, AbstractRedisGateway):  # noqa: D101  inherited
+    __doc__ = RedisGatewayBase.__doc__
+    _world = ASYNCIO
+
+    publish_message = method(verbs.publish_message)
+    add_message = method(verbs.add_message)
+    wait_for_message_and_move = method(verbs.wait_for_message_and_move)
+    move_message = method(verbs.move_message)
+    remove_message = method(verbs.remove_message)
+    renew_message_lease = method(verbs.renew_message_lease)
+    trim_queue = method(verbs.trim_queue)
+    queue_length = method(verbs.queue_length)
+    peek_messages = method(verbs.peek_messages)
+    redrive_messages = method(verbs.redrive_messages)
+    purge_queue = method(verbs.purge_queue)
+    recover_claims = method(verbs.recover_claims)
+
+
+class AsyncHeartbeat(LeaseHeartbeat):
+    """A beat in a task."""
+
+    def _start(self, beat: Beat) -> None:
+        async def pause() -> bool:
+            await asyncio.sleep(beat.interval)
+            return beat.over.is_set()
+
+        self._task = asyncio.get_running_loop().create_task(beat.run(pause), name="rmq-lease-heartbeat")
+
+    async def stop(self) -> None:
+        """End it, a renewal under way too; one that cannot be cancelled is not waited for for long."""
+        self.end()
+        if self._beat is not None:
+            self._task.cancel()
+            done, _ = await asyncio.wait({self._task}, timeout=self._beat.stop_s)
+            if not done:
+                await self._beat.late()
+
+
+class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
+    __doc__ = MessageQueueBase.__doc__
+    _world, _gateway_class, _built_in = ASYNCIO, AbstractRedisGateway, RedisGateway
+
+    publish = method(methods.publish)
+    drain = method(methods.drain)
+    stats = method(methods.stats)
+    peek = method(methods.peek)
+    redrive_dead_letters = method(methods.redrive_dead_letters)
+    purge = method(methods.purge)
+
+    @asynccontextmanager
+    async def process_message(self) -> AsyncIterator[MessageData | None]:
+        """Wait some seconds for a message; None when there is none. str if the client decodes, else bytes.
+
+        The message is done when the block ends, and also, for the failed log if there is one, when it raises.
+        KeyboardInterrupt, SystemExit and cancellation of the task leave it to be delivered again. Raises
+        CleanupFailedError when the block succeeded but Redis could not be told.
+        """
+        body = self._state
+        received = await consuming.claim(body)
+        if received is None:
+            yield None
+            return
+        heartbeat = AsyncHeartbeat(body, received)
+        began = perf_counter()
+        try:
+            yield received.message
+        except BaseException as error:
+            heartbeat.end()
+            if not _left_alone(error):
+                await consuming.fail(body, received, error, began)
+            raise
+        else:
+            heartbeat.end()
+            await consuming.succeed(body, received, began)
+        finally:
+            await heartbeat.stop()
+
+    async def process_message_callback(self, handler: Callable[[MessageData], Awaitable[object] | object]) -> bool:
+        """Process the next message by a function, awaited if it has to be; whether there was a message."""
+        async with self.process_message() as message:
+            if message is None:
+                return False
+            if isinstance(result := handler(message), Awaitable):
+                await result
+        return True
+
+    async def aclose(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  the documented name
+        """The same as `drain`."""
+        return await self.drain(timeout)
+
+
+def _left_alone(error: BaseException) -> bool:
+    """A handler may fail with the cancellation of a task of its own; only this task's own leaves the message alone."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, LEFT_ALONE)

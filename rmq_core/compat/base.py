@@ -1,0 +1,172 @@
+"""What the two RedisMessageQueues share: the documented constructor, turned into small checked values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from rmq_core.compat import checks, config
+from rmq_core.compat.body import Body
+from rmq_core.compat.gateway import Gateway, RedisGatewayBase
+from rmq_core.compat.keys import SEPARATOR, QueueKeyManager
+from rmq_core.compat.payload import PayloadRules
+from rmq_core.compat.worlds import Stateful, World
+from rmq_core.errors import ConfigurationError, GatewayContractError
+from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
+
+
+class MessageQueueBase(Stateful[Body]):
+    """A queue of messages, each processed in a `with` block. Made from `client` or, to tune more, from `gateway`.
+
+    deduplication, get_deduplication_key: which messages count as the same: by a digest of their content, by the key
+      that the function returns, or (None) by their literal text.
+    enable_completed_queue, enable_failed_queue, max_completed_length, max_failed_length: logs and how many entries
+      they keep, None for all.
+    visibility_timeout_seconds: after which an unfinished message is delivered again; None for never, which means at
+      most once. heartbeat_interval_seconds renews it while a handler runs, on_heartbeat_failure is told of failure.
+    max_delivery_count: deliveries after which a message becomes a dead letter; None for no bound.
+    max_pending_length, pending_overload_policy, pending_overload_block_timeout_seconds: how many messages may wait,
+      and whether one more raises QueueBackpressureError, replaces the oldest or waits for room.
+    key_separator: between the queue's name and the names of its parts. interrupt: ends waiting between two messages.
+    on_event: gets a QueueEvent for each step.
+    max_payload_bytes, max_payload_depth, strict_payload_types: what publish refuses.
+    strict_envelope_decoding: whether a damaged message of a foreign gateway is an error, not its own payload.
+
+    A wrong type raises TypeError, a wrong value or combination ConfigurationError.
+    """
+
+    _world: ClassVar[World]
+    _gateway_class: ClassVar[type]
+    _built_in: ClassVar[type]
+
+    def __init__(  # noqa: PLR0913  the documented signature
+        self,
+        name: str,
+        *,
+        gateway: Any = None,
+        client: Any = None,
+        deduplication: bool = True,
+        enable_completed_queue: bool = False,
+        enable_failed_queue: bool = False,
+        visibility_timeout_seconds: int | None = config.VISIBILITY_TIMEOUT_S,
+        heartbeat_interval_seconds: float | None = None,
+        max_completed_length: int | None = config.MAX_LOG,
+        max_failed_length: int | None = config.MAX_LOG,
+        max_delivery_count: int | None = config.MAX_DELIVERIES,
+        max_pending_length: int | None = None,
+        pending_overload_policy: str = "raise",
+        pending_overload_block_timeout_seconds: float = 1.0,
+        key_separator: str = SEPARATOR,
+        get_deduplication_key: Callable[[Any], Any] | None = config.digest_of_content,
+        interrupt: BaseGracefulInterruptHandler | None = None,
+        on_heartbeat_failure: Callable[[], Any] | None = None,
+        on_event: Callable[..., Any] | None = None,
+        max_payload_bytes: int | None = None,
+        max_payload_depth: int | None = None,
+        strict_payload_types: bool = False,
+        strict_envelope_decoding: bool = False,
+    ) -> None:
+        key = QueueKeyManager(name, key_separator)
+        logs = config.Logs(
+            config.log_cap("completed", enable_completed_queue, max_completed_length),
+            config.log_cap("failed", enable_failed_queue, max_failed_length),
+        )
+        same = config.Deduplication(deduplication, get_deduplication_key)
+        same.check(asynchronous=self._world.asynchronous)
+        pressure = config.Backpressure(
+            max_pending_length, pending_overload_policy, pending_overload_block_timeout_seconds
+        )
+        pressure.check_losses(deduplication=deduplication, max_delivery_count=max_delivery_count)
+        checks.flag("strict_envelope_decoding", strict_envelope_decoding)
+        if on_event is not None:
+            checks.callback("on_event", on_event, asynchronous=self._world.asynchronous)
+        delivery = config.DeliverySettings(
+            visibility_timeout_seconds, max_delivery_count, key.dead_letter if max_delivery_count else None
+        )
+        if gateway is None:
+            gateway = self._made(client, interrupt, delivery, pressure)
+        else:
+            self._check_given(gateway, delivery, pressure, client=client, interrupt=interrupt)
+            if isinstance(gateway, RedisGatewayBase):
+                gateway.config.backpressure.check_losses(deduplication=deduplication)
+        self.key = QueueKeyManager(name, key_separator, gateway.dead_letter_queue)
+        if gateway.is_redis_cluster:
+            self.key.check_slots()
+        timeout = _timeout_of(gateway)
+        heartbeat = config.HeartbeatSettings(heartbeat_interval_seconds, on_heartbeat_failure)
+        heartbeat.check(visibility_timeout=timeout, asynchronous=self._world.asynchronous)
+        _bind(gateway, self.key.pending)
+        payload = PayloadRules(max_payload_bytes, max_payload_depth, strict_payload_types)
+        self._state = Body(
+            self.key, gateway, self._world, same, logs, heartbeat, payload, strict_envelope_decoding, on_event
+        )
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether `drain` was called on this object: it takes no new work."""
+        return self._state.draining
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether, besides, no publish of another thread or task is under way any more."""
+        return self._state.drained
+
+    def __repr__(self) -> str:
+        return f"<RedisMessageQueue name={self.key.name!r} drained={self._state.draining}>"
+
+    def _made(
+        self, client: Any, interrupt: Any, delivery: config.DeliverySettings, pressure: config.Backpressure
+    ) -> Any:
+        if client is None:
+            raise ConfigurationError("pass 'client', a redis-py client, or 'gateway'")
+        delivery.check()
+        return self._built_in(
+            redis_client=client,
+            message_visibility_timeout_seconds=delivery.visibility_timeout,
+            max_delivery_count=delivery.max_count,
+            dead_letter_queue=delivery.dead_letter_queue,
+            max_pending_length=pressure.max_pending,
+            pending_overload_policy=pressure.policy,
+            pending_overload_block_timeout_seconds=pressure.block_s,
+            interrupt=interrupt,
+        )
+
+    def _check_given(
+        self, gateway: Any, delivery: config.DeliverySettings, pressure: config.Backpressure, **others: object
+    ) -> None:
+        if not isinstance(gateway, self._gateway_class):
+            wanted = "async" if self._world.asynchronous else "sync"
+            hint = "use the queue of its own kind" if isinstance(gateway, Gateway) else "subclass it"
+            raise GatewayContractError(
+                f"'gateway' must be an {wanted} AbstractRedisGateway, not {type(gateway).__qualname__}: {hint}"
+            )
+        checks.whole_or_none("visibility_timeout_seconds", delivery.visibility_timeout)
+        checks.whole_or_none("max_delivery_count", delivery.max_count)
+        given = {
+            **{name: value is not None for name, value in others.items()},
+            "visibility_timeout_seconds": delivery.visibility_timeout not in (None, config.VISIBILITY_TIMEOUT_S),
+            "max_delivery_count": delivery.max_count not in (None, config.MAX_DELIVERIES),
+            "max_pending_length": pressure.max_pending is not None,
+        }
+        if any(given.values()):
+            names = ", ".join(f"'{name}'" for name, there in given.items() if there)
+            raise ConfigurationError(f"{names} cannot be combined with 'gateway'; configure the gateway instead")
+
+
+def _timeout_of(gateway: Any) -> int | None:
+    timeout: int | None = getattr(gateway, "message_visibility_timeout_seconds", None)
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int)):
+        raise GatewayContractError(
+            f"gateway.message_visibility_timeout_seconds must be an int or None, not {type(timeout).__name__}"
+        )
+    if timeout is not None and timeout <= 0:
+        raise ConfigurationError(f"gateway.message_visibility_timeout_seconds must be above 0, not {timeout}")
+    return timeout
+
+
+def _bind(gateway: Any, pending: str) -> None:
+    """Dead letters go to one place for a whole gateway, so it serves one queue only."""
+    if gateway.max_delivery_count is None:
+        return
+    if vars(gateway).setdefault("_serves", pending) != pending:
+        raise ConfigurationError("a gateway with 'max_delivery_count' serves one queue; make one for each queue")

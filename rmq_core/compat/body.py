@@ -1,0 +1,180 @@
+"""One queue object: what its operations share, and who is inside it.
+
+Its gateway is used through its verbs, and what they return is checked. Its state is its own, never written to Redis.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Callable
+from contextvars import Token
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from rmq_core.compat import checks
+from rmq_core.compat.config import Deduplication, HeartbeatSettings, Logs
+from rmq_core.compat.gateway import RedisGatewayBase
+from rmq_core.compat.keys import QueueKeyManager
+from rmq_core.compat.payload import PayloadRules
+from rmq_core.compat.stored import ClaimedMessage, MessageData, Received
+from rmq_core.compat.verbs import Channel, giving_up
+from rmq_core.compat.worlds import World, awaited
+from rmq_core.errors import GatewayContractError, RedisMessageQueueError
+from rmq_core.events import EventOperation, EventOutcome, QueueEvent
+from rmq_core.messages import Lease
+
+_log = logging.getLogger("rmq")
+
+
+@dataclass(eq=False)
+class Body:
+    """The state behind a queue's operations: what the queue was made with, checked, and what is going on in it."""
+
+    key: QueueKeyManager
+    gateway: Any
+    world: World
+    deduplication: Deduplication
+    logs: Logs
+    heartbeat: HeartbeatSettings
+    payload: PayloadRules
+    strict_envelopes: bool
+    on_event: Callable[[QueueEvent], Any] | None
+    channel: Channel | None = None
+    """What the built-in gateway knows beyond its verbs."""
+    warned: bool = False
+    draining: bool = False
+    drained: bool = False
+    publishing: list[int] = field(default_factory=list)
+    claiming: list[int] = field(default_factory=list)
+    """Who is inside, for `drain`. No lock: a signal handler that drains may have interrupted the holder of any."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.gateway, RedisGatewayBase):
+            self.channel, _ = self.gateway.channels.find(self.key.pending)
+            if self.on_event is not None:
+                self.channel.listen()
+
+    def is_draining(self) -> bool:
+        """What those who wait inside ask."""
+        return self.draining
+
+    def others(self, place: list[int]) -> bool:
+        """Whether anybody but the caller is inside; it would wait for ever for what it has interrupted itself."""
+        me = self.world.me()
+        return any(other != me for other in place)
+
+    @property
+    def leased(self) -> bool:
+        """Whether claims expire."""
+        return getattr(self.gateway, "message_visibility_timeout_seconds", None) is not None
+
+    async def ask(self, verb: str, kinds: Any, *args: object, finish: bool = False, **options: object) -> Any:
+        """What a verb of the gateway returns, if it is of one of these types; `finish` as for `awaited`."""
+        method = getattr(self.gateway, verb, None)
+        if not callable(method):
+            raise GatewayContractError(f"{type(self.gateway).__name__} has no {verb}(), which RedisGateway has")
+        value = method(*args, **options)
+        if self.world.asynchronous:
+            value = await awaited(value, finish=finish)
+        if isinstance(value, kinds):
+            return value
+        checks.dispose(value)
+        names = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+        raise GatewayContractError(f"gateway.{verb}() must return {names}, not {type(value).__name__}")
+
+    async def tell(
+        self,
+        operation: EventOperation,
+        outcome: EventOutcome = EventOutcome.SUCCESS,
+        *,
+        error: BaseException | None = None,
+        began: float | None = None,
+        of: Received | None = None,
+        destination_queue: str | None = None,
+    ) -> None:
+        """Tell `on_event`, whatever it makes of it."""
+        if self.on_event is None:
+            return
+        about: dict[str, Any] = {}
+        if of is not None:
+            about = {"message_id": of.id, "claim_id": of.claim_id, "lease_token_hash": of.token_hash}
+            about |= {"delivery_count": of.deliveries}
+        event = QueueEvent(
+            self.key.name, operation, outcome, error=error, destination_queue=destination_queue,
+            exception_type=None if error is None else type(error).__name__,
+            duration_ms=None if began is None else (perf_counter() - began) * 1000, **about,
+        )  # fmt: skip
+        await self.call_back("on_event", operation, self.on_event, event)
+
+    async def tell_noted(self) -> None:
+        """Tell what happened inside the gateway."""
+        if self.channel is not None and self.on_event is not None:
+            for event in self.channel.told():
+                await self.call_back("on_event", event.operation, self.on_event, replace(event, queue=self.key.name))
+
+    async def call(self, parameter: str, call: Callable[..., Any], *args: object) -> Any:
+        """What a user's function returns."""
+        value = call(*args)
+        return checks.plain(parameter, await awaited(value) if self.world.asynchronous else value)
+
+    async def call_back(self, parameter: str, at: EventOperation, call: Callable[..., Any], *args: object) -> None:
+        """Tell a user's function; its error is not the queue's."""
+        try:
+            await self.call(parameter, call, *args)
+        except Exception as error:  # noqa: BLE001  see above
+            _log.exception("%s raised at %s of queue %r", parameter, at, self.key.name)
+            warn(f"{parameter} raised {type(error).__name__}")
+
+    async def complain(
+        self, text: str, operation: EventOperation, error: Exception | None = None, **about: Any
+    ) -> None:
+        """Log, tell and warn of what raises nothing."""
+        _log.log(logging.WARNING if error is None else logging.ERROR, text, exc_info=error)
+        await self.tell(operation, about.pop("outcome", EventOutcome.FAILURE), error=error, **about)
+        warn(text if error is None else f"{text} ({type(error).__name__})")
+
+    def keep(self, claimed: ClaimedMessage | MessageData) -> bool:
+        """Let the next claim, or `drain`, find a message that does not reach its handler; False when nobody can."""
+        grant = getattr(claimed.stored_message if isinstance(claimed, ClaimedMessage) else claimed, "grant", None)
+        if grant is None or self.channel is None:
+            return False
+        lease: Lease = grant.lease
+        self.channel.engine.unanswered[lease.id] = (lease.token or "").rpartition(".")[2]
+        return True
+
+    def about(self, error: Exception, operation: str, received: Received | None = None) -> Exception:
+        """The error, knowing what it is about."""
+        if isinstance(error, RedisMessageQueueError):
+            error.queue, error.operation = self.key.name, operation
+            error.message_id = None if received is None else received.id
+        return error
+
+
+class Inside:
+    """Stands in `publishing` or `claiming` for a block; what waits there is told when the queue is drained.
+
+    No generator: every publish and every claim makes one of these.
+    """
+
+    __slots__ = ("_body", "_me", "_place", "_token")
+    _token: Token[Callable[[], bool] | None]
+
+    def __init__(self, body: Body, place: list[int]) -> None:
+        self._body, self._place, self._me = body, place, body.world.me()
+
+    def __enter__(self) -> None:
+        self._token = giving_up.set(self._body.is_draining)
+        self._place.append(self._me)
+
+    def __exit__(self, *_: object) -> None:
+        self._place.remove(self._me)
+        giving_up.reset(self._token)
+
+
+def warn(text: str) -> None:
+    """A RuntimeWarning that harms nobody: under `-W error` a message would otherwise be lost over it."""
+    with contextlib.suppress(RuntimeWarning):
+        warnings.warn(text, RuntimeWarning, stacklevel=3)

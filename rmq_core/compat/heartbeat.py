@@ -1,0 +1,98 @@
+"""Renewing the lease of a message while its handler runs.
+
+One thread or task a message: a gateway may block for as long as it likes without keeping other leases from being
+renewed, and the task sees the context of its handler. The first failed renewal ends the heartbeat.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from rmq_core.compat.body import Body, warn
+from rmq_core.compat.stored import Received
+from rmq_core.events import EventOperation, EventOutcome
+from rmq_core.interrupt_handler import EventDrivenInterruptHandler
+
+
+class Beat:
+    """What a heartbeat does, until it is `over`."""
+
+    def __init__(self, body: Body, received: Received, interval: float) -> None:
+        self.interval, self.over = interval, threading.Event()
+        self._body, self._received = body, received
+        self._renew = partial(
+            body.ask, "renew_message_lease", bool, body.key.processing, received.stored, received.token,
+            is_interrupted=EventDrivenInterruptHandler(self.over),
+        )  # fmt: skip
+
+    @property
+    def stop_s(self) -> float:
+        """For how long whoever ends it waits for a renewal under way."""
+        return max(2 * self.interval, 0.1)
+
+    async def run(self, pause: Callable[[], Awaitable[bool]]) -> None:
+        """Renew after each `pause` until that returns True or a renewal fails."""
+        while not await pause():
+            renewed, failure = False, None
+            try:
+                renewed = await self._renew()
+            except Exception as error:  # noqa: BLE001  told to all who asked; the message expires if nobody acts
+                failure = error
+            if self.over.is_set():
+                return
+            if not renewed:
+                await self._failed(failure)
+                return
+            await self._body.tell(EventOperation.LEASE_RENEW, of=self._received)
+
+    async def _failed(self, error: Exception | None) -> None:
+        operation, on_failure = EventOperation.LEASE_RENEW_FAILED, self._body.heartbeat.on_failure
+        if error is None:
+            await self._body.tell(operation, EventOutcome.SKIPPED, of=self._received)
+        else:
+            text = "a lease could not be renewed; its message will be delivered again"
+            await self._body.complain(text, operation, error=error, of=self._received)
+        if on_failure is not None and not self.over.is_set():
+            await self._body.call_back("on_heartbeat_failure", operation, on_failure)
+
+    async def late(self) -> None:
+        """A renewal under way did not end in time."""
+        text = "the heartbeat did not stop in time; it may renew its lease once more"
+        await self._body.complain(text, EventOperation.HEARTBEAT_STOP_TIMEOUT, of=self._received)
+
+
+def _beat_of(body: Body, received: Received) -> Beat | None:
+    if body.heartbeat.interval is None:
+        return None
+    if received.token is not None:
+        return Beat(body, received, float(body.heartbeat.interval))
+    if not body.warned:
+        body.warned = True
+        warn("the gateway returned no lease token, so the heartbeat cannot run; return ClaimedMessage")
+    return None
+
+
+class LeaseHeartbeat:
+    """The heartbeat of a message, if it is to have one, until it is told to end.
+
+    If it cannot begin, before the handler has, the message is left to the next claim.
+    """
+
+    def __init__(self, body: Body, received: Received) -> None:
+        try:
+            self._beat = _beat_of(body, received)
+            if self._beat is not None:
+                self._start(self._beat)
+        except BaseException:
+            body.keep(received.stored)
+            raise
+
+    def _start(self, beat: Beat) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """From here on its message is being settled: it renews no more, and a failure is nobody's business."""
+        if self._beat is not None:
+            self._beat.over.set()

@@ -1,0 +1,90 @@
+"""The names by which users and gateways speak of a queue's parts, and the engine's queue behind them.
+
+`orders::pending`, `orders::processing` and so on are names only: the messages live under the keys of the leased queue
+`orders`, drawn in `rmq_core.queue.keys`. A name that the engine cannot take, such as `{orders}`, is written with
+percent signs, and so is one with another separator than `::`; two queues never share an engine's queue.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from urllib.parse import quote
+
+from rmq_core.compat import checks
+from rmq_core.errors import ConfigurationError
+
+SEPARATOR = "::"
+
+
+class QueuePart(StrEnum):
+    """The parts of a queue; the value is the end of their names."""
+
+    PENDING = "pending"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DEAD_LETTER = "dlq"
+    OLD_DEAD_LETTER = "dead_letter"
+
+
+class QueueKeyManager:
+    """`queue.key`: the names of a queue's parts."""
+
+    def __init__(self, name: str, separator: str = SEPARATOR, dead_letter: str | None = None) -> None:
+        checks.text("name", name)
+        checks.text("key_separator", separator)
+        if separator in name:
+            raise ConfigurationError(f"'name' must not hold the key separator {separator!r}, as {name!r} does")
+        self._base = name + separator
+        self.name, self.separator = name, separator
+        self.pending, self.processing = self._base + QueuePart.PENDING, self._base + QueuePart.PROCESSING
+        self.completed, self.failed = self._base + QueuePart.COMPLETED, self._base + QueuePart.FAILED
+        self.dead_letter = dead_letter or self._base + QueuePart.DEAD_LETTER
+        """Where dead letters go; a gateway may name the place."""
+        self.deduplication_prefix = f"{self._base}deduplication{separator}"
+
+    def deduplication(self, key: str) -> str:
+        """The name under which a deduplication key is remembered."""
+        return self.deduplication_prefix + key
+
+    def check_slots(self) -> None:
+        """On a cluster all parts must live in one slot: a hash tag in the queue's name sees to that."""
+        tag = hash_tag(self.pending)
+        if tag is None or hash_tag(self.name) != tag:
+            raise ConfigurationError(
+                f"'name' must hold a hash tag for a Redis Cluster, for example '{{{self.name.strip('{}')}}}', "
+                "so that all keys of the queue share a slot"
+            )
+        if hash_tag(self.dead_letter) != tag:
+            raise ConfigurationError(
+                f"'dead_letter_queue' must hold {{{tag}}} as the queue does, not be {self.dead_letter!r}"
+            )
+
+
+def hash_tag(key: str) -> str | None:
+    """What decides about a key's slot in a cluster, when it is not the whole key."""
+    _, _, rest = key.partition("{")
+    tag, end, _ = rest.partition("}")
+    return tag if tag and end else None
+
+
+def place(key: str) -> tuple[str, QueuePart]:
+    """The engine's queue and the part of it that a name stands for; ConfigurationError when it ends like none."""
+    for part in QueuePart:
+        if isinstance(key, str) and key.endswith(part) and len(key) > len(part):
+            found = QueuePart.DEAD_LETTER if part is QueuePart.OLD_DEAD_LETTER else part
+            return engine_name(key.removesuffix(part)), found
+    raise ConfigurationError(
+        f"{key!r} is no part of a queue; pass a name such as queue.key.pending, 'orders{SEPARATOR}pending'"
+    )
+
+
+def engine_name(base: str) -> str:
+    """The name of the leased queue for `<name><separator>`."""
+    plain = base.removesuffix(SEPARATOR)
+    mark = "" if plain != base else "%"
+    return "".join(_written(character) for character in plain) + mark
+
+
+def _written(character: str) -> str:
+    return quote(character, safe="") if character in "{}%" or not character.isprintable() else character

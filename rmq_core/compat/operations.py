@@ -1,0 +1,140 @@
+"""What the gateway asks of Redis besides the leased engine's own operations. Exchanges: no IO, no clock.
+
+A message that a gateway hands out is a lease of one. Its failure is final, as its success is: both end the lease, they
+differ in the log it goes to. What comes back by itself is what nobody settled in time.
+"""
+
+from __future__ import annotations
+
+from rmq_core.compat.keys import QueuePart
+from rmq_core.compat.stored import Grant
+from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.operations import claiming, inspecting, reclaiming, settling
+from rmq_core.envelope.codec import split, unblamed
+from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
+from rmq_core.exchange import Batch, Command, Exchange, Interrupted, together
+from rmq_core.exchange.scripts import script
+from rmq_core.messages import Lease, envelope_of
+
+LISTS = {
+    QueuePart.PENDING: "ready",
+    QueuePart.COMPLETED: "completed",
+    QueuePart.FAILED: "failed",
+    QueuePart.DEAD_LETTER: "dead",
+}
+_UNBOUNDED = 1 << 40
+_MOST_LATE, _AT_ONCE = 10_000, 100
+
+
+def claim(engine: Engine, wait_s: int) -> Exchange[Grant | None]:
+    """The oldest message that may be delivered once more; others are dead letters from now on."""
+    most = engine.config.max_deliveries
+    try:
+        while True:
+            late: list[bytes] = []
+            lease = yield from claiming.grant(engine, claiming.requested(engine), 1000 * wait_s, late)
+            if late:  # the engine would reclaim them only after handing this lease out
+                yield from _take_back(engine, lease)
+                continue
+            if lease is None:
+                return None
+            parts = split(envelope_of(lease))
+            deliveries = parts.deliveries + lease.takeovers + 1
+            if most is None or deliveries - unblamed(parts.history) <= most:
+                return Grant(lease, parts.id, parts.payload, deliveries)
+            yield from settling.nack(engine, lease, reason="max_delivery_count is exceeded")
+    except Interrupted:
+        return None
+
+
+def _take_back(engine: Engine, lease: Lease | None) -> Exchange[None]:
+    """Reclaim what is expired so that it is next, the earliest deadline first, and before the message just claimed."""
+    if lease is not None:
+        yield from unless_lost(settling.release(engine, lease))
+    late = yield script("message_queue/expired", engine.keys, most=_MOST_LATE)
+    late.reverse()
+    for first in range(0, len(late), _AT_ONCE):
+        chunk = late[first : first + _AT_ONCE]
+        dying = yield from _dying(engine, chunk)
+        yield from together([reclaiming.reclaim(engine, name.decode()) for name in reversed(chunk) if name in dying])
+        yield from together([reclaiming.reclaim(engine, name.decode()) for name in chunk if name not in dying])
+
+
+def _dying(engine: Engine, late: list[bytes]) -> Exchange[set[bytes]]:
+    """Those that become dead letters, which are kept in the order in which they died."""
+    most = engine.config.max_deliveries
+    if most is None:
+        return set()
+    leases = (engine.keys.lease(name.decode()) for name in late)
+    found = yield Batch(tuple(script("lists/peek", list=lease, count=-2) for lease in leases))
+    return {name for name, entries in zip(late, found, strict=True) if _used(entries) >= most}
+
+
+def _used(entries: list[bytes]) -> int:
+    """How many deliveries count against the message of a lease, given its head and its envelope."""
+    if len(entries) < 2:
+        return 0
+    parts = split(entries[1])
+    return parts.deliveries - unblamed(parts.history) + int(entries[0].split()[3]) + 1
+
+
+def finish(engine: Engine, lease: Lease, log: QueuePart | None = None) -> Exchange[bool]:
+    """End a lease, its message kept in a log if one is given; False when it is no longer held."""
+    if log is None:
+        reply = yield settling.acking(engine, lease, 0, 0)
+    else:
+        reply = yield settling.acking(engine, lease, 0, _UNBOUNDED, list_of(engine, log))
+    if not reply.startswith((b"acked", b"lost")):
+        raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
+    lease.fate.settled = True
+    return bool(reply.startswith(b"acked"))
+
+
+def unless_lost(exchange: Exchange[object]) -> Exchange[bool]:
+    """Settle or extend a lease; False when it is no longer held."""
+    try:
+        yield from exchange
+    except LeaseLost:
+        return False
+    return True
+
+
+def trim(engine: Engine, part: QueuePart, most: int) -> Exchange[None]:
+    """Keep the newest messages of what waits, where they are last, or of a log, where they are first."""
+    kept = (-most, -1) if part is QueuePart.PENDING else (0, most - 1)
+    yield Command(("LTRIM", list_of(engine, part), *kept))
+
+
+def length(engine: Engine, part: QueuePart) -> Exchange[int]:
+    """How many messages a part holds."""
+    if part is QueuePart.PROCESSING:
+        count = yield Command(("ZCARD", engine.keys.leases))
+    else:
+        count = yield Command(("LLEN", list_of(engine, part)))
+    if part is QueuePart.PENDING:  # with what failed together in leases of a `LeasedQueue`
+        count += yield Command(("ZCOUNT", engine.keys.delayed, "-inf", "(0"))
+    return int(count)
+
+
+def peek(engine: Engine, part: QueuePart, count: int) -> Exchange[list[bytes]]:
+    """Payloads of a part: those that are next of what waits, the newest of a log."""
+    if part is QueuePart.PROCESSING:
+        found = yield from _held(engine, count)
+    else:
+        found = yield script("lists/peek", list=list_of(engine, part), count=-count)
+    return [split(envelope).payload for envelope in found]
+
+
+def list_of(engine: Engine, part: QueuePart) -> bytes:
+    """The key of the list behind a part."""
+    if part not in LISTS:
+        raise ConfigurationError(f"'{part}' is no list of messages; name another part of the queue")
+    key: bytes = getattr(engine.keys, LISTS[part])
+    return key
+
+
+def _held(engine: Engine, count: int) -> Exchange[list[bytes]]:
+    infos = yield from inspecting.leases(engine, count)
+    keys = [engine.keys.lease(info.id) for info in infos]
+    replies = yield Batch(tuple(script("lists/peek", list=key, count=1) for key in keys))
+    return [found[0] for found in replies if found]

@@ -1,0 +1,148 @@
+"""`RedisMessageQueue` and its gateways, blocking: what differs from `aio` and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from inspect import isawaitable
+from time import perf_counter
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from rmq_core.compat import checks, consuming, methods, verbs
+from rmq_core.compat.base import MessageQueueBase
+from rmq_core.compat.consuming import LEFT_ALONE, NotAcknowledged
+from rmq_core.compat.gateway import Gateway, RedisGatewayBase
+from rmq_core.compat.heartbeat import Beat, LeaseHeartbeat
+from rmq_core.compat.stored import ClaimedMessage, MessageData
+from rmq_core.compat.worlds import BLOCKING, Stateful, shown
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+def run(operation: Coroutine[Any, Any, R]) -> R:
+    """The result of an operation of the blocking world."""
+    try:
+        operation.send(None)
+    except StopIteration as stop:
+        result: R = stop.value
+        return result
+    operation.close()
+    raise RuntimeError("an operation of the blocking world waits for an event loop")
+
+
+def method(
+    operation: Callable[Concatenate[S, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Stateful[S], P], R]:
+    """The method that runs an operation."""
+
+    def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return run(operation(self._state, *args, **kwargs))
+
+    return shown(call, operation)
+
+
+class AbstractRedisGateway(Gateway[bool, None, ClaimedMessage | MessageData | None]):
+    """Redis as a queue sees it. Subclass it to store messages your way; the queue checks what each method returns.
+
+    The heartbeat calls `renew_message_lease` from a thread of its own while others are called.
+    """
+
+
+class RedisGateway(RedisGatewayBase, AbstractRedisGateway):  # noqa: D101  inherited
+    __doc__ = RedisGatewayBase.__doc__
+    _world = BLOCKING
+
+    publish_message = method(verbs.publish_message)
+    add_message = method(verbs.add_message)
+    wait_for_message_and_move = method(verbs.wait_for_message_and_move)
+    move_message = method(verbs.move_message)
+    remove_message = method(verbs.remove_message)
+    renew_message_lease = method(verbs.renew_message_lease)
+    trim_queue = method(verbs.trim_queue)
+    queue_length = method(verbs.queue_length)
+    peek_messages = method(verbs.peek_messages)
+    redrive_messages = method(verbs.redrive_messages)
+    purge_queue = method(verbs.purge_queue)
+    recover_claims = method(verbs.recover_claims)
+
+
+class Heartbeat(LeaseHeartbeat):
+    """A beat in a thread."""
+
+    def _start(self, beat: Beat) -> None:
+        async def pause() -> bool:
+            return beat.over.wait(beat.interval)
+
+        self._thread = threading.Thread(target=lambda: run(beat.run(pause)), name="rmq-lease-heartbeat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it, and wait for a renewal under way, but not for long."""
+        self.end()
+        if self._beat is not None:
+            self._thread.join(self._beat.stop_s)
+            if self._thread.is_alive():
+                run(self._beat.late())
+
+
+class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
+    __doc__ = MessageQueueBase.__doc__
+    _world, _gateway_class, _built_in = BLOCKING, AbstractRedisGateway, RedisGateway
+
+    publish = method(methods.publish)
+    drain = method(methods.drain)
+    stats = method(methods.stats)
+    peek = method(methods.peek)
+    redrive_dead_letters = method(methods.redrive_dead_letters)
+    purge = method(methods.purge)
+
+    @contextmanager
+    def process_message(self) -> Iterator[MessageData | None]:
+        """Wait some seconds for a message; None when there is none. str if the client decodes, else bytes.
+
+        The message is done when the block ends, and also, for the failed log if there is one, when it raises.
+        KeyboardInterrupt, SystemExit and GeneratorExit leave it to be delivered again. Raises CleanupFailedError when
+        the block succeeded but Redis could not be told.
+        """
+        body = self._state
+        received = run(consuming.claim(body))
+        if received is None:
+            yield None
+            return
+        heartbeat = Heartbeat(body, received)
+        began = perf_counter()
+        try:
+            yield received.message
+        except BaseException as error:
+            heartbeat.end()
+            if not isinstance(error, LEFT_ALONE):
+                run(consuming.fail(body, received, error, began))
+            raise
+        else:
+            heartbeat.end()
+            run(consuming.succeed(body, received, began))
+        finally:
+            heartbeat.stop()
+
+    def process_message_callback(self, handler: Callable[[MessageData], object]) -> bool:
+        """Process the next message by a function; whether there was a message.
+
+        Raises TypeError, and leaves the message to be delivered again, when the function would have to be awaited.
+        """
+        try:
+            with self.process_message() as message:
+                if message is None:
+                    return False
+                if isawaitable(result := handler(message)):
+                    checks.dispose(result)
+                    raise NotAcknowledged  # noqa: TRY301  past the end of the block, for which it is not done
+        except NotAcknowledged:
+            raise TypeError("'handler' returned an awaitable; use RedisMessageQueue of rmq_core.asyncio") from None
+        return True
+
+    def close(self, timeout: float | None = None) -> bool:
+        """The same as `drain`."""
+        return self.drain(timeout)

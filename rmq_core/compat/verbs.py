@@ -1,0 +1,295 @@
+"""The engines behind a gateway, and its verbs over them.
+
+A verb says which exchange is run, how patiently, and what its result or its error is to the caller.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from math import inf
+from time import monotonic
+from typing import Any, TypeVar
+
+from rmq_core.compat import operations
+from rmq_core.compat.config import GatewayConfig
+from rmq_core.compat.errors import in_redis_terms
+from rmq_core.compat.keys import QueuePart, place
+from rmq_core.compat.stored import ClaimedMessage, MessageData, held, lease_of, token_text
+from rmq_core.compat.worlds import World
+from rmq_core.connection.clients import decodes
+from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.operations import managing, publishing, settling
+from rmq_core.envelope.ids import new_id
+from rmq_core.errors import (
+    ConfigurationError,
+    QueueBackpressureError,
+    QueueFull,
+    QueueUnavailable,
+    RedisMessageQueueError,
+)
+from rmq_core.events import EventOperation, EventOutcome, QueueEvent
+from rmq_core.exchange import Exchange, Interrupted, Patience
+from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
+from rmq_core.queue.keys import LeasedKeys
+
+R = TypeVar("R")
+
+giving_up: ContextVar[Callable[[], bool] | None] = ContextVar("giving_up", default=None)
+"""Set by a queue around verbs that wait, for a message or for room: true as soon as the queue is drained."""
+
+_TOLD = {
+    EventOperation.RECLAIM: EventOperation.CLAIM_RECLAIM,
+    EventOperation.TAKEOVER: EventOperation.CLAIM_RECLAIM,
+    EventOperation.DEAD: EventOperation.DLQ,
+    EventOperation.RETRY_ATTEMPT: EventOperation.RETRY_ATTEMPT,
+    EventOperation.RETRY_EXHAUSTED: EventOperation.RETRY_EXHAUSTED,
+}
+
+
+@dataclass(eq=False, slots=True)
+class Channel:
+    """One queue as seen by one gateway. `noted` is what its engine had to tell, until the queue asks."""
+
+    engine: Engine
+    driver: Any
+    config: GatewayConfig
+    world: World
+    noted: deque[QueueEvent] = field(default_factory=lambda: deque(maxlen=1000))
+
+    async def run(self, exchange: Exchange[R], patience: Patience | None = None, attempt: str | None = None) -> R:
+        """Run an exchange, as patiently as the gateway is otherwise; `attempt` names a claim, whose end is noted."""
+        patience = patience or self.config.patience
+        try:
+            result = self.driver.run(exchange, patience)
+            found: R = await result if self.world.asynchronous else result
+        except RedisMessageQueueError as error:
+            if attempt and isinstance(error, QueueUnavailable) and error.__cause__ is not None:
+                self.note(EventOperation.RETRY_EXHAUSTED, attempt, error.__cause__)
+            known = in_redis_terms(error, resent=patience.budget_s is not None)
+            raise known from known.__cause__
+        return found
+
+    def listen(self) -> None:
+        """Note events from now on."""
+        self.engine.on_event = self.noted.append
+
+    def note(self, operation: EventOperation, attempt: str, error: BaseException) -> None:
+        """A failed attempt to claim."""
+        if self.engine.on_event is not None:
+            event = QueueEvent(
+                self.engine.name, operation, EventOutcome.FAILURE, claim_id=attempt,
+                exception_type=type(error).__name__, error=error,
+            )  # fmt: skip
+            self.noted.append(event)
+
+    def told(self) -> Iterator[QueueEvent]:
+        """What happened besides the verbs' results since the last time, in the words of RedisMessageQueue."""
+        while self.noted:
+            event = self.noted.popleft()
+            if event.operation == EventOperation.DEAD:
+                delivery = self.config.delivery
+                event = replace(
+                    event, destination_queue=delivery.dead_letter_queue, delivery_count=delivery.max_count,
+                    max_delivery_count=delivery.max_count,
+                )  # fmt: skip
+            if event.operation in _TOLD:
+                yield replace(event, operation=_TOLD[event.operation])
+
+
+class Channels:
+    """The engines behind one gateway: one for each queue that it is asked about, made when it is."""
+
+    def __init__(self, config: GatewayConfig, client: Any, world: World) -> None:
+        self.config, self.decode = config, decodes(client)
+        self._client, self._world = client, world
+        self._made: dict[str, Channel] = {}
+        self._found: dict[str, tuple[Channel, QueuePart]] = {}
+
+    def find(self, key: str) -> tuple[Channel, QueuePart]:
+        """The channel of the queue that a name belongs to, and the part that it names."""
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._look_up(key)
+        return found
+
+    def log(self, key: str) -> QueuePart:
+        """The part that a name stands for, whatever queue it belongs to."""
+        return QueuePart.DEAD_LETTER if key == self.config.delivery.dead_letter_queue else place(key)[1]
+
+    def _look_up(self, key: str) -> tuple[Channel, QueuePart]:
+        if key == self.config.delivery.dead_letter_queue and len(self._made) == 1:
+            return next(iter(self._made.values())), QueuePart.DEAD_LETTER
+        name, part = place(key)
+        channel = self._made.get(name)
+        if channel is None:
+            engine = Engine(LeasedKeys(name), self.config.leased())
+            made = Channel(engine, self._driver(engine), self.config, self._world)
+            channel = self._made.setdefault(name, made)
+        return channel, part
+
+    def _driver(self, engine: Engine) -> Any:
+        from rmq_core.exchange import public  # noqa: PLC0415  loads redis-py
+
+        make: Any = public.async_driver if self._world.asynchronous else public.sync_driver
+        return public.shared(make, self._client, engine.prefix, engine.retry_budget_s)
+
+    def patience(
+        self,
+        most_s: float | None = inf,
+        given_up: Callable[[], bool] | None = None,
+        noticed: Callable[[Exception], object] | None = None,
+    ) -> Patience:
+        """How patiently to ask: for `most_s` seconds at most, None leaves repeating to the client."""
+        budget_s, first_s, longest_s, interrupted, *_ = self.config.patience
+        most_s = None if most_s is None or budget_s is None else min(most_s, budget_s)
+        return Patience(most_s, first_s, longest_s, either(interrupted, given_up), noticed)
+
+
+async def publish_message(channels: Channels, queue: str, message: str, dedup_key: str) -> bool:
+    """Add a message unless `dedup_key` is remembered; whether it was added."""
+    return await _publish(channels, queue, message, dedup_key, channels.patience(given_up=giving_up.get()))
+
+
+async def add_message(channels: Channels, queue: str, message: str) -> None:
+    """Add a message."""
+    patience = channels.patience(None, giving_up.get())  # sent once: the caller decides whether to publish again
+    await _publish(channels, queue, message, None, patience)
+
+
+async def _publish(channels: Channels, queue: str, message: str, dedup_key: str | None, patience: Patience) -> bool:
+    channel, _ = channels.find(queue)
+    try:
+        published = await channel.run(publishing.publish(channel.engine, message, dedup_key=dedup_key), patience)
+    except (QueueFull, Interrupted) as error:
+        most, gave_up = channel.engine.config.max_ready, isinstance(error, Interrupted)
+        raise QueueBackpressureError(
+            f"queue {channel.engine.keys.name!r} has no room: max_pending_length={most} messages wait"
+            + ("; the wait for room was given up" if gave_up else "; consume some or raise the limit")
+        ) from None
+    return published.accepted
+
+
+async def wait_for_message_and_move(
+    channels: Channels,
+    from_queue: str,
+    to_queue: str,  # noqa: ARG001  the lease knows
+) -> ClaimedMessage | MessageData | None:
+    """Claim the next message; None when there is none for some seconds, or the wait is interrupted."""
+    channel, _ = channels.find(from_queue)
+    wait_s, attempt = channels.config.wait, new_id()
+    patience = channels.patience(
+        wait_s, giving_up.get(), lambda error: channel.note(EventOperation.RETRY_ATTEMPT, attempt, error)
+    )
+    grant = None if patience.over else await channel.run(operations.claim(channel.engine, wait_s), patience, attempt)
+    if grant is None:
+        return None
+    stored = held(grant, decode=channels.decode)
+    if channels.config.delivery.visibility_timeout is None:
+        return stored
+    return ClaimedMessage(stored, token_text(grant.lease))
+
+
+async def move_message(
+    channels: Channels, from_queue: str, to_queue: str, message: MessageData, *, lease_token: str | None = None
+) -> bool:
+    """Move a claimed message to a log; False, with nothing changed, when the token is no longer valid."""
+    return await _finish(channels, from_queue, message, lease_token, to_queue)
+
+
+async def remove_message(
+    channels: Channels, queue: str, message: MessageData, *, lease_token: str | None = None
+) -> bool:
+    """Forget a claimed message; False, with nothing changed, when the token is no longer valid."""
+    return await _finish(channels, queue, message, lease_token)
+
+
+async def _finish(
+    channels: Channels, queue: str, message: MessageData, token: str | None, log: str | None = None
+) -> bool:
+    channel, _ = channels.find(queue)
+    lease = lease_of(channel.engine.name, message, token)
+    if lease is None:
+        return False
+    part = None if log is None else channels.log(log)
+    if part is QueuePart.PENDING:
+        return await channel.run(operations.unless_lost(settling.release(channel.engine, lease)))
+    return await channel.run(operations.finish(channel.engine, lease, part))
+
+
+async def renew_message_lease(
+    channels: Channels,
+    queue: str,
+    message: MessageData,  # noqa: ARG001  the token says it all
+    lease_token: str,
+    *,
+    is_interrupted: BaseGracefulInterruptHandler | None = None,
+) -> bool:
+    """Renew a claim; False when the token is no longer valid. Stops trying once `is_interrupted` says so."""
+    channel, _ = channels.find(queue)
+    timeout, lease = channels.config.delivery.visibility_timeout, lease_of(channel.engine.name, "", lease_token)
+    if timeout is None or lease is None:
+        return False
+    patience = channels.patience(timeout, is_interrupted.is_interrupted if is_interrupted else None)
+    return await channel.run(operations.unless_lost(settling.extend(channel.engine, lease)), patience)
+
+
+async def trim_queue(channels: Channels, queue: str, max_length: int) -> None:
+    """Cut a log to its newest entries."""
+    channel, part = channels.find(queue)
+    await channel.run(operations.trim(channel.engine, part, max_length))
+
+
+async def queue_length(channels: Channels, queue: str) -> int:
+    """How many messages a part of a queue holds."""
+    channel, part = channels.find(queue)
+    return await channel.run(operations.length(channel.engine, part))
+
+
+async def peek_messages(channels: Channels, queue: str, count: int) -> list[MessageData]:
+    """Payloads of a part of a queue: the next ones of what waits, the newest of a log."""
+    channel, part = channels.find(queue)
+    payloads = await channel.run(operations.peek(channel.engine, part, count))
+    return [payload.decode() if channels.decode else payload for payload in payloads]
+
+
+async def redrive_messages(
+    channels: Channels,
+    from_queue: str,  # noqa: ARG001  there is one place for dead letters
+    to_queue: str,
+    max_messages: int | None = None,
+) -> int:
+    """Move the oldest dead letters back with a fresh delivery budget; how many."""
+    channel, _ = channels.find(to_queue)
+    return await channel.run(managing.redrive(channel.engine, max_messages))
+
+
+async def purge_queue(channels: Channels, queue: str) -> int:
+    """Delete what a part of a queue holds; how many messages."""
+    channel, part = channels.find(queue)
+    if part is QueuePart.PROCESSING:
+        raise ConfigurationError("what is being processed cannot be purged; let it complete or expire")
+    return await channel.run(managing.purge(channel.engine, operations.LISTS[part]))
+
+
+async def recover_claims(channels: Channels, queue: str, budget_s: float | None = None) -> bool:
+    """Give back what claims took whose answer never came, within some seconds; whether nothing of it is left."""
+    channel, _ = channels.find(queue)
+    patience = channels.config.patience._replace(given_up=None)
+    if budget_s is not None:
+        until = monotonic() + budget_s
+        patience = channels.patience(budget_s)._replace(given_up=lambda: monotonic() >= until, hurried=True)
+    try:
+        await channel.run(managing.release_unanswered(channel.engine), patience)
+    except Interrupted:
+        return False
+    return not channel.engine.unanswered
+
+
+def either(one: Callable[[], bool] | None, other: Callable[[], bool] | None) -> Callable[[], bool] | None:
+    """True when one of two says so."""
+    if one is None or other is None:
+        return one or other
+    return lambda: one() or other()

@@ -1,0 +1,77 @@
+"""What a queue may be given as `redis`: a client, RedisSettings or a URL."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Hashable
+from typing import Any
+
+from rmq_core.connection.settings import RedisSettings
+from rmq_core.errors import ConfigurationError
+
+
+def sync_client(redis: Any) -> tuple[Any, bool]:
+    """A blocking client, and whether it was made here and must be closed by us."""
+    settings = _settings(redis)
+    if settings is not None:
+        return settings.client(), True
+    return _checked(redis, asynchronous=False), False
+
+
+def async_client(redis: Any) -> tuple[Any, bool]:
+    """The asyncio twin of `sync_client`."""
+    settings = _settings(redis)
+    if settings is not None:
+        return settings.async_client(), True
+    return _checked(redis, asynchronous=True), False
+
+
+def _settings(redis: Any) -> RedisSettings | None:
+    if isinstance(redis, str):
+        return RedisSettings.from_url(redis)
+    return redis if isinstance(redis, RedisSettings) else None
+
+
+def _checked(redis: Any, *, asynchronous: bool) -> Any:
+    execute = getattr(redis, "execute_command", None)
+    if execute is None or hasattr(redis, "command_stack") or isinstance(redis, type):
+        raise ConfigurationError(f"redis must be a client, RedisSettings or a URL, not {type(redis).__name__}")
+    if inspect.iscoroutinefunction(execute) != asynchronous:
+        wanted = "redis.asyncio client" if asynchronous else "blocking client"
+        raise ConfigurationError(f"redis must be a {wanted} here; {type(redis).__module__} belongs to the other façade")
+    return redis
+
+
+def check_gateway_client(client: Any, *, asynchronous: bool) -> None:
+    """TypeError for what cannot be a gateway's client, with what to pass instead."""
+    kind = type(client).__name__
+    execute = getattr(client, "execute_command", None)
+    if hasattr(client, "master_for"):
+        raise TypeError(f"'redis_client' is a {kind} manager; pass the client that its master_for(name) returns")
+    if execute is None or isinstance(client, type):
+        raise TypeError(f"'redis_client' must be a redis-py client, not {kind}")
+    if hasattr(client, "command_stack"):
+        raise TypeError(f"'redis_client' is a {kind}, which only collects commands; pass the client it was made from")
+    if inspect.iscoroutinefunction(execute) != asynchronous:
+        wanted, other = ("an asyncio", "rmq_core") if asynchronous else ("a blocking", "rmq_core.asyncio")
+        raise TypeError(f"'redis_client' must be {wanted} client here; RedisMessageQueue of {other} takes this {kind}")
+    if not asynchronous and getattr(client, "connection", None) is not None:
+        raise TypeError("'redis_client' is a single-connection client, which threads and forks cannot share; pool it")
+
+
+def server_of(client: Any) -> Hashable:
+    """What clients of one server have in common, where a client knows: its address; else the client."""
+    about = getattr(getattr(client, "connection_pool", None), "connection_kwargs", None)
+    where = tuple(map(about.get, ("path", "host", "port"))) if isinstance(about, dict) else ()
+    return where if any(where) else id(client)
+
+
+def is_cluster(client: Any) -> bool:
+    """Whether the keys of one call have to live in one slot."""
+    return hasattr(client, "nodes_manager")
+
+
+def decodes(client: Any) -> bool:
+    """Whether the client returns str."""
+    encoder = client.get_encoder() if hasattr(client, "get_encoder") else None
+    return bool(getattr(encoder, "decode_responses", False))

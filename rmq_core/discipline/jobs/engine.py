@@ -1,0 +1,97 @@
+"""What the operations of one queue share: its keys, its settings, what its server can. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from rmq_core.discipline.jobs.config import REMEMBERED, REMEMBERED_S, JobsConfig
+from rmq_core.discipline.jobs.keys import GROUP, JobsKeys
+from rmq_core.envelope.ids import nonce
+from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFailed, Unsupported
+from rmq_core.exchange import Exchange, Want
+from rmq_core.exchange.scripts import script
+from rmq_core.policy import milliseconds, seconds
+from rmq_core.queue.registry import register
+
+
+@dataclass(slots=True, eq=False)
+class Engine:
+    """State of a queue object. `native` is None until the server was asked what it can."""
+
+    keys: JobsKeys
+    config: JobsConfig
+    native: bool | None = None
+    registered: bool = False
+    producer: str = field(default_factory=nonce)
+    own_lease_ms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.own_lease_ms = self.config.lease_ms
+
+    @property
+    def name(self) -> str:
+        return self.keys.name
+
+    @property
+    def prefix(self) -> bytes:
+        return self.keys.prefix
+
+    @property
+    def retry_budget_s(self) -> float:
+        return self.config.retry_budget_s
+
+    @property
+    def beat_s(self) -> float | None:
+        return seconds("lease", self.config.lease)
+
+    @property
+    def flag(self) -> str:
+        """What scripts are told of the server: '1' with IDMP, XREADGROUP CLAIM and XACKDEL."""
+        return "1" if self.native else "0"
+
+    def lease_ms(self, lease: timedelta | float | None, parameter: str = "lease") -> int:
+        return self.own_lease_ms if lease is None else milliseconds(parameter, lease, minimum=0.001)
+
+
+def prepare(engine: Engine) -> Exchange[None]:
+    """Ask the server once what it can, make the consumer group, and tell tools of the queue.
+
+    Raises Unsupported for a server without streams that can be claimed from: a queue nobody can read is no queue.
+    """
+    reply = yield script("jobs/prepare", engine.keys, group=GROUP, remembered_s=REMEMBERED_S, remembered=REMEMBERED)
+    if reply not in {b"native", b"plain"}:
+        command = reply.decode().partition(" ")[2]
+        raise Unsupported("jobs", f"way to work on a server without {command}: it needs Redis 6.2 or later")
+    engine.native = reply == b"native"
+    if not engine.registered:
+        engine.registered = yield from register(engine.keys.name, "jobs")
+
+
+def grouped(engine: Engine, want: Callable[[], Want]) -> Exchange[Any]:
+    """Ask for what needs the consumer group, which is made again when somebody emptied the database."""
+    if engine.native is None:
+        yield from prepare(engine)
+    try:
+        reply = yield want()
+    except ScriptFailed as error:
+        if "NOGROUP" not in str(error):
+            raise
+        yield from prepare(engine)
+        reply = yield want()
+    return reply
+
+
+def refused(what: str, reply: bytes) -> RedisMessageQueueError:
+    """The error for a reply that no script gives unless something else writes to the queue's keys."""
+    return ScriptFailed(f"{what} got {reply.decode(errors='replace')!r}")
+
+
+def check_text(parameter: str, value: str | None) -> str:
+    """An owner or a worker, as heads and history hold it; '' for None."""
+    text = "" if value is None else value
+    if not isinstance(text, str) or len(text) > 512 or (text and not text.isprintable()):
+        raise ConfigurationError(f"{parameter} must be a text of at most 512 visible characters, not {value!r}")
+    return text

@@ -1,0 +1,264 @@
+"""Adding jobs: now or later, once or at least once, one or many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from itertools import groupby
+from typing import Any, NamedTuple, TypeAlias
+
+from rmq_core.discipline.jobs.engine import Engine, prepare, refused
+from rmq_core.discipline.jobs.job import Job, check_id, encode_data, encode_options, plain_headers
+from rmq_core.envelope import codec
+from rmq_core.envelope.chunks import chunks, each
+from rmq_core.envelope.codec import Payload
+from rmq_core.envelope.ids import new_id, nonce
+from rmq_core.envelope.payloads import digest, encode_payload, encode_text
+from rmq_core.errors import PayloadError, RedisMessageQueueError
+from rmq_core.exchange import Call, Encodable, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.policy import Backoff, milliseconds
+from rmq_core.reports import Published, PublishReport
+
+DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
+
+
+class NewJob(NamedTuple):
+    """A job for `add_bulk`; the fields are the arguments of `add`. unique: as `add_unique`, which needs a job_id."""
+
+    name: str
+    data: Any = None
+    delay: timedelta | float | None = None
+    attempts: int | None = None
+    backoff: Backoff | None = None
+    job_id: str | None = None
+    unique: bool = False
+
+
+class Entry(NamedTuple):
+    """A job on its way; `digest` is that of its deduplication key.
+
+    named: the caller chose the id, and may choose it twice; the server would take the second job for a resend.
+    """
+
+    id: str
+    body: bytes
+    delay_ms: int = 0
+    digest: bytes | None = None
+    named: bool = False
+
+
+def add(
+    engine: Engine,
+    name: str,
+    data: Any = None,
+    *,
+    delay: timedelta | float | None = None,
+    attempts: int | None = None,
+    backoff: Backoff | None = None,
+    job_id: str | None = None,
+) -> Exchange[Job]:
+    """Add a job; a resend after a lost reply adds nothing. `data` is anything JSON has, str or bytes.
+
+    delay: seconds or timedelta. attempts, backoff: instead of the queue's. job_id: instead of one made up here; that is
+    no promise that there is only one job of it, see `add_unique`.
+    """
+    new = NewJob(name, data, delay, attempts, backoff, job_id)
+    return (yield from _add(engine, new))
+
+
+def add_unique(
+    engine: Engine,
+    name: str,
+    data: Any = None,
+    *,
+    job_id: str,
+    delay: timedelta | float | None = None,
+    attempts: int | None = None,
+    backoff: Backoff | None = None,
+) -> Exchange[Job]:
+    """Add a job unless one of this id was added within `unique_ttl`, by any process; `accepted` of the job tells."""
+    new = NewJob(name, data, delay, attempts, backoff, job_id, unique=True)
+    return (yield from _add(engine, new))
+
+
+def add_bulk(engine: Engine, jobs: Iterable[NewJob | Mapping[str, Any]]) -> Exchange[list[Job]]:
+    """Add many jobs, in order, in chunks of up to 1,000 jobs and 4 MiB. Each is a NewJob or a dict of its fields.
+
+    Stops at the first chunk that is refused and raises; `report` of the error holds the jobs added before it.
+    """
+    if engine.native is None:
+        yield from prepare(engine)
+    added: list[Job] = []
+    pairs = ((new, _entry(engine, new)) for new in map(_new, jobs))
+    try:
+        for chunk in chunks(pairs, _size):
+            for _, run in groupby(chunk, _way):
+                news, entries = zip(*run, strict=True)
+                verdicts = yield from _send(engine, entries)
+                added += map(_job, news, entries, verdicts)
+    except RedisMessageQueueError as error:
+        error.report = added
+        raise
+    return added
+
+
+def publish(
+    engine: Engine,
+    payload: Payload,
+    *,
+    dedup_key: DedupKey | None = None,
+    delay: timedelta | float | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Exchange[Published]:
+    """Add a message, which is a job without a name; with `dedup_key`, unless that was published within `unique_ttl`."""
+    entry = _message(engine, payload, dedup_key, delay, plain_headers(headers))
+    if engine.native is None:
+        yield from prepare(engine)
+    (accepted,) = yield from _send(engine, [entry])
+    return Published(entry.id, accepted)
+
+
+def publish_many(
+    engine: Engine,
+    payloads: Iterable[Payload],
+    *,
+    dedup_key: Callable[[Any], str] | None = None,
+    delay: timedelta | float | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Exchange[PublishReport]:
+    """Add messages, in order, in chunks of up to 1,000 messages and 4 MiB.
+
+    Stops at the first chunk that is refused and raises; `report` of the error holds what was accepted before it.
+    """
+    if dedup_key is not None and not callable(dedup_key):
+        raise PayloadError("dedup_key must be a callable for publish_many: one key would make all but one a duplicate")
+    extra = plain_headers(headers)
+    if engine.native is None:
+        yield from prepare(engine)
+    ids: list[str | None] = []
+    entries = each(lambda payload: _message(engine, payload, dedup_key, delay, extra), payloads)
+    try:
+        for chunk in chunks(entries, lambda entry: len(entry.body)):
+            verdicts = yield from _send(engine, chunk)
+            ids += [entry.id if fresh else None for entry, fresh in zip(chunk, verdicts, strict=True)]
+    except RedisMessageQueueError as error:
+        error.report = _report(ids)
+        raise
+    return _report(ids)
+
+
+def cancel_delayed(engine: Engine, job_id: str) -> Exchange[bool]:
+    """Forget a job whose delay is not over, a retry among them; its id can be added again. False when there is none."""
+    keys = engine.keys
+    reply = yield script("jobs/cancel", keys, marker=keys.unique(_job_digest(check_id(job_id))), job_id=job_id)
+    if reply not in {b"cancelled", b"missing"}:
+        raise refused("cancel_delayed", reply)
+    return bool(reply == b"cancelled")
+
+
+def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
+    """Let a deduplication key, or the id of an `add_unique`, be used again at once; False when it was free."""
+    keys = engine.keys
+    named = _job_digest(dedup_key) if isinstance(dedup_key, str) else b""
+    call = script("jobs/forget", marker=keys.unique(_key_digest(dedup_key)), another=keys.unique(named))
+    return bool((yield call) == b"forgotten")
+
+
+def _add(engine: Engine, new: NewJob) -> Exchange[Job]:
+    entry = _entry(engine, new)
+    if engine.native is None:
+        yield from prepare(engine)
+    (accepted,) = yield from _send(engine, [entry])
+    return _job(new, entry, accepted)
+
+
+def _size(pair: tuple[NewJob, Entry]) -> int:
+    return len(pair[1].body)
+
+
+def _way(pair: tuple[NewJob, Entry]) -> int:
+    """Jobs that go out in one call: those with deduplication, those the server knows again, and the others."""
+    entry = pair[1]
+    return 2 if entry.digest else 1 if entry.delay_ms or entry.named else 0
+
+
+def _send(engine: Engine, entries: Sequence[Entry]) -> Exchange[list[bool]]:
+    """Add one chunk; of each job, whether it was added."""
+    call = _call(engine, entries)
+    reply = yield call
+    word, _, digits = reply.decode().partition(" ")
+    if word != "accepted":
+        raise refused("adding", reply)
+    return [digit == "1" for digit in digits] if digits else [True] * len(entries)
+
+
+def _call(engine: Engine, entries: Sequence[Entry]) -> Call:
+    keys = engine.keys
+    jobs: list[Encodable] = []
+    digests = [entry.digest for entry in entries if entry.digest is not None]
+    if engine.native and not digests and not any(entry.delay_ms or entry.named for entry in entries):
+        for entry in entries:
+            jobs += entry[:2]
+        return script("jobs/add_native", keys, producer=engine.producer, jobs=jobs)
+    for entry in entries:
+        jobs += (entry.id, entry.delay_ms, entry.body)
+    window_ms = milliseconds("unique_ttl", engine.config.unique_ttl) if digests else 0
+    return script(
+        "jobs/add", keys, markers=[keys.unique(digest) for digest in digests], window_ms=window_ms, nonce=nonce(),
+        events_cap=engine.config.max_events, jobs=jobs,
+    )  # fmt: skip
+
+
+def _new(job: NewJob | Mapping[str, Any]) -> NewJob:
+    if isinstance(job, NewJob):
+        return job
+    try:
+        return NewJob(**job)
+    except TypeError as error:
+        raise PayloadError(f"a job must be a NewJob or a dict of its fields: {error}") from None
+
+
+def _entry(engine: Engine, new: NewJob) -> Entry:
+    config = engine.config
+    name, value, delay, attempts, backoff, chosen, unique = new
+    kind, data = encode_data(value, config.max_payload_bytes, config.max_payload_depth)
+    named = chosen is not None
+    job_id = check_id(chosen or "") if named or unique else new_id()
+    digest = _job_digest(job_id) if unique else None
+    delay_ms = 0 if delay is None else milliseconds("delay", delay)
+    options = encode_options(name, attempts, backoff)
+    return Entry(job_id, codec.body(job_id, kind, data, options), delay_ms, digest, named)
+
+
+def _message(
+    engine: Engine, payload: Payload, dedup_key: DedupKey | None, delay: timedelta | float | None, headers: bytes
+) -> Entry:
+    config, job_id = engine.config, new_id()
+    kind, data = encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
+    key = dedup_key(payload) if callable(dedup_key) else dedup_key
+    digest = None if key is None else _key_digest(key)
+    delay_ms = 0 if delay is None else milliseconds("delay", delay)
+    return Entry(job_id, codec.body(job_id, kind, data, headers), delay_ms, digest)
+
+
+def _job(new: NewJob, entry: Entry, accepted: bool) -> Job:  # noqa: FBT001  a verdict, not a switch
+    return Job(entry.id, new.name, new.data, 1, None, new.attempts, new.backoff, accepted=accepted)
+
+
+def _report(ids: list[str | None]) -> PublishReport:
+    duplicates = ids.count(None)
+    return PublishReport(len(ids) - duplicates, duplicates, 0, tuple(ids))
+
+
+def _job_digest(job_id: str) -> bytes:
+    return digest("job", job_id.encode())
+
+
+def _key_digest(key: object) -> bytes:
+    data = encode_text(key, "dedup_key") if isinstance(key, str) else key
+    if not isinstance(data, bytes):
+        raise PayloadError(f"dedup_key must be or return str or bytes, not {type(key).__name__}")
+    if not data:
+        raise PayloadError("dedup_key is empty: all messages with it would count as duplicates; leave it out")
+    return digest("key", data)

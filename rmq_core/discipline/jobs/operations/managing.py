@@ -1,0 +1,123 @@
+"""Operating a queue: redrive, purge, results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from rmq_core.discipline.jobs.engine import Engine, prepare, refused
+from rmq_core.discipline.jobs.job import Job, check_id
+from rmq_core.discipline.jobs.keys import GROUP
+from rmq_core.errors import ConfigurationError, JobFailed, MalformedMessage
+from rmq_core.exchange import Call, Command, Exchange, Listen
+from rmq_core.exchange.scripts import script
+from rmq_core.policy import milliseconds, whole
+
+_LONGEST_MS = 5000
+
+
+class JobResult(NamedTuple):
+    """What became of a job: `value` is what it returned; `error`, when it is a dead letter, what it died of."""
+
+    value: Any
+    error: str | None = None
+
+
+def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
+    """Move dead letters back to the stream, oldest first, with a fresh budget of attempts; how many."""
+    left = None if max_messages is None else whole("max_messages", max_messages, minimum=1)
+    if engine.native is None:
+        yield from prepare(engine)
+    moved = 0
+    while left is None or moved < left:
+        most = 1000 if left is None else min(1000, left - moved)
+        call = script("jobs/redrive", engine.keys, most=most, events_cap=engine.config.max_events)
+        count = _count(call, (yield call), b"redriven ")
+        moved += count
+        if not count:
+            break
+    return moved
+
+
+def purge(engine: Engine, which: str) -> Exchange[int]:
+    """Delete the `ready` jobs that nobody has, the `delayed` or the `dead` ones; how many."""
+    if which not in {"ready", "delayed", "dead"}:
+        raise ConfigurationError(f"which must be 'ready', 'delayed' or 'dead', not {which!r}")
+    removed = 0
+    while True:
+        call = script("jobs/purge", engine.keys, which=which, group=GROUP)
+        count = _count(call, (yield call), b"removed ")
+        removed += count
+        if not count or which != "ready":
+            return removed
+
+
+def get_result(engine: Engine, job: Job | str) -> Exchange[JobResult | None]:
+    """The result of a job, if it is there: workers keep it with `store_results`, for `result_ttl`."""
+    found = yield Command(("XRANGE", engine.keys.result(_id(job)), "-", "+", "COUNT", 1))
+    return _result(found[0][1]) if found else None
+
+
+def get_results(engine: Engine, jobs: Iterable[Job | str]) -> Exchange[list[JobResult | None]]:
+    """The results of several jobs, None for each that is not there."""
+    names, found = [_id(job) for job in jobs], {}
+    for name in names:
+        found[name] = yield from get_result(engine, name)
+    return [found[name] for name in names]
+
+
+def wait_for_result(engine: Engine, job: Job | str, timeout: timedelta | float = 30) -> Exchange[Any]:
+    """What a job returns, as soon as it has; Redis tells, nobody polls.
+
+    Raises JobFailed when the job becomes a dead letter, TimeoutError when nothing is there within `timeout`.
+    """
+    key, left = engine.keys.result(_id(job)), milliseconds("timeout", timeout, minimum=0.001)
+    while left > 0:
+        block = min(left, _LONGEST_MS)
+        reply = yield Listen(("XREAD", "COUNT", 1, "BLOCK", block, "STREAMS", key, "0"), block)
+        if reply:
+            found = _result(entries_of(reply)[0][1])
+            if found.error is not None:
+                raise JobFailed(_id(job), found.error)
+            return found.value
+        left -= block
+    raise TimeoutError(f"job {_id(job)!r} has no result yet; does its worker run with store_results?")
+
+
+def entries_of(reply: Any) -> list[Any]:
+    """The entries of the one stream that was read, in whichever shape the protocol has."""
+    if not reply:
+        return []
+    if isinstance(reply, dict):
+        reply = list(reply.items())
+    if not isinstance(reply[0], list | tuple):
+        return list(reply[1])
+    entries: list[Any] = reply[0][1]
+    return entries
+
+
+def _result(fields: Any) -> JobResult:
+    flat = [_bytes(item) for pair in fields.items() for item in pair] if isinstance(fields, dict) else fields
+    found = {_bytes(key): _bytes(value) for key, value in zip(flat[::2], flat[1::2], strict=True)}
+    try:
+        if found[b"state"] == b"completed":
+            return JobResult(json.loads(found[b"value"]))
+        return JobResult(None, found[b"value"].decode())
+    except (KeyError, ValueError) as error:
+        raise MalformedMessage("a stored result is damaged") from error
+
+
+def _bytes(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _id(job: Job | str) -> str:
+    return job.id if isinstance(job, Job) else check_id(job)
+
+
+def _count(call: Call, reply: bytes, prefix: bytes) -> int:
+    if not reply.startswith(prefix):
+        raise refused(call.script.name, reply)
+    return int(reply[len(prefix) :])

@@ -1,0 +1,128 @@
+"""Ending leases: extend, ack, nack, release; whole, or some of their messages. All fenced by the token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from rmq_core.discipline.jobs.engine import Engine, refused
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.payloads import one_line
+from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.messages import Lease, token_of
+from rmq_core.policy import milliseconds
+from rmq_core.queue.settle import lost, places_of
+from rmq_core.reports import Outcome, SettleReport
+
+Some: TypeAlias = Iterable[Message | MessageRef]
+_LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
+_CHUNK = 1000
+
+
+def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
+    """Move the deadline to `by` (seconds or timedelta, the queue's lease when None) from now; never to an earlier time.
+
+    Costs the same for 1 and for 1,000,000 jobs. Raises LeaseLost.
+    """
+    reply = yield _extension(engine, lease, by)
+    if reply == b"lost":
+        raise lost(lease)
+    return datetime.fromtimestamp(int(reply) / 1000, UTC)
+
+
+def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
+    """Extend many leases in one write; False for each that is lost."""
+    replies = yield Batch(tuple(_extension(engine, lease, by) for lease, by in leases))
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return [reply != b"lost" for reply in replies]
+
+
+def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Finish the jobs of a lease, or some of them. Raises LeaseLost for a whole lease, reports it for some."""
+    return (yield from _settle(engine, lease, ("ack", 0, ""), messages))
+
+
+def nack(
+    engine: Engine,
+    lease: Lease,
+    messages: Some | None = None,
+    *,
+    delay: timedelta | float | None = None,
+    reason: str | None = None,
+) -> Exchange[SettleReport]:
+    """Give jobs back as failed: the attempt is counted; past `max_attempts` they become dead letters.
+
+    delay: seconds or timedelta before they are ready again; none when None, for backoff is what workers do.
+    reason: kept in the history, 200 characters of it. Raises LeaseLost for a whole lease, reports it for some.
+    """
+    delay_ms = 0 if delay is None else milliseconds("delay", delay)
+    return (yield from _settle(engine, lease, ("nack", delay_ms, one_line(reason)), messages))
+
+
+def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Give jobs back untouched, behind those that wait: no attempt is counted.
+
+    Raises LeaseLost for a whole lease, reports it for some.
+    """
+    return (yield from _settle(engine, lease, ("release", 0, ""), messages))
+
+
+def _settle(engine: Engine, lease: Lease, how: tuple[str, int, str], messages: Some | None) -> Exchange[SettleReport]:
+    with lease.fate:
+        if messages is None:
+            return (yield from _all(engine, lease, how))
+        places, outcomes = places_of(lease, messages), {}
+        open_places = sorted(set(places))
+        for first in range(0, len(open_places), _CHUNK):
+            chunk = open_places[first : first + _CHUNK]
+            reply = yield _call(engine, lease, how, chunk)
+            words = reply.decode().split(" ")
+            if reply == b"lost":
+                lost(lease)
+                outcomes.update(dict.fromkeys(chunk, Outcome.LOST))
+            elif words[0] == "settled":
+                lease.fate.partly, lease.fate.settled = True, lease.fate.settled or words[3] == "0"
+                outcomes.update(zip(chunk, (_LETTERS[letter] for letter in words[4]), strict=True))
+                if words[3] == "0":  # nothing was left in the lease, so what comes after was settled earlier
+                    outcomes.update(dict.fromkeys(open_places[first + _CHUNK :], Outcome.SETTLED_BEFORE))
+                    break
+            else:
+                raise refused(f"settling lease {lease.id!r}", reply)
+        found = list(outcomes.values())
+        settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in found)
+        return SettleReport(settled, found.count(Outcome.DEAD), tuple(outcomes[place] for place in places))
+
+
+def _all(engine: Engine, lease: Lease, how: tuple[str, int, str]) -> Exchange[SettleReport]:
+    settled = dead = 0
+    while True:
+        reply = yield _call(engine, lease, how, [])
+        words = reply.decode().split(" ")
+        if words[0] != "settled":
+            raise lost(lease) if reply == b"lost" else refused(f"settling lease {lease.id!r}", reply)
+        settled, dead = settled + int(words[1]), dead + int(words[2])
+        if words[3] == "0":
+            lease.fate.settled = True
+            return SettleReport(settled, dead)
+
+
+def _call(engine: Engine, lease: Lease, how: tuple[str, int, str], places: list[int]) -> Call:
+    keys, config = engine.keys, engine.config
+    verb, delay_ms, reason = how
+    return script(
+        "jobs/settle", keys, lease=keys.lease(lease.id), done=keys.done(lease.id),
+        lease_id=lease.id, token=token_of(lease), verb=verb, delay_ms=delay_ms, reason=reason,
+        max_attempts=config.max_attempts, max_dead=config.max_dead,
+        done_ttl_ms=milliseconds("settled_ttl", config.settled_ttl) if lease.named else 0,
+        events_cap=config.max_events, indexes=places,
+    )  # fmt: skip
+
+
+def _extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
+    return script(
+        "jobs/extend", engine.keys, lease_id=lease.id, token=token_of(lease), lease_ms=engine.lease_ms(by, "by")
+    )

@@ -1,0 +1,160 @@
+"""What a worker asks for: jobs to work on, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rmq_core.discipline.jobs.engine import Engine, grouped, refused
+from rmq_core.discipline.jobs.keys import GROUP
+from rmq_core.discipline.jobs.operations.managing import entries_of
+from rmq_core.envelope.payloads import one_line
+from rmq_core.errors import QueueFull
+from rmq_core.exchange import Call, Encodable, Exchange, Listen
+from rmq_core.exchange.scripts import script
+from rmq_core.policy import milliseconds
+
+
+class Delivery(NamedTuple):
+    """An entry of the stream in a worker's hands; `before` counts its deliveries that nobody answered."""
+
+    entry: str
+    envelope: bytes
+    before: int = 0
+
+
+class Done(NamedTuple):
+    """What a worker has to tell: ids that became active or completed, entries to finish, results by job id."""
+
+    active: list[str]
+    completed: list[str]
+    entries: list[str]
+    results: list[tuple[str, bytes]]
+
+    @classmethod
+    def nothing(cls) -> Done:
+        return cls([], [], [], [])
+
+    def joined(self, later: Done) -> Done:
+        """Both, in order."""
+        return Done(
+            self.active + later.active,
+            self.completed + later.completed,
+            self.entries + later.entries,
+            self.results + later.results,
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.entries)
+
+
+class Verdict(NamedTuple):
+    """What to do with a failed job: how many attempts failed by now, and None for the dead letters."""
+
+    attempts: int
+    delay_s: float | None
+    reason: str
+
+
+def turn(engine: Engine, consumer: str, done: Done, count: int) -> Exchange[list[Delivery]]:
+    """Tell what is done and read up to `count` jobs, in one round trip."""
+    entries = yield from grouped(engine, lambda: _turn(engine, consumer, done, count))
+    return _deliveries(entries)
+
+
+def listen(engine: Engine, consumer: str, count: int, block_ms: int) -> Exchange[list[Delivery]]:
+    """Read up to `count` jobs, waiting for the first of them."""
+    claim: tuple[Encodable, ...] = ("CLAIM", engine.own_lease_ms) if engine.native else ()
+    words = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "BLOCK", block_ms)
+    want = Listen((*words, *claim, "STREAMS", engine.keys.ready, ">"), block_ms)
+    reply = yield from grouped(engine, lambda: want)
+    return _deliveries(entries_of(reply))
+
+
+def steal(engine: Engine, consumer: str, start: str, count: int) -> Exchange[tuple[str, list[Delivery]]]:
+    """Take over jobs of silent workers, where reading does not; and where to go on."""
+    call = script(
+        "jobs/steal", engine.keys, group=GROUP, consumer=consumer, stale_ms=engine.own_lease_ms, start=start, most=count
+    )
+    reply: Any = yield from grouped(engine, lambda: call)
+    return reply[0].decode(), _deliveries(reply[1])
+
+
+def beat(engine: Engine, consumer: str, entries: Sequence[str]) -> Exchange[list[str]]:
+    """Say that these jobs are being worked on; those that are somebody else's by now."""
+    lost: list[str] = []
+    for first in range(0, len(entries), 1000):
+        some = entries[first : first + 1000]
+        call = script("jobs/beat", engine.keys, group=GROUP, consumer=consumer, entries=some)
+        reply: Any = yield from grouped(engine, lambda call=call: call)  # type: ignore[misc]
+        lost += [entry.decode() for entry in reply]
+    return lost
+
+
+def fail(
+    engine: Engine,
+    consumer: str,
+    delivery: Delivery,
+    job_id: str,
+    verdict: Verdict,
+    *,
+    stored: bool = False,
+    untold: bool = False,
+) -> Exchange[bytes]:
+    """A job failed: back after its delay, or to the dead letters, in one atomic step. `gone` when it was not ours.
+
+    stored: tell those who wait for its result that there will be none. untold: that it became active is yet to be told.
+    """
+    keys, config = engine.keys, engine.config
+    reply: bytes = yield script(
+        "jobs/fail", keys, result=keys.result(job_id), group=GROUP, native=engine.flag, entry_id=delivery.entry,
+        attempts=verdict.attempts, to_dead="1" if verdict.delay_s is None else "0",
+        delay_ms=0 if verdict.delay_s is None else milliseconds("backoff", verdict.delay_s), consumer=consumer,
+        reason=one_line(verdict.reason), max_dead=config.max_dead, events_cap=config.max_events,
+        result_ttl_ms=milliseconds("result_ttl", config.result_ttl) if stored else 0,
+        emit_active="1" if untold else "0",
+    )  # fmt: skip
+    if reply not in {b"later", b"dead", b"gone"}:
+        raise refused("fail", reply)
+    return reply
+
+
+def requeue(engine: Engine, consumer: str, deliveries: Sequence[Delivery]) -> Exchange[int]:
+    """Give jobs back that were not begun; no attempt counts. Those that are somebody else's by now stay so."""
+    back = 0
+    for first in range(0, len(deliveries), 500):
+        jobs: list[Encodable] = []
+        for one in deliveries[first : first + 500]:
+            jobs += (one.entry, one.before)
+        call = script("jobs/requeue", engine.keys, group=GROUP, consumer=consumer, native=engine.flag, jobs=jobs)
+        back += yield from grouped(engine, lambda call=call: call)  # type: ignore[misc]
+    return back
+
+
+def leave(engine: Engine, consumer: str) -> Exchange[bool]:
+    """Take the worker out of the group; False while jobs are still in its hands."""
+    call = script("jobs/leave", engine.keys, group=GROUP, consumer=consumer)
+    try:
+        return bool((yield from grouped(engine, lambda: call)) == b"left")
+    except QueueFull:  # Redis 6.2 refuses this, too, at its `maxmemory`; a name without jobs is in nobody's way
+        return False
+
+
+def _turn(engine: Engine, consumer: str, done: Done, count: int) -> Call:
+    keys, config = engine.keys, engine.config
+    return script(
+        "jobs/turn", keys, results=[keys.result(job_id) for job_id, _ in done.results],
+        group=GROUP, consumer=consumer, most=count, native=engine.flag, stale_ms=engine.own_lease_ms,
+        events_cap=config.max_events,
+        result_ttl_ms=milliseconds("result_ttl", config.result_ttl) if done.results else 0,
+        active=" ".join(done.active), completed=" ".join(done.completed),
+        finished=[value for _, value in done.results] + done.entries,
+    )  # fmt: skip
+
+
+def _deliveries(entries: Any) -> list[Delivery]:
+    return [
+        Delivery(entry[0].decode(), entry[1][1], entry[3] if len(entry) > 3 else 0)
+        for entry in entries or ()
+        if entry[1]
+    ]

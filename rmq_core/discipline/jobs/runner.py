@@ -1,0 +1,79 @@
+"""Running one job: what its handler returns or raises decides what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from rmq_core.discipline.jobs.config import JobsConfig, WorkerConfig
+from rmq_core.discipline.jobs.job import Job, encode_data, job_of
+from rmq_core.discipline.jobs.operations.working import Delivery, Verdict
+from rmq_core.errors import MalformedMessage, PayloadError, UnrecoverableError
+from rmq_core.queue.process import reason_of
+
+Handler: TypeAlias = Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]
+
+
+class Completed(NamedTuple):
+    """The handler returned. `result` is the value to store, None when results are not stored."""
+
+    job: Job
+    result: bytes | None
+
+
+class FailedJob(NamedTuple):
+    """The job failed. `job_id` is empty when its envelope could not be read."""
+
+    job_id: str
+    verdict: Verdict
+
+
+class Runner:
+    """Hands jobs to a handler: a coroutine function, or a plain one, which gets a thread."""
+
+    def __init__(self, handler: Handler, config: WorkerConfig, queue_config: JobsConfig) -> None:
+        self._handler, self._config, self._queue_config = handler, config, queue_config
+        self._threaded = not inspect.iscoroutinefunction(handler) and not inspect.iscoroutinefunction(
+            getattr(handler, "__call__", None)  # noqa: B004  an object whose call is a coroutine function
+        )
+
+    async def run(self, delivery: Delivery, begun: Callable[[Job], object]) -> Completed | FailedJob:
+        """Run a job and return its outcome. Calls `begun(job)` just before the handler."""
+        try:
+            job = job_of(delivery.envelope, delivery.before)
+        except MalformedMessage as error:
+            return FailedJob("", Verdict(delivery.before + 1, None, str(error)))
+        if job.attempt > self._limit(job):
+            reason = f"{delivery.before} workers died, or lost their lease, with it"
+            return FailedJob(job.id, Verdict(job.attempt - 1, None, reason))
+        begun(job)
+        try:
+            value = await (asyncio.to_thread(self._handler, job) if self._threaded else self._handler(job))
+            return Completed(job, self._encode(value) if self._config.store_results else None)
+        except Exception as error:  # noqa: BLE001  whatever a handler raises is its job's failure
+            return FailedJob(job.id, self._verdict(job, error))
+
+    def _limit(self, job: Job) -> int:
+        return job.attempts or self._queue_config.max_attempts
+
+    def _verdict(self, job: Job, error: Exception) -> Verdict:
+        backoff = job.backoff or self._queue_config.backoff
+        final = isinstance(error, UnrecoverableError) or job.attempt >= self._limit(job)
+        return Verdict(job.attempt, None if final else backoff.delay(job.attempt), _reason(error))
+
+    def _encode(self, value: Any) -> bytes:
+        config = self._queue_config
+        kind, data = encode_data(value, config.max_payload_bytes, config.max_payload_depth)
+        if kind == "b":
+            raise PayloadError("a handler must return what JSON has, not bytes, while store_results is set")
+        return json.dumps(value).encode() if kind == "s" else data
+
+
+def _reason(error: Exception) -> str:
+    """What history keeps of a failure: that it was unrecoverable, too, when the name of its class does not say so."""
+    if isinstance(error, UnrecoverableError) and type(error) is not UnrecoverableError:
+        return f"{UnrecoverableError.__name__} ({type(error).__name__}): {error}"
+    return reason_of(error)

@@ -1,0 +1,62 @@
+"""Many leased queues of one server, looked at together, run by the asyncio driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rmq_core.connection.clients import async_client, is_cluster
+from rmq_core.discipline.leased.aio import AsyncLeasedQueue
+from rmq_core.discipline.leased.config import LeasedConfig
+from rmq_core.discipline.leased.operations import surveying
+from rmq_core.exchange import Exchange
+from rmq_core.queue.keys import LeasedKeys
+from rmq_core.reports import Backlog
+
+
+async def holding(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> list[str]:
+    """Those of these leased queues that have messages which are ready, delayed or leased, in the order given.
+
+    `redis` is a client, RedisSettings or a URL. Of `config` only the retry budget counts. Raises QueueUnavailable.
+    """
+    client, owned = async_client(redis)
+    try:
+        parts = surveying.parts(list(names), apart=is_cluster(client))
+        return [name for part in parts for name in await _run(client, part, config, surveying.holding(part))]
+    finally:
+        if owned:
+            await client.aclose()
+
+
+async def backlogs(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> dict[str, Backlog]:
+    """The backlog of each of these leased queues, as `LeasedQueue.backlog` tells it of one.
+
+    What has expired is taken back first. `redis` is a client, RedisSettings or a URL; `config` should be that of all
+    users of the queues. Raises QueueUnavailable.
+    """
+    client, owned = async_client(redis)
+    found: dict[str, Backlog] = {}
+    try:
+        for part in surveying.parts(list(names), apart=is_cluster(client)):
+            glances = await _run(client, part, config, surveying.glances(part, config or LeasedConfig()))
+            for name, seen in zip(part, glances, strict=True):
+                found[name] = await _reclaimed(client, name, config) if seen.late else seen.backlog
+        return found
+    finally:
+        if owned:
+            await client.aclose()
+
+
+async def _reclaimed(client: Any, name: str, config: LeasedConfig | None) -> Backlog:
+    async with AsyncLeasedQueue(client, name, config) as queue:
+        return await queue.backlog()
+
+
+async def _run(client: Any, names: Sequence[str], config: LeasedConfig | None, exchange: Exchange[Any]) -> Any:
+    from rmq_core.exchange.public import async_driver  # noqa: PLC0415  loads redis-py, which naming this must not
+
+    driver = async_driver(client, LeasedKeys(names[0]).prefix, (config or LeasedConfig()).retry_budget_s)
+    try:
+        return await driver.run(exchange)
+    finally:
+        await driver.close()

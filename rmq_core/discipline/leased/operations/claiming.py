@@ -1,0 +1,321 @@
+"""Claiming: new leases, takeovers, adoption, and waiting for work without polling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import chain
+from typing import NamedTuple
+
+from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.operations.durability import apart, check, confirming
+from rmq_core.discipline.leased.operations.publishing import register
+from rmq_core.discipline.leased.operations.reclaiming import reclaim
+from rmq_core.discipline.leased.operations.staging import PUBLICATION, finish
+from rmq_core.envelope.ids import anonymous_lease_id, nonce
+from rmq_core.errors import (
+    ConfigurationError,
+    LeaseAlreadySettled,
+    LeaseLost,
+    NotDurable,
+    QueueUnavailable,
+    RedisMessageQueueError,
+    ScriptFailed,
+)
+from rmq_core.events import Operation
+from rmq_core.exchange import Call, Exchange, Wait
+from rmq_core.exchange.scripts import script
+from rmq_core.messages import Isolation, Lease, token_of
+from rmq_core.policy import milliseconds, whole
+from rmq_core.queue.keys import check_name
+
+_INLINE = 4000
+
+
+class Request(NamedTuple):
+    """What a caller wants to claim, checked. `mode` tells whether the lease id can exist: new, again or named.
+
+    again: an earlier claim under this id and nonce ended without an answer, and may have been granted.
+    """
+
+    id: str
+    mode: str
+    nonce: str
+    lease_ms: int | str
+    max_messages: int
+    owner: str
+    again: bool = False
+
+
+def claim(
+    engine: Engine,
+    *,
+    max_messages: int = 1,
+    lease: timedelta | float | None = None,
+    wait: timedelta | float = 0,
+    lease_id: str | None = None,
+    owner: str | None = None,
+) -> Exchange[Lease | None]:
+    """Take the oldest ready messages under a lease, or None when there are none within `wait`.
+
+    lease, wait: seconds or timedelta. An existing `lease_id` is taken over: the same messages under a new token, the
+    former holder fenced off, one more delivery counted. Raises LeaseAlreadySettled when that id was acked whole.
+    """
+    wait_ms = milliseconds("wait", wait)
+    return (yield from grant(engine, requested(engine, max_messages, lease, lease_id, owner), wait_ms))
+
+
+def grant(engine: Engine, request: Request, wait_ms: int, expired: list[bytes] | None = None) -> Exchange[Lease | None]:
+    """Claim what is requested. Expired leases are reclaimed on the way, or only told where `expired` is given."""
+    try:
+        if not engine.registered:
+            yield from register(engine)
+        return (yield from _wait(engine, request, wait_ms, expired))
+    except BaseException as error:
+        _keep(engine, request, error)
+        raise
+
+
+def claim_next(
+    engine: Engine,
+    *,
+    ack: Lease,
+    max_messages: int = 1,
+    lease: timedelta | float | None = None,
+    wait: timedelta | float = 0,
+) -> Exchange[Lease | None]:
+    """Ack a whole lease and claim the next messages in one round trip. Raises LeaseLost, then nothing is claimed."""
+    wait_ms = milliseconds("wait", wait)
+    whole("max_messages", max_messages, minimum=1)
+    request = _new(engine.lease_ms(lease), max_messages, owner_of("owner", ack.owner))
+    try:
+        words, late, batches = yield from _ack_and_claim(engine, request, ack)
+        if words[0] == "claimed":
+            return (yield from _hand_over(engine, request, words, late, batches))
+        yield from reclaim_all(engine, late)
+        if not (wait_ms or late):
+            return None
+        return (yield from _wait(engine, request, wait_ms))
+    except BaseException as error:
+        _keep(engine, request, error)
+        raise
+
+
+def _ack_and_claim(
+    engine: Engine, request: Request, ack: Lease
+) -> Exchange[tuple[list[str], list[bytes], list[list[bytes]]]]:
+    keys, config = engine.keys, engine.config
+    call = script(
+        "leased/claim_next", keys, lease=keys.lease(request.id), acked_lease=keys.lease(ack.id),
+        settled=keys.settled(ack.id), done=keys.done(ack.id), lease_id=request.id, acked_id=ack.id, nonce=request.nonce,
+        lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, token=token_of(ack),
+        done_ttl_ms=config.settled_ttl_ms if ack.named else 0, completed_cap=config.completed_log, bell=keys.bell,
+    )  # fmt: skip
+    call = confirming(engine, call)
+    with ack.fate:
+        reply, confirmed = apart(call, (yield call))
+        words = reply[0].decode().split(" ")
+        if words[0] == "lost":
+            raise lost(engine, ack)
+        if words[0] not in {"claimed", "empty"}:
+            raise ScriptFailed(f"claim_next got {words[0]!r}")
+        ack.fate.settled = True
+    engine.tell(Operation.ACK, int(words[-1]), ack.id)
+    check(engine, f"acked lease {ack.id!r}", confirmed)
+    return words, reply[1], reply[2]
+
+
+def reclaim_all(engine: Engine, late: list[bytes]) -> Exchange[int]:
+    """Take back every lease of the list, earliest deadline first, that is expired; the number of messages.
+
+    Publications that were left half done stand in the same list, and are finished.
+    """
+    moved = 0
+    for lease_id in reversed(late):  # each goes to the claim end, so the earliest must be the last to go
+        do = finish if lease_id.startswith(PUBLICATION) else reclaim
+        moved += yield from do(engine, lease_id.decode())
+    return moved
+
+
+def lost(engine: Engine, lease: Lease) -> LeaseLost:
+    """Note that a lease is gone; the error to raise."""
+    lease.fate.lost = True
+    engine.tell(Operation.LOST, lease.count, lease.id)
+    return LeaseLost(lease.id)
+
+
+def _wait(engine: Engine, request: Request, wait_ms: int, expired: list[bytes] | None = None) -> Exchange[Lease | None]:
+    """Claim, blocking on the wake list between attempts for `wait_ms` by the server's clock."""
+    until = block = 0
+    while True:
+        call = _call(engine, request, wait_ms, until)
+        reply = yield Wait(engine.keys.wake, block, call) if block else call
+        words, late = reply[0].decode().split(" ", 8), reply[1]
+        if late and expired is not None:
+            expired += late
+            late = []
+        if words[0] in {"claimed", "taken"}:
+            return (yield from _hand_over(engine, request, words, late, reply[2]))
+        if words[0] == "settled":
+            raise LeaseAlreadySettled(request.id, int(words[1]))
+        if words[0] == "exhausted":
+            yield from reclaim(engine, request.id, used_up=True)
+            block = 0
+            continue
+        if words[0] != "empty":
+            raise ScriptFailed(f"claim got {words[0]!r}")
+        block, until = int(words[1]), int(words[2])
+        yield from reclaim_all(engine, late)
+        if not late and not block:
+            return None
+
+
+def _hand_over(
+    engine: Engine, request: Request, words: list[str], late: list[bytes], batches: list[list[bytes]]
+) -> Exchange[Lease]:
+    """Everything between the grant and the caller's hands; when it fails, the id can be entered again."""
+    try:
+        granted = yield from _granted(engine, request, words, batches)
+        if late:
+            yield from reclaim_all(engine, late)
+    except LeaseLost:
+        raise
+    except RedisMessageQueueError:
+        engine.unanswered[request.id] = request.nonce
+        raise
+    return granted
+
+
+def _granted(engine: Engine, request: Request, words: list[str], batches: list[list[bytes]]) -> Exchange[Lease]:
+    if words[0] == "taken":
+        return (yield from _fetch(engine, taken_over(engine, request.id, " ".join(words[1:]))))
+    token, deadline, taken, limit = words[1], words[2], int(words[3]), int(words[4])
+    isolation = None if words[5] == "0" else isolation_of(words[5:7])
+    engine.tell(Operation.CLAIM, taken, request.id)
+    envelopes = list(chain.from_iterable(batches))
+    granted = Lease(
+        engine.keys.name, request.id, request.owner, taken, deadline_of(deadline), token,
+        named=request.mode == "named", isolation=isolation, envelopes=envelopes or None,
+    )  # fmt: skip
+    if isolation:
+        tell_isolated(engine, granted)
+    if taken < limit:
+        return (yield from _fill(engine, granted, limit))
+    return granted if envelopes else (yield from _fetch(engine, granted))
+
+
+def _fetch(engine: Engine, granted: Lease) -> Exchange[Lease]:
+    """Bring the messages of a lease that fits one chunk, when they did not come with the answer."""
+    if granted.count > _INLINE:
+        return granted
+    keys = engine.keys
+    reply = yield script(
+        "leased/read", lease=keys.lease(granted.id), settled=keys.settled(granted.id), token=token_of(granted),
+        first=0, last=granted.count - 1,
+    )  # fmt: skip
+    complete = reply[0] == b"read" and not reply[3] and len(reply[4]) == granted.count
+    return replace(granted, envelopes=reply[4]) if complete else granted
+
+
+def _fill(engine: Engine, granted: Lease, limit: int) -> Exchange[Lease]:
+    """Go on moving messages into a large lease, chunk by chunk."""
+    keys, count, token = engine.keys, granted.count, granted.token or ""
+    while count < limit:
+        reply = yield script(
+            "leased/fill", keys, lease=keys.lease(granted.id), token=token, count=count, most=limit - count
+        )
+        if reply == b"lost":
+            raise lost(engine, granted)
+        moved = int(reply.split()[1])
+        if not moved:
+            break
+        count += moved
+    if count == granted.count:
+        return granted
+    engine.tell(Operation.CLAIM, count - granted.count, granted.id)
+    return replace(granted, count=count, envelopes=None)
+
+
+def taken_over(engine: Engine, lease_id: str, rest: str) -> Lease:
+    """The lease that the words of a takeover describe."""
+    token, deadline, count, failures, most, takeovers, _, owner = rest.split(" ", 7)
+    engine.tell(Operation.TAKEOVER, int(count), lease_id)
+    return Lease(
+        engine.keys.name, lease_id, owner, int(count), deadline_of(deadline), token, int(takeovers),
+        named=not lease_id.startswith("~"), isolation=isolation_of((failures, most)),
+    )  # fmt: skip
+
+
+def isolation_of(words: Sequence[str | int]) -> Isolation | None:
+    """What a script says of the messages of a lease: in how many leases they failed together, 0 for not isolated."""
+    failures, most = map(int, words)
+    return Isolation(failures, most) if failures else None
+
+
+def tell_isolated(engine: Engine, lease: Lease) -> None:
+    """Emit why a claim got fewer messages than it asked for."""
+    engine.tell(Operation.ISOLATE, lease.count, lease.id, reason=str(lease.isolation))
+
+
+def requested(
+    engine: Engine,
+    max_messages: int = 1,
+    lease: timedelta | float | None = None,
+    lease_id: str | None = None,
+    owner: str | None = None,
+) -> Request:
+    """What `claim` is asked for, checked; an id whose claim ended without an answer is entered again."""
+    whole("max_messages", max_messages, minimum=1)
+    lease_ms, owned = engine.lease_ms(lease), owner_of("owner", owner)
+    if lease_id is not None:
+        if check_name("lease_id", lease_id).startswith("~"):
+            raise ConfigurationError("lease_id must not begin with '~': such ids are made by the queue")
+        secret = engine.unanswered.pop(lease_id, None)
+        return Request(lease_id, "named", secret or nonce(), lease_ms, max_messages, owned, again=secret is not None)
+    for known in list(engine.unanswered):
+        if known.startswith("~") and (secret := engine.unanswered.pop(known, None)):
+            return Request(known, "again", secret, lease_ms, max_messages, owned, again=True)
+    return _new(lease_ms, max_messages, owned)
+
+
+def _new(lease_ms: int | str, max_messages: int, owner: str) -> Request:
+    return Request(anonymous_lease_id(), "new", nonce(), lease_ms, max_messages, owner)
+
+
+def _call(engine: Engine, request: Request, wait_ms: int, until: int) -> Call:
+    keys, most = engine.keys, engine.config.max_deliveries or 0
+    if request.mode == "new":  # by far the most, so nothing is merged for them
+        return script(
+            "leased/claim", keys, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
+            lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, max_deliveries=most,
+            wait_ms=wait_ms, wait_end=until, bell=keys.bell,
+        )  # fmt: skip
+    known = {"settled": keys.settled(request.id)}
+    if request.mode == "named":
+        known["done"] = keys.done(request.id)
+    return script(
+        "leased/claim", keys, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
+        lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, max_deliveries=most,
+        wait_ms=wait_ms, wait_end=until, bell=keys.bell, **known,
+    )  # fmt: skip
+
+
+def _keep(engine: Engine, request: Request, error: BaseException) -> None:
+    """A claim that ended without an answer may have been granted: the next one, or `close`, enters it again."""
+    if isinstance(error, LeaseLost | LeaseAlreadySettled):
+        return
+    answered = isinstance(error, RedisMessageQueueError) and not isinstance(error, QueueUnavailable | NotDurable)
+    if request.again or not answered:
+        engine.unanswered[request.id] = request.nonce
+
+
+def owner_of(parameter: str, value: str | None) -> str:
+    """An owner as the scripts want it, '' for none."""
+    if value is None or value == "":
+        return ""
+    return check_name(parameter, value)
+
+
+def deadline_of(text: str) -> int | None:
+    return None if "inf" in text else int(text)

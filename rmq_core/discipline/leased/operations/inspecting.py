@@ -1,0 +1,243 @@
+"""Looking at a queue and at what it holds; nothing is claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.operations.claiming import isolation_of, lost, reclaim_all
+from rmq_core.discipline.leased.operations.staging import PUBLICATION
+from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
+from rmq_core.errors import ConfigurationError
+from rmq_core.exchange import Batch, Call, Command, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.messages import IsolatedGroup, Lease, token_of
+from rmq_core.policy import whole
+from rmq_core.queue.keys import UNHELD, check_name
+from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
+
+_LISTED = 1000
+
+
+class Part(NamedTuple):
+    """Unsettled messages of a lease as one reply brought them; `taken` counts the settled ones among them too."""
+
+    takeovers: int
+    indexes: Sequence[int]
+    envelopes: Sequence[bytes]
+    taken: int
+
+
+def read(engine: Engine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
+    """The messages `lo` to `hi` (exclusive) of a lease that are not settled yet. Raises LeaseLost."""
+    return _decoded(lease.id, (yield from _held(engine, lease, lo, hi)))
+
+
+def read_columns(engine: Engine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
+    """What `read` reads, column by column: for those who hand messages on without looking at them. Raises LeaseLost."""
+    parts = yield from _held(engine, lease, lo, hi)
+    return joined([columns_of(part.envelopes, part.indexes, part.takeovers + 1) for part in parts])
+
+
+def browse_lease(engine: Engine, lease_id: str, lo: int = 0, hi: int = 25) -> Exchange[list[Message]]:
+    """The messages `lo` to `hi` (exclusive) that somebody holds under a lease, as anybody may see them; [] if none."""
+    parts = yield from _parts(engine, check_name("lease_id", lease_id), "", whole("lo", lo), whole("hi", hi))
+    return _decoded(lease_id, parts or [])
+
+
+def _held(engine: Engine, lease: Lease, lo: int, hi: int | None) -> Exchange[list[Part]]:
+    last = lease.count if hi is None else min(whole("hi", hi), lease.count)
+    parts = yield from _parts(engine, lease.id, token_of(lease), whole("lo", lo), last)
+    if parts is None:
+        raise lost(engine, lease)
+    return parts
+
+
+def _decoded(lease_id: str, parts: Sequence[Part]) -> list[Message]:
+    return [
+        message_of(envelope, index, lease_id, part.takeovers + 1)
+        for part in parts
+        for index, envelope in zip(part.indexes, part.envelopes, strict=True)
+    ]
+
+
+def _parts(engine: Engine, lease_id: str, token: str, lo: int, hi: int) -> Exchange[list[Part] | None]:
+    """A range of a lease, reply by reply; None when the lease is gone."""
+    found: list[Part] = []
+    while lo < hi:
+        part = yield from _part(engine, lease_id, token, lo, hi - 1)
+        if part is None:
+            return None
+        if not part.taken:
+            break
+        found.append(part)
+        lo += part.taken
+    return found
+
+
+def _part(engine: Engine, lease_id: str, token: str, lo: int, last: int) -> Exchange[Part | None]:
+    keys = engine.keys
+    reply = yield script(
+        "leased/read", lease=keys.lease(lease_id), settled=keys.settled(lease_id), token=token,
+        first=lo, last=min(last, lo + 3999),
+    )  # fmt: skip
+    if reply[0] != b"read":
+        return None
+    takeovers, first, bits, envelopes = reply[1:]
+    if not bits:
+        return Part(takeovers, range(lo, lo + len(envelopes)), envelopes, len(envelopes))
+    kept = _unsettled(bits, lo - first * 8, len(envelopes))
+    return Part(takeovers, [lo + at for at in kept], [envelopes[at] for at in kept], len(envelopes))
+
+
+def _unsettled(bits: bytes, skip: int, count: int) -> list[int]:
+    """Which of `count` places are not set in a bitmap, of which the first `skip` bits do not count."""
+    settled, size = int.from_bytes(bits, "big"), len(bits) * 8
+    return [place for place in range(count) if (at := size - 1 - skip - place) < 0 or not settled >> at & 1]
+
+
+def backlog(engine: Engine) -> Exchange[Backlog]:
+    """How much work is ready and how old it is. Cheap; due and expired messages are counted as ready."""
+    state = yield from look(engine)
+    return state[0]
+
+
+class Glance(NamedTuple):
+    """What a queue holds, the seconds until its next due time, and the ids of expired leases, not counted yet."""
+
+    backlog: Backlog
+    due_s: float | None
+    late: list[bytes]
+
+
+def glance(engine: Engine, bell_ms: int = 0) -> Exchange[Glance]:
+    """Look once, in one call that uses no slot; arms the bell for `bell_ms`."""
+    ready, oldest, now, due, late, groups = yield script("leased/backlog", engine.keys, bell_ms=bell_ms)
+    until = max(0.0, (int(due) - int(now)) / 1000) if due else None
+    isolated = tuple(IsolatedGroup(size, most) for size, most in zip(groups[::2], groups[1::2], strict=True))
+    return Glance(Backlog(ready, _age(oldest, now), isolated), until, late)
+
+
+def look(engine: Engine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
+    """The backlog, and the seconds until the next due time; arms the bell for `bell_ms`."""
+    while True:
+        seen = yield from glance(engine, bell_ms)
+        if not (yield from reclaim_all(engine, seen.late)):
+            return seen.backlog, seen.due_s
+
+
+def stats(engine: Engine) -> Exchange[QueueStats]:
+    """What the queue holds. The number of leased messages is exact up to 1,000 leases, then of the 1,000 oldest."""
+    ready, delayed, leases, dead, paused, oldest, now, ids, isolated = yield _counts(engine, _LISTED)
+    infos = yield from _infos(engine, ids)
+    leased = sum(info.count - info.settled for info in infos)
+    leases -= sum(name.startswith(PUBLICATION) for name in ids)
+    return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused), isolated)
+
+
+def _counts(engine: Engine, listed: int) -> Call:
+    """What the server counts at once, with the ids of `listed` leases, at least 1."""
+    return script("leased/stats", engine.keys, listed=listed)
+
+
+def leases(engine: Engine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
+    """The leases that expire first, at most `limit` of them."""
+    ids = yield Command(("ZRANGE", engine.keys.leases, 0, whole("limit", limit, minimum=1) - 1))
+    return (yield from _infos(engine, ids))
+
+
+def lease_info(engine: Engine, lease_id: str) -> Exchange[LeaseInfo | None]:
+    """A lease without its token; None when there is none of this id."""
+    found = yield from _infos(engine, [check_name("lease_id", lease_id)])
+    return found[0] if found else None
+
+
+def server_time(engine: Engine) -> Exchange[datetime]:
+    """The time on the Redis server, by which leases end; the clock of this machine may be another."""
+    _, _, _, _, _, _, now, *_ = yield _counts(engine, 1)
+    return _moment(now)
+
+
+def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
+    """The record that every message of a caller-named lease was acked; None when there is none."""
+    record = yield Command(("GET", engine.keys.done(check_name("lease_id", lease_id))))
+    if record is None:
+        return None
+    acked, at_ms, owner = _text(record).split(" ", 2)
+    return SettledRecord(lease_id, int(acked), owner, _moment(at_ms))
+
+
+def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
+    """The messages that would be claimed next, at most `count` of them, oldest first; behind them isolated ones."""
+    found = yield script("lists/peek", list=engine.keys.ready, count=-whole("count", count, minimum=1))
+    if len(found) < count:
+        most = min(count - len(found), _LISTED)
+        found += (yield browsing(engine.keys.delayed, "isolated", 0, most))[1]
+    return [message_of(envelope) for envelope in found]
+
+
+def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
+    """The newest dead letters with their history, at most `count` of them."""
+    found = yield script("lists/peek", list=engine.keys.dead, count=-whole("count", count, minimum=1))
+    return [message_of(envelope) for envelope in found]
+
+
+def browse(engine: Engine, target: str, offset: int = 0, count: int = 25) -> Exchange[MessagePage]:
+    """At most `count` messages behind the first `offset`, fewer when they are large.
+
+    `ready`, without what is `isolated`, and `isolated` come in the order of claiming, `delayed` by due time, `dead`,
+    `completed` and `failed` the newest first.
+    """
+    if not isinstance(target, str) or target not in UNHELD:
+        raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are read")
+    key, kind = stored_in(engine, target)
+    most = min(whole("count", count, minimum=1), _LISTED)
+    total, found, due = yield browsing(key, kind, whole("offset", offset), most)
+    return MessagePage(total, [message_of(envelope) for envelope in found], [_moment(ms) for ms in due])
+
+
+def browsing(key: bytes, kind: str, offset: int, most: int) -> Call:
+    """The call that shows messages of what `stored_in` told."""
+    return script("leased/browse", key=key, offset=offset, most=most, kind=kind)
+
+
+def stored_in(engine: Engine, target: str) -> tuple[bytes, str]:
+    """The key that holds messages that nobody holds, and what they are in it; isolated ones lie with the delayed."""
+    if target in {"delayed", "isolated"}:
+        return engine.keys.delayed, target
+    return getattr(engine.keys, target), "list"
+
+
+def _infos(engine: Engine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInfo]]:
+    keys, names = engine.keys, [_text(name) for name in ids]
+    if not names:
+        return []
+    replies = yield Batch(
+        tuple(script("leased/info", keys, lease=keys.lease(n), settled=keys.settled(n), lease_id=n) for n in names)
+    )
+    return [_info(name, reply) for name, reply in zip(names, replies, strict=True) if reply is not None]
+
+
+def _info(name: str, reply: Any) -> LeaseInfo:
+    if isinstance(reply, Exception):
+        raise reply
+    owner, state, claimed, takeovers, deadline, count, settled_count, fence = reply[:8]
+    until = None if b"inf" in deadline else _moment(deadline)
+    return LeaseInfo(
+        name, owner.decode(), state.decode(), count, settled_count, takeovers, _moment(claimed), until, int(fence),
+        isolation_of(reply[8:]),
+    )  # fmt: skip
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _moment(ms: bytes | str) -> datetime:
+    return datetime.fromtimestamp(float(ms) / 1000, UTC)
+
+
+def _age(oldest: bytes, now: bytes) -> float | None:
+    return max(0.0, (int(now) - int(oldest)) / 1000) if oldest else None

@@ -1,0 +1,230 @@
+"""What an operator does: redrive, purge, pause, cancel, forget, unregister; and the last step of a queue object."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.operations.adopting import adopt, reenter
+from rmq_core.discipline.leased.operations.inspecting import browsing, stored_in
+from rmq_core.discipline.leased.operations.publishing import deduplicates, digest_of, key_bytes
+from rmq_core.discipline.leased.operations.settling import release
+from rmq_core.envelope import codec
+from rmq_core.envelope.payloads import decode_payload, digest
+from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
+from rmq_core.events import Operation
+from rmq_core.exchange import Call, Command, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.policy import whole
+from rmq_core.queue.keys import QUEUES, UNHELD
+from rmq_core.reports import SettleReport
+
+_CHOSEN = 10  # finding one of 100,000 dead letters takes the server about a millisecond
+_SLICE = 250
+_HELD = ("ready", "isolated", "delayed", "lease(s)", "dead", "completed", "failed")
+_WAITING = {"ready": ("ready", "isolated"), "isolated": ("isolated",), "delayed": ("delayed",)}
+
+
+def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
+    """Move the oldest dead letters back to ready with a fresh delivery budget; how many were moved.
+
+    Raises QueueFull when the server has no memory for them; they stay dead letters then.
+    """
+    if max_messages is not None:
+        whole("max_messages", max_messages, minimum=1)
+    keys, moved = engine.keys, 0
+    while max_messages is None or moved < max_messages:
+        ask = 1000 if max_messages is None else min(1000, max_messages - moved)
+        reply = yield script("leased/redrive", keys, most=ask, bell=keys.bell)
+        count = _number(reply, b"redriven ")
+        if not count:
+            break
+        moved += count
+    engine.tell(Operation.REDRIVE, moved)
+    return moved
+
+
+def redrive_some(engine: Engine, message_ids: Iterable[str]) -> Exchange[int]:
+    """Move the dead letters of these ids back to ready with a fresh delivery budget; how many were found and moved.
+
+    Scans the dead letters, the newest first. Raises QueueFull when the server has no memory for them.
+    """
+    if isinstance(message_ids, str):
+        raise ConfigurationError("message_ids must be several ids, not one str; pass [message_id]")
+    wanted = frozenset(map(_message_id, message_ids))
+    keys, moved = engine.keys, 0
+    found = yield from _find(keys.dead, wanted, grows_left=True)
+    chosen = list(reversed(found.values()))  # the oldest is to be claimed first
+    for lo in range(0, len(chosen), _CHOSEN):
+        some = chosen[lo : lo + _CHOSEN]
+        reply = yield script("leased/redrive_some", keys, bell=keys.bell, letters=some)
+        moved += _number(reply, b"redriven ")
+    engine.tell(Operation.REDRIVE, moved)
+    return moved
+
+
+def purge(engine: Engine, target: str) -> Exchange[int]:
+    """Delete everything in `ready`, `delayed`, `dead`, `completed` or `failed`; how many messages that were.
+
+    `isolated` are those of the ready messages that failed together before; `ready` deletes them, too. Of a queue with
+    `dedup` or `dedup_key` in its settings, what is purged from ready, isolated or delayed can be published again at
+    once; a key that a call named, or that a dead letter had, is remembered to the end of its window, see `forget`.
+    """
+    if target not in UNHELD:
+        raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are settled")
+    if target in _WAITING and deduplicates(engine):
+        return (yield from _purge_with_keys(engine, _WAITING[target]))
+    key, kind = stored_in(engine, target)
+    if target == "ready":
+        call = script("leased/purge", key=key, delayed=engine.keys.delayed, kind="ready")
+    else:
+        call = script("leased/purge", key=key, kind=kind)
+    return _number((yield call), b"removed ")
+
+
+def pause(engine: Engine) -> Exchange[None]:
+    """Stop handing out messages; publishing and settling go on. Waiting claims wait until `resume`."""
+    yield _pause(engine, "1")
+
+
+def resume(engine: Engine) -> Exchange[None]:
+    """Hand out messages again."""
+    yield _pause(engine, "0")
+
+
+def cancel(engine: Engine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
+    """Remove a ready or delayed message; False when it is neither, which a leased one is not.
+
+    Scans the queue, the newest first; of ready messages with one id it removes the newest. Its deduplication key is
+    free again when the queue's own settings (`dedup`, `dedup_key`) gave it. A key that the publishing call named is not
+    stored with the message: name it here too, as `dedup_key`, or what replaces the message counts as a duplicate.
+    """
+    wanted = frozenset([_message_id(message_id)])
+    given = None if dedup_key is None else digest("key", key_bytes(dedup_key))
+    for key, kind in ((engine.keys.ready, "newest"), (engine.keys.delayed, "zset")):
+        found = yield from _find(key, wanted)
+        if found and (yield from _remove(engine, key, kind, [found[message_id]], given)):
+            return True
+    return False
+
+
+def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
+    """Let a deduplication key be published again before its window ends; False when it was not remembered."""
+    known = engine.keys.dedup(digest("key", key_bytes(dedup_key)))
+    reply = yield script("leased/purge", key=known, kind="string")
+    return bool(_number(reply, b"removed "))
+
+
+def unregister(engine: Engine) -> Exchange[None]:
+    """Take a queue that holds nothing off the list of queues, so that nobody looks at it any more.
+
+    Raises QueueNotEmpty, which names what it holds, dead letters and logs included. Another process that has published
+    to it before does not list it again; a new queue object does so with its first publish or claim. On a cluster, where
+    the list has a slot of its own, to look and to remove are two steps.
+    """
+    try:
+        held = yield script("leased/unregister", engine.keys, names=QUEUES, name=engine.keys.name)
+    except ScriptFailed as refused:
+        if "CROSSSLOT" not in str(refused):
+            raise
+        held = yield script("leased/unregister", engine.keys, name=engine.keys.name)
+        if not any(held):
+            yield Command(("SREM", QUEUES, engine.keys.name))
+    if any(held):
+        found = ", ".join(f"{count:,} {what}" for what, count in zip(_HELD, held, strict=True) if count)
+        raise QueueNotEmpty(f"queue {engine.keys.name!r} holds {found}: consume or purge that first, or leave it")
+    engine.registered = False
+
+
+def release_lease(engine: Engine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
+    """Give back what a lease holds by its id alone, for its holder is known to work no more; no delivery is counted.
+
+    The holder is fenced off. if_owner: only when that owner holds it, else LeaseOwnedByOther. Raises LeaseLost when
+    there is no such lease, LeaseAlreadySettled when it was acked whole.
+    """
+    lease = yield from adopt(engine, lease_id, if_owner=if_owner)
+    return (yield from release(engine, lease))
+
+
+def release_unanswered(engine: Engine) -> Exchange[None]:
+    """Give back what claims took whose answer never came."""
+    for lease_id in list(engine.unanswered):
+        lease = yield from reenter(engine, lease_id)
+        if lease is not None:
+            with contextlib.suppress(LeaseLost):
+                yield from release(engine, lease)
+        engine.unanswered.pop(lease_id, None)
+
+
+def _purge_with_keys(engine: Engine, parts: Sequence[str]) -> Exchange[int]:
+    """Delete as many messages as wait now, from where they are claimed, and free their deduplication keys."""
+    removed = 0
+    for part in parts:
+        key, kind = stored_in(engine, part)
+        slice_ = browsing(key, kind, 0, _SLICE)
+        left, found, _ = yield slice_
+        while found and left > 0:  # publishing may never end
+            some = found[:left]
+            gone = yield from _remove(engine, key, "oldest" if kind == "list" else "zset", some)
+            removed, left = removed + gone, left - len(some)
+            found = (yield slice_)[1]
+    return removed
+
+
+def _remove(
+    engine: Engine, key: bytes, kind: str, envelopes: Sequence[bytes], given: bytes | None = None
+) -> Exchange[int]:
+    """Remove messages and free their deduplication keys: the given one, else those that the settings tell."""
+    digests = [given] if given else [_digest_of(engine, each) for each in envelopes] if deduplicates(engine) else []
+    markers = [engine.keys.dedup(digest) for digest in digests]
+    reply = yield script(
+        "leased/cancel", key=key, markers=markers, kind=kind, window_ms=engine.dedup_window_ms, messages=envelopes
+    )
+    return _number(reply, b"removed ")
+
+
+def _digest_of(engine: Engine, envelope: bytes) -> bytes:
+    """What the queue's settings make of a stored message; nothing, which is no key, of one that they do not fit."""
+    try:
+        parts = codec.split(envelope)
+        payload = decode_payload(parts.kind, parts.payload)
+        return digest_of(engine, None, payload, parts.kind, parts.payload) or b""
+    except Exception:  # noqa: BLE001  a damaged message, or one that the key function refuses, must go all the same
+        return b""
+
+
+def _find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Exchange[dict[str, bytes]]:
+    """The stored envelopes of messages by id.
+
+    Slices count from the end at which nothing is taken away: claiming shifts no index, publishing repeats some at most.
+    """
+    found: dict[str, bytes] = {}
+    lo = 0
+    while len(found) < len(wanted):
+        first, last = (lo, lo + 999) if grows_left else (-lo - 1000, -lo - 1)
+        entries = yield script("leased/scan", key=key, first=first, last=last)
+        for envelope in entries:
+            message_id = codec.split(envelope).id
+            if message_id in wanted:
+                found[message_id] = bytes(envelope)
+        if len(entries) < 1000:
+            break
+        lo += 900  # overlaps, since the list moves while it is read
+    return found
+
+
+def _message_id(message_id: str) -> str:
+    if not isinstance(message_id, str):
+        raise ConfigurationError(f"message_id must be the str that publish returned, not {message_id!r}")
+    return message_id
+
+
+def _pause(engine: Engine, on: str) -> Call:
+    return script("leased/pause", engine.keys, paused=on, bell=engine.keys.bell)
+
+
+def _number(reply: bytes, prefix: bytes) -> int:
+    if not reply.startswith(prefix):
+        raise ScriptFailed(f"the server answered {reply.decode()!r}")
+    return int(reply[len(prefix) :])

@@ -1,0 +1,361 @@
+"""Publishing: chunks go out whole or not at all, several in one write."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeAlias
+
+from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.operations.durability import apart, check, confirming
+from rmq_core.envelope import codec
+from rmq_core.envelope.codec import Payload
+from rmq_core.envelope.ids import new_id, new_ids, nonce
+from rmq_core.envelope.payloads import digest, encode_headers, encode_payload, encode_text
+from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
+from rmq_core.events import Operation
+from rmq_core.exchange import Call, Chain, Command, Exchange, Sleep
+from rmq_core.exchange.scripts import script
+from rmq_core.messages import NewMessage
+from rmq_core.policy import Overflow, milliseconds
+from rmq_core.queue.keys import QUEUES
+from rmq_core.reports import Published, PublishReport
+
+DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
+_CHUNK, _CHUNK_BYTES, _WINDOW = 1000, 4 << 20, 4
+_ID_LENGTH = 512
+_ID_ROOM = 64  # more than a made-up id and what stands around it
+
+
+class Entry(NamedTuple):
+    """A message on its way: its id, its body, the digest of its deduplication key."""
+
+    id: str
+    body: bytes
+    digest: bytes | None
+    delay_ms: int = 0
+
+    def goes_with(self, other: Entry) -> bool:
+        """Whether one call can take both."""
+        return self.delay_ms == other.delay_ms and (self.digest is None) == (other.digest is None)
+
+
+class Told:
+    """The server's time in ms as the last reply told it, 0 before that.
+
+    Who publishes many writes it before what goes out next, for the server takes longer to write it than to store them.
+    """
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+    @property
+    def stamp(self) -> bytes:
+        """How an envelope of now begins: no delivery, the time, no history."""
+        return codec.stamp(self.ms) if self.ms else b""
+
+    def take(self, reply: bytes) -> bytes:
+        """Note the time at the end of a reply; the rest of it."""
+        rest, _, now = reply.partition(b" @")
+        self.ms = int(now or self.ms)
+        return rest
+
+
+class Chunk(NamedTuple):
+    """Messages that go out in one call: all have a digest or none has, and their delay is the same.
+
+    told_ms: the time that stands before the bodies, 0 when the server has to write it.
+    """
+
+    ids: Sequence[str]
+    bodies: Sequence[bytes]
+    digests: Sequence[bytes] = ()
+    delay_ms: int = 0
+    told_ms: int = 0
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> Chunk:
+        """The chunk of these messages."""
+        ids, bodies, digests, delays = zip(*entries, strict=True)
+        return cls(ids, bodies, () if digests[0] is None else digests, delays[0])
+
+    def stamped(self, told: Told) -> Chunk:
+        """The same with the time before each message, if it was told."""
+        stamp = told.stamp
+        return self._replace(bodies=[stamp + body for body in self.bodies], told_ms=told.ms) if stamp else self
+
+
+Divide: TypeAlias = Callable[[Iterable[Entry]], Iterator[Chunk]]
+
+
+def publish(
+    engine: Engine,
+    payload: Payload,
+    *,
+    dedup_key: DedupKey | None = None,
+    delay: timedelta | float | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Exchange[Published]:
+    """Add a message; with deduplication, only when its key was not published within the window.
+
+    delay: seconds or timedelta before it becomes ready. Raises PayloadError for what cannot be stored, QueueFull when
+    there is no room, NotDurable when it is stored but not as safely as configured.
+    """
+    entry = _entry(engine, payload, dedup_key, encode_headers(headers), _delay_ms(delay))
+    if not engine.registered:
+        yield from register(engine)
+    chunk = Chunk.of([entry])
+    verdict = _Tally(engine)
+    yield from _insist(engine, _call(engine, chunk), chunk, verdict)
+    return Published(entry.id, bool(verdict.accepted))
+
+
+def publish_many(
+    engine: Engine,
+    payloads: Iterable[Payload | NewMessage],
+    *,
+    dedup_key: DedupKey | None = None,
+    delay: timedelta | float | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Exchange[PublishReport]:
+    """Add many messages, in order, in chunks of up to 1,000 messages and 4 MiB, several chunks in one write.
+
+    Takes any iterable, of any length; what a NewMessage in it says of itself goes before the arguments. Stops at the
+    first chunk that is refused and raises; `report` of the error holds what was accepted before it. A `dedup_key` must
+    be a callable here. A chunk ends where the delay changes.
+    """
+    tally = _Tally(engine)
+    chunks = chunks_of(engine, payloads, dedup_key, delay, headers, tally.told)
+    if not engine.registered:
+        yield from register(engine)
+    try:
+        while window := list(itertools.islice(chunks, _WINDOW)):
+            yield from _send(engine, window, tally)
+    except RedisMessageQueueError as error:
+        error.report = tally.report()
+        raise
+    return tally.report()
+
+
+def register(engine: Engine) -> Exchange[None]:
+    """Write the queue's name where tools look for it."""
+    try:
+        yield Command(("SADD", QUEUES, engine.keys.name))
+        engine.registered = True
+    except QueueFull:  # a full server must not keep consumers from draining it; the next call tries again
+        engine.registered = False
+
+
+def chunks_of(
+    engine: Engine,
+    payloads: Iterable[Payload | NewMessage],
+    dedup_key: DedupKey | None,
+    delay: timedelta | float | None,
+    headers: Mapping[str, str] | None,
+    told: Told,
+    divide: Divide | None = None,
+) -> Iterator[Chunk]:
+    """Messages as they go out, in order, made as they are asked for; `divide` parts those that are not alike."""
+    if dedup_key is not None and not callable(dedup_key):
+        raise PayloadError(
+            "dedup_key must be a callable for publish_many and stage: one key would make all but one a duplicate"
+        )
+    shared = encode_headers(headers), _delay_ms(delay)
+    return _chunks(engine, iter(payloads), dedup_key, shared, told, divide or _divided)
+
+
+def _chunks(
+    engine: Engine,
+    payloads: Iterator[Payload | NewMessage],
+    dedup_key: DedupKey | None,
+    shared: tuple[bytes, int],
+    told: Told,
+    divide: Divide,
+) -> Iterator[Chunk]:
+    config, (headers, delay_ms) = engine.config, shared
+    most = min(_CHUNK, config.max_ready or _CHUNK)
+    unkeyed = dedup_key is None and config.dedup_key is None and not config.dedup
+    first = 0
+    while some := list(itertools.islice(payloads, most)):
+        alike = _alike(some, headers, config.max_payload_bytes, told.stamp) if unkeyed else None
+        if alike:
+            yield alike._replace(delay_ms=delay_ms, told_ms=told.ms)
+        else:
+            entries: list[Entry] = []
+            try:  # rmq_core.chunks.each would cost every message one per cent more
+                entries.extend(_new_entry(engine, one, dedup_key, headers, delay_ms) for one in some)
+            except PayloadError as error:
+                error.name_index(first + len(entries))
+                raise
+            yield from (part.stamped(told) for part in divide(entries))
+        first += len(some)
+
+
+def _alike(payloads: Sequence[Any], headers: bytes, max_bytes: int, stamp: bytes) -> Chunk | None:
+    """A chunk of payloads that are all text or all bytes, made at a quarter of the usual cost; None for others."""
+    kinds = set(map(type, payloads))
+    try:
+        data = [text.encode() for text in payloads] if kinds == {str} else payloads
+    except UnicodeEncodeError:
+        return None
+    if kinds not in ({str}, {bytes}) or max(map(len, data)) > max_bytes:
+        return None
+    if sum(map(len, data)) + len(data) * (len(headers) + _ID_ROOM) > _CHUNK_BYTES:
+        return None
+    ids = new_ids(len(data))
+    return Chunk(ids, codec.bodies(ids, "s" if kinds == {str} else "b", data, headers, stamp))
+
+
+def _divided(entries: Iterable[Entry]) -> Iterator[Chunk]:
+    chunk: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if chunk and (size + len(entry.body) > _CHUNK_BYTES or not entry.goes_with(chunk[0])):
+            yield Chunk.of(chunk)
+            chunk, size = [], 0
+        chunk.append(entry)
+        size += len(entry.body)
+    yield Chunk.of(chunk)
+
+
+def _send(engine: Engine, window: list[Chunk], tally: _Tally) -> Exchange[None]:
+    calls = [_call(engine, chunk) for chunk in window]
+    if len(calls) == 1 or engine.config.durability:
+        for call, chunk in zip(calls, window, strict=True):
+            yield from _insist(engine, call, chunk, tally)
+        return
+    replies = yield Chain(tuple(calls))
+    refused = False
+    for call, chunk, reply in zip(calls, window, replies, strict=True):
+        if isinstance(reply, RedisMessageQueueError):
+            raise reply
+        refused = refused or not reply.startswith(b"accepted")
+        if refused:  # everything after the first refused chunk was held back by the chain
+            yield from _insist(engine, call, chunk, tally)
+        else:
+            tally.add(chunk, reply)
+
+
+def _insist(engine: Engine, call: Call, chunk: Chunk, tally: _Tally) -> Exchange[None]:
+    """Send one chunk, again while the queue is full and `Overflow.BLOCK` allows."""
+    overflow, pause, began = engine.config.overflow, 0.005, None
+    while True:
+        reply = yield call
+        reply, confirmed = apart(call, reply)
+        if reply.startswith(b"accepted"):
+            tally.add(chunk, reply)
+            return check(engine, "published", confirmed)
+        if not reply.startswith(b"full"):
+            raise ScriptFailed(f"publish got {reply.decode()!r}")
+        now = int(reply.split()[1])
+        began = now if began is None else began
+        if overflow.kind != "block" or now - began >= overflow.timeout * 1000:
+            most = engine.config.max_ready
+            raise QueueFull(f"queue {engine.keys.name!r} has no room: max_ready={most} messages wait; claim some")
+        yield Sleep(pause)
+        pause = min(2 * pause, 0.25)
+
+
+class _Tally:
+    """Counts what became of the chunks so far."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.told = engine, Told()
+        self.accepted = self.duplicates = self.dropped = 0
+        self.ids: list[str | None] = []
+
+    def add(self, chunk: Chunk, reply: bytes) -> None:
+        parts = self.told.take(reply).split()
+        dropped = int(parts[1])
+        if len(parts) > 2:
+            flags = parts[2]
+            self.ids += [own if flag == 49 else None for own, flag in zip(chunk.ids, flags, strict=True)]
+            fresh = flags.count(b"1")
+        else:
+            self.ids += chunk.ids
+            fresh = len(chunk.ids)
+        self.accepted += fresh
+        self.duplicates += len(chunk.ids) - fresh
+        self.dropped += dropped
+        if self.engine.on_event:
+            one = self.ids[-1] if len(chunk.ids) == 1 else None
+            self.engine.tell(Operation.PUBLISH, fresh, message_id=one)
+            self.engine.tell(Operation.DUPLICATE, len(chunk.ids) - fresh)
+            self.engine.tell(Operation.DROP, dropped)
+
+    def report(self) -> PublishReport:
+        return PublishReport(self.accepted, self.duplicates, self.dropped, tuple(self.ids))
+
+
+def _new_entry(
+    engine: Engine, message: Payload | NewMessage, dedup_key: DedupKey | None, headers: bytes, delay_ms: int
+) -> Entry:
+    if not isinstance(message, NewMessage):
+        return _entry(engine, message, dedup_key, headers, delay_ms)
+    own_headers = headers if message.headers is None else encode_headers(message.headers)
+    own_delay_ms = delay_ms if message.delay is None else _delay_ms(message.delay)
+    key = dedup_key if message.dedup_key is None else message.dedup_key
+    return _entry(engine, message.payload, key, own_headers, own_delay_ms, message.id)
+
+
+def _entry(
+    engine: Engine,
+    payload: Payload,
+    dedup_key: DedupKey | None,
+    headers: bytes,
+    delay_ms: int,
+    message_id: str | None = None,
+) -> Entry:
+    config, message_id = engine.config, new_id() if message_id is None else _checked_id(message_id)
+    kind, data = encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
+    digest = digest_of(engine, dedup_key, payload, kind, data)
+    return Entry(message_id, codec.body(message_id, kind, data, headers), digest, delay_ms)
+
+
+def deduplicates(engine: Engine) -> bool:
+    """Whether the queue deduplicates what is published without a key."""
+    return engine.config.dedup or engine.config.dedup_key is not None
+
+
+def digest_of(engine: Engine, dedup_key: DedupKey | None, payload: Payload, kind: str, data: bytes) -> bytes | None:
+    """What stands for the deduplication key of a message: the call's, else the queue's; None for no deduplication."""
+    key = engine.config.dedup_key if dedup_key is None else dedup_key
+    if key is not None:
+        return digest("key", key_bytes(key(payload) if callable(key) else key))
+    return digest(kind, data) if engine.config.dedup else None
+
+
+def _checked_id(message_id: str) -> str:
+    """A chosen id that can stand in an envelope, whose fields are parted by spaces."""
+    if not isinstance(message_id, str) or not 0 < len(message_id) <= _ID_LENGTH:
+        raise PayloadError(f"id must be a text of 1 to {_ID_LENGTH} characters, not {message_id!r}")
+    if not message_id.isprintable() or " " in message_id:
+        raise PayloadError(f"id {message_id!r} must not hold spaces or control characters")
+    return message_id
+
+
+def key_bytes(key: object) -> bytes:
+    """The bytes that stand for a deduplication key; PayloadError when it is empty or no text."""
+    data = encode_text(key, "dedup_key") if isinstance(key, str) else key
+    if not isinstance(data, bytes):
+        raise PayloadError(f"dedup_key must be or return str or bytes, not {type(key).__name__}")
+    if not data:
+        raise PayloadError("dedup_key is empty: all messages with it would count as duplicates; leave it out")
+    return data
+
+
+def _delay_ms(delay: timedelta | float | None) -> int:
+    return 0 if delay is None else milliseconds("delay", delay)
+
+
+def _call(engine: Engine, chunk: Chunk) -> Call:
+    keys, config, digests = engine.keys, engine.config, chunk.digests
+    call = script(
+        "leased/publish", keys, markers=[keys.dedup(digest) for digest in digests], bell=keys.bell,
+        delay_ms=chunk.delay_ms, max_ready=config.max_ready or 0,
+        drop_oldest="1" if config.overflow == Overflow.DROP_OLDEST else "0",
+        nonce=int(nonce()[:13], 16) if digests else 0, window_ms=engine.dedup_window_ms if digests else 0,
+        count=len(chunk.ids), told_ms=chunk.told_ms, messages=chunk.bodies,
+    )  # fmt: skip
+    return confirming(engine, call)

@@ -1,0 +1,37 @@
+"""What happens to leases nobody settled in time: their messages go back, the delivery counted."""
+
+from __future__ import annotations
+
+from rmq_core.discipline.leased.engine import Engine
+from rmq_core.envelope.ids import nonce
+from rmq_core.events import Operation
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
+
+
+def reclaim(engine: Engine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
+    """Take back an expired lease, chunk by chunk; the number of messages moved, 0 when it lives.
+
+    used_up: also one whose deliveries are used up. Whoever finds a half-done one finishes it.
+    """
+    keys, config, token, total = engine.keys, engine.config, "", 0
+    while True:
+        reply = yield script(
+            "leased/reclaim", keys, lease=keys.lease(lease_id), settled=keys.settled(lease_id), lease_id=lease_id,
+            token=token, nonce=nonce(), max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
+            failed_cap=config.failed_log, bell=keys.bell, if_used_up="1" if used_up else "0",
+        )  # fmt: skip
+        words = reply.decode().split(" ")
+        if words[0] != "returned":
+            return total
+        moved, left, token = int(words[1]), int(words[2]), words[3]
+        total += moved
+        engine.tell(Operation.RECLAIM, moved, lease_id)
+        tell_dead(engine, lease_id, words[4:], "expired")
+        if not left:
+            return total
+
+
+def tell_dead(engine: Engine, lease_id: str, message_ids: list[str], reason: str | None) -> None:
+    for message_id in message_ids:
+        engine.tell(Operation.DEAD, 1, lease_id, message_id=message_id, reason=reason)

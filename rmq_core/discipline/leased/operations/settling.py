@@ -1,0 +1,217 @@
+"""Ending leases: extend, ack, nack, release; whole, or some of their messages. All fenced by the token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.operations.claiming import lost
+from rmq_core.discipline.leased.operations.durability import apart, check, confirming
+from rmq_core.discipline.leased.operations.reclaiming import tell_dead
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.payloads import one_line
+from rmq_core.errors import ConfigurationError, ScriptFailed
+from rmq_core.events import Operation
+from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.messages import Lease, token_of
+from rmq_core.policy import milliseconds
+from rmq_core.reports import Outcome, SettleReport
+
+Some: TypeAlias = Iterable[Message | MessageRef]
+_LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
+_EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
+
+
+def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
+    """Move the deadline to `by` (seconds or timedelta, the queue's lease when None) from now; never to an earlier time.
+
+    Returns the deadline, None for never. Costs the same for 1 and for 1,000,000 messages. Raises LeaseLost.
+    """
+    reply = yield extension(engine, lease, by)
+    return extended(engine, lease, reply)
+
+
+def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
+    """Extend many leases in one write; False for each that is lost."""
+    replies = yield Batch(tuple(extension(engine, lease, by) for lease, by in leases))
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return [reply != b"lost" for reply in replies]
+
+
+def extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
+    return script(
+        "leased/extend", engine.keys, lease=engine.keys.lease(lease.id), lease_id=lease.id, token=token_of(lease),
+        lease_ms=engine.lease_ms(by, "by"), max_hold_ms=engine.config.max_hold_ms,
+    )  # fmt: skip
+
+
+def extended(engine: Engine, lease: Lease, reply: bytes) -> datetime | None:
+    if reply == b"lost":
+        raise lost(engine, lease)
+    return None if reply == b"inf" else datetime.fromtimestamp(int(reply) / 1000, UTC)
+
+
+def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Finish the messages of a lease, or some of them. Raises LeaseLost for a whole lease, reports it for some."""
+    if messages is not None:
+        return (yield from _settle_some(engine, lease, "ack", messages))
+    config = engine.config
+    call = acking(engine, lease, config.settled_ttl_ms if lease.named else 0, config.completed_log)
+    call = confirming(engine, call)
+    with lease.fate:
+        reply, confirmed = apart(call, (yield call))
+        if not reply.startswith(b"acked"):
+            raise _refused(engine, lease, reply)
+        lease.fate.settled = True
+    count = int(reply[6:])
+    engine.tell(Operation.ACK, count, lease.id)
+    check(engine, f"acked lease {lease.id!r}", confirmed)
+    return SettleReport(count)
+
+
+def acking(engine: Engine, lease: Lease, done_ttl_ms: int, most: int, log: bytes | None = None) -> Call:
+    """The call that acks a lease whole; `log` keeps its newest messages, `most` in all: the completed log when None."""
+    keys = engine.keys
+    kept: dict[str, bytes | int] = {}
+    if done_ttl_ms or most:
+        kept = {"done": keys.done(lease.id), "completed": log or keys.completed}
+        kept |= {"done_ttl_ms": done_ttl_ms, "completed_cap": most}
+    return script(
+        "leased/ack", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        lease_id=lease.id, token=token_of(lease), **kept,
+    )  # fmt: skip
+
+
+def nack(
+    engine: Engine,
+    lease: Lease,
+    messages: Some | None = None,
+    *,
+    delay: timedelta | float | None = None,
+    reason: str | None = None,
+) -> Exchange[SettleReport]:
+    """Give messages back as failed: the delivery is counted; past `max_deliveries` they become dead letters.
+
+    delay: seconds or timedelta before they are ready again, the queue's backoff when None. reason: kept in the
+    message's history, 200 characters of it. Raises LeaseLost for a whole lease, reports it for some messages.
+    """
+    delay_ms, text = _delay_ms(engine, lease, delay), one_line(reason)
+    if messages is not None:
+        return (yield from _settle_some(engine, lease, "nack", messages, delay_ms, text))
+    keys, config = engine.keys, engine.config
+    call = script(
+        "leased/nack", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        lease_id=lease.id, token=token_of(lease), delay_ms=delay_ms, reason=text,
+        max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead, failed_cap=config.failed_log,
+        bell=keys.bell,
+    )  # fmt: skip
+    return (yield from _give_back(engine, lease, call, Operation.NACK, reason))
+
+
+def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Give messages back untouched: no delivery is counted. Raises LeaseLost for a whole lease, reports it for some."""
+    if messages is not None:
+        return (yield from _settle_some(engine, lease, "release", messages))
+    keys = engine.keys
+    call = script(
+        "leased/release", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        lease_id=lease.id, token=token_of(lease), bell=keys.bell,
+    )  # fmt: skip
+    return (yield from _give_back(engine, lease, call, Operation.RELEASE, None))
+
+
+def _give_back(
+    engine: Engine, lease: Lease, call: Call, operation: Operation, reason: str | None
+) -> Exchange[SettleReport]:
+    with lease.fate:
+        settled = dead = 0
+        while True:
+            reply = yield call
+            if not reply.startswith(b"returned"):
+                raise _refused(engine, lease, reply)
+            words = reply.decode().split(" ")
+            settled += int(words[1])
+            dead += len(words) - 3
+            engine.tell(operation, int(words[1]), lease.id, reason=reason)
+            tell_dead(engine, lease.id, words[3:], reason)
+            if words[2] == "0":
+                lease.fate.settled = True
+                return SettleReport(settled, dead)
+
+
+def _settle_some(
+    engine: Engine, lease: Lease, verb: str, messages: Some, delay_ms: int = 0, reason: str = ""
+) -> Exchange[SettleReport]:
+    with lease.fate:
+        refs = [_index(lease, message) for message in messages]
+        outcomes: dict[int, Outcome] = {}
+        step = 2000 if verb == "ack" or lease.count <= 4000 else 100  # LINDEX far into a long list is slow
+        indexes = sorted(set(refs), reverse=True)
+        for first in range(0, len(indexes), step):
+            chunk = indexes[first : first + step]
+            call = _some(engine, lease, verb, chunk, delay_ms, reason)
+            reply, confirmed = apart(call, (yield call))
+            verdict, _, letters = reply.decode().partition(" ")
+            if verdict in {"some", "all"}:
+                lease.fate.settled, lease.fate.partly = verdict == "all", True
+                outcomes.update(zip(chunk, (_LETTERS[letter] for letter in letters), strict=True))
+                if call.confirm:
+                    check(engine, f"acked messages of lease {lease.id!r}", confirmed)
+                if verdict == "all":
+                    outcomes.update((index, _once_over(lease, index)) for index in indexes[first + step :])
+                    break
+            elif reply == b"lost":
+                lost(engine, lease)
+                outcomes.update(dict.fromkeys(chunk, Outcome.LOST))
+            else:
+                raise _refused(engine, lease, reply)
+        settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in outcomes.values())
+        dead = sum(outcome == Outcome.DEAD for outcome in outcomes.values())
+        engine.tell(_EVENTS[verb], settled, lease.id, reason=reason or None)
+        engine.tell(Operation.DEAD, dead, lease.id, reason=reason or None)
+        return SettleReport(settled, dead, tuple(outcomes[ref] for ref in refs))
+
+
+def _once_over(lease: Lease, index: int) -> Outcome:
+    """What became of a message that nobody asks for any more, because its lease was settled to the last message."""
+    return Outcome.SETTLED_BEFORE if 0 <= index < lease.count else Outcome.MISSING
+
+
+def _some(engine: Engine, lease: Lease, verb: str, indexes: list[int], delay_ms: int, reason: str) -> Call:
+    keys, config = engine.keys, engine.config
+    call = script(
+        "leased/settle_some", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        done=keys.done(lease.id), lease_id=lease.id, token=token_of(lease), verb=verb, delay_ms=delay_ms,
+        reason=reason, max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
+        failed_cap=config.failed_log, completed_cap=config.completed_log,
+        done_ttl_ms=config.settled_ttl_ms if lease.named else 0, bell=keys.bell,
+        holds=0 if lease.fate.joined else 1, indexes=indexes,
+    )  # fmt: skip
+    return confirming(engine, call) if verb == "ack" else call
+
+
+def _refused(engine: Engine, lease: Lease, reply: bytes) -> Exception:
+    if reply == b"lost":
+        return lost(engine, lease)
+    return ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
+
+
+def _index(lease: Lease, message: Message | MessageRef) -> int:
+    if message.lease_id != lease.id:
+        raise ConfigurationError(f"message {message.id!r} belongs to lease {message.lease_id!r}, not to {lease.id!r}")
+    return message.index
+
+
+def _delay_ms(engine: Engine, lease: Lease, delay: timedelta | float | None) -> int:
+    if delay is not None:
+        return milliseconds("delay", delay)
+    backoff = engine.config.backoff
+    if backoff is None:
+        return 0
+    before = lease.messages[0].deliveries if lease.complete else 1
+    return milliseconds("backoff", backoff.delay(max(before, lease.takeovers + 1)))

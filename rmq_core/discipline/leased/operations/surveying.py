@@ -1,0 +1,36 @@
+"""Looking at many queues of one server at once; nothing is claimed.
+
+A look at ten thousand queues one by one takes seconds; here they share calls and writes. On a cluster, where they live
+in different slots, each is asked by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rmq_core.discipline.leased.config import LeasedConfig
+from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.operations.inspecting import Glance, glance
+from rmq_core.exchange import Exchange, together
+from rmq_core.exchange.scripts import script
+from rmq_core.queue.keys import LeasedKeys
+
+_AT_ONCE = 1000  # queues in one call or write: some milliseconds of the server's time
+
+
+def holding(names: Sequence[str]) -> Exchange[list[str]]:
+    """Those of these queues that have messages which are ready, delayed or leased."""
+    keys = [LeasedKeys(name) for name in names]
+    every = tuple(key for one in keys for key in (one.ready, one.delayed, one.leases))
+    return [names[at] for at in (yield script("leased/holding", queues=every))]
+
+
+def glances(names: Sequence[str], config: LeasedConfig) -> Exchange[list[Glance]]:
+    """What each of these queues holds, and the ids of its expired leases, not counted yet."""
+    return together([glance(Engine(LeasedKeys(name), config)) for name in names])
+
+
+def parts(names: Sequence[str], *, apart: bool) -> Iterator[Sequence[str]]:
+    """The names in parts that go out together; one by one when they are `apart`, on a cluster."""
+    size = 1 if apart else _AT_ONCE
+    return (names[lo : lo + size] for lo in range(0, len(names), size))

@@ -1,0 +1,56 @@
+"""What happens to messages that a worker holds for too long: they go back in order, the delivery counted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from rmq_core.discipline.reliable.engine import Engine
+from rmq_core.discipline.reliable.operations.inspecting import lists_of, page_of_workers
+from rmq_core.errors import ScriptFailed
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.policy import milliseconds, whole
+
+
+class Reaped(NamedTuple):
+    """How many messages were given back, how many are dead letters now, and how many were first seen without a time."""
+
+    returned: int
+    dead: int
+    first_seen: int
+
+
+def reap(
+    engine: Engine, timeout: timedelta | float | None = None, max_deliveries: int | None = None
+) -> Exchange[Reaped]:
+    """Look once through what every worker holds, and give back what has been held for longer than `timeout`.
+
+    timeout, max_deliveries: the queue's own when None. A claim or extension that asked for a time of its own keeps it.
+    """
+    timeout_ms = milliseconds("timeout", engine.config.timeout if timeout is None else timeout, minimum=0.001)
+    most = (
+        engine.config.max_deliveries if max_deliveries is None else whole("max_deliveries", max_deliveries, minimum=1)
+    )
+    total, first = [0, 0, 0], 0
+    while workers := (yield from page_of_workers(engine, first)):
+        busy = yield script("reliable/busy", engine.keys, lists=lists_of(engine, workers), names=workers)
+        for worker in busy:
+            found = yield from _reap_worker(engine, worker.decode(), timeout_ms, most or 0)
+            total = [a + b for a, b in zip(total, found, strict=True)]
+        first += len(workers)
+    return Reaped(*total)
+
+
+def _reap_worker(engine: Engine, worker: str, timeout_ms: int, most: int) -> Exchange[Reaped]:
+    keys, back, dead, seen, at = engine.keys, 0, 0, 0, 0
+    while at >= 0:
+        reply = yield script(
+            "reliable/reap", keys, processing=keys.processing(worker), claims=keys.claims(worker), worker=worker,
+            timeout_ms=timeout_ms, max_deliveries=most, max_dead=engine.config.max_dead, offset=at,
+        )  # fmt: skip
+        if not reply.startswith(b"reaped "):
+            raise ScriptFailed(f"reap got {reply.decode()!r}")
+        more = [int(word) for word in reply.split()[1:]]
+        back, dead, seen, at = back + more[0], dead + more[1], seen + more[2], more[3]
+    return Reaped(back, dead, seen)

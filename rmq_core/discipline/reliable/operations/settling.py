@@ -1,0 +1,129 @@
+"""Ending what a worker holds: ack, nack, release; more time for it. All fenced by the token of the claim."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from rmq_core.discipline.reliable.config import DISCIPLINE
+from rmq_core.discipline.reliable.engine import Engine
+from rmq_core.discipline.reliable.operations.claiming import release_unanswered
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.payloads import one_line
+from rmq_core.errors import ScriptFailed
+from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.messages import Lease, token_of
+from rmq_core.policy import milliseconds, seconds
+from rmq_core.protocol import lacking
+from rmq_core.queue.settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
+from rmq_core.reports import Outcome, SettleReport
+
+Some: TypeAlias = Iterable[Message | MessageRef]
+_HEAD, _ID = re.compile(rb"\d+ \d+ (\d+) "), re.compile(rb"(\S+) ")
+_LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "m": Outcome.MISSING, "l": Outcome.LOST}
+
+
+def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Remove messages from the processing list: they are done. Raises LeaseLost for a whole lease, else reports it."""
+    return (yield from _settle(engine, lease, "ack", messages))
+
+
+def nack(
+    engine: Engine,
+    lease: Lease,
+    messages: Some | None = None,
+    *,
+    delay: timedelta | float | None = None,
+    reason: str | None = None,
+) -> Exchange[SettleReport]:
+    """Give messages back as failed: the delivery is counted; past `max_deliveries` they become dead letters.
+
+    reason: kept in the message's history, 200 characters of it. Raises LeaseLost for a whole lease, reports it for some
+    messages; Unsupported for a `delay`.
+    """
+    if delay is not None:
+        raise lacking(DISCIPLINE, "delay")
+    return (yield from _settle(engine, lease, "nack", messages, one_line(reason)))
+
+
+def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Give messages back untouched: no delivery is counted. Raises LeaseLost for a whole lease, reports it for some."""
+    return (yield from _settle(engine, lease, "release", messages))
+
+
+def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
+    """Keep reapers away until `by` (seconds or timedelta, the queue's timeout when None) from now; never for less long.
+
+    Returns that time. Raises LeaseLost.
+    """
+    reply = yield _extension(engine, lease, by)
+    if reply == b"lost":
+        raise lost(lease)
+    return datetime.fromtimestamp(int(reply) / 1000, UTC)
+
+
+def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
+    """Extend many leases in one write; False for each that is lost."""
+    replies = yield Batch(tuple(_extension(engine, lease, by) for lease, by in leases))
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return [reply != b"lost" for reply in replies]
+
+
+def leave(engine: Engine) -> Exchange[None]:
+    """Give back what claims took whose answer never came."""
+    for lease in (yield from release_unanswered(engine)):
+        yield _settlement(engine, lease, "release", range(lease.count), whole=False)
+
+
+def _settle(engine: Engine, lease: Lease, verb: str, messages: Some | None, reason: str = "") -> Exchange[SettleReport]:
+    with lease.fate:
+        check_queue(engine.name, lease)
+        whole = messages is None
+        asked = open_places(lease) if messages is None else places_of(lease, messages)
+        places = sorted(set(asked) - lease.fate.done)
+        if whole and not places:
+            raise lost(lease)
+        outcomes: dict[int, Outcome] = {}
+        if places:
+            reply = yield _settlement(engine, lease, verb, places, whole=whole, reason=reason)
+            if reply == b"lost":
+                raise lost(lease)
+            if not reply.startswith(b"settled "):
+                raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
+            outcomes = dict(zip(places, (_LETTERS[letter] for letter in reply[8:].decode()), strict=True))
+        return settled_whole(lease, outcomes.values()) if whole else settled_some(lease, asked, outcomes)
+
+
+def _settlement(
+    engine: Engine, lease: Lease, verb: str, places: Sequence[int], *, whole: bool, reason: str = ""
+) -> Call:
+    keys, config, entries = engine.keys, engine.config, lease.envelopes or ()
+    return script(
+        "reliable/settle", keys, processing=keys.processing(lease.owner), claims=keys.claims(lease.owner),
+        token=token_of(lease), verb=verb, scope="whole" if whole else "some", worker=lease.owner, reason=reason,
+        max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
+        entries=[entries[place] for place in places],
+    )  # fmt: skip
+
+
+def _extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
+    check_queue(engine.name, lease)
+    by_ms = milliseconds("by", seconds("by", engine.config.timeout if by is None else by, minimum=0.001))
+    entries = lease.envelopes or ()
+    ids = [_id_of(entries[place]) for place in open_places(lease)]
+    return script(
+        "reliable/extend", claims=engine.keys.claims(lease.owner), token=token_of(lease), lease_ms=by_ms,
+        timeout_ms=engine.config.timeout_ms, ids=ids,
+    )  # fmt: skip
+
+
+def _id_of(entry: bytes) -> bytes:
+    """The id under which the scripts keep the claim of an entry; what is no envelope is its own id."""
+    head = _HEAD.match(entry)
+    found = _ID.match(entry, head.end() + int(head[1])) if head else None
+    return found[1] if found else entry

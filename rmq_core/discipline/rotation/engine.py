@@ -1,0 +1,34 @@
+"""What the operations of one queue share: its keys and its settings. No IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rmq_core.discipline.rotation.config import RotationConfig
+from rmq_core.discipline.rotation.keys import RotationKeys
+from rmq_core.policy import seconds
+
+
+@dataclass(slots=True, eq=False)
+class Engine:
+    """State of a queue object."""
+
+    keys: RotationKeys
+    config: RotationConfig
+    registered: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.keys.name
+
+    @property
+    def prefix(self) -> bytes:
+        return self.keys.prefix
+
+    @property
+    def retry_budget_s(self) -> float:
+        return seconds("retry_budget", self.config.retry_budget)
+
+    @property
+    def beat_s(self) -> float | None:
+        return None  # a stamp is not moved while somebody works

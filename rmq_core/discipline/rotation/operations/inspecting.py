@@ -1,0 +1,93 @@
+"""Looking at a queue, entry by entry, for the list is all there is; and purging what nobody works on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rmq_core.discipline.rotation.config import DISCIPLINE
+from rmq_core.discipline.rotation.engine import Engine
+from rmq_core.discipline.rotation.entries import envelope
+from rmq_core.envelope.codec import Message, message_of
+from rmq_core.errors import ConfigurationError, ScriptFailed
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.policy import whole
+from rmq_core.protocol import lacking
+from rmq_core.reports import Backlog, QueueStats
+
+_PAGE = 5000
+
+
+class Seen(NamedTuple):
+    """How many entries are new, late, in progress or done; the first ids to be popped."""
+
+    new: int
+    late: int
+    in_progress: int
+    done: int
+    ids: list[bytes]
+
+
+def backlog(engine: Engine) -> Exchange[Backlog]:
+    """How many ids are new or late. When they were pushed is not known. Looks at every entry."""
+    seen = yield from look(engine, 0)
+    return Backlog(seen.new + seen.late, None)
+
+
+def stats(engine: Engine) -> Exchange[QueueStats]:
+    """What the list holds; each id in progress counts as a lease. Looks at every entry."""
+    seen = yield from look(engine, 0)
+    return QueueStats(seen.new + seen.late, 0, seen.in_progress, seen.in_progress, 0, None, paused=False)
+
+
+def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
+    """The ids that would be popped next, at most `count` of them."""
+    seen = yield from look(engine, whole("count", count, minimum=1), enough=True)
+    return [message_of(envelope(data, late=False)) for data in seen.ids]
+
+
+def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
+    """Raises Unsupported: a list of ids counts no deliveries, so nothing is ever set aside."""
+    del engine, count
+    yield from ()
+    raise lacking(DISCIPLINE, "dead_letters")
+
+
+def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
+    """Raises Unsupported: there are no dead letters."""
+    del engine, max_messages
+    yield from ()
+    raise lacking(DISCIPLINE, "dead_letters")
+
+
+def purge(engine: Engine, target: str) -> Exchange[int]:
+    """Drop the `ready` ids, those that are new or late; how many they were. Ids in progress stay."""
+    for name, capability in (("delayed", "delay"), ("dead", "dead_letters")):
+        if target == name:
+            raise lacking(DISCIPLINE, capability)
+    if target != "ready":
+        raise ConfigurationError(f"target must be ready, not {target!r}")
+    removed = left = 0
+    while True:
+        reply = yield script("rotation/purge", engine.keys, timeout_s=engine.config.timeout_s, most=left)
+        words = reply.split()
+        if words[0] != b"removed":
+            raise ScriptFailed(f"purge got {reply.decode()!r}")
+        removed, left = removed + int(words[1]), int(words[2])
+        if not left:
+            return removed
+
+
+def look(engine: Engine, listed: int, *, enough: bool = False) -> Exchange[Seen]:
+    """Count the entries and list the first `listed` ids to be popped; with `enough`, stop when there are so many."""
+    counts, ids, first = [0, 0, 0, 0], list[bytes](), 0
+    while True:
+        reply = yield script(
+            "rotation/look", engine.keys, offset=first, most=_PAGE, timeout_s=engine.config.timeout_s,
+            listed=listed - len(ids),
+        )  # fmt: skip
+        looked, *more, found = reply
+        first, counts, ids = first + looked, [a + b for a, b in zip(counts, more, strict=True)], ids + found
+        if looked < _PAGE or (enough and len(ids) >= listed):
+            new, late, in_progress, done = counts
+            return Seen(new, late, in_progress, done, ids)

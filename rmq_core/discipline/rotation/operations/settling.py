@@ -1,0 +1,122 @@
+"""What ends the work on an id: it is marked as done, or given back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from rmq_core.discipline.rotation.config import DISCIPLINE
+from rmq_core.discipline.rotation.engine import Engine
+from rmq_core.discipline.rotation.entries import id_bytes, new_entry, stamped_entry
+from rmq_core.envelope import codec
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.envelope.payloads import one_line
+from rmq_core.errors import ScriptFailed
+from rmq_core.exchange import Call, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.messages import Lease, token_of
+from rmq_core.protocol import lacking
+from rmq_core.queue.settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
+from rmq_core.reports import Outcome, SettleReport
+
+Some: TypeAlias = Iterable[Message | MessageRef]
+_LETTERS = {"s": Outcome.SETTLED, "l": Outcome.LOST}
+_log = logging.getLogger("rmq")
+
+
+def mark_done(engine: Engine, message_id: str | bytes) -> Exchange[bool]:
+    """Say that an id is done: nobody gets it again. False, and nothing changes, when it is not in progress.
+
+    Whoever holds the id may say so, in time or late: the work is done either way.
+    """
+    letters = yield from _mark(engine, [id_bytes(message_id, engine.config.max_id_bytes)])
+    return letters == "s"
+
+
+def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Mark the ids of a lease as done, or some of them; also late, for the work is done.
+
+    Raises LeaseLost when none of them is in progress any more, since somebody else has done them; reports it for some.
+    """
+    check_queue(engine.name, lease)
+    asked = open_places(lease) if messages is None else places_of(lease, messages)
+    places = sorted(set(asked) - lease.fate.done)
+    ids = _ids(lease)
+    letters = (yield from _mark(engine, [ids[place] for place in places])) if places else ""
+    if messages is None:
+        if "s" not in letters:
+            raise lost(lease)
+        return settled_whole(lease, (_LETTERS[letter] for letter in letters))
+    return settled_some(lease, asked, {place: _LETTERS[letter] for place, letter in zip(places, letters, strict=True)})
+
+
+def nack(
+    engine: Engine,
+    lease: Lease,
+    messages: Some | None = None,
+    *,
+    delay: timedelta | float | None = None,
+    reason: str | None = None,
+) -> Exchange[SettleReport]:
+    """Make ids new again: the next pop gets them. A list of ids counts no deliveries and keeps no history.
+
+    reason: goes to the log. Raises LeaseLost when one of a whole lease was popped by somebody else since, or is done;
+    reports it for some messages. Raises Unsupported for a `delay`.
+    """
+    if delay is not None:
+        raise lacking(DISCIPLINE, "delay")
+    report = yield from _give_back(engine, lease, messages)
+    if reason is not None:
+        _log.warning("%d ids of queue %r were given back: %s", report.settled, engine.name, one_line(reason))
+    return report
+
+
+def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Make ids new again: the next pop gets them. Raises LeaseLost for a whole lease, reports it for some messages."""
+    return (yield from _give_back(engine, lease, messages))
+
+
+def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
+    """Raises Unsupported: a stamp says when an id was popped, and is not moved while somebody works."""
+    del engine, lease, by
+    yield from ()
+    raise lacking(DISCIPLINE, "extend")
+
+
+def _mark(engine: Engine, ids: Sequence[bytes]) -> Exchange[str]:
+    """One letter for each id."""
+    reply = yield script("rotation/mark_done", engine.keys, ids=ids)
+    if not reply.startswith(b"marked "):
+        raise ScriptFailed(f"mark_done got {reply.decode()!r}")
+    letters: str = reply[7:].decode()
+    return letters
+
+
+def _give_back(engine: Engine, lease: Lease, messages: Some | None) -> Exchange[SettleReport]:
+    check_queue(engine.name, lease)
+    whole = messages is None
+    asked = open_places(lease) if messages is None else places_of(lease, messages)
+    places = sorted(set(asked) - lease.fate.done)
+    if whole and not places:
+        raise lost(lease)
+    outcomes: dict[int, Outcome] = {}
+    if places:
+        reply = yield _returning(engine, lease, places, whole=whole)
+        if reply == b"lost":
+            raise lost(lease)
+        if not reply.startswith(b"returned "):
+            raise ScriptFailed(f"giving back got {reply.decode()!r}")
+        outcomes = dict(zip(places, (_LETTERS[letter] for letter in reply[9:].decode()), strict=True))
+    return settled_whole(lease, outcomes.values()) if whole else settled_some(lease, asked, outcomes)
+
+
+def _returning(engine: Engine, lease: Lease, places: Sequence[int], *, whole: bool) -> Call:
+    keys, ids, stamp = engine.keys, _ids(lease), token_of(lease)
+    entries = [entry for place in places for entry in (stamped_entry(ids[place], stamp), new_entry(ids[place]))]
+    return script("rotation/give_back", keys, bell=keys.bell, scope="whole" if whole else "some", entries=entries)
+
+
+def _ids(lease: Lease) -> list[bytes]:
+    return [codec.split(envelope).payload for envelope in lease.envelopes or ()]

@@ -1,0 +1,67 @@
+"""What the operations of one stream queue share: its keys and settings, and what they owe the next call. No IO."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from rmq_core.discipline.streams.config import QueueConfig
+from rmq_core.discipline.streams.keys import StreamKeys, stream_of
+from rmq_core.errors import ConfigurationError, QueueError
+from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
+from rmq_core.queue.keys import check_name
+
+_RETRY_BUDGET_S = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class Engine:
+    """State of a queue object.
+
+    grouped: the group is known to exist. registered: tools can find the queue. malformed: errors about entries that
+    came with good ones, told by the next read. unanswered: tokens of leases whose claim ended without a reply.
+    """
+
+    name: str
+    keys: StreamKeys
+    config: QueueConfig
+    on_event: OnEvent | None = None
+    grouped: bool = False
+    registered: bool = False
+    malformed: deque[QueueError] = field(default_factory=deque)
+    unanswered: deque[str] = field(default_factory=deque)
+
+    @property
+    def prefix(self) -> bytes:
+        return self.keys.prefix
+
+    @property
+    def retry_budget_s(self) -> float:
+        """For WorkQueue's methods, whose scripts know a resend; the native ones make one attempt."""
+        return _RETRY_BUDGET_S
+
+    @property
+    def beat_s(self) -> float:
+        return self.config.claim_idle_ms / 1000
+
+    def tell(
+        self, operation: Operation, count: int, message_id: str | None = None, lease_id: str | None = None
+    ) -> None:
+        if self.on_event is not None and count > 0:
+            done = EventOutcome.SUCCESS
+            event = QueueEvent(self.name, operation, done, message_id=message_id, claim_id=lease_id, count=count)
+            tell(self.on_event, event)
+
+
+def engine_of(name: str | QueueConfig, config: QueueConfig | None, on_event: OnEvent | None) -> Engine:
+    """The engine of `StreamQueue(redis, config)`, or of `StreamQueue(redis, name, config)` with a config of its own."""
+    if isinstance(name, QueueConfig):
+        if config is not None:
+            raise ConfigurationError("config was given twice: StreamQueue(redis, config) or (redis, name, config)")
+        return Engine(name.stream_key, StreamKeys(name.stream_key), name, on_event, registered=True)
+    chosen = QueueConfig.named(check_name("name", name)) if config is None else config
+    if not isinstance(chosen, QueueConfig):
+        raise ConfigurationError(f"config must be a QueueConfig, not {type(chosen).__name__}")
+    # Tools open a queue by its name alone: one on another stream than that of its name is none that they could find.
+    own = chosen.stream_key == stream_of(name)
+    return Engine(name, StreamKeys(chosen.stream_key), chosen, on_event, registered=not own)

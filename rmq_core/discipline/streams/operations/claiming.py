@@ -1,0 +1,141 @@
+"""Claiming: a lease is a consumer of the group, whose name nobody else has. New messages come before stale ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rmq_core.discipline.streams.engine import Engine
+from rmq_core.discipline.streams.keys import BACK
+from rmq_core.discipline.streams.messages import envelope
+from rmq_core.discipline.streams.operations.publishing import begin
+from rmq_core.discipline.streams.operations.settling import give_back_unanswered
+from rmq_core.envelope.ids import nonce
+from rmq_core.errors import QueueUnavailable, RedisMessageQueueError, ScriptFailed
+from rmq_core.events import Operation
+from rmq_core.exchange import Batch, Call, Exchange, Wait
+from rmq_core.exchange.scripts import script
+from rmq_core.messages import Lease, token_of
+from rmq_core.policy import milliseconds, whole
+from rmq_core.protocol import lacking
+from rmq_core.queue.keys import check_name
+from rmq_core.queue.settle import lost, open_places
+
+_MOST = 4000
+_LONGEST_BLOCK_MS = 1000
+
+
+def claim(
+    engine: Engine,
+    *,
+    max_messages: int = 1,
+    lease: timedelta | float | None = None,
+    wait: timedelta | float = 0,
+    lease_id: str | None = None,
+    owner: str | None = None,
+) -> Exchange[Lease | None]:
+    """Take the oldest new messages under a lease; when there is none, stale ones; or None when `wait` is over.
+
+    lease, wait: seconds or timedelta. A lease lasts for `claim_idle_ms` of the config, or less: whoever reads the group
+    takes what is idle for longer. Unsupported for a longer one, for a `lease_id`, and for more than 4,000 messages.
+    """
+    whole("max_messages", max_messages, minimum=1)
+    if lease_id is not None:
+        raise lacking("streams", "takeover", "leases under an id of one's own choice")
+    if max_messages > _MOST:
+        raise lacking("streams", "large_leases", "leases of more than 4,000 messages")
+    lease_ms, wait_ms = _lease_ms(engine, "lease", lease), milliseconds("wait", wait)
+    who = "" if not owner else check_name("owner", owner)
+    call = _call(engine, who, max_messages, lease_ms)
+    yield from begin(engine)
+    yield from give_back_unanswered(engine)
+    try:
+        return (yield from _wait(engine, call, who, wait_ms))
+    except BaseException as error:
+        if not isinstance(error, RedisMessageQueueError) or isinstance(error, QueueUnavailable):
+            engine.unanswered.append(_holder(call))
+        raise
+
+
+def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
+    """Move the deadline to `by` (seconds or timedelta, claim_idle_ms when None) from now; never to an earlier time.
+
+    Raises LeaseLost, also when somebody else has taken a part of the lease.
+    """
+    reply = yield _extension(engine, lease, by)
+    if reply == b"lost":
+        engine.tell(Operation.LOST, lease.count, lease_id=lease.id)
+        raise lost(lease)
+    return datetime.fromtimestamp(int(reply) / 1000, UTC)
+
+
+def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
+    """Extend many leases in one write; False for each that is lost."""
+    replies = yield Batch(tuple(_extension(engine, lease, by) for lease, by in leases))
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return [reply != b"lost" for reply in replies]
+
+
+def _wait(engine: Engine, call: Call, owner: str, wait_ms: int) -> Exchange[Lease | None]:
+    """Claim, blocking in Redis in between; at most a second at a time, for what turns stale wakes nobody."""
+    left, block = wait_ms, 0
+    while True:
+        reply = yield Wait(b"", block, call, by=_blocking(engine, call, block)) if block else call
+        verdict = reply[0].decode()
+        if verdict in {"claimed", "reclaimed"}:
+            return _granted(engine, call, owner, reply)
+        if verdict != "empty":
+            raise ScriptFailed(f"claim got {verdict!r}")
+        left -= block
+        if left <= 0:
+            return None
+        due = int(reply[1])
+        block = min(left, _LONGEST_BLOCK_MS, due if due > 0 else left)
+
+
+def _granted(engine: Engine, call: Call, owner: str, reply: Any) -> Lease:
+    verdict, deadline, *entries = reply
+    envelopes = tuple(envelope(entry[0].decode(), entry[2], int(entry[1]) - 1) for entry in entries)
+    holder = _holder(call)
+    lease_id = holder.rpartition(".")[0]
+    engine.tell(Operation.RECLAIM if verdict == b"reclaimed" else Operation.CLAIM, len(entries), lease_id=lease_id)
+    return Lease(engine.name, lease_id, owner, len(entries), int(deadline), holder, envelopes=envelopes)
+
+
+def _call(engine: Engine, owner: str, max_messages: int, lease_ms: int) -> Call:
+    config = engine.config
+    holder = f"{BACK}{owner or config.consumer_name}/{nonce()}.{nonce()}"
+    return script(
+        "streams/claim", engine.keys, group=config.consumer_group, token=holder, max_messages=max_messages,
+        stale_ms=config.claim_idle_ms, lease_ms=lease_ms,
+    )  # fmt: skip
+
+
+def _blocking(engine: Engine, call: Call, block_ms: int) -> tuple[str | int, ...]:
+    """One message is enough to wake up for; the call behind it takes the others."""
+    stream, group = engine.config.stream_key, engine.config.consumer_group
+    return ("XREADGROUP", "GROUP", group, _holder(call), "COUNT", 1, "BLOCK", block_ms, "STREAMS", stream, ">")
+
+
+def _holder(call: Call) -> str:
+    """The consumer that a lease is in the group: its id and a secret, which together are its token."""
+    return str(call.given["token"])
+
+
+def _extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
+    config, by_ms, held = engine.config, _lease_ms(engine, "by", by), len(open_places(lease))
+    return script(
+        "streams/extend", engine.keys, group=config.consumer_group, token=token_of(lease),
+        stale_ms=config.claim_idle_ms, lease_ms=by_ms, least=held,
+    )  # fmt: skip
+
+
+def _lease_ms(engine: Engine, parameter: str, value: timedelta | float | None) -> int:
+    most = engine.config.claim_idle_ms
+    asked = most if value is None else milliseconds(parameter, value, minimum=0.001)
+    if asked > most:
+        raise lacking("streams", "large_leases", f"{parameter} of more than claim_idle_ms={most}")
+    return asked

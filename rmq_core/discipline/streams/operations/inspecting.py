@@ -1,0 +1,92 @@
+"""Looking at a queue, and what an operator does with it."""
+
+from __future__ import annotations
+
+from rmq_core.discipline.streams.engine import Engine
+from rmq_core.discipline.streams.messages import envelope
+from rmq_core.discipline.streams.operations.native import look
+from rmq_core.envelope.codec import Message, message_of
+from rmq_core.errors import ConfigurationError, ScriptFailed
+from rmq_core.exchange import Call, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.policy import whole
+from rmq_core.protocol import lacking
+from rmq_core.reports import Backlog, QueueStats
+
+_AT_A_TIME = 1000
+
+
+def backlog(engine: Engine) -> Exchange[Backlog]:
+    """How much is ready, new or stale, and how old the oldest of it is; nothing is claimed, and nothing made."""
+    found = yield look(engine)
+    return Backlog(found[1] + found[3], _oldest_age(found))
+
+
+def stats(engine: Engine) -> Exchange[QueueStats]:
+    """What the queue holds for this group. Stale messages, which anybody may claim, count as ready."""
+    found = yield look(engine)
+    leased = max(0, found[2] - found[3])
+    return QueueStats(found[1] + found[3], 0, leased, found[7] if leased else 0, 0, _oldest_age(found), paused=False)
+
+
+def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
+    """The messages that would be claimed next, left where they are."""
+    whole("count", count, minimum=1)
+    config = engine.config
+    found = yield script(
+        "streams/peek", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms, most=count
+    )  # fmt: skip
+    return [message_of(envelope(entry[0].decode(), entry[2], int(entry[1]))) for entry in found]
+
+
+def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
+    """Unsupported: a stream sets nothing aside."""
+    del engine, count
+    yield from ()
+    raise lacking("streams", "dead_letters")
+
+
+def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
+    """Unsupported: a stream sets nothing aside."""
+    del engine, max_messages
+    yield from ()
+    raise lacking("streams", "dead_letters")
+
+
+def purge(engine: Engine, which: str) -> Exchange[int]:
+    """Let the group pass over all that is `ready`; how many messages that were. The entries stay until `trim`.
+
+    Unsupported for `delayed` and `dead`, which a stream does not have.
+    """
+    if which in {"delayed", "dead"}:
+        raise lacking("streams", {"delayed": "delay", "dead": "dead_letters"}[which])
+    if which != "ready":
+        raise ConfigurationError(f"which must be ready, not {which!r}; leases are settled")
+    config = engine.config
+    skip = script("streams/skip", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms)
+    return (yield from _repeat(skip))
+
+
+def trim(engine: Engine) -> Exchange[int]:
+    """Delete the entries that every group of the stream is done with, oldest first; how many. Nothing else ever does.
+
+    It stops at the first entry that some group was not given yet or has not acknowledged.
+    """
+    return (yield from _repeat(script("streams/trim", engine.keys)))
+
+
+def _repeat(call: Call) -> Exchange[int]:
+    total = 0
+    while True:
+        reply = yield call
+        verdict, _, number = reply.decode().partition(" ")
+        if not number:
+            raise ScriptFailed(f"{call.script.name} got {verdict!r}")
+        total += int(number)
+        if int(number) < _AT_A_TIME:
+            return total
+
+
+def _oldest_age(found: list[int]) -> float | None:
+    born = [ms for ms in found[4:6] if ms >= 0]
+    return max(0.0, (found[8] - min(born)) / 1000) if born else None

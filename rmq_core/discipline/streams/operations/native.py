@@ -1,0 +1,177 @@
+"""The native operations: Redis' own stream commands, each sent once, each failure a QueueError.
+
+Nothing here retries, buffers, acknowledges or takes messages from others unless it is called to.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from rmq_core.discipline.streams.config import positive
+from rmq_core.discipline.streams.engine import Engine
+from rmq_core.discipline.streams.messages import (
+    FIELD,
+    BacklogStats,
+    Entry,
+    QueueMessage,
+    encode,
+    entries_of,
+    read_entries,
+    sorted_out,
+)
+from rmq_core.errors import (
+    ConfigurationError,
+    PayloadError,
+    QueueError,
+    QueueFull,
+    RedisMessageQueueError,
+    ScriptFailed,
+)
+from rmq_core.events import Operation
+from rmq_core.exchange import Call, Command, Exchange, Listen
+from rmq_core.exchange.scripts import script
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_BOUND = 1000
+
+
+def surfacing(operation: Callable[P, Exchange[R]]) -> Callable[P, Exchange[R]]:
+    """The operation, with QueueError for whatever goes wrong between it and Redis."""
+
+    @functools.wraps(operation)
+    def surfaced(*args: P.args, **kwargs: P.kwargs) -> Exchange[R]:
+        try:
+            return (yield from operation(*args, **kwargs))
+        except (QueueError, ConfigurationError, PayloadError):
+            raise
+        except RedisMessageQueueError as error:
+            raise QueueError(str(error)) from error
+
+    return surfaced
+
+
+def start(engine: Engine) -> Exchange[None]:
+    """Make sure, once for a queue object, that the group exists: a new one begins with the oldest entry.
+
+    A group that goes afterwards is not made again: reads say that it is gone.
+    """
+    if engine.grouped:
+        return
+    config = engine.config
+    try:
+        yield Command(("XGROUP", "CREATE", config.stream_key, config.consumer_group, "0-0", "MKSTREAM"))
+    except ScriptFailed as error:
+        if not str(error).startswith("BUSYGROUP"):
+            raise
+    except QueueFull:  # a full server must not keep consumers from what is there; without a group, the read says so
+        return
+    engine.grouped = True
+
+
+@surfacing
+def enqueue(engine: Engine, payload: dict[str, Any]) -> Exchange[str]:
+    """Add a message; the id of its entry. PayloadError for what is no JSON object.
+
+    Sent once: after a QueueError it is not known whether the message was stored.
+    """
+    data = encode(payload)
+    yield from start(engine)
+    entry_id = _text((yield Command(("XADD", engine.config.stream_key, "*", FIELD, data))))
+    engine.tell(Operation.PUBLISH, 1, entry_id)
+    return entry_id
+
+
+@surfacing
+def read(engine: Engine, block_ms: int | None = None, count: int | None = None) -> Exchange[list[QueueMessage]]:
+    """Messages that no consumer of the group was given yet: at most `count`, after at most `block_ms`; or none.
+
+    None is what the config says. A malformed entry is told as QueueError; when good ones came with it, they are
+    returned, and the next read tells.
+    """
+    config = engine.config
+    block_ms = positive("block_ms", config.block_ms if block_ms is None else block_ms)
+    count = positive("count", config.max_read_count if count is None else count)
+    _raise_owed(engine)
+    yield from start(engine)
+    group, consumer = config.consumer_group, config.consumer_name
+    command = (
+        "XREADGROUP",
+        "GROUP",
+        group,
+        consumer,
+        "COUNT",
+        count,
+        "BLOCK",
+        block_ms,
+        "STREAMS",
+        config.stream_key,
+        ">",
+    )
+    return _delivered(engine, read_entries((yield Listen(command, block_ms))), Operation.CLAIM)
+
+
+@surfacing
+def acknowledge(engine: Engine, message: QueueMessage) -> Exchange[int]:
+    """Acknowledge a message: 1, or 0 when it was acknowledged before, which is no error."""
+    count = int((yield Command(("XACK", message.stream, message.group, message.id))))
+    engine.tell(Operation.ACK, count, message.id)
+    return count
+
+
+@surfacing
+def claim_stale(engine: Engine, min_idle_ms: int | None = None, count: int = 10) -> Exchange[list[QueueMessage]]:
+    """Take over at most `count` messages that were delivered `min_idle_ms` ago or more and are not acknowledged.
+
+    None is the config's claim_idle_ms. One look, at the oldest; best effort. Malformed entries as with `read`.
+    """
+    config = engine.config
+    idle_ms = positive("min_idle_ms", config.claim_idle_ms if min_idle_ms is None else min_idle_ms)
+    wanted = positive("count", count)
+    _raise_owed(engine)
+    yield from start(engine)
+    stream, group, consumer = config.stream_key, config.consumer_group, config.consumer_name
+    skip = consumer if config.claim_skip_own_messages else None
+    looked_at = wanted if skip is None else max(wanted, _BOUND)
+    # As bytes, since clients that parse replies themselves take "XPENDING" for its short form and fail.
+    pending = yield Listen((b"XPENDING", stream, group, "IDLE", idle_ms, "-", "+", looked_at), 0)
+    ids = [_text(entry[0]) for entry in pending if _text(entry[1]) != skip]
+    if not ids:
+        return []
+    reply = yield Listen(("XCLAIM", stream, group, consumer, idle_ms, *ids[:wanted]), 0)
+    return _delivered(engine, entries_of(reply), Operation.RECLAIM)
+
+
+@surfacing
+def backlog_stats(engine: Engine) -> Exchange[BacklogStats]:
+    """What the group has before it, at one glance that changes nothing; not even the group is made."""
+    found = yield look(engine)
+    return BacklogStats(found[0], found[1], found[2], found[3], None if found[6] < 0 else found[6])
+
+
+def look(engine: Engine) -> Call:
+    """The call behind all that only counts."""
+    config = engine.config
+    return script(
+        "streams/look", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms, most=_BOUND
+    )  # fmt: skip
+
+
+def _delivered(engine: Engine, entries: list[Entry], operation: Operation) -> list[QueueMessage]:
+    messages, errors = sorted_out(engine.config.stream_key, engine.config.consumer_group, entries)
+    engine.tell(operation, len(messages), messages[0].id if len(messages) == 1 else None)
+    engine.malformed.extend(errors)
+    if not messages:
+        _raise_owed(engine)
+    return messages
+
+
+def _raise_owed(engine: Engine) -> None:
+    if engine.malformed:
+        raise engine.malformed.popleft()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else bytes(value).decode()

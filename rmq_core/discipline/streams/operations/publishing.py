@@ -1,0 +1,86 @@
+"""Publishing as every discipline does it: resent when an answer is lost, and stored once all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from rmq_core.discipline.streams.engine import Engine
+from rmq_core.discipline.streams.messages import encode
+from rmq_core.discipline.streams.operations.native import start
+from rmq_core.envelope.chunks import chunks, each
+from rmq_core.envelope.codec import Payload
+from rmq_core.errors import RedisMessageQueueError, ScriptFailed
+from rmq_core.events import Operation
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.protocol import lacking
+from rmq_core.queue.registry import register
+from rmq_core.reports import Published, PublishReport
+
+
+def publish(
+    engine: Engine,
+    payload: Payload,
+    *,
+    dedup_key: str | None = None,
+    delay: timedelta | float | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Exchange[Published]:
+    """Add a message, a dict. Unsupported for a deduplication key, a delay or headers: an entry has no such thing."""
+    _refuse(dedup_key, delay, headers)
+    data = encode(payload)
+    yield from begin(engine)
+    ids = yield from _add(engine, [data])
+    return Published(ids[0], accepted=True)
+
+
+def publish_many(
+    engine: Engine,
+    payloads: Iterable[Payload],
+    *,
+    dedup_key: Callable[[Any], str] | None = None,
+    delay: timedelta | float | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Exchange[PublishReport]:
+    """Add messages, dicts, in order, in chunks of up to 1,000 messages and 4 MiB.
+
+    Raises at the first chunk that is refused; `report` of the error holds what was accepted before it.
+    """
+    _refuse(dedup_key, delay, headers)
+    yield from begin(engine)
+    ids: list[str] = []
+    try:
+        for chunk in chunks(each(encode, payloads), len):
+            ids += yield from _add(engine, chunk)
+    except RedisMessageQueueError as error:
+        error.report = _report(ids)
+        raise
+    return _report(ids)
+
+
+def begin(engine: Engine) -> Exchange[None]:
+    """What comes before the first call of a queue object: its group, and its name where tools look for it."""
+    yield from start(engine)
+    if not engine.registered:
+        engine.registered = yield from register(engine.name, "streams")
+
+
+def _add(engine: Engine, chunk: list[bytes]) -> Exchange[list[str]]:
+    reply = yield script("streams/publish", engine.keys, payloads=chunk)
+    verdict, *ids = reply.decode().split(" ")
+    if verdict != "added":
+        raise ScriptFailed(f"publish got {verdict!r}")
+    engine.tell(Operation.PUBLISH, len(ids), ids[0] if len(ids) == 1 else None)
+    return list(ids)
+
+
+def _report(ids: list[str]) -> PublishReport:
+    return PublishReport(len(ids), 0, 0, tuple(ids))
+
+
+def _refuse(dedup_key: object, delay: object, headers: object) -> None:
+    for capability, asked in (("dedup", dedup_key is not None), ("delay", delay is not None), ("headers", headers)):
+        if asked:
+            raise lacking("streams", capability)

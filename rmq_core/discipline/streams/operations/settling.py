@@ -1,0 +1,112 @@
+"""Ending leases: ack, nack, release; whole, or some of their messages. Only by the lease that holds them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import TypeAlias
+
+from rmq_core.discipline.streams.engine import Engine
+from rmq_core.discipline.streams.keys import BACK
+from rmq_core.envelope import codec
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.errors import LeaseLost, ScriptFailed
+from rmq_core.events import Operation
+from rmq_core.exchange import Call, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.messages import Lease, token_of
+from rmq_core.protocol import lacking
+from rmq_core.queue.settle import lost, open_places, places_of, settled_some, settled_whole
+from rmq_core.reports import Outcome, SettleReport
+
+Some: TypeAlias = Iterable[Message | MessageRef]
+_log = logging.getLogger("rmq")
+_EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
+
+
+def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Finish the messages of a lease, or some of them. Raises LeaseLost for a whole lease, reports it for some.
+
+    Acknowledged entries stay in the stream until it is trimmed.
+    """
+    return (yield from _settle(engine, lease, "ack", messages))
+
+
+def nack(
+    engine: Engine,
+    lease: Lease,
+    messages: Some | None = None,
+    *,
+    delay: timedelta | float | None = None,
+    reason: str | None = None,
+) -> Exchange[SettleReport]:
+    """Give messages back as failed: they are stale at once, the delivery counts, and no number of them is too many.
+
+    reason: goes to the log, an entry has no place for it. Unsupported for a delay. Raises LeaseLost for a whole lease.
+    """
+    if delay is not None:
+        raise lacking("streams", "delay")
+    report = yield from _settle(engine, lease, "nack", messages)
+    if reason is not None:
+        _log.info("nacked %d messages of lease %r of queue %r: %s", report.settled, lease.id, engine.name, reason)
+    return report
+
+
+def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+    """Give messages back untouched: they are stale at once, and the delivery does not count.
+
+    Raises LeaseLost for a whole lease, reports it for some messages.
+    """
+    return (yield from _settle(engine, lease, "release", messages))
+
+
+def give_back_unanswered(engine: Engine) -> Exchange[None]:
+    """Release what claims took whose answer never came."""
+    while engine.unanswered:
+        token = engine.unanswered[0]
+        ids = yield script("streams/held", engine.keys, group=engine.config.consumer_group, token=token)
+        if ids:
+            yield _call(engine, token, "release", ids, whole=False)
+        engine.unanswered.popleft()
+
+
+def _settle(engine: Engine, lease: Lease, verb: str, messages: Some | None) -> Exchange[SettleReport]:
+    with lease.fate:
+        token, ids = token_of(lease), [codec.split(envelope).id for envelope in lease.envelopes or ()]
+        wanted = open_places(lease) if messages is None else places_of(lease, messages)
+        asked = [place for place in dict.fromkeys(wanted) if place not in lease.fate.done]
+        if not asked and messages is None:
+            raise _lost(engine, lease)
+        outcomes: dict[int, Outcome] = {}
+        if asked:
+            reply = yield _call(engine, token, verb, [ids[place] for place in asked], whole=messages is None)
+            outcomes = _outcomes(engine, lease, asked, reply)
+        engine.tell(_EVENTS[verb], list(outcomes.values()).count(Outcome.SETTLED), lease_id=lease.id)
+        if messages is None:
+            return settled_whole(lease, outcomes.values())
+        return settled_some(lease, wanted, outcomes)
+
+
+def _outcomes(engine: Engine, lease: Lease, asked: Sequence[int], reply: bytes) -> dict[int, Outcome]:
+    if reply == b"lost":
+        raise _lost(engine, lease)
+    letters = reply.decode()
+    if len(letters) != len(asked) or set(letters) - {"s", "l"}:
+        raise ScriptFailed(f"settling lease {lease.id!r} got {letters!r}")
+    return {
+        place: Outcome.SETTLED if letter == "s" else Outcome.LOST for place, letter in zip(asked, letters, strict=True)
+    }
+
+
+def _lost(engine: Engine, lease: Lease) -> LeaseLost:
+    engine.tell(Operation.LOST, lease.count, lease_id=lease.id)
+    return lost(lease)
+
+
+def _call(engine: Engine, token: str, verb: str, ids: Sequence[str | bytes], *, whole: bool) -> Call:
+    config = engine.config
+    return script(
+        "streams/settle", engine.keys, group=config.consumer_group, token=token, verb=verb,
+        scope="whole" if whole else "some", stale_ms=config.claim_idle_ms, back=BACK, ids=ids,
+    )  # fmt: skip

@@ -1,0 +1,93 @@
+"""`StreamQueue`: a stream and its group, native and as a WorkQueue, run by the blocking drivers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from rmq_core.discipline.streams.config import CAPABILITIES, QueueConfig
+from rmq_core.discipline.streams.engine import Engine, engine_of
+from rmq_core.discipline.streams.messages import QueueMessage
+from rmq_core.discipline.streams.operations import claiming, inspecting, native, publishing, settling
+from rmq_core.envelope.codec import Message, MessageRef
+from rmq_core.events import OnEvent
+from rmq_core.exchange import Exchange
+from rmq_core.messages import Lease
+from rmq_core.queue.sync import Facade, method
+from rmq_core.reports import SettleReport
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def once(operation: Callable[Concatenate[Engine, P], Exchange[R]]) -> Callable[Concatenate[StreamQueue, P], R]:
+    """The method that runs an operation in one attempt."""
+
+    def call(self: StreamQueue, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._native.run(operation(self._engine, *args, **kwargs))
+
+    return functools.update_wrapper(call, operation)  # type: ignore[return-value]
+
+
+class StreamQueue(Facade[Engine]):
+    """A Redis stream, read by one consumer of a group. Threads may share it; it survives a fork.
+
+    `StreamQueue(redis, config)` or `StreamQueue(redis, name, config)`; `redis` is a redis-py client, a RedisSettings or
+    a URL. enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats make one attempt and raise QueueError;
+    the methods of WorkQueue resend what got no answer. `on_event` gets a QueueEvent after each step.
+    """
+
+    discipline = "streams"
+    capabilities = CAPABILITIES
+    _extend_all = staticmethod(claiming.extend_all)
+    _leave = staticmethod(settling.give_back_unanswered)
+
+    def __init__(
+        self, redis: Any, name: str | QueueConfig, config: QueueConfig | None = None, *, on_event: OnEvent | None = None
+    ) -> None:
+        from rmq_core.exchange.once import once_driver  # noqa: PLC0415  loads redis-py, which naming a class must not
+
+        super().__init__(redis, engine_of(name, config, on_event))
+        self.config = self._engine.config
+        self._native = once_driver(self.client, self._engine.prefix)
+
+    enqueue = once(native.enqueue)
+    read = once(native.read)
+    claim_stale = once(native.claim_stale)
+    backlog_stats = once(native.backlog_stats)
+
+    publish = method(publishing.publish)
+    publish_many = method(publishing.publish_many)
+    claim = method(claiming.claim)
+    extend = method(claiming.extend)
+    nack = method(settling.nack)
+    release = method(settling.release)
+    backlog = method(inspecting.backlog)
+    stats = method(inspecting.stats)
+    peek = method(inspecting.peek)
+    dead_letters = method(inspecting.dead_letters)
+    redrive = method(inspecting.redrive)
+    purge = method(inspecting.purge)
+    trim = method(inspecting.trim)
+
+    def ack(self, lease: Lease | QueueMessage, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
+        """Finish a message that `read` returned, in one attempt; or the messages of a lease, or some of them.
+
+        Acknowledging a message twice is no error, the second report says 0. Raises LeaseLost for a whole lease that is
+        gone.
+        """
+        if isinstance(lease, QueueMessage):
+            return SettleReport(self._native.run(native.acknowledge(self._engine, lease)))
+        return self._driver.run(settling.ack(self._engine, lease, messages))
+
+    def messages(self, lease: Lease) -> Iterator[Message]:
+        """The messages of a lease, in order, without those that were settled here one by one."""
+        return (message for message in lease.messages if message.index not in lease.fate.done)
+
+    def close(self) -> None:
+        """Give back what claims took whose answer never came, and close the connections. Pending messages stay so."""
+        try:
+            super().close()
+        finally:
+            self._native.close()

@@ -1,0 +1,186 @@
+"""`AsyncFacade`: the operations of a queue as methods, run by the asyncio driver."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from rmq_core.connection.clients import async_client
+from rmq_core.envelope.codec import Message
+from rmq_core.errors import RedisMessageQueueError
+from rmq_core.exchange import Exchange
+from rmq_core.messages import Lease, token_of
+from rmq_core.policy import seconds
+from rmq_core.queue import Behind, Shown, leave_all, lose_all
+from rmq_core.queue.aio_keeper import AsyncExtender, keeper
+from rmq_core.queue.keeper import Charge
+from rmq_core.queue.process import AsyncProcess, nack_failed, reason_of
+
+E = TypeVar("E", bound=Behind)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def method(
+    operation: Callable[Concatenate[E, P], Exchange[R]],
+) -> Callable[Concatenate[AsyncFacade[E], P], Coroutine[Any, Any, R]]:
+    """The method that runs an operation."""
+
+    def call(self: AsyncFacade[E], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        return self._driver.run(operation(self._engine, *args, **kwargs))
+
+    shown: Any = functools.update_wrapper(call, operation)
+    shown.__wrapped__ = Shown(operation, _awaited)
+    return call
+
+
+def _awaited(result: Any) -> Any:
+    return Coroutine[Any, Any, result]
+
+
+class AsyncFacade(Generic[E]):
+    """A queue over a redis.asyncio client, RedisSettings or a URL; it closes only a client it made itself.
+
+    Its subclasses are lists of operations; `claim`, `ack` and `nack` must be among them.
+    """
+
+    _extend_all: Callable[..., Exchange[list[bool]]] = staticmethod(lose_all)
+    _leave: Callable[[Any], Exchange[None]] = staticmethod(leave_all)
+    """Operations behind heartbeats, where leases can be extended, and of the last moment before closing."""
+    _closed = False
+
+    def __init__(self, redis: Any, engine: E) -> None:
+        from rmq_core.exchange.public import async_driver  # noqa: PLC0415  loads redis-py, which naming a class must not
+
+        self.name, self._engine = engine.name, engine
+        self.client, self._owned = async_client(redis)
+        self._driver = async_driver(self.client, engine.prefix, engine.retry_budget_s)
+        self._beats = async_driver(self.client, engine.prefix, 0)
+
+    def hold(
+        self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None
+    ) -> AbstractAsyncContextManager[Lease]:
+        """Let the heartbeat task extend a lease while the block runs; it calls `on_lost(lease)` if that is gone.
+
+        by: seconds or timedelta of each extension, the queue's lease when None.
+        """
+        return self._hold(lease, by, on_lost)
+
+    @asynccontextmanager
+    async def _hold(
+        self,
+        lease: Lease,
+        by: timedelta | float | None,
+        on_lost: Callable[[Lease], object] | None = None,
+        *,
+        fresh: bool = False,
+    ) -> AsyncIterator[Lease]:
+        token_of(lease)  # one that cannot be extended would stop the heartbeat of the others
+        lease_s = self._engine.beat_s if by is None else by
+        if lease_s is None:
+            yield lease
+            return
+        charge: Charge[AsyncExtender] = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost, fresh)
+        keeper().add(charge)
+        try:
+            yield lease
+        finally:
+            keeper().remove(charge)
+            charge.end()
+
+    def process(
+        self,
+        *,
+        max_messages: int = 1,
+        lease: timedelta | float | None = None,
+        wait: timedelta | float = 0,
+        lease_id: str | None = None,
+        owner: str | None = None,
+    ) -> AsyncProcess:
+        """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
+
+        Yields None when there is no work. An exception goes on after the nack; cancellation, KeyboardInterrupt
+        and SystemExit leave the lease alone, so that it is redelivered when it expires. What was settled inside stays
+        as it is; the rest is settled at the end. Takes the arguments of `claim`; also decorates a function of a lease.
+        """
+        claim = functools.partial(
+            self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
+        )
+        return AsyncProcess(functools.partial(self._process, claim, lease))
+
+    @asynccontextmanager
+    async def _process(
+        self, claim: Callable[[], Awaitable[Lease | None]], by: timedelta | float | None
+    ) -> AsyncIterator[Lease | None]:
+        held = await claim()
+        if held is None:
+            yield None
+            return
+        async with self._hold(held, by, fresh=True):
+            try:
+                yield held
+            except Exception as error:
+                await self._give_up(held, error)
+                raise
+            if not held.fate.settled:
+                await self._verbs.ack(held)
+
+    async def _give_up(self, held: Lease, error: Exception) -> None:
+        try:
+            if not held.fate.settled:
+                await self._verbs.nack(held, reason=reason_of(error))
+        except RedisMessageQueueError as failure:
+            nack_failed(held, failure)
+
+    @property
+    def _verbs(self) -> Any:
+        """This queue, with the operations that its class adds."""
+        return self
+
+    async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
+        """Extend many leases in one write, each by its own seconds; False for each that is lost. One attempt."""
+        try:
+            return await self._beats.run(self._extend_all(self._engine, leases))
+        finally:
+            if self._closed:  # meanwhile, and without the connection that was in use here
+                await self._beats.close()
+
+    async def close(self) -> None:
+        """Release what was claimed without an answer, and give back the connections."""
+        self._closed = True
+        try:
+            await self._driver.run(self._leave(self._engine))
+        finally:
+            await self._driver.close()
+            await self._beats.close()
+            if self._owned:
+                await self.client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class AsyncSlicing(AsyncFacade[E]):
+    """A façade whose leases may be too large for one answer; `read` must be among its operations."""
+
+    async def messages(self, lease: Lease, slice_size: int = 1000) -> AsyncIterator[Message]:
+        """The unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
+        if lease.complete and not lease.fate.partly:
+            for message in lease.messages:
+                yield message
+            return
+        for lo in range(0, lease.count, slice_size):
+            for message in await self._verbs.read(lease, lo, lo + slice_size):
+                yield message

@@ -1,0 +1,33 @@
+"""Telling tools what exists: names are written down, so that nobody ever has to search the keyspace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rmq_core.errors import QueueFull
+from rmq_core.exchange import Command, Exchange
+from rmq_core.protocol import DISCIPLINES
+from rmq_core.queue.keys import QUEUES, queues_of
+
+
+def register(name: str, discipline: str) -> Exchange[bool]:
+    """Write a queue's name where tools look for it; False on a full server, where the next call has to try again."""
+    try:
+        yield Command(("SADD", QUEUES, name))
+        yield Command(("SADD", queues_of(discipline), name))
+    except QueueFull:  # a full server must not keep consumers from draining it
+        return False
+    return True
+
+
+def look_up(pipeline: Any, name: str) -> Any:
+    """Queue a SISMEMBER for each discipline on the pipeline and return it; `found_in` reads the replies."""
+    for discipline in DISCIPLINES:
+        pipeline.sismember(queues_of(discipline), name)
+    return pipeline.sismember(QUEUES, name)
+
+
+def found_in(replies: Sequence[int]) -> str | None:
+    """The discipline of the queue, None for an unknown queue. A registered queue without a discipline is leased."""
+    return next((name for name, has_it in zip((*DISCIPLINES, "leased"), replies, strict=True) if has_it), None)

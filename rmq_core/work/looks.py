@@ -1,0 +1,97 @@
+"""Looks at queues over one connection: whoever asks while a write is under way goes with the next."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.operations.inspecting import Glance, glance, look
+from rmq_core.exchange import Exchange, together
+from rmq_core.reports import Backlog
+
+if TYPE_CHECKING:
+    from rmq_core.exchange.aio import AsyncDriver
+
+Look: TypeAlias = tuple[Backlog, float | None]
+"""What a queue holds, and the seconds until its next due time."""
+BELL_MS, _AT_ONCE = 15_000, 100
+
+
+class _Asked(NamedTuple):
+    engine: Engine
+    driver: AsyncDriver
+    answer: asyncio.Future[Look]
+
+
+class Looks:
+    """Looks, all that are asked for at the time in one write. Each also arms the queue's bell for 15 s.
+
+    The queues that share one of these live on one server, so that any of their drivers can ask for all.
+    """
+
+    def __init__(self) -> None:
+        self._asked: list[_Asked] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def look(self, engine: Engine, driver: AsyncDriver) -> Look:
+        """What a queue holds now; expired leases are taken back first. Raises RedisMessageQueueError."""
+        loop = asyncio.get_running_loop()
+        asked = _Asked(engine, driver, loop.create_future())
+        self._asked.append(asked)
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._run(), name="rmq-looks")
+        return await asked.answer
+
+    async def aclose(self) -> None:
+        """Look no longer."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while self._asked:
+            batch, self._asked = self._asked[:_AT_ONCE], self._asked[_AT_ONCE:]
+            waited_for = [asked for asked in batch if not asked.answer.done()]
+            if waited_for:
+                await _answer(waited_for)
+
+
+async def _answer(batch: list[_Asked]) -> None:
+    driver = batch[0].driver
+    try:
+        found = await driver.run(together([_attempt(asked.engine) for asked in batch]))
+    except Exception as error:  # noqa: BLE001  whatever it is, those who wait for it must hear of it
+        found = [error] * len(batch)
+    finally:
+        await driver.close()
+    for asked, seen in zip(batch, found, strict=True):
+        await _tell(asked, seen)
+
+
+def _attempt(engine: Engine) -> Exchange[Glance | Exception]:
+    """A glance whose failure is a result: it must not end those that go with it."""
+    try:
+        return (yield from glance(engine, BELL_MS))
+    except Exception as error:  # noqa: BLE001  the same
+        return error
+
+
+async def _tell(asked: _Asked, seen: Glance | Exception) -> None:
+    found = await _reclaim(asked) if isinstance(seen, Glance) and seen.late else seen
+    if asked.answer.done():
+        return
+    if isinstance(found, Exception):
+        asked.answer.set_exception(found)
+    else:
+        asked.answer.set_result(found[:2])
+
+
+async def _reclaim(asked: _Asked) -> Look | Exception:
+    """Look again, by the queue's own driver: taking leases back writes, into keys of that queue alone."""
+    try:
+        return await asked.driver.run(look(asked.engine, BELL_MS))
+    except Exception as error:  # noqa: BLE001  the same
+        return error
+    finally:
+        await asked.driver.close()
