@@ -8,12 +8,11 @@ Connections of other types, such as those of Airflow's Redis provider, may carry
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from rmq_airflow.get_provider_info import DISCIPLINES
-from rmq_core import ConfigurationError
+from rmq_core import DISCIPLINES, ConfigurationError
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _CLOSE = 0.8  # of other types' names: "leese" is meant for us, "timeout" is not
@@ -87,9 +86,9 @@ def _number(value: Any) -> float:
     return number if math.isfinite(number) else math.nan
 
 
-def _one_of(*allowed: str) -> Callable[[str, Any], str]:
+def _one_of(allowed: Collection[str]) -> Callable[[str, Any], str]:
     def check(name: str, value: Any) -> str:
-        if value not in allowed:
+        if value not in tuple(allowed):
             near = _nearest(str(value), allowed)
             raise ConfigurationError(f"extra `{name}` must be one of {', '.join(allowed)}, not {value!r}{near}")
         return str(value)
@@ -105,11 +104,11 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
     "ssl_certfile": _text,
     "ssl_keyfile": _text,
     "ssl_password": _text,
-    "ssl_cert_reqs": _one_of("required", "optional", "none"),
+    "ssl_cert_reqs": _one_of(("required", "optional", "none")),
     "ssl_check_hostname": _flag,
     "sentinel_username": _text,
     "sentinel_password": _text,
-    "discipline": _one_of(*DISCIPLINES),
+    "discipline": _one_of(DISCIPLINES),
     "lease": _seconds,
     "max_deliveries": _whole(1),
     # These two are the Redis provider's; here redis+cluster:// says the same.

@@ -12,12 +12,13 @@ from rmq_core.discipline.leased.survey import holding as holding
 from rmq_core.discipline.leased.sync import LeasedQueue as LeasedQueue
 from rmq_core.errors import translated as _translated
 from rmq_core.late import LATE as _SHARED
+from rmq_core.protocol import DEFAULT as _DEFAULT
 from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
 from rmq_core.protocol import open_queue as open_queue
-from rmq_core.queue.keys import QUEUES as _QUEUES
-from rmq_core.queue.keys import queues_of as _queues_of
 from rmq_core.queue.registry import found_in as _found_in
+from rmq_core.queue.registry import list_all as _list_all
 from rmq_core.queue.registry import look_up as _look_up
+from rmq_core.queue.registry import named_in as _named_in
 from rmq_core.shared import *  # noqa: F403  what it lists
 
 if TYPE_CHECKING:
@@ -36,14 +37,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_LATE = _SHARED | {
-    "JobQueue": "discipline.jobs.sync",
-    "QueueConsumer": "discipline.streams.consumer",
-    "Reaper": "discipline.reliable.sync",
-    "ReliableQueue": "discipline.reliable.sync",
-    "RotationQueue": "discipline.rotation.sync",
-    "StreamQueue": "discipline.streams.sync",
-}
+_OWN = {each.queue: f"discipline.{each.name}.sync" for each in _DISCIPLINES.values() if each.name != _DEFAULT}
+_LATE = _SHARED | _OWN | {"QueueConsumer": "discipline.streams.consumer", "Reaper": "discipline.reliable.sync"}
 __all__ = [  # noqa: PLE0604  names, all of them
     *(name for name in vars(_shared) if not name.startswith("_") and name != "annotations"),
     *_LATE,
@@ -74,10 +69,7 @@ def disciplines(redis: Any) -> dict[str, str]:
     client, owned = _client(redis)
     try:
         with _translated():
-            found = dict.fromkeys(map(_text, client.smembers(_QUEUES)), "leased")
-            for discipline in _DISCIPLINES:
-                found |= dict.fromkeys(map(_text, client.smembers(_queues_of(discipline))), discipline)
-            return found
+            return _named_in(_list_all(client.pipeline(transaction=False)).execute())
     finally:
         if owned:
             client.close()
@@ -92,7 +84,3 @@ def discipline_of(redis: Any, name: str) -> str | None:
     finally:
         if owned:
             client.close()
-
-
-def _text(name: bytes | str) -> str:
-    return name if isinstance(name, str) else name.decode()

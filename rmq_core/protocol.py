@@ -17,14 +17,44 @@ from rmq_core.errors import ConfigurationError, Unsupported
 from rmq_core.messages import Lease
 from rmq_core.reports import Backlog, Published, PublishReport, QueueStats, SettleReport
 
+
+class Discipline(NamedTuple):
+    """What there is to know of a discipline beside its own package.
+
+    queue: its class in `sync` of that package; `aio` has the twin, Async<queue>. commands: what it sends to Redis
+    besides what its scripts call. scripts: the folders of `lua` that it uses, its own when there are none here. keys:
+    what stands before the name in the keys of a queue. bare: a key has no more than the queue's name. package: where it
+    is, when not in `rmq_core.discipline`.
+    """
+
+    name: str
+    queue: str
+    commands: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    keys: str = ""
+    bare: bool = False
+    package: str = ""
+
+    def load(self, *, blocking: bool = True) -> Any:
+        """Its queue class, or the one for asyncio."""
+        module = import_module(f"{self.package or f'rmq_core.discipline.{self.name}'}.{'sync' if blocking else 'aio'}")
+        return getattr(module, self.queue if blocking else f"Async{self.queue}")
+
+
 DISCIPLINES = {
-    "leased": "LeasedQueue",
-    "reliable": "ReliableQueue",
-    "rotation": "RotationQueue",
-    "streams": "StreamQueue",
-    "jobs": "JobQueue",
+    each.name: each
+    for each in (
+        Discipline("leased", "LeasedQueue", ("BLPOP", "GET", "ZRANGE", "SUBSCRIBE")),
+        Discipline("reliable", "ReliableQueue", ("BLMOVE", "ZRANGE"), ("reliable", "lists"), "reliable:"),
+        Discipline("rotation", "RotationQueue", ("BLPOP",), ("rotation", "lists"), "rotation:", bare=True),
+        Discipline("streams", "StreamQueue", ("XADD", "XACK", "XREADGROUP", "XCLAIM", "XPENDING", "XGROUP|CREATE")),
+        Discipline(
+            "jobs", "JobQueue", ("BLPOP", "GET", "HGET", "LRANGE", "XRANGE", "XREAD", "XREADGROUP", "XREVRANGE")
+        ),
+    )
 }
-"""The package of `rmq_core` that holds each discipline, and its queue class."""
+"""All there are, by name. Whatever lists disciplines reads this, or a test compares it with this."""
+DEFAULT = "leased"
 LARGE = 4000
 """How many messages a lease may hold where there are no large leases, at most."""
 
@@ -243,18 +273,18 @@ class AsyncWorkQueue(Protocol):
         """As WorkQueue.close."""
 
 
-def open_queue(redis: Any, name: str, discipline: str = "leased", config: Any = None) -> WorkQueue:
+def open_queue(redis: Any, name: str, discipline: str = DEFAULT, config: Any = None) -> WorkQueue:
     """A queue of the named discipline. `redis` is a client, RedisSettings or a URL; `config` is that discipline's own.
 
     Raises ConfigurationError for an unknown discipline.
     """
-    queue: WorkQueue = _class(discipline, "sync")(redis, name, config)
+    queue: WorkQueue = _known(discipline).load()(redis, name, config)
     return queue
 
 
-def open_async_queue(redis: Any, name: str, discipline: str = "leased", config: Any = None) -> AsyncWorkQueue:
+def open_async_queue(redis: Any, name: str, discipline: str = DEFAULT, config: Any = None) -> AsyncWorkQueue:
     """The asyncio twin of `open_queue`; `rmq_core.asyncio` has it under that name."""
-    queue: AsyncWorkQueue = _class(discipline, "aio")(redis, name, config)
+    queue: AsyncWorkQueue = _known(discipline).load(blocking=False)(redis, name, config)
     return queue
 
 
@@ -272,12 +302,10 @@ def lacking(discipline: str, capability: str, what: str | None = None) -> Unsupp
 
 def able(capability: str) -> tuple[str, ...]:
     """The disciplines that have a capability."""
-    return tuple(name for name in DISCIPLINES if getattr(_class(name, "sync").capabilities, capability))
+    return tuple(name for name, each in DISCIPLINES.items() if getattr(each.load().capabilities, capability))
 
 
-def _class(discipline: str, world: str) -> Any:
+def _known(discipline: str) -> Discipline:
     if discipline not in DISCIPLINES:
-        known = ", ".join(DISCIPLINES)
-        raise ConfigurationError(f"discipline must be one of {known}, not {discipline!r}")
-    prefix = "Async" if world == "aio" else ""
-    return getattr(import_module(f"rmq_core.discipline.{discipline}.{world}"), prefix + DISCIPLINES[discipline])
+        raise ConfigurationError(f"discipline must be one of {', '.join(DISCIPLINES)}, not {discipline!r}")
+    return DISCIPLINES[discipline]

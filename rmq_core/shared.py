@@ -57,6 +57,7 @@ from rmq_core.policy import Backoff as Backoff
 from rmq_core.policy import Durability as Durability
 from rmq_core.policy import Overflow as Overflow
 from rmq_core.policy import exponential as exponential
+from rmq_core.protocol import DISCIPLINES as DISCIPLINES
 from rmq_core.protocol import AsyncWorkQueue as AsyncWorkQueue
 from rmq_core.protocol import Capabilities as Capabilities
 from rmq_core.protocol import WorkQueue as WorkQueue

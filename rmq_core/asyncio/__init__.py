@@ -12,12 +12,13 @@ from rmq_core.discipline.leased.aio_survey import backlogs as backlogs
 from rmq_core.discipline.leased.aio_survey import holding as holding
 from rmq_core.errors import translated as _translated
 from rmq_core.late import LATE as _SHARED
+from rmq_core.protocol import DEFAULT as _DEFAULT
 from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
 from rmq_core.protocol import open_async_queue
-from rmq_core.queue.keys import QUEUES as _QUEUES
-from rmq_core.queue.keys import queues_of as _queues_of
 from rmq_core.queue.registry import found_in as _found_in
+from rmq_core.queue.registry import list_all as _list_all
 from rmq_core.queue.registry import look_up as _look_up
+from rmq_core.queue.registry import named_in as _named_in
 from rmq_core.shared import *  # noqa: F403  what it lists
 from rmq_core.work.hub import WaitHub as WaitHub
 
@@ -47,31 +48,20 @@ if TYPE_CHECKING:
 LeasedQueue = AsyncLeasedQueue
 open_queue = open_async_queue
 
+_TWINS = ("AbstractRedisGateway", "RedisGateway", "RedisMessageQueue")
+_OWN = {f"Async{each.queue}": f"discipline.{each.name}.aio" for each in _DISCIPLINES.values() if each.name != _DEFAULT}
+_ASYNC = _OWN | {"AsyncQueueConsumer": "discipline.streams.aio_consumer", "AsyncReaper": "discipline.reliable.aio"}
+_WORKERS = dict.fromkeys(("Worker", "run_worker"), "discipline.jobs.worker")
+_LATE = _SHARED | _ASYNC | _WORKERS | dict.fromkeys(_TWINS, "compat.aio")
+
 __all__ = [  # noqa: PLE0604  names, all of them
     *rmq_core.__all__,
-    "AsyncJobQueue",
+    *_ASYNC,
     "AsyncLeasedQueue",
-    "AsyncQueueConsumer",
-    "AsyncReaper",
-    "AsyncReliableQueue",
-    "AsyncRotationQueue",
-    "AsyncStreamQueue",
     "WaitHub",
     "Worker",
     "run_worker",
 ]
-
-_TWINS = ("AbstractRedisGateway", "RedisGateway", "RedisMessageQueue")
-_ASYNC = {
-    "AsyncJobQueue": "discipline.jobs.aio",
-    "AsyncQueueConsumer": "discipline.streams.aio_consumer",
-    "AsyncReaper": "discipline.reliable.aio",
-    "AsyncReliableQueue": "discipline.reliable.aio",
-    "AsyncRotationQueue": "discipline.rotation.aio",
-    "AsyncStreamQueue": "discipline.streams.aio",
-}
-_WORKERS = dict.fromkeys(("Worker", "run_worker"), "discipline.jobs.worker")
-_LATE = _SHARED | _ASYNC | _WORKERS | dict.fromkeys(_TWINS, "compat.aio")
 
 
 def __getattr__(name: str) -> Any:
@@ -96,10 +86,7 @@ async def _named(redis: Any) -> dict[str, str]:
     client, owned = _client(redis)
     try:
         with _translated():
-            found = dict.fromkeys(map(_text, await client.smembers(_QUEUES)), "leased")
-            for discipline in _DISCIPLINES:
-                found |= dict.fromkeys(map(_text, await client.smembers(_queues_of(discipline))), discipline)
-            return found
+            return _named_in(await _list_all(client.pipeline(transaction=False)).execute())
     finally:
         if owned:
             await client.aclose()
@@ -114,7 +101,3 @@ async def discipline_of(redis: Any, name: str) -> str | None:
     finally:
         if owned:
             await client.aclose()
-
-
-def _text(name: bytes | str) -> str:
-    return name if isinstance(name, str) else name.decode()

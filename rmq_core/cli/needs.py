@@ -8,20 +8,13 @@ from typing import NamedTuple
 
 import rmq_core.lua
 from rmq_core.lua import load
+from rmq_core.protocol import DISCIPLINES
 from rmq_core.queue.keys import QUEUES
 
 _CALL = re.compile(r"""redis\.p?call\(\s*['"]([A-Z]+)['"](?:\s*,\s*['"]([A-Z]+)['"])?""")
 _CONTAINERS = frozenset({"XGROUP", "XINFO", "OBJECT"})
-_FOLDERS = {"reliable": ("reliable", "lists"), "rotation": ("rotation", "lists")}
 _EVERYWHERE = ("EVAL", "EVALSHA")
 _REGISTRY = ("SADD", "SMEMBERS")
-_PLAIN = {
-    "leased": ("BLPOP", "GET", "ZRANGE", "SUBSCRIBE"),
-    "reliable": ("BLMOVE", "ZRANGE"),
-    "rotation": ("BLPOP",),
-    "streams": ("XADD", "XACK", "XREADGROUP", "XCLAIM", "XPENDING", "XGROUP|CREATE"),
-    "jobs": ("BLPOP", "GET", "HGET", "LRANGE", "XRANGE", "XREAD", "XREADGROUP", "XREVRANGE"),
-}
 
 
 class Needs(NamedTuple):
@@ -34,22 +27,18 @@ class Needs(NamedTuple):
 
 def needed(discipline: str, queue: str) -> Needs:
     """What a user needs for a queue."""
-    found = {*_EVERYWHERE, *_PLAIN.get(discipline, ())}
-    for folder in _FOLDERS.get(discipline, (discipline,)):
+    record = DISCIPLINES[discipline]
+    found = {*_EVERYWHERE, *record.commands}
+    for folder in record.scripts or (discipline,):
         place = files(rmq_core.lua).joinpath(folder)
         for script in place.iterdir() if place.is_dir() else ():
             found |= commands_of(load(f"{folder}/{script.name.removesuffix('.lua')}").source.decode())
-    key = _key(discipline, queue)
+    key = f"rmq:{record.keys}{{{queue}}}:doctor"
     tried = [(name, key) for name in sorted(found)] + [(name, QUEUES.decode()) for name in _REGISTRY]
-    own = f" ~{queue}" if discipline == "rotation" else ""
+    own = f" ~{queue}" if record.bare else ""
     return Needs(tuple(tried), f"~rmq:*{own}", key)
 
 
 def commands_of(source: str) -> set[str]:
     """The commands that a script calls by their names."""
     return {f"{name}|{sub}" if sub and name in _CONTAINERS else name for name, sub in _CALL.findall(source)}
-
-
-def _key(discipline: str, queue: str) -> str:
-    inner = f"{discipline}:" if discipline in _FOLDERS else ""
-    return f"rmq:{inner}{{{queue}}}:doctor"

@@ -13,13 +13,12 @@ from rmq_core.connection.clients import sync_client
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Command, Exchange
-from rmq_core.protocol import DISCIPLINES, WorkQueue, open_queue
+from rmq_core.protocol import DEFAULT, DISCIPLINES, WorkQueue, open_queue
 from rmq_core.queue.keys import QUEUES, queues_of
 from rmq_core.work.handover import SECRETS
 
 R = TypeVar("R")
 _PATIENCE_S = 2.0
-DEFAULT = "leased"
 
 
 class Registered(NamedTuple):

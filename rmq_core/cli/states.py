@@ -26,7 +26,7 @@ class State(StrEnum):
     LEASED = "leased"
 
 
-class Seen(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message where it was found: when its delay ends, or who holds it."""
 
     message: Message
@@ -43,16 +43,16 @@ COLUMNS = {
 }
 
 
-def seen(queue: Any, state: State, count: int) -> list[Seen]:
+def seen(queue: Any, state: State, count: int) -> list[FoundMessage]:
     """At most `count` messages of a queue in that state; nothing is claimed. Unsupported where it cannot be seen."""
     if state == State.READY:
-        return [Seen(message) for message in queue.peek(count)]
+        return [FoundMessage(message) for message in queue.peek(count)]
     if not hasattr(queue, "browse"):
         raise Unsupported(queue.discipline, f"view of {state} messages", ("leased",))
     return list(islice(_held(queue) if state == State.LEASED else _waiting(queue, state), count))
 
 
-def row(state: State, one: Seen) -> tuple[object, ...]:
+def row(state: State, one: FoundMessage) -> tuple[object, ...]:
     """A message as a row under the columns of its state."""
     shown = records.message_row(one.message)
     if state == State.DELAYED:
@@ -61,7 +61,7 @@ def row(state: State, one: Seen) -> tuple[object, ...]:
     return (*shown, one.lease, one.owner) if state == State.LEASED else shown
 
 
-def record(queue: str, state: State, one: Seen) -> dict[str, Any]:
+def record(queue: str, state: State, one: FoundMessage) -> dict[str, Any]:
     """A message as JSON, with `due_at` when it is delayed, and `lease` and `owner` when somebody holds it."""
     about: dict[str, Any] = records.message_record(queue, one.message)
     if state == State.DELAYED:
@@ -71,16 +71,16 @@ def record(queue: str, state: State, one: Seen) -> dict[str, Any]:
     return about
 
 
-def _waiting(queue: Any, state: State) -> Iterator[Seen]:
+def _waiting(queue: Any, state: State) -> Iterator[FoundMessage]:
     offset = 0
     while (page := queue.browse(state.value, offset, _SLICE)).messages:
         for place, message in enumerate(page.messages):
-            yield Seen(message, page.due[place] if page.due else None)
+            yield FoundMessage(message, page.due[place] if page.due else None)
         offset += len(page.messages)
 
 
-def _held(queue: Any) -> Iterator[Seen]:
+def _held(queue: Any) -> Iterator[FoundMessage]:
     for lease in queue.leases(_LEASES):
         for lo in range(0, lease.count, _SLICE):
             for message in queue.browse_lease(lease.id, lo, min(lo + _SLICE, lease.count)):
-                yield Seen(message, None, lease.id, lease.owner)
+                yield FoundMessage(message, None, lease.id, lease.owner)

@@ -46,7 +46,7 @@ def top(
     """
     with (
         connected(url) as server,
-        closing(Watch(server, queue, discipline)) as watch,
+        closing(Monitor(server, queue, discipline)) as watch,
         closing(Stopping()) as stopping,
         _shown(watch, as_json=as_json) as show,
         Keyboard() as keyboard,
@@ -57,7 +57,7 @@ def top(
                 return
 
 
-class Watch:
+class Monitor:
     """The latest figures of the watched queues, and how many messages were ready before."""
 
     def __init__(self, server: Server, names: list[str] | None, discipline: str | None) -> None:
@@ -97,7 +97,7 @@ class Watch:
 
 
 @contextmanager
-def _shown(watch: Watch, *, as_json: bool) -> Iterator[Callable[[], None]]:
+def _shown(watch: Monitor, *, as_json: bool) -> Iterator[Callable[[], None]]:
     out = console()
     if as_json or not out.is_terminal:
         yield lambda: _written(watch, as_json=as_json)
@@ -106,7 +106,7 @@ def _shown(watch: Watch, *, as_json: bool) -> Iterator[Callable[[], None]]:
         yield lambda: _drawn(watch, live)
 
 
-def _written(watch: Watch, *, as_json: bool) -> None:
+def _written(watch: Monitor, *, as_json: bool) -> None:
     watch.look()
     if not as_json:
         console().print(picture(watch))
@@ -115,12 +115,12 @@ def _written(watch: Watch, *, as_json: bool) -> None:
         emit({"at": round(time.time(), 3), **records.stats_record(*each, stats)})
 
 
-def _drawn(watch: Watch, live: Live) -> None:
+def _drawn(watch: Monitor, live: Live) -> None:
     watch.look()
     live.update(picture(watch), refresh=True)
 
 
-def picture(watch: Watch) -> Group:
+def picture(watch: Monitor) -> Group:
     """The figures as a table between a heading and what there is to know."""
     rows = [(*records.stats_row(*each, stats), spark(watch.before(each))) for each, stats in watch.found]
     when = time.strftime("%H:%M:%S")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rmq_core.compat.keys import QueuePart
 from rmq_core.compat.stored import Grant
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations import claiming, inspecting, reclaiming, settling
 from rmq_core.envelope.codec import split, unblamed
 from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
@@ -26,7 +26,7 @@ _UNBOUNDED = 1 << 40
 _MOST_LATE, _AT_ONCE = 10_000, 100
 
 
-def claim(engine: Engine, wait_s: int) -> Exchange[Grant | None]:
+def claim(engine: LeasedEngine, wait_s: int) -> Exchange[Grant | None]:
     """The oldest message that may be delivered once more; others are dead letters from now on."""
     most = engine.config.max_deliveries
     try:
@@ -47,7 +47,7 @@ def claim(engine: Engine, wait_s: int) -> Exchange[Grant | None]:
         return None
 
 
-def _take_back(engine: Engine, lease: Lease | None) -> Exchange[None]:
+def _take_back(engine: LeasedEngine, lease: Lease | None) -> Exchange[None]:
     """Reclaim what is expired so that it is next, the earliest deadline first, and before the message just claimed."""
     if lease is not None:
         yield from unless_lost(settling.release(engine, lease))
@@ -60,7 +60,7 @@ def _take_back(engine: Engine, lease: Lease | None) -> Exchange[None]:
         yield from together([reclaiming.reclaim(engine, name.decode()) for name in chunk if name not in dying])
 
 
-def _dying(engine: Engine, late: list[bytes]) -> Exchange[set[bytes]]:
+def _dying(engine: LeasedEngine, late: list[bytes]) -> Exchange[set[bytes]]:
     """Those that become dead letters, which are kept in the order in which they died."""
     most = engine.config.max_deliveries
     if most is None:
@@ -78,7 +78,7 @@ def _used(entries: list[bytes]) -> int:
     return parts.deliveries - unblamed(parts.history) + int(entries[0].split()[3]) + 1
 
 
-def finish(engine: Engine, lease: Lease, log: QueuePart | None = None) -> Exchange[bool]:
+def finish(engine: LeasedEngine, lease: Lease, log: QueuePart | None = None) -> Exchange[bool]:
     """End a lease, its message kept in a log if one is given; False when it is no longer held."""
     if log is None:
         reply = yield settling.acking(engine, lease, 0, 0)
@@ -99,13 +99,13 @@ def unless_lost(exchange: Exchange[object]) -> Exchange[bool]:
     return True
 
 
-def trim(engine: Engine, part: QueuePart, most: int) -> Exchange[None]:
+def trim(engine: LeasedEngine, part: QueuePart, most: int) -> Exchange[None]:
     """Keep the newest messages of what waits, where they are last, or of a log, where they are first."""
     kept = (-most, -1) if part is QueuePart.PENDING else (0, most - 1)
     yield Command(("LTRIM", list_of(engine, part), *kept))
 
 
-def length(engine: Engine, part: QueuePart) -> Exchange[int]:
+def length(engine: LeasedEngine, part: QueuePart) -> Exchange[int]:
     """How many messages a part holds."""
     if part is QueuePart.PROCESSING:
         count = yield Command(("ZCARD", engine.keys.leases))
@@ -116,7 +116,7 @@ def length(engine: Engine, part: QueuePart) -> Exchange[int]:
     return int(count)
 
 
-def peek(engine: Engine, part: QueuePart, count: int) -> Exchange[list[bytes]]:
+def peek(engine: LeasedEngine, part: QueuePart, count: int) -> Exchange[list[bytes]]:
     """Payloads of a part: those that are next of what waits, the newest of a log."""
     if part is QueuePart.PROCESSING:
         found = yield from _held(engine, count)
@@ -125,7 +125,7 @@ def peek(engine: Engine, part: QueuePart, count: int) -> Exchange[list[bytes]]:
     return [split(envelope).payload for envelope in found]
 
 
-def list_of(engine: Engine, part: QueuePart) -> bytes:
+def list_of(engine: LeasedEngine, part: QueuePart) -> bytes:
     """The key of the list behind a part."""
     if part not in LISTS:
         raise ConfigurationError(f"'{part}' is no list of messages; name another part of the queue")
@@ -133,7 +133,7 @@ def list_of(engine: Engine, part: QueuePart) -> bytes:
     return key
 
 
-def _held(engine: Engine, count: int) -> Exchange[list[bytes]]:
+def _held(engine: LeasedEngine, count: int) -> Exchange[list[bytes]]:
     infos = yield from inspecting.leases(engine, count)
     keys = [engine.keys.lease(info.id) for info in infos]
     replies = yield Batch(tuple(script("lists/peek", list=key, count=1) for key in keys))

@@ -20,7 +20,7 @@ from rmq_core.compat.keys import QueuePart, place
 from rmq_core.compat.stored import ClaimedMessage, MessageData, held, lease_of, token_text
 from rmq_core.compat.worlds import World
 from rmq_core.connection.clients import decodes
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations import managing, publishing, settling
 from rmq_core.envelope.ids import new_id
 from rmq_core.errors import (
@@ -53,7 +53,7 @@ _TOLD = {
 class Channel:
     """One queue as seen by one gateway. `noted` is what its engine had to tell, until the queue asks."""
 
-    engine: Engine
+    engine: LeasedEngine
     driver: Any
     config: GatewayConfig
     world: World
@@ -125,12 +125,12 @@ class Channels:
         name, part = place(key)
         channel = self._made.get(name)
         if channel is None:
-            engine = Engine(LeasedKeys(name), self.config.leased())
+            engine = LeasedEngine(LeasedKeys(name), self.config.leased())
             made = Channel(engine, self._driver(engine), self.config, self._world)
             channel = self._made.setdefault(name, made)
         return channel, part
 
-    def _driver(self, engine: Engine) -> Any:
+    def _driver(self, engine: LeasedEngine) -> Any:
         from rmq_core.exchange import public  # noqa: PLC0415  loads redis-py
 
         make: Any = public.async_driver if self._world.asynchronous else public.sync_driver

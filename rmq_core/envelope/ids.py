@@ -14,7 +14,7 @@ _prefix = os.urandom(8).hex()
 _nonces: deque[str] = deque()
 
 
-class Process:
+class ThisProcess:
     """This process. `id` is what os.getpid() says, which is a system call and too dear to ask for at every call."""
 
     __slots__ = ("id",)
@@ -23,7 +23,7 @@ class Process:
         self.id = os.getpid()
 
 
-process = Process()
+process = ThisProcess()
 
 
 def nonce() -> str:

@@ -91,7 +91,7 @@ class Line:
             self._timer = loop.call_at(self._due_s, self._look)
 
 
-class Watch:
+class Canceller:
     """Cancels the task that waits as soon as `given_up` says so."""
 
     def __init__(self, given_up: Callable[[], bool]) -> None:
@@ -227,7 +227,7 @@ class AsyncDriver:
         line = self._idle.pop() if self._idle and self._owner[1] is asyncio.get_running_loop() else await self._open()
         connection = line.connection
         line.start(block_ms)
-        watch = Watch(given_up) if given_up else None
+        watch = Canceller(given_up) if given_up else None
         try:
             await connection.send_packed_command((packed,), check_health=False)
             replies = [await _read(connection) for _ in range(expected)]

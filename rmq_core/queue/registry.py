@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rmq_core.errors import QueueFull
 from rmq_core.exchange import Command, Exchange
-from rmq_core.protocol import DISCIPLINES
+from rmq_core.protocol import DEFAULT, DISCIPLINES
 from rmq_core.queue.keys import QUEUES, queues_of
 
 
 def register(name: str, discipline: str) -> Exchange[bool]:
-    """Write a queue's name where tools look for it; False on a full server, where the next call has to try again."""
+    """Write a queue's name where tools look for it; False on a full server, where the next call has to try again.
+
+    A name that stands in the set of no discipline is one of the default's.
+    """
     try:
         yield Command(("SADD", QUEUES, name))
-        yield Command(("SADD", queues_of(discipline), name))
+        if discipline != DEFAULT:
+            yield Command(("SADD", queues_of(discipline), name))
     except QueueFull:  # a full server must not keep consumers from draining it
         return False
     return True
+
+
+def list_all(pipeline: Any) -> Any:
+    """Queue a SMEMBERS for each discipline on the pipeline and return it; `named_in` reads the replies."""
+    for discipline in DISCIPLINES:
+        pipeline.smembers(queues_of(discipline))
+    return pipeline.smembers(QUEUES)
+
+
+def named_in(replies: Sequence[Iterable[bytes | str]]) -> dict[str, str]:
+    """The discipline of each queue, by name."""
+    *own, every = replies
+    found = dict.fromkeys(map(_text, every), DEFAULT)
+    for discipline, names in zip(DISCIPLINES, own, strict=True):
+        found |= dict.fromkeys(map(_text, names), discipline)
+    return found
 
 
 def look_up(pipeline: Any, name: str) -> Any:
@@ -30,4 +50,8 @@ def look_up(pipeline: Any, name: str) -> Any:
 
 def found_in(replies: Sequence[int]) -> str | None:
     """The discipline of the queue, None for an unknown queue. A registered queue without a discipline is leased."""
-    return next((name for name, has_it in zip((*DISCIPLINES, "leased"), replies, strict=True) if has_it), None)
+    return next((name for name, has_it in zip((*DISCIPLINES, DEFAULT), replies, strict=True) if has_it), None)
+
+
+def _text(name: bytes | str) -> str:
+    return name if isinstance(name, str) else name.decode()

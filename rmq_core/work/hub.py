@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rmq_core.connection.clients import async_client, is_cluster
 from rmq_core.discipline.leased.config import LeasedConfig
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.policy import seconds, whole
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.reports import Backlog
@@ -44,10 +44,10 @@ class Wish:
 
 
 @dataclass(eq=False, slots=True)
-class Watch:
+class WatchedQueue:
     """A queue somebody waits for."""
 
-    engine: Engine
+    engine: LeasedEngine
     driver: AsyncDriver
     looks: Looks
     wishes: set[Wish] = field(default_factory=set)
@@ -80,7 +80,7 @@ class WaitHub:
         self._driver = AsyncDriver
         self._client, self._owned = async_client(redis)
         self._config = config or LeasedConfig()
-        self._watches: dict[str, Watch] = {}
+        self._watches: dict[str, WatchedQueue] = {}
         self._looks = Looks()
         self._bells = Bells(self._client, self._ring)
 
@@ -135,18 +135,18 @@ class WaitHub:
     ) -> None:
         await self.aclose()
 
-    def _watch(self, queue: str) -> Watch:
+    def _watch(self, queue: str) -> WatchedQueue:
         watch = self._watches.get(queue)
         if watch is None:
-            engine = Engine(LeasedKeys(queue), self._config)
+            engine = LeasedEngine(LeasedKeys(queue), self._config)
             driver = self._driver(self._client, engine.keys.prefix, self._config.retry_budget_s)
             looks = Looks() if is_cluster(self._client) else self._looks  # there, queues live on different nodes
-            watch = self._watches[queue] = Watch(engine, driver, looks)
+            watch = self._watches[queue] = WatchedQueue(engine, driver, looks)
         if watch.task is None or watch.task.done():
             watch.task = asyncio.get_running_loop().create_task(self._follow(queue, watch), name=f"rmq-wait {queue}")
         return watch
 
-    async def _follow(self, queue: str, watch: Watch) -> None:
+    async def _follow(self, queue: str, watch: WatchedQueue) -> None:
         """Look and answer for as long as somebody waits; a failure reaches everybody who does."""
         try:
             await self._bells.listen(watch.engine.keys.bell)
@@ -162,7 +162,7 @@ class WaitHub:
                 del self._watches[queue]
                 await self._bells.forget(watch.engine.keys.bell)
 
-    async def _look(self, watch: Watch) -> float:
+    async def _look(self, watch: WatchedQueue) -> float:
         """Answer the waits that are met; seconds until the next look."""
         watch.rung.clear()
         watch.asked.clear()

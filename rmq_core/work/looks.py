@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.inspecting import Glance, glance, look
 from rmq_core.exchange import Exchange, together
 from rmq_core.reports import Backlog
@@ -19,7 +19,7 @@ BELL_MS, _AT_ONCE = 15_000, 100
 
 
 class _Asked(NamedTuple):
-    engine: Engine
+    engine: LeasedEngine
     driver: AsyncDriver
     answer: asyncio.Future[Look]
 
@@ -34,7 +34,7 @@ class Looks:
         self._asked: list[_Asked] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def look(self, engine: Engine, driver: AsyncDriver) -> Look:
+    async def look(self, engine: LeasedEngine, driver: AsyncDriver) -> Look:
         """What a queue holds now; expired leases are taken back first. Raises RedisMessageQueueError."""
         loop = asyncio.get_running_loop()
         asked = _Asked(engine, driver, loop.create_future())
@@ -69,7 +69,7 @@ async def _answer(batch: list[_Asked]) -> None:
         await _tell(asked, seen)
 
 
-def _attempt(engine: Engine) -> Exchange[Glance | Exception]:
+def _attempt(engine: LeasedEngine) -> Exchange[Glance | Exception]:
     """A glance whose failure is a result: it must not end those that go with it."""
     try:
         return (yield from glance(engine, BELL_MS))

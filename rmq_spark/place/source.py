@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from rmq_core import (
+    DISCIPLINES,
     ConfigurationError,
     JobQueue,
     JobsConfig,
@@ -30,7 +31,7 @@ USERNAME = text("username").or_else(None)
 PASSWORD = text("password", secret=True).or_else(None)
 QUEUE = text("queue", "the name of a queue")
 MODE = one_of("mode", "claim", "browse").or_else("claim")
-DISCIPLINE = one_of("discipline", "leased", "jobs", "reliable", "streams", "rotation").or_else("leased")
+DISCIPLINE = one_of("discipline", *DISCIPLINES).or_else("leased")
 PARTITIONS = whole("numPartitions").or_else(4)
 SHARDS = whole("shards").or_else(None)
 DELIVERIES = whole("maxDeliveries").or_else(10)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,18 @@ def test_nine_functions_of_ten_have_at_most_32_lines() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_file_is_one_noun_of_at_most_400_lines(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= 400
+
+
+def test_a_class_name_stands_once() -> None:
+    """Whoever reads a name knows which class it is; asyncio twins and the public batches are told apart by packages."""
+    twins = {"AbstractRedisGateway", "RedisGateway", "RedisMessageQueue", "ClaimedBatch"}
+    names = Counter(
+        node.name
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in names.items() if count > 1} == twins
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 from rmq_core.discipline.jobs.config import CAPABILITIES, JobsConfig
-from rmq_core.discipline.jobs.engine import Engine
+from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.discipline.jobs.operations import adding, claiming, managing, reading, repeating, settling, telling
 from rmq_core.discipline.jobs.operations.telling import JobEvent
@@ -16,7 +16,7 @@ from rmq_core.queue.aio import AsyncSlicing, method
 R = TypeVar("R")
 
 
-class AsyncJobQueue(AsyncSlicing[Engine]):
+class AsyncJobQueue(AsyncSlicing[JobsEngine]):
     """A queue of named jobs in a stream; the asyncio twin of JobQueue, and what a Worker runs on.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
@@ -28,7 +28,7 @@ class AsyncJobQueue(AsyncSlicing[Engine]):
 
     def __init__(self, redis: Any, name: str, config: JobsConfig | None = None) -> None:
         self.config = config or JobsConfig()
-        super().__init__(redis, Engine(JobsKeys(name), self.config))
+        super().__init__(redis, JobsEngine(JobsKeys(name), self.config))
 
     add = method(adding.add)
     add_unique = method(adding.add_unique)
@@ -75,7 +75,7 @@ class AsyncJobQueue(AsyncSlicing[Engine]):
                 yield event
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> JobsEngine:
         """What operations are given; for a Worker."""
         return self._engine
 

@@ -18,7 +18,7 @@ from rmq_core.queue.registry import register
 
 
 @dataclass(slots=True, eq=False)
-class Engine:
+class JobsEngine:
     """State of a queue object. `native` is None until the server was asked what it can."""
 
     keys: JobsKeys
@@ -56,7 +56,7 @@ class Engine:
         return self.own_lease_ms if lease is None else milliseconds(parameter, lease, minimum=0.001)
 
 
-def prepare(engine: Engine) -> Exchange[None]:
+def prepare(engine: JobsEngine) -> Exchange[None]:
     """Ask the server once what it can, make the consumer group, and tell tools of the queue.
 
     Raises Unsupported for a server without streams that can be claimed from: a queue nobody can read is no queue.
@@ -70,7 +70,7 @@ def prepare(engine: Engine) -> Exchange[None]:
         engine.registered = yield from register(engine.keys.name, "jobs")
 
 
-def grouped(engine: Engine, want: Callable[[], Want]) -> Exchange[Any]:
+def grouped(engine: JobsEngine, want: Callable[[], Want]) -> Exchange[Any]:
     """Ask for what needs the consumer group, which is made again when somebody emptied the database."""
     if engine.native is None:
         yield from prepare(engine)

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from rmq_core.discipline.jobs.config import CAPABILITIES, JobsConfig
-from rmq_core.discipline.jobs.engine import Engine
+from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.discipline.jobs.operations import adding, claiming, managing, reading, repeating, settling, telling
 from rmq_core.discipline.jobs.operations.telling import JobEvent
 from rmq_core.queue.sync import Slicing, method
 
 
-class JobQueue(Slicing[Engine]):
+class JobQueue(Slicing[JobsEngine]):
     """A queue of named jobs in a stream; AsyncJobQueue is its twin, which workers run on.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
@@ -25,7 +25,7 @@ class JobQueue(Slicing[Engine]):
 
     def __init__(self, redis: Any, name: str, config: JobsConfig | None = None) -> None:
         self.config = config or JobsConfig()
-        super().__init__(redis, Engine(JobsKeys(name), self.config))
+        super().__init__(redis, JobsEngine(JobsKeys(name), self.config))
 
     add = method(adding.add)
     add_unique = method(adding.add_unique)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmq_core.discipline.leased.config import CAPABILITIES, LeasedConfig
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations import (
     adopting,
     claiming,
@@ -21,14 +21,14 @@ from rmq_core.queue.aio import AsyncSlicing, method
 from rmq_core.queue.keys import LeasedKeys
 
 
-class AsyncLeasedQueue(AsyncSlicing[Engine]):
+class AsyncLeasedQueue(AsyncSlicing[LeasedEngine]):
     """A queue whose messages are handed out under leases; the asyncio twin of LeasedQueue.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. `on_event`
     gets a QueueEvent after each step.
     """
 
-    discipline = "leased"
+    discipline = DISCIPLINE
     capabilities = CAPABILITIES
     _extend_all = staticmethod(settling.extend_all)
     _leave = staticmethod(managing.release_unanswered)
@@ -37,7 +37,7 @@ class AsyncLeasedQueue(AsyncSlicing[Engine]):
         self, redis: Any, name: str, config: LeasedConfig | None = None, *, on_event: OnEvent | None = None
     ) -> None:
         self.config = config or LeasedConfig()
-        super().__init__(redis, Engine(LeasedKeys(name), self.config, on_event))
+        super().__init__(redis, LeasedEngine(LeasedKeys(name), self.config, on_event))
 
     publish = method(publishing.publish)
     publish_many = method(publishing.publish_many)

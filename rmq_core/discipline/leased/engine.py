@@ -13,7 +13,7 @@ from rmq_core.queue.keys import LeasedKeys
 
 
 @dataclass(slots=True, eq=False)
-class Engine:
+class LeasedEngine:
     """State of a queue object. `unanswered` maps ids of claims that ended without a reply to their nonces."""
 
     keys: LeasedKeys

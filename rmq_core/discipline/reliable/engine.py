@@ -12,7 +12,7 @@ from rmq_core.policy import seconds
 
 
 @dataclass(slots=True, eq=False)
-class Engine:
+class ReliableEngine:
     """State of a queue object. `unanswered` maps tokens of claims that ended without a reply to their workers."""
 
     keys: ReliableKeys

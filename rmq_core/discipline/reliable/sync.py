@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from rmq_core.discipline.reliable.config import CAPABILITIES, DISCIPLINE, ReliableConfig
-from rmq_core.discipline.reliable.engine import Engine
+from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.keys import ReliableKeys
 from rmq_core.discipline.reliable.operations import claiming, inspecting, publishing, reaping, settling
 from rmq_core.discipline.reliable.operations.reaping import Reaped
@@ -23,7 +23,7 @@ from rmq_core.queue.sync import Facade, method
 _log = logging.getLogger("rmq")
 
 
-class ReliableQueue(Facade[Engine]):
+class ReliableQueue(Facade[ReliableEngine]):
     """A queue whose messages stay in a list of their worker until they are acked. Threads may share it.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. Messages of
@@ -37,7 +37,7 @@ class ReliableQueue(Facade[Engine]):
 
     def __init__(self, redis: Any, name: str, config: ReliableConfig | None = None) -> None:
         self.config = config or ReliableConfig()
-        super().__init__(redis, Engine(ReliableKeys(name), self.config))
+        super().__init__(redis, ReliableEngine(ReliableKeys(name), self.config))
 
     publish = method(publishing.publish)
     publish_many = method(publishing.publish_many)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from rmq_core.discipline.rotation.config import CAPABILITIES, DISCIPLINE, RotationConfig
-from rmq_core.discipline.rotation.engine import Engine
+from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.keys import RotationKeys
 from rmq_core.discipline.rotation.operations import inspecting, popping, pushing, settling
 from rmq_core.envelope.codec import Message
@@ -18,7 +18,7 @@ from rmq_core.queue.aio import AsyncFacade, method
 from rmq_core.queue.settle import open_places
 
 
-class AsyncRotationQueue(AsyncFacade[Engine]):
+class AsyncRotationQueue(AsyncFacade[RotationEngine]):
     """A queue of ids in one list: what is popped goes round in it, stamped, until it is marked as done.
 
     `redis` is a redis.asyncio client, a RedisSettings or a URL; the queue closes only a client it made itself. The
@@ -30,7 +30,7 @@ class AsyncRotationQueue(AsyncFacade[Engine]):
 
     def __init__(self, redis: Any, name: str, config: RotationConfig | None = None) -> None:
         self.config = config or RotationConfig()
-        super().__init__(redis, Engine(RotationKeys(name), self.config))
+        super().__init__(redis, RotationEngine(RotationKeys(name), self.config))
 
     push = method(pushing.push)
     safe_pop = method(popping.safe_pop)

@@ -10,7 +10,7 @@ from rmq_core.policy import seconds
 
 
 @dataclass(slots=True, eq=False)
-class Engine:
+class RotationEngine:
     """State of a queue object."""
 
     keys: RotationKeys

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from rmq_core.discipline.rotation.config import CAPABILITIES, DISCIPLINE, RotationConfig
-from rmq_core.discipline.rotation.engine import Engine
+from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.keys import RotationKeys
 from rmq_core.discipline.rotation.operations import inspecting, popping, pushing, settling
 from rmq_core.envelope.codec import Message
@@ -18,7 +18,7 @@ from rmq_core.queue.settle import open_places
 from rmq_core.queue.sync import Facade, method
 
 
-class RotationQueue(Facade[Engine]):
+class RotationQueue(Facade[RotationEngine]):
     """A queue of ids in one list: what is popped goes round in it, stamped, until it is marked as done.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. Threads may
@@ -30,7 +30,7 @@ class RotationQueue(Facade[Engine]):
 
     def __init__(self, redis: Any, name: str, config: RotationConfig | None = None) -> None:
         self.config = config or RotationConfig()
-        super().__init__(redis, Engine(RotationKeys(name), self.config))
+        super().__init__(redis, RotationEngine(RotationKeys(name), self.config))
 
     push = method(pushing.push)
     safe_pop = method(popping.safe_pop)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rmq_core.discipline.streams.config import CAPABILITIES, QueueConfig
-from rmq_core.discipline.streams.engine import Engine, engine_of
+from rmq_core.discipline.streams.engine import StreamEngine, engine_of
 from rmq_core.discipline.streams.messages import QueueMessage
 from rmq_core.discipline.streams.operations import claiming, inspecting, native, publishing, settling
 from rmq_core.envelope.codec import Message, MessageRef
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def once(
-    operation: Callable[Concatenate[Engine, P], Exchange[R]],
+    operation: Callable[Concatenate[StreamEngine, P], Exchange[R]],
 ) -> Callable[Concatenate[AsyncStreamQueue, P], Coroutine[Any, Any, R]]:
     """The method that runs an operation in one attempt."""
 
@@ -32,7 +32,7 @@ def once(
     return functools.update_wrapper(call, operation)  # type: ignore[return-value]
 
 
-class AsyncStreamQueue(AsyncFacade[Engine]):
+class AsyncStreamQueue(AsyncFacade[StreamEngine]):
     """A Redis stream, read by one consumer of a group; the asyncio twin of StreamQueue.
 
     `StreamQueue(redis, config)` or `StreamQueue(redis, name, config)`; `redis` is a redis.asyncio client, a

@@ -15,7 +15,7 @@ _RETRY_BUDGET_S = 30.0
 
 
 @dataclass(slots=True, eq=False)
-class Engine:
+class StreamEngine:
     """State of a queue object.
 
     grouped: the group is known to exist. registered: tools can find the queue. malformed: errors about entries that
@@ -53,15 +53,15 @@ class Engine:
             tell(self.on_event, event)
 
 
-def engine_of(name: str | QueueConfig, config: QueueConfig | None, on_event: OnEvent | None) -> Engine:
+def engine_of(name: str | QueueConfig, config: QueueConfig | None, on_event: OnEvent | None) -> StreamEngine:
     """The engine of `StreamQueue(redis, config)`, or of `StreamQueue(redis, name, config)` with a config of its own."""
     if isinstance(name, QueueConfig):
         if config is not None:
             raise ConfigurationError("config was given twice: StreamQueue(redis, config) or (redis, name, config)")
-        return Engine(name.stream_key, StreamKeys(name.stream_key), name, on_event, registered=True)
+        return StreamEngine(name.stream_key, StreamKeys(name.stream_key), name, on_event, registered=True)
     chosen = QueueConfig.named(check_name("name", name)) if config is None else config
     if not isinstance(chosen, QueueConfig):
         raise ConfigurationError(f"config must be a QueueConfig, not {type(chosen).__name__}")
     # Tools open a queue by its name alone: one on another stream than that of its name is none that they could find.
     own = chosen.stream_key == stream_of(name)
-    return Engine(name, StreamKeys(chosen.stream_key), chosen, on_event, registered=not own)
+    return StreamEngine(name, StreamKeys(chosen.stream_key), chosen, on_event, registered=not own)

@@ -40,7 +40,7 @@ class BacklogStats(NamedTuple):
     oldest_idle_ms: int | None
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """An entry of a stream, undecoded."""
 
     id: str
@@ -54,7 +54,7 @@ def encode(payload: Any) -> bytes:
     return encode_payload(payload)[1]
 
 
-def read_entries(reply: Any) -> list[Entry]:
+def read_entries(reply: Any) -> list[StreamEntry]:
     """The entries of an XREADGROUP reply of one stream, whichever shape the protocol and the client give it."""
     streams = list(reply.values()) if isinstance(reply, Mapping) else [part[1] for part in reply or ()]
     found = streams[0] if streams else []
@@ -62,12 +62,12 @@ def read_entries(reply: Any) -> list[Entry]:
     return entries_of(found[0] if wrapped else found)
 
 
-def entries_of(reply: Any) -> list[Entry]:
+def entries_of(reply: Any) -> list[StreamEntry]:
     """The entries of an XCLAIM reply; some servers have a gap in it where an entry was deleted."""
-    return [Entry(_text(entry[0]), _data(entry[1])) for entry in reply or () if entry and entry[0]]
+    return [StreamEntry(_text(entry[0]), _data(entry[1])) for entry in reply or () if entry and entry[0]]
 
 
-def decode(stream: str, group: str, entry: Entry) -> QueueMessage:
+def decode(stream: str, group: str, entry: StreamEntry) -> QueueMessage:
     """The message of an entry; QueueError when it is none, which names the entry and how to be rid of it."""
     try:
         payload = json.loads(entry.data) if entry.data is not None else None
@@ -78,7 +78,7 @@ def decode(stream: str, group: str, entry: Entry) -> QueueMessage:
     return QueueMessage(stream, group, entry.id, payload)
 
 
-def sorted_out(stream: str, group: str, entries: Iterable[Entry]) -> tuple[list[QueueMessage], list[QueueError]]:
+def sorted_out(stream: str, group: str, entries: Iterable[StreamEntry]) -> tuple[list[QueueMessage], list[QueueError]]:
     """The messages among some entries, and an error for each entry that is none."""
     messages, errors = [], []
     for entry in entries:

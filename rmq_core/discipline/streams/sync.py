@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rmq_core.discipline.streams.config import CAPABILITIES, QueueConfig
-from rmq_core.discipline.streams.engine import Engine, engine_of
+from rmq_core.discipline.streams.engine import StreamEngine, engine_of
 from rmq_core.discipline.streams.messages import QueueMessage
 from rmq_core.discipline.streams.operations import claiming, inspecting, native, publishing, settling
 from rmq_core.envelope.codec import Message, MessageRef
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def once(operation: Callable[Concatenate[Engine, P], Exchange[R]]) -> Callable[Concatenate[StreamQueue, P], R]:
+def once(operation: Callable[Concatenate[StreamEngine, P], Exchange[R]]) -> Callable[Concatenate[StreamQueue, P], R]:
     """The method that runs an operation in one attempt."""
 
     def call(self: StreamQueue, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -30,7 +30,7 @@ def once(operation: Callable[Concatenate[Engine, P], Exchange[R]]) -> Callable[C
     return functools.update_wrapper(call, operation)  # type: ignore[return-value]
 
 
-class StreamQueue(Facade[Engine]):
+class StreamQueue(Facade[StreamEngine]):
     """A Redis stream, read by one consumer of a group. Threads may share it; it survives a fork.
 
     `StreamQueue(redis, config)` or `StreamQueue(redis, name, config)`; `redis` is a redis-py client, a RedisSettings or

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
-from importlib import import_module
 from typing import Any
 
 from rmq_core import Capabilities
@@ -28,8 +27,7 @@ def declares(capabilities: Capabilities, row: str) -> bool:
 
 def capabilities_of(discipline: str) -> Capabilities:
     """What a discipline declares."""
-    module = import_module(f"rmq_core.discipline.{discipline}.sync")
-    declared: Capabilities = getattr(module, DISCIPLINES[discipline]).capabilities
+    declared: Capabilities = DISCIPLINES[discipline].load().capabilities
     return declared
 
 

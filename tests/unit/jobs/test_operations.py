@@ -15,7 +15,7 @@ from rmq_core import (
     ScriptFailed,
     Unsupported,
 )
-from rmq_core.discipline.jobs.engine import Engine
+from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.discipline.jobs.operations import adding, claiming, managing, reading, settling, waiting, working
 from rmq_core.discipline.jobs.operations.working import Delivery, Done
@@ -27,8 +27,8 @@ from rmq_core.reports import Outcome
 R = TypeVar("R")
 
 
-def engine(native: bool | None = True, **settings: Any) -> Engine:  # noqa: FBT001, FBT002
-    return Engine(JobsKeys("q"), JobsConfig(**settings), native, registered=True)
+def engine(native: bool | None = True, **settings: Any) -> JobsEngine:  # noqa: FBT001, FBT002
+    return JobsEngine(JobsKeys("q"), JobsConfig(**settings), native, registered=True)
 
 
 def drive(exchange: Exchange[R], replies: Iterable[Any]) -> tuple[R, list[Any]]:
@@ -54,7 +54,7 @@ def held(count: int = 1) -> Lease:
 
 
 def test_the_server_is_asked_before_the_first_job_and_never_again() -> None:
-    one = Engine(JobsKeys("q"), JobsConfig())
+    one = JobsEngine(JobsKeys("q"), JobsConfig())
     _, wants = drive(adding.add(one, "j"), [b"native", 1, 1, b"accepted"])
     assert names(wants) == ["jobs/prepare", "Command", "Command", "jobs/add_native"]
     assert names(drive(adding.add(one, "j"), [b"accepted"])[1]) == ["jobs/add_native"]

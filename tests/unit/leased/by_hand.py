@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from rmq_core.discipline.leased.config import LeasedConfig
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Message, MessageRef, Payload
 from rmq_core.envelope.payloads import encode_payload
@@ -19,9 +19,9 @@ R = TypeVar("R")
 TOKEN = "7.abc"
 
 
-def engine(*, on_event: OnEvent | None = None, registered: bool = True, **settings: Any) -> Engine:
+def engine(*, on_event: OnEvent | None = None, registered: bool = True, **settings: Any) -> LeasedEngine:
     """An engine of the queue `q`, by default one that has told its name before."""
-    return Engine(LeasedKeys("q"), LeasedConfig(**settings), on_event, registered)
+    return LeasedEngine(LeasedKeys("q"), LeasedConfig(**settings), on_event, registered)
 
 
 def step(exchange: Exchange[Any], reply: Any) -> Want:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.adopting import adopt, reenter
 from rmq_core.errors import (
     ConfigurationError,
@@ -101,7 +101,7 @@ def test_an_adoption_of_an_unanswered_claim_is_made_under_its_nonce() -> None:
 
 @pytest.mark.parametrize(("reply", "found"), [(b"taken 9.n1 5000 1 0 0 0 0 me", True), (b"lost", False)])
 def test_an_unanswered_claim_is_only_entered_again_under_its_own_nonce(reply: bytes, found: bool) -> None:  # noqa: FBT001
-    core: Engine = engine()
+    core: LeasedEngine = engine()
     core.unanswered = {"~1": "n1"}
     lease, (call,) = drive(reenter(core, "~1"), [reply])
     assert given(call, "lease_id", "nonce", "set_owner", "required") == ["~1", "n1", "0", "2"]

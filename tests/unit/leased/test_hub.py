@@ -213,7 +213,7 @@ async def test_looks_follow_the_bell_at_a_pace(
     quiet_s: float, paces: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, slept = Clock(), []
-    watch = hubs.Watch(None, None, None)  # type: ignore[arg-type]
+    watch = hubs.WatchedQueue(None, None, None)  # type: ignore[arg-type]
 
     async def happens(event: asyncio.Event, within_s: float) -> bool:
         slept.append(within_s)

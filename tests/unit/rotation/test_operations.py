@@ -9,7 +9,7 @@ import pytest
 
 from rmq_core import QueueFull, ScriptFailed
 from rmq_core.discipline.rotation.config import RotationConfig
-from rmq_core.discipline.rotation.engine import Engine
+from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.entries import envelope
 from rmq_core.discipline.rotation.keys import RotationKeys
 from rmq_core.discipline.rotation.operations import inspecting, popping, pushing, settling
@@ -22,8 +22,8 @@ NOTHING = b"1417696237 0 0 5000  "
 
 
 @pytest.fixture
-def engine() -> Engine:
-    return Engine(KEYS, RotationConfig(timeout=30), registered=True)
+def engine() -> RotationEngine:
+    return RotationEngine(KEYS, RotationConfig(timeout=30), registered=True)
 
 
 def held() -> Lease:
@@ -32,13 +32,13 @@ def held() -> Lease:
     )
 
 
-def test_a_pop_that_does_not_wait_asks_once(engine: Engine) -> None:
+def test_a_pop_that_does_not_wait_asks_once(engine: RotationEngine) -> None:
     (call,) = asked(popping.safe_pop(engine), NOTHING)
     asks = {"timeout_s": 30, "max_messages": 1, "most": 0, "waiter": "", "wait_ms": 0, "wait_end": 0, "bell": KEYS.bell}
     assert asks.items() <= call.given.items()
 
 
-def test_ids_are_read_by_their_length(engine: Engine) -> None:
+def test_ids_are_read_by_their_length(engine: RotationEngine) -> None:
     lease = result(popping.claim(engine, max_messages=3), b"1417696237 0 0 5000 nln 3:a b1:23:4:5")
     assert lease is not None
     assert [message.payload for message in lease.messages] == ["a b", "2", "4:5"]
@@ -46,13 +46,13 @@ def test_ids_are_read_by_their_length(engine: Engine) -> None:
     assert (lease.token, lease.deadline_ms) == ("1417696237", 1417696268000)
 
 
-def test_a_long_list_is_turned_in_parts_and_not_further_than_once_around(engine: Engine) -> None:
+def test_a_long_list_is_turned_in_parts_and_not_further_than_once_around(engine: RotationEngine) -> None:
     found, wants = drive(popping.safe_pop(engine), [b"1417696237 700 0 5000  ", NOTHING])
     assert found is None
     assert [want.given["most"] for want in wants] == [0, 700]
 
 
-def test_a_waiting_pop_blocks_on_the_wake_list_for_as_long_as_it_is_told(engine: Engine) -> None:
+def test_a_waiting_pop_blocks_on_the_wake_list_for_as_long_as_it_is_told(engine: RotationEngine) -> None:
     found, wants = drive(popping.safe_pop(engine, wait=9), [b"1417696237 0 4000 9000  ", b"1417696237 0 0 9000 n 1:a"])
     assert found == "a"
     assert isinstance(wants[1], Wait)
@@ -62,29 +62,29 @@ def test_a_waiting_pop_blocks_on_the_wake_list_for_as_long_as_it_is_told(engine:
     assert first["waiter"].startswith("w")
 
 
-def test_a_full_server_does_not_keep_consumers_away(engine: Engine) -> None:
+def test_a_full_server_does_not_keep_consumers_away(engine: RotationEngine) -> None:
     engine.registered = False
     assert result(popping.safe_pop(engine), QueueFull("full"), NOTHING) is None
     assert not engine.registered
 
 
-def test_ids_that_are_given_back_name_their_old_and_their_new_entry(engine: Engine) -> None:
+def test_ids_that_are_given_back_name_their_old_and_their_new_entry(engine: RotationEngine) -> None:
     (call,) = asked(settling.release(engine, held()), b"returned ss")
     assert call.given["scope"] == "whole"
     assert call.given["entries"] == (b"a|1417696237", b"a", b"b|0|1417696237", b"b|0|0")
 
 
-def test_settling_nothing_asks_nothing(engine: Engine) -> None:
+def test_settling_nothing_asks_nothing(engine: RotationEngine) -> None:
     assert asked(settling.ack(engine, held(), [])) == []
     assert asked(settling.nack(engine, held(), [])) == []
 
 
-def test_purging_goes_once_around(engine: Engine) -> None:
+def test_purging_goes_once_around(engine: RotationEngine) -> None:
     removed, wants = drive(inspecting.purge(engine, "ready"), [b"removed 3 500", b"removed 1 0"])
     assert (removed, [want.given["most"] for want in wants]) == (4, [0, 500])
 
 
-ODD: dict[str, Callable[[Engine], Exchange[Any]]] = {
+ODD: dict[str, Callable[[RotationEngine], Exchange[Any]]] = {
     "push": lambda engine: pushing.push(engine, "a"),
     "pop": popping.safe_pop,
     "mark": lambda engine: settling.mark_done(engine, "a"),
@@ -94,6 +94,6 @@ ODD: dict[str, Callable[[Engine], Exchange[Any]]] = {
 
 
 @pytest.mark.parametrize("name", list(ODD))
-def test_an_answer_that_makes_no_sense_is_not_taken_for_success(engine: Engine, name: str) -> None:
+def test_an_answer_that_makes_no_sense_is_not_taken_for_success(engine: RotationEngine, name: str) -> None:
     with pytest.raises(ScriptFailed, match="superseded"):
         result(ODD[name](engine), b"superseded")

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from rmq_core.discipline.streams.config import QueueConfig
-from rmq_core.discipline.streams.engine import Engine, engine_of
+from rmq_core.discipline.streams.engine import StreamEngine, engine_of
 from rmq_core.exchange import Call, Command, Exchange, Listen, Wait
 
 CONFIG = QueueConfig("orders", "billing", "me", block_ms=70)
 
 
-def engine(*, known: bool = True, on_event: Any = None, **settings: Any) -> Engine:
+def engine(*, known: bool = True, on_event: Any = None, **settings: Any) -> StreamEngine:
     """An engine whose group is known to exist."""
     config = QueueConfig("orders", "billing", "me", **{"block_ms": 70, **settings})
     made = engine_of(config, None, on_event)

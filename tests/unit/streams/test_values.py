@@ -10,7 +10,7 @@ import pytest
 
 from rmq_core import ConfigurationError, QueueConfig, QueueError, QueueMessage, RedisMessageQueueError, stop_on_signals
 from rmq_core.discipline.streams.keys import StreamKeys
-from rmq_core.discipline.streams.messages import Entry, decode, entries_of, read_entries
+from rmq_core.discipline.streams.messages import StreamEntry, decode, entries_of, read_entries
 
 GIVEN = {"stream_key": "s", "consumer_group": "g", "consumer_name": "c"}
 
@@ -85,7 +85,7 @@ def test_a_queue_error_belongs_to_the_tree() -> None:
     ],
 )
 def test_a_read_is_understood_in_every_shape_that_clients_give_it(reply: Any) -> None:
-    assert read_entries(reply) == [Entry("1-0", b"{}")]
+    assert read_entries(reply) == [StreamEntry("1-0", b"{}")]
 
 
 @pytest.mark.parametrize("reply", [None, [], {}])
@@ -94,7 +94,7 @@ def test_an_empty_read_is_no_entry(reply: Any) -> None:
 
 
 def test_gaps_in_a_claim_are_passed_over() -> None:
-    assert entries_of([None, [b"1-0", [b"x", b"y", b"data", b"1"]], (None, None)]) == [Entry("1-0", b"1")]
+    assert entries_of([None, [b"1-0", [b"x", b"y", b"data", b"1"]], (None, None)]) == [StreamEntry("1-0", b"1")]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_gaps_in_a_claim_are_passed_over() -> None:
 )
 def test_what_is_no_message_says_why_and_how_to_be_rid_of_it(data: bytes | None, why: str) -> None:
     with pytest.raises(QueueError, match=rf"entry 1-0 of stream 's' is malformed: .*{why}.*XACK") as raised:
-        decode("s", "g", Entry("1-0", data))
+        decode("s", "g", StreamEntry("1-0", data))
     assert (raised.value.queue, raised.value.message_id) == ("s", "1-0")
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
-from rmq_core.discipline.jobs.engine import Engine, prepare, refused
+from rmq_core.discipline.jobs.engine import JobsEngine, prepare, refused
 from rmq_core.discipline.jobs.job import Job, check_id, encode_data, encode_options, plain_headers
 from rmq_core.envelope import codec
 from rmq_core.envelope.chunks import chunks, each
@@ -35,7 +35,7 @@ class NewJob(NamedTuple):
     unique: bool = False
 
 
-class Entry(NamedTuple):
+class JobEntry(NamedTuple):
     """A job on its way; `digest` is that of its deduplication key.
 
     named: the caller chose the id, and may choose it twice; the server would take the second job for a resend.
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 
 
 def add(
-    engine: Engine,
+    engine: JobsEngine,
     name: str,
     data: Any = None,
     *,
@@ -68,7 +68,7 @@ def add(
 
 
 def add_unique(
-    engine: Engine,
+    engine: JobsEngine,
     name: str,
     data: Any = None,
     *,
@@ -82,7 +82,7 @@ def add_unique(
     return (yield from _add(engine, new))
 
 
-def add_bulk(engine: Engine, jobs: Iterable[NewJob | Mapping[str, Any]]) -> Exchange[list[Job]]:
+def add_bulk(engine: JobsEngine, jobs: Iterable[NewJob | Mapping[str, Any]]) -> Exchange[list[Job]]:
     """Add many jobs, in order, in chunks of up to 1,000 jobs and 4 MiB. Each is a NewJob or a dict of its fields.
 
     Stops at the first chunk that is refused and raises; `report` of the error holds the jobs added before it.
@@ -104,7 +104,7 @@ def add_bulk(engine: Engine, jobs: Iterable[NewJob | Mapping[str, Any]]) -> Exch
 
 
 def publish(
-    engine: Engine,
+    engine: JobsEngine,
     payload: Payload,
     *,
     dedup_key: DedupKey | None = None,
@@ -120,7 +120,7 @@ def publish(
 
 
 def publish_many(
-    engine: Engine,
+    engine: JobsEngine,
     payloads: Iterable[Payload],
     *,
     dedup_key: Callable[[Any], str] | None = None,
@@ -148,7 +148,7 @@ def publish_many(
     return _report(ids)
 
 
-def cancel_delayed(engine: Engine, job_id: str) -> Exchange[bool]:
+def cancel_delayed(engine: JobsEngine, job_id: str) -> Exchange[bool]:
     """Forget a job whose delay is not over, a retry among them; its id can be added again. False when there is none."""
     keys = engine.keys
     reply = yield script("jobs/cancel", keys, marker=keys.unique(_job_digest(check_id(job_id))), job_id=job_id)
@@ -157,7 +157,7 @@ def cancel_delayed(engine: Engine, job_id: str) -> Exchange[bool]:
     return bool(reply == b"cancelled")
 
 
-def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
+def forget(engine: JobsEngine, dedup_key: str | bytes) -> Exchange[bool]:
     """Let a deduplication key, or the id of an `add_unique`, be used again at once; False when it was free."""
     keys = engine.keys
     named = _job_digest(dedup_key) if isinstance(dedup_key, str) else b""
@@ -165,7 +165,7 @@ def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
     return bool((yield call) == b"forgotten")
 
 
-def _add(engine: Engine, new: NewJob) -> Exchange[Job]:
+def _add(engine: JobsEngine, new: NewJob) -> Exchange[Job]:
     entry = _entry(engine, new)
     if engine.native is None:
         yield from prepare(engine)
@@ -173,17 +173,17 @@ def _add(engine: Engine, new: NewJob) -> Exchange[Job]:
     return _job(new, entry, accepted)
 
 
-def _size(pair: tuple[NewJob, Entry]) -> int:
+def _size(pair: tuple[NewJob, JobEntry]) -> int:
     return len(pair[1].body)
 
 
-def _way(pair: tuple[NewJob, Entry]) -> int:
+def _way(pair: tuple[NewJob, JobEntry]) -> int:
     """Jobs that go out in one call: those with deduplication, those the server knows again, and the others."""
     entry = pair[1]
     return 2 if entry.digest else 1 if entry.delay_ms or entry.named else 0
 
 
-def _send(engine: Engine, entries: Sequence[Entry]) -> Exchange[list[bool]]:
+def _send(engine: JobsEngine, entries: Sequence[JobEntry]) -> Exchange[list[bool]]:
     """Add one chunk; of each job, whether it was added."""
     call = _call(engine, entries)
     reply = yield call
@@ -193,7 +193,7 @@ def _send(engine: Engine, entries: Sequence[Entry]) -> Exchange[list[bool]]:
     return [digit == "1" for digit in digits] if digits else [True] * len(entries)
 
 
-def _call(engine: Engine, entries: Sequence[Entry]) -> Call:
+def _call(engine: JobsEngine, entries: Sequence[JobEntry]) -> Call:
     keys = engine.keys
     jobs: list[Encodable] = []
     digests = [entry.digest for entry in entries if entry.digest is not None]
@@ -219,7 +219,7 @@ def _new(job: NewJob | Mapping[str, Any]) -> NewJob:
         raise PayloadError(f"a job must be a NewJob or a dict of its fields: {error}") from None
 
 
-def _entry(engine: Engine, new: NewJob) -> Entry:
+def _entry(engine: JobsEngine, new: NewJob) -> JobEntry:
     config = engine.config
     name, value, delay, attempts, backoff, chosen, unique = new
     kind, data = encode_data(value, config.max_payload_bytes, config.max_payload_depth)
@@ -228,21 +228,21 @@ def _entry(engine: Engine, new: NewJob) -> Entry:
     digest = _job_digest(job_id) if unique else None
     delay_ms = 0 if delay is None else milliseconds("delay", delay)
     options = encode_options(name, attempts, backoff)
-    return Entry(job_id, codec.body(job_id, kind, data, options), delay_ms, digest, named)
+    return JobEntry(job_id, codec.body(job_id, kind, data, options), delay_ms, digest, named)
 
 
 def _message(
-    engine: Engine, payload: Payload, dedup_key: DedupKey | None, delay: timedelta | float | None, headers: bytes
-) -> Entry:
+    engine: JobsEngine, payload: Payload, dedup_key: DedupKey | None, delay: timedelta | float | None, headers: bytes
+) -> JobEntry:
     config, job_id = engine.config, new_id()
     kind, data = encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
     key = dedup_key(payload) if callable(dedup_key) else dedup_key
     digest = None if key is None else _key_digest(key)
     delay_ms = 0 if delay is None else milliseconds("delay", delay)
-    return Entry(job_id, codec.body(job_id, kind, data, headers), delay_ms, digest)
+    return JobEntry(job_id, codec.body(job_id, kind, data, headers), delay_ms, digest)
 
 
-def _job(new: NewJob, entry: Entry, accepted: bool) -> Job:  # noqa: FBT001  a verdict, not a switch
+def _job(new: NewJob, entry: JobEntry, accepted: bool) -> Job:  # noqa: FBT001  a verdict, not a switch
     return Job(entry.id, new.name, new.data, 1, None, new.attempts, new.backoff, accepted=accepted)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 
-from rmq_core.discipline.jobs.engine import Engine, check_text, grouped, refused
+from rmq_core.discipline.jobs.engine import JobsEngine, check_text, grouped, refused
 from rmq_core.discipline.jobs.keys import GROUP
 from rmq_core.discipline.jobs.operations.reading import fetch
 from rmq_core.discipline.jobs.operations.reclaiming import reclaim, reclaim_all
@@ -23,7 +23,7 @@ _INLINE = 4000
 _LONGEST_MS = 5000
 
 
-class Request(NamedTuple):
+class JobsRequest(NamedTuple):
     """What a caller wants to claim, checked."""
 
     id: str
@@ -34,7 +34,7 @@ class Request(NamedTuple):
 
 
 def claim(
-    engine: Engine,
+    engine: JobsEngine,
     *,
     max_messages: int = 1,
     lease: timedelta | float | None = None,
@@ -72,7 +72,7 @@ def claim(
 
 
 def adopt(
-    engine: Engine,
+    engine: JobsEngine,
     lease_id: str,
     *,
     owner: str | None = None,
@@ -101,7 +101,7 @@ def adopt(
     raise LeaseLost(lease_id, "there is no lease of this id")
 
 
-def _hand_over(engine: Engine, request: Request, reply: list[list[bytes]]) -> Exchange[Lease]:
+def _hand_over(engine: JobsEngine, request: JobsRequest, reply: list[list[bytes]]) -> Exchange[Lease]:
     words, late, envelopes = reply[0].decode().split(" "), reply[1], reply[2]  # type: ignore[attr-defined]
     taken = words[0] == "taken"
     owner = " ".join(words[5:]) if taken else request.owner
@@ -114,7 +114,7 @@ def _hand_over(engine: Engine, request: Request, reply: list[list[bytes]]) -> Ex
     return (yield from fetch(engine, held)) if held.count <= _INLINE else held
 
 
-def _fill(engine: Engine, held: Lease, limit: int) -> Exchange[Lease]:
+def _fill(engine: JobsEngine, held: Lease, limit: int) -> Exchange[Lease]:
     """Go on moving jobs into a lease, chunk by chunk."""
     keys, count, token = engine.keys, held.count, token_of(held)
     while count < limit:
@@ -132,16 +132,16 @@ def _fill(engine: Engine, held: Lease, limit: int) -> Exchange[Lease]:
 
 
 def _request(
-    engine: Engine, max_messages: int, lease: timedelta | float | None, lease_id: str | None, owner: str | None
-) -> Request:
+    engine: JobsEngine, max_messages: int, lease: timedelta | float | None, lease_id: str | None, owner: str | None
+) -> JobsRequest:
     whole("max_messages", max_messages, minimum=1)
     if lease_id is not None and check_name("lease_id", lease_id).startswith("~"):
         raise ConfigurationError("lease_id must not begin with '~': such ids are made by the queue")
     held = anonymous_lease_id() if lease_id is None else lease_id
-    return Request(held, nonce(), engine.lease_ms(lease), max_messages, check_text("owner", owner))
+    return JobsRequest(held, nonce(), engine.lease_ms(lease), max_messages, check_text("owner", owner))
 
 
-def _call(engine: Engine, request: Request) -> Call:
+def _call(engine: JobsEngine, request: JobsRequest) -> Call:
     keys = engine.keys
     return script(
         "jobs/claim", keys, lease=keys.lease(request.id), done=keys.done(request.id), group=GROUP, native=engine.flag,
@@ -151,7 +151,7 @@ def _call(engine: Engine, request: Request) -> Call:
     )  # fmt: skip
 
 
-def _lease(engine: Engine, lease_id: str, words: list[str], owner: str, takeovers: int) -> Lease:
+def _lease(engine: JobsEngine, lease_id: str, words: list[str], owner: str, takeovers: int) -> Lease:
     token, deadline, count = words
     return Lease(
         engine.keys.name, lease_id, owner, int(count), int(deadline), token, takeovers,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from rmq_core.discipline.jobs.engine import Engine, prepare, refused
+from rmq_core.discipline.jobs.engine import JobsEngine, prepare, refused
 from rmq_core.discipline.jobs.job import Job, check_id
 from rmq_core.discipline.jobs.keys import GROUP
 from rmq_core.errors import ConfigurationError, JobFailed, MalformedMessage
@@ -25,7 +25,7 @@ class JobResult(NamedTuple):
     error: str | None = None
 
 
-def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
+def redrive(engine: JobsEngine, max_messages: int | None = None) -> Exchange[int]:
     """Move dead letters back to the stream, oldest first, with a fresh budget of attempts; how many."""
     left = None if max_messages is None else whole("max_messages", max_messages, minimum=1)
     if engine.native is None:
@@ -41,7 +41,7 @@ def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
     return moved
 
 
-def purge(engine: Engine, which: str) -> Exchange[int]:
+def purge(engine: JobsEngine, which: str) -> Exchange[int]:
     """Delete the `ready` jobs that nobody has, the `delayed` or the `dead` ones; how many."""
     if which not in {"ready", "delayed", "dead"}:
         raise ConfigurationError(f"which must be 'ready', 'delayed' or 'dead', not {which!r}")
@@ -54,13 +54,13 @@ def purge(engine: Engine, which: str) -> Exchange[int]:
             return removed
 
 
-def get_result(engine: Engine, job: Job | str) -> Exchange[JobResult | None]:
+def get_result(engine: JobsEngine, job: Job | str) -> Exchange[JobResult | None]:
     """The result of a job, if it is there: workers keep it with `store_results`, for `result_ttl`."""
     found = yield Command(("XRANGE", engine.keys.result(_id(job)), "-", "+", "COUNT", 1))
     return _result(found[0][1]) if found else None
 
 
-def get_results(engine: Engine, jobs: Iterable[Job | str]) -> Exchange[list[JobResult | None]]:
+def get_results(engine: JobsEngine, jobs: Iterable[Job | str]) -> Exchange[list[JobResult | None]]:
     """The results of several jobs, None for each that is not there."""
     names, found = [_id(job) for job in jobs], {}
     for name in names:
@@ -68,7 +68,7 @@ def get_results(engine: Engine, jobs: Iterable[Job | str]) -> Exchange[list[JobR
     return [found[name] for name in names]
 
 
-def wait_for_result(engine: Engine, job: Job | str, timeout: timedelta | float = 30) -> Exchange[Any]:
+def wait_for_result(engine: JobsEngine, job: Job | str, timeout: timedelta | float = 30) -> Exchange[Any]:
     """What a job returns, as soon as it has; Redis tells, nobody polls.
 
     Raises JobFailed when the job becomes a dead letter, TimeoutError when nothing is there within `timeout`.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from rmq_core.discipline.jobs.engine import Engine
+from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.job import Job, job_of
 from rmq_core.discipline.jobs.keys import GROUP
 from rmq_core.discipline.jobs.operations.reclaiming import reclaim_all
@@ -31,14 +31,14 @@ class Tick(NamedTuple):
     rules: list[tuple[str, int]]
 
 
-def tick(engine: Engine) -> Exchange[Tick]:
+def tick(engine: JobsEngine) -> Exchange[Tick]:
     """Make jobs ready whose delay is over, take back expired leases, and say which repeatable jobs are due."""
     now, due, promoted, late, rules = yield script("jobs/tick", engine.keys, events_cap=engine.config.max_events)
     yield from reclaim_all(engine, late)
     return Tick(now, int(due) if due else None, promoted, [(key.decode(), int(float(at))) for key, at in rules])
 
 
-def read(engine: Engine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
+def read(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
     """The messages `lo` to `hi` (exclusive) of a lease that are not settled yet. Raises LeaseLost."""
     found: list[Message] = []
     for takeovers, places, envelopes in (yield from _parts(engine, lease, lo, hi)):
@@ -47,13 +47,15 @@ def read(engine: Engine, lease: Lease, lo: int = 0, hi: int | None = None) -> Ex
     return found
 
 
-def read_columns(engine: Engine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
+def read_columns(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
     """What `read` reads, column by column: for those who hand messages on without looking at them. Raises LeaseLost."""
     parts = yield from _parts(engine, lease, lo, hi)
     return joined([columns_of(envelopes, places, takeovers + 1) for takeovers, places, envelopes in parts])
 
 
-def _parts(engine: Engine, lease: Lease, lo: int, hi: int | None) -> Exchange[list[tuple[int, list[int], list[bytes]]]]:
+def _parts(
+    engine: JobsEngine, lease: Lease, lo: int, hi: int | None
+) -> Exchange[list[tuple[int, list[int], list[bytes]]]]:
     at, last = whole("lo", lo), (lease.count if hi is None else min(whole("hi", hi), lease.count)) - 1
     found = []
     while at <= last:
@@ -62,14 +64,14 @@ def _parts(engine: Engine, lease: Lease, lo: int, hi: int | None) -> Exchange[li
     return found
 
 
-def fetch(engine: Engine, held: Lease) -> Exchange[Lease]:
+def fetch(engine: JobsEngine, held: Lease) -> Exchange[Lease]:
     """Bring the messages of a lease that fits one answer."""
     _, at, places, envelopes = yield from _slice(engine, held, 0, held.count - 1)
     complete = at >= held.count and len(places) == held.count
     return replace(held, envelopes=envelopes) if complete else held
 
 
-def _slice(engine: Engine, lease: Lease, lo: int, last: int) -> Exchange[tuple[int, int, list[int], list[bytes]]]:
+def _slice(engine: JobsEngine, lease: Lease, lo: int, last: int) -> Exchange[tuple[int, int, list[int], list[bytes]]]:
     keys, limit = engine.keys, min(last, lo + 3999)
     reply = yield script(
         "jobs/read", keys, lease=keys.lease(lease.id), lease_id=lease.id, token=token_of(lease), first=lo, last=limit
@@ -79,14 +81,14 @@ def _slice(engine: Engine, lease: Lease, lo: int, last: int) -> Exchange[tuple[i
     return reply[1], reply[2], reply[3], reply[4]
 
 
-def backlog(engine: Engine) -> Exchange[Backlog]:
+def backlog(engine: JobsEngine) -> Exchange[Backlog]:
     """How many jobs are ready and how old the oldest is. What is due or expired counts as ready."""
     yield from tick(engine)
     looked = yield from _look(engine, 1)
     return Backlog(looked[0], _age(looked))
 
 
-def stats(engine: Engine) -> Exchange[QueueStats]:
+def stats(engine: JobsEngine) -> Exchange[QueueStats]:
     """What the queue holds; `leased` counts the jobs of leases, of the 1,000 oldest, and those workers have."""
     looked = yield from _look(engine, 1, _LISTED)
     infos = yield from _infos(engine, looked[7])
@@ -94,25 +96,25 @@ def stats(engine: Engine) -> Exchange[QueueStats]:
     return QueueStats(looked[0], looked[1], leased, looked[2], looked[3], _age(looked), paused=False)
 
 
-def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
+def peek(engine: JobsEngine, count: int = 1) -> Exchange[list[Message]]:
     """The messages that would be claimed next, at most `count` of them, oldest first."""
     looked = yield from _look(engine, whole("count", count, minimum=1))
     return [message_of(envelope) for envelope in looked[6]]
 
 
-def leases(engine: Engine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
+def leases(engine: JobsEngine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
     """The leases that expire first, at most `limit` of them."""
     looked = yield from _look(engine, 1, whole("limit", limit, minimum=1))
     return (yield from _infos(engine, looked[7]))
 
 
-def lease_info(engine: Engine, lease_id: str) -> Exchange[LeaseInfo | None]:
+def lease_info(engine: JobsEngine, lease_id: str) -> Exchange[LeaseInfo | None]:
     """A lease without its token; None when there is none of this id."""
     found = yield from _infos(engine, [check_name("lease_id", lease_id).encode()])
     return found[0] if found else None
 
 
-def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
+def settled(engine: JobsEngine, lease_id: str) -> Exchange[SettledRecord | None]:
     """The record that every job of a caller-named lease was acked; None when there is none."""
     record = yield Command(("GET", engine.keys.done(check_name("lease_id", lease_id))))
     if record is None:
@@ -121,22 +123,22 @@ def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
     return SettledRecord(lease_id, int(acked), owner, _moment(at_ms))
 
 
-def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
+def dead_letters(engine: JobsEngine, count: int = 10) -> Exchange[list[Message]]:
     """The newest dead letters with their history, at most `count` of them."""
     return [message_of(envelope) for envelope in (yield from _dead(engine, count))]
 
 
-def peek_dlq(engine: Engine, count: int = 20) -> Exchange[list[Job]]:
+def peek_dlq(engine: JobsEngine, count: int = 20) -> Exchange[list[Job]]:
     """The newest dead letters as jobs: `history` says what they died of."""
     return [job_of(envelope, -1) for envelope in (yield from _dead(engine, count))]
 
 
-def _dead(engine: Engine, count: int) -> Exchange[list[bytes]]:
+def _dead(engine: JobsEngine, count: int) -> Exchange[list[bytes]]:
     found = yield Command(("LRANGE", engine.keys.dead, 0, whole("count", count, minimum=1) - 1))
     return [entry.encode() if isinstance(entry, str) else entry for entry in found]
 
 
-def _look(engine: Engine, shown: int, listed: int = 1) -> Exchange[list[Any]]:
+def _look(engine: JobsEngine, shown: int, listed: int = 1) -> Exchange[list[Any]]:
     looked: list[Any] = yield script("jobs/look", engine.keys, group=GROUP, shown=shown, listed=listed)
     return looked
 
@@ -145,7 +147,7 @@ def _age(looked: list[Any]) -> float | None:
     return max(0.0, (looked[5] - message_of(looked[6][0]).enqueued_ms) / 1000) if looked[6] else None
 
 
-def _infos(engine: Engine, ids: list[bytes]) -> Exchange[list[LeaseInfo]]:
+def _infos(engine: JobsEngine, ids: list[bytes]) -> Exchange[list[LeaseInfo]]:
     keys, names = engine.keys, [name.decode() for name in ids]
     if not names:
         return []

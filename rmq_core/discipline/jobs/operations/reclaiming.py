@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rmq_core.discipline.jobs.engine import Engine, refused
+from rmq_core.discipline.jobs.engine import JobsEngine, refused
 from rmq_core.envelope.ids import nonce
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 
 
-def reclaim(engine: Engine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
+def reclaim(engine: JobsEngine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
     """Take the jobs of an expired lease back, or of one whose attempts are used up; how many."""
     keys, config, moved, token = engine.keys, engine.config, 0, ""
     while True:
@@ -27,7 +27,7 @@ def reclaim(engine: Engine, lease_id: str, *, used_up: bool = False) -> Exchange
             return moved
 
 
-def reclaim_all(engine: Engine, late: list[bytes]) -> Exchange[int]:
+def reclaim_all(engine: JobsEngine, late: list[bytes]) -> Exchange[int]:
     """Take back every lease of the list that is expired; the number of jobs."""
     moved = 0
     for lease_id in late:

@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from rmq_core.discipline.jobs.engine import Engine, prepare, refused
+from rmq_core.discipline.jobs.engine import JobsEngine, prepare, refused
 from rmq_core.discipline.jobs.job import check_id, encode_data, encode_options
 from rmq_core.discipline.jobs.operations.reading import Tick, tick
 from rmq_core.discipline.jobs.recurrence import Cron, Every, Missed, schedule_of, times_to_fire
@@ -45,7 +45,7 @@ class RepeatableJob(NamedTuple):
 
 
 def upsert_repeatable_job(
-    engine: Engine, name: str, data: Any = None, *, repeat: Repeat, key: str | None = None
+    engine: JobsEngine, name: str, data: Any = None, *, repeat: Repeat, key: str | None = None
 ) -> Exchange[str]:
     """Add a job again and again; a rule of the same key is replaced, an equal one goes on undisturbed. The key.
 
@@ -68,19 +68,19 @@ def upsert_repeatable_job(
     return key
 
 
-def get_repeatable_jobs(engine: Engine, limit: int = 100) -> Exchange[list[RepeatableJob]]:
+def get_repeatable_jobs(engine: JobsEngine, limit: int = 100) -> Exchange[list[RepeatableJob]]:
     """The rules that fire next, at most `limit` of them."""
     most = whole("limit", limit, minimum=1)
     found = yield script("jobs/rules", engine.keys, rules=engine.keys.repeat, most=most)
     return [_repeatable(*entry) for entry in found]
 
 
-def remove_repeatable(engine: Engine, key: str) -> Exchange[bool]:
+def remove_repeatable(engine: JobsEngine, key: str) -> Exchange[bool]:
     """Forget a rule; jobs it added stay. False when there is none."""
     return bool((yield script("jobs/rule_drop", engine.keys, rules=engine.keys.repeat, key=check_id(key))))
 
 
-def promote(engine: Engine) -> Exchange[Tick]:
+def promote(engine: JobsEngine) -> Exchange[Tick]:
     """Do all that is due, once: promote delayed jobs, take back expired leases, fire repeatable jobs. Anybody may."""
     if engine.native is None:
         yield from prepare(engine)
@@ -90,7 +90,7 @@ def promote(engine: Engine) -> Exchange[Tick]:
     return seen
 
 
-def _fire(engine: Engine, key: str, due_ms: int, now_ms: int) -> Exchange[None]:
+def _fire(engine: JobsEngine, key: str, due_ms: int, now_ms: int) -> Exchange[None]:
     keys = engine.keys
     text = yield Command(("HGET", keys.repeat, key))
     fired = yield Command(("HGET", keys.fired, key))
@@ -128,7 +128,7 @@ def _rule(name: str, data: Any, repeat: Repeat) -> dict[str, Any]:
     return {**rule, "headers": options}
 
 
-def _body(engine: Engine, key: str, rule: dict[str, Any], at_ms: int) -> bytes:
+def _body(engine: JobsEngine, key: str, rule: dict[str, Any], at_ms: int) -> bytes:
     kind, data = encode_data(rule["data"], engine.config.max_payload_bytes, engine.config.max_payload_depth)
     return codec.body(f"{key}@{at_ms}", kind, data, rule["headers"].encode())
 

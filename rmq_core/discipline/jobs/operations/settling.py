@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from rmq_core.discipline.jobs.engine import Engine, refused
+from rmq_core.discipline.jobs.engine import JobsEngine, refused
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.envelope.payloads import one_line
 from rmq_core.exchange import Batch, Call, Exchange
@@ -21,7 +21,7 @@ _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE
 _CHUNK = 1000
 
 
-def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
+def extend(engine: JobsEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
     """Move the deadline to `by` (seconds or timedelta, the queue's lease when None) from now; never to an earlier time.
 
     Costs the same for 1 and for 1,000,000 jobs. Raises LeaseLost.
@@ -32,7 +32,7 @@ def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) ->
     return datetime.fromtimestamp(int(reply) / 1000, UTC)
 
 
-def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
+def extend_all(engine: JobsEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
     """Extend many leases in one write; False for each that is lost."""
     replies = yield Batch(tuple(_extension(engine, lease, by) for lease, by in leases))
     for reply in replies:
@@ -41,13 +41,13 @@ def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> 
     return [reply != b"lost" for reply in replies]
 
 
-def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def ack(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Finish the jobs of a lease, or some of them. Raises LeaseLost for a whole lease, reports it for some."""
     return (yield from _settle(engine, lease, ("ack", 0, ""), messages))
 
 
 def nack(
-    engine: Engine,
+    engine: JobsEngine,
     lease: Lease,
     messages: Some | None = None,
     *,
@@ -63,7 +63,7 @@ def nack(
     return (yield from _settle(engine, lease, ("nack", delay_ms, one_line(reason)), messages))
 
 
-def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def release(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Give jobs back untouched, behind those that wait: no attempt is counted.
 
     Raises LeaseLost for a whole lease, reports it for some.
@@ -71,7 +71,9 @@ def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Excha
     return (yield from _settle(engine, lease, ("release", 0, ""), messages))
 
 
-def _settle(engine: Engine, lease: Lease, how: tuple[str, int, str], messages: Some | None) -> Exchange[SettleReport]:
+def _settle(
+    engine: JobsEngine, lease: Lease, how: tuple[str, int, str], messages: Some | None
+) -> Exchange[SettleReport]:
     with lease.fate:
         if messages is None:
             return (yield from _all(engine, lease, how))
@@ -97,7 +99,7 @@ def _settle(engine: Engine, lease: Lease, how: tuple[str, int, str], messages: S
         return SettleReport(settled, found.count(Outcome.DEAD), tuple(outcomes[place] for place in places))
 
 
-def _all(engine: Engine, lease: Lease, how: tuple[str, int, str]) -> Exchange[SettleReport]:
+def _all(engine: JobsEngine, lease: Lease, how: tuple[str, int, str]) -> Exchange[SettleReport]:
     settled = dead = 0
     while True:
         reply = yield _call(engine, lease, how, [])
@@ -110,7 +112,7 @@ def _all(engine: Engine, lease: Lease, how: tuple[str, int, str]) -> Exchange[Se
             return SettleReport(settled, dead)
 
 
-def _call(engine: Engine, lease: Lease, how: tuple[str, int, str], places: list[int]) -> Call:
+def _call(engine: JobsEngine, lease: Lease, how: tuple[str, int, str], places: list[int]) -> Call:
     keys, config = engine.keys, engine.config
     verb, delay_ms, reason = how
     return script(
@@ -122,7 +124,7 @@ def _call(engine: Engine, lease: Lease, how: tuple[str, int, str], places: list[
     )  # fmt: skip
 
 
-def _extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
+def _extension(engine: JobsEngine, lease: Lease, by: timedelta | float | None) -> Call:
     return script(
         "jobs/extend", engine.keys, lease_id=lease.id, token=token_of(lease), lease_ms=engine.lease_ms(by, "by")
     )

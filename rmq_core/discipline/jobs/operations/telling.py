@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rmq_core.discipline.jobs.engine import Engine
+from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.operations.managing import entries_of
 from rmq_core.exchange import Command, Exchange, Listen
 
@@ -23,13 +23,13 @@ class JobEvent(NamedTuple):
     position: str
 
 
-def events_position(engine: Engine) -> Exchange[str]:
+def events_position(engine: JobsEngine) -> Exchange[str]:
     """Where the events stream ends now."""
     last = yield Command(("XREVRANGE", engine.keys.events, "+", "-", "COUNT", 1))
     return _text(last[0][0]) if last else "0-0"
 
 
-def read_events(engine: Engine, position: str, block_ms: int = 5000) -> Exchange[list[JobEvent]]:
+def read_events(engine: JobsEngine, position: str, block_ms: int = 5000) -> Exchange[list[JobEvent]]:
     """The events after a position, waiting for the first of them; none when there is none within `block_ms`."""
     words = ("XREAD", "COUNT", 1000, "BLOCK", block_ms, "STREAMS", engine.keys.events, position)
     reply = yield Listen(words, block_ms)

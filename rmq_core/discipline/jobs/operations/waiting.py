@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq_core.discipline.jobs.engine import Engine
+from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.operations.reading import Tick
 from rmq_core.discipline.jobs.operations.repeating import promote
 from rmq_core.exchange import Exchange, Listen, blocks_for
@@ -11,7 +11,7 @@ _LONGEST_MS = 5000
 _MOST = 1000
 
 
-def promote_and_wait(engine: Engine) -> Exchange[Tick]:
+def promote_and_wait(engine: JobsEngine) -> Exchange[Tick]:
     """Do all that is due, then wait until something else is, 5 s at most; an earlier due time ends the wait."""
     seen = yield from promote(engine)
     if seen.promoted < _MOST:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rmq_core.discipline.jobs.engine import Engine, grouped, refused
+from rmq_core.discipline.jobs.engine import JobsEngine, grouped, refused
 from rmq_core.discipline.jobs.keys import GROUP
 from rmq_core.discipline.jobs.operations.managing import entries_of
 from rmq_core.envelope.payloads import one_line
@@ -56,13 +56,13 @@ class Verdict(NamedTuple):
     reason: str
 
 
-def turn(engine: Engine, consumer: str, done: Done, count: int) -> Exchange[list[Delivery]]:
+def turn(engine: JobsEngine, consumer: str, done: Done, count: int) -> Exchange[list[Delivery]]:
     """Tell what is done and read up to `count` jobs, in one round trip."""
     entries = yield from grouped(engine, lambda: _turn(engine, consumer, done, count))
     return _deliveries(entries)
 
 
-def listen(engine: Engine, consumer: str, count: int, block_ms: int) -> Exchange[list[Delivery]]:
+def listen(engine: JobsEngine, consumer: str, count: int, block_ms: int) -> Exchange[list[Delivery]]:
     """Read up to `count` jobs, waiting for the first of them."""
     claim: tuple[Encodable, ...] = ("CLAIM", engine.own_lease_ms) if engine.native else ()
     words = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "BLOCK", block_ms)
@@ -71,7 +71,7 @@ def listen(engine: Engine, consumer: str, count: int, block_ms: int) -> Exchange
     return _deliveries(entries_of(reply))
 
 
-def steal(engine: Engine, consumer: str, start: str, count: int) -> Exchange[tuple[str, list[Delivery]]]:
+def steal(engine: JobsEngine, consumer: str, start: str, count: int) -> Exchange[tuple[str, list[Delivery]]]:
     """Take over jobs of silent workers, where reading does not; and where to go on."""
     call = script(
         "jobs/steal", engine.keys, group=GROUP, consumer=consumer, stale_ms=engine.own_lease_ms, start=start, most=count
@@ -80,7 +80,7 @@ def steal(engine: Engine, consumer: str, start: str, count: int) -> Exchange[tup
     return reply[0].decode(), _deliveries(reply[1])
 
 
-def beat(engine: Engine, consumer: str, entries: Sequence[str]) -> Exchange[list[str]]:
+def beat(engine: JobsEngine, consumer: str, entries: Sequence[str]) -> Exchange[list[str]]:
     """Say that these jobs are being worked on; those that are somebody else's by now."""
     lost: list[str] = []
     for first in range(0, len(entries), 1000):
@@ -92,7 +92,7 @@ def beat(engine: Engine, consumer: str, entries: Sequence[str]) -> Exchange[list
 
 
 def fail(
-    engine: Engine,
+    engine: JobsEngine,
     consumer: str,
     delivery: Delivery,
     job_id: str,
@@ -119,7 +119,7 @@ def fail(
     return reply
 
 
-def requeue(engine: Engine, consumer: str, deliveries: Sequence[Delivery]) -> Exchange[int]:
+def requeue(engine: JobsEngine, consumer: str, deliveries: Sequence[Delivery]) -> Exchange[int]:
     """Give jobs back that were not begun; no attempt counts. Those that are somebody else's by now stay so."""
     back = 0
     for first in range(0, len(deliveries), 500):
@@ -131,7 +131,7 @@ def requeue(engine: Engine, consumer: str, deliveries: Sequence[Delivery]) -> Ex
     return back
 
 
-def leave(engine: Engine, consumer: str) -> Exchange[bool]:
+def leave(engine: JobsEngine, consumer: str) -> Exchange[bool]:
     """Take the worker out of the group; False while jobs are still in its hands."""
     call = script("jobs/leave", engine.keys, group=GROUP, consumer=consumer)
     try:
@@ -140,7 +140,7 @@ def leave(engine: Engine, consumer: str) -> Exchange[bool]:
         return False
 
 
-def _turn(engine: Engine, consumer: str, done: Done, count: int) -> Call:
+def _turn(engine: JobsEngine, consumer: str, done: Done, count: int) -> Call:
     keys, config = engine.keys, engine.config
     return script(
         "jobs/turn", keys, results=[keys.result(job_id) for job_id, _ in done.results],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.claiming import deadline_of, owner_of, taken_over
 from rmq_core.discipline.leased.operations.reclaiming import reclaim
 from rmq_core.envelope.ids import nonce
@@ -17,7 +17,7 @@ from rmq_core.queue.keys import check_name
 
 
 def adopt(
-    engine: Engine,
+    engine: LeasedEngine,
     lease_id: str,
     *,
     owner: str | None = None,
@@ -52,7 +52,7 @@ def adopt(
     raise LeaseLost(lease_id, "there is no lease of this id")
 
 
-def join(engine: Engine, lease_id: str) -> Exchange[Lease]:
+def join(engine: LeasedEngine, lease_id: str) -> Exchange[Lease]:
     """A lease as its holder has it, for a process that works for that holder; nothing is taken over.
 
     Whoever settles through it answers for belonging to the holder, who alone ends the lease, also when none of its
@@ -71,7 +71,7 @@ def join(engine: Engine, lease_id: str) -> Exchange[Lease]:
     return lease
 
 
-def reenter(engine: Engine, lease_id: str) -> Exchange[Lease | None]:
+def reenter(engine: LeasedEngine, lease_id: str) -> Exchange[Lease | None]:
     """The lease of an unanswered claim; None when it was not granted, or when somebody else holds it by now."""
     secret = engine.unanswered[lease_id]
     reply = yield _adoption(
@@ -82,7 +82,7 @@ def reenter(engine: Engine, lease_id: str) -> Exchange[Lease | None]:
     return taken_over(engine, lease_id, rest) if verdict == "taken" else None
 
 
-def _adoption(engine: Engine, lease_id: str, **given: Encodable) -> Call:
+def _adoption(engine: LeasedEngine, lease_id: str, **given: Encodable) -> Call:
     keys = engine.keys
     return script(
         "leased/adopt", keys, lease=keys.lease(lease_id), settled=keys.settled(lease_id), done=keys.done(lease_id),

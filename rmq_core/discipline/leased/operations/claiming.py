@@ -8,9 +8,9 @@ from datetime import timedelta
 from itertools import chain
 from typing import NamedTuple
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.config import DISCIPLINE
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.durability import apart, check, confirming
-from rmq_core.discipline.leased.operations.publishing import register
 from rmq_core.discipline.leased.operations.reclaiming import reclaim
 from rmq_core.discipline.leased.operations.staging import PUBLICATION, finish
 from rmq_core.envelope.ids import anonymous_lease_id, nonce
@@ -29,11 +29,12 @@ from rmq_core.exchange.scripts import script
 from rmq_core.messages import Isolation, Lease, token_of
 from rmq_core.policy import milliseconds, whole
 from rmq_core.queue.keys import check_name
+from rmq_core.queue.registry import register
 
 _INLINE = 4000
 
 
-class Request(NamedTuple):
+class LeaseRequest(NamedTuple):
     """What a caller wants to claim, checked. `mode` tells whether the lease id can exist: new, again or named.
 
     again: an earlier claim under this id and nonce ended without an answer, and may have been granted.
@@ -49,7 +50,7 @@ class Request(NamedTuple):
 
 
 def claim(
-    engine: Engine,
+    engine: LeasedEngine,
     *,
     max_messages: int = 1,
     lease: timedelta | float | None = None,
@@ -66,11 +67,13 @@ def claim(
     return (yield from grant(engine, requested(engine, max_messages, lease, lease_id, owner), wait_ms))
 
 
-def grant(engine: Engine, request: Request, wait_ms: int, expired: list[bytes] | None = None) -> Exchange[Lease | None]:
+def grant(
+    engine: LeasedEngine, request: LeaseRequest, wait_ms: int, expired: list[bytes] | None = None
+) -> Exchange[Lease | None]:
     """Claim what is requested. Expired leases are reclaimed on the way, or only told where `expired` is given."""
     try:
         if not engine.registered:
-            yield from register(engine)
+            engine.registered = yield from register(engine.name, DISCIPLINE)
         return (yield from _wait(engine, request, wait_ms, expired))
     except BaseException as error:
         _keep(engine, request, error)
@@ -78,7 +81,7 @@ def grant(engine: Engine, request: Request, wait_ms: int, expired: list[bytes] |
 
 
 def claim_next(
-    engine: Engine,
+    engine: LeasedEngine,
     *,
     ack: Lease,
     max_messages: int = 1,
@@ -103,7 +106,7 @@ def claim_next(
 
 
 def _ack_and_claim(
-    engine: Engine, request: Request, ack: Lease
+    engine: LeasedEngine, request: LeaseRequest, ack: Lease
 ) -> Exchange[tuple[list[str], list[bytes], list[list[bytes]]]]:
     keys, config = engine.keys, engine.config
     call = script(
@@ -126,7 +129,7 @@ def _ack_and_claim(
     return words, reply[1], reply[2]
 
 
-def reclaim_all(engine: Engine, late: list[bytes]) -> Exchange[int]:
+def reclaim_all(engine: LeasedEngine, late: list[bytes]) -> Exchange[int]:
     """Take back every lease of the list, earliest deadline first, that is expired; the number of messages.
 
     Publications that were left half done stand in the same list, and are finished.
@@ -138,14 +141,16 @@ def reclaim_all(engine: Engine, late: list[bytes]) -> Exchange[int]:
     return moved
 
 
-def lost(engine: Engine, lease: Lease) -> LeaseLost:
+def lost(engine: LeasedEngine, lease: Lease) -> LeaseLost:
     """Note that a lease is gone; the error to raise."""
     lease.fate.lost = True
     engine.tell(Operation.LOST, lease.count, lease.id)
     return LeaseLost(lease.id)
 
 
-def _wait(engine: Engine, request: Request, wait_ms: int, expired: list[bytes] | None = None) -> Exchange[Lease | None]:
+def _wait(
+    engine: LeasedEngine, request: LeaseRequest, wait_ms: int, expired: list[bytes] | None = None
+) -> Exchange[Lease | None]:
     """Claim, blocking on the wake list between attempts for `wait_ms` by the server's clock."""
     until = block = 0
     while True:
@@ -172,7 +177,7 @@ def _wait(engine: Engine, request: Request, wait_ms: int, expired: list[bytes] |
 
 
 def _hand_over(
-    engine: Engine, request: Request, words: list[str], late: list[bytes], batches: list[list[bytes]]
+    engine: LeasedEngine, request: LeaseRequest, words: list[str], late: list[bytes], batches: list[list[bytes]]
 ) -> Exchange[Lease]:
     """Everything between the grant and the caller's hands; when it fails, the id can be entered again."""
     try:
@@ -187,7 +192,9 @@ def _hand_over(
     return granted
 
 
-def _granted(engine: Engine, request: Request, words: list[str], batches: list[list[bytes]]) -> Exchange[Lease]:
+def _granted(
+    engine: LeasedEngine, request: LeaseRequest, words: list[str], batches: list[list[bytes]]
+) -> Exchange[Lease]:
     if words[0] == "taken":
         return (yield from _fetch(engine, taken_over(engine, request.id, " ".join(words[1:]))))
     token, deadline, taken, limit = words[1], words[2], int(words[3]), int(words[4])
@@ -205,7 +212,7 @@ def _granted(engine: Engine, request: Request, words: list[str], batches: list[l
     return granted if envelopes else (yield from _fetch(engine, granted))
 
 
-def _fetch(engine: Engine, granted: Lease) -> Exchange[Lease]:
+def _fetch(engine: LeasedEngine, granted: Lease) -> Exchange[Lease]:
     """Bring the messages of a lease that fits one chunk, when they did not come with the answer."""
     if granted.count > _INLINE:
         return granted
@@ -218,7 +225,7 @@ def _fetch(engine: Engine, granted: Lease) -> Exchange[Lease]:
     return replace(granted, envelopes=reply[4]) if complete else granted
 
 
-def _fill(engine: Engine, granted: Lease, limit: int) -> Exchange[Lease]:
+def _fill(engine: LeasedEngine, granted: Lease, limit: int) -> Exchange[Lease]:
     """Go on moving messages into a large lease, chunk by chunk."""
     keys, count, token = engine.keys, granted.count, granted.token or ""
     while count < limit:
@@ -237,7 +244,7 @@ def _fill(engine: Engine, granted: Lease, limit: int) -> Exchange[Lease]:
     return replace(granted, count=count, envelopes=None)
 
 
-def taken_over(engine: Engine, lease_id: str, rest: str) -> Lease:
+def taken_over(engine: LeasedEngine, lease_id: str, rest: str) -> Lease:
     """The lease that the words of a takeover describe."""
     token, deadline, count, failures, most, takeovers, _, owner = rest.split(" ", 7)
     engine.tell(Operation.TAKEOVER, int(count), lease_id)
@@ -253,18 +260,18 @@ def isolation_of(words: Sequence[str | int]) -> Isolation | None:
     return Isolation(failures, most) if failures else None
 
 
-def tell_isolated(engine: Engine, lease: Lease) -> None:
+def tell_isolated(engine: LeasedEngine, lease: Lease) -> None:
     """Emit why a claim got fewer messages than it asked for."""
     engine.tell(Operation.ISOLATE, lease.count, lease.id, reason=str(lease.isolation))
 
 
 def requested(
-    engine: Engine,
+    engine: LeasedEngine,
     max_messages: int = 1,
     lease: timedelta | float | None = None,
     lease_id: str | None = None,
     owner: str | None = None,
-) -> Request:
+) -> LeaseRequest:
     """What `claim` is asked for, checked; an id whose claim ended without an answer is entered again."""
     whole("max_messages", max_messages, minimum=1)
     lease_ms, owned = engine.lease_ms(lease), owner_of("owner", owner)
@@ -272,18 +279,20 @@ def requested(
         if check_name("lease_id", lease_id).startswith("~"):
             raise ConfigurationError("lease_id must not begin with '~': such ids are made by the queue")
         secret = engine.unanswered.pop(lease_id, None)
-        return Request(lease_id, "named", secret or nonce(), lease_ms, max_messages, owned, again=secret is not None)
+        return LeaseRequest(
+            lease_id, "named", secret or nonce(), lease_ms, max_messages, owned, again=secret is not None
+        )
     for known in list(engine.unanswered):
         if known.startswith("~") and (secret := engine.unanswered.pop(known, None)):
-            return Request(known, "again", secret, lease_ms, max_messages, owned, again=True)
+            return LeaseRequest(known, "again", secret, lease_ms, max_messages, owned, again=True)
     return _new(lease_ms, max_messages, owned)
 
 
-def _new(lease_ms: int | str, max_messages: int, owner: str) -> Request:
-    return Request(anonymous_lease_id(), "new", nonce(), lease_ms, max_messages, owner)
+def _new(lease_ms: int | str, max_messages: int, owner: str) -> LeaseRequest:
+    return LeaseRequest(anonymous_lease_id(), "new", nonce(), lease_ms, max_messages, owner)
 
 
-def _call(engine: Engine, request: Request, wait_ms: int, until: int) -> Call:
+def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int) -> Call:
     keys, most = engine.keys, engine.config.max_deliveries or 0
     if request.mode == "new":  # by far the most, so nothing is merged for them
         return script(
@@ -301,7 +310,7 @@ def _call(engine: Engine, request: Request, wait_ms: int, until: int) -> Call:
     )  # fmt: skip
 
 
-def _keep(engine: Engine, request: Request, error: BaseException) -> None:
+def _keep(engine: LeasedEngine, request: LeaseRequest, error: BaseException) -> None:
     """A claim that ended without an answer may have been granted: the next one, or `close`, enters it again."""
     if isinstance(error, LeaseLost | LeaseAlreadySettled):
         return

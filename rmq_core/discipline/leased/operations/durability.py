@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.errors import NotDurable
 from rmq_core.exchange import Call
 
 
-def confirming(engine: Engine, call: Call) -> Call:
+def confirming(engine: LeasedEngine, call: Call) -> Call:
     """The call with the command that confirms it behind it; as it is when nothing is to be waited for."""
     durability = engine.config.durability
     return call if durability is None else call._replace(confirm=durability.command())
@@ -20,7 +20,7 @@ def apart(call: Call, reply: Any) -> tuple[Any, Any]:
     return reply if call.confirm else (reply, None)
 
 
-def check(engine: Engine, done: str, confirmed: Any) -> None:
+def check(engine: LeasedEngine, done: str, confirmed: Any) -> None:
     """Raise NotDurable when too few have what was done; it is done all the same."""
     durability = engine.config.durability
     if durability is None:

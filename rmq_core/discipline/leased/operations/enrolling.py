@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import NamedTuple
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.errors import ConsumerTaken, ScriptFailed
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
@@ -29,7 +29,7 @@ class Enrolment(NamedTuple):
 
 
 def enroll(
-    engine: Engine, consumer: str, *, run: str, stream: str, alive: timedelta | float, finished: int = 0
+    engine: LeasedEngine, consumer: str, *, run: str, stream: str, alive: timedelta | float, finished: int = 0
 ) -> Exchange[Enrolment]:
     """Enter a run in a consumer's record, which is remembered for 30 days.
 
@@ -40,14 +40,14 @@ def enroll(
 
 
 def stay(
-    engine: Engine, consumer: str, *, run: str, stream: str, alive: timedelta | float, finished: int = 0
+    engine: LeasedEngine, consumer: str, *, run: str, stream: str, alive: timedelta | float, finished: int = 0
 ) -> Exchange[Enrolment]:
     """Renew an enrolment, with the arguments of `enroll`. Raises ConsumerTaken when another run has the name by now."""
     return (yield from _write(engine, consumer, (run, stream), alive, finished, "0"))
 
 
 def _write(
-    engine: Engine, consumer: str, who: tuple[str, str], alive: timedelta | float, finished: int, enter: str
+    engine: LeasedEngine, consumer: str, who: tuple[str, str], alive: timedelta | float, finished: int, enter: str
 ) -> Exchange[Enrolment]:
     run, stream = check_name("run", who[0]), check_name("stream", who[1])
     reply = yield script(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.claiming import isolation_of, lost, reclaim_all
 from rmq_core.discipline.leased.operations.staging import PUBLICATION
 from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
@@ -30,24 +30,24 @@ class Part(NamedTuple):
     taken: int
 
 
-def read(engine: Engine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
+def read(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
     """The messages `lo` to `hi` (exclusive) of a lease that are not settled yet. Raises LeaseLost."""
     return _decoded(lease.id, (yield from _held(engine, lease, lo, hi)))
 
 
-def read_columns(engine: Engine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
+def read_columns(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
     """What `read` reads, column by column: for those who hand messages on without looking at them. Raises LeaseLost."""
     parts = yield from _held(engine, lease, lo, hi)
     return joined([columns_of(part.envelopes, part.indexes, part.takeovers + 1) for part in parts])
 
 
-def browse_lease(engine: Engine, lease_id: str, lo: int = 0, hi: int = 25) -> Exchange[list[Message]]:
+def browse_lease(engine: LeasedEngine, lease_id: str, lo: int = 0, hi: int = 25) -> Exchange[list[Message]]:
     """The messages `lo` to `hi` (exclusive) that somebody holds under a lease, as anybody may see them; [] if none."""
     parts = yield from _parts(engine, check_name("lease_id", lease_id), "", whole("lo", lo), whole("hi", hi))
     return _decoded(lease_id, parts or [])
 
 
-def _held(engine: Engine, lease: Lease, lo: int, hi: int | None) -> Exchange[list[Part]]:
+def _held(engine: LeasedEngine, lease: Lease, lo: int, hi: int | None) -> Exchange[list[Part]]:
     last = lease.count if hi is None else min(whole("hi", hi), lease.count)
     parts = yield from _parts(engine, lease.id, token_of(lease), whole("lo", lo), last)
     if parts is None:
@@ -63,7 +63,7 @@ def _decoded(lease_id: str, parts: Sequence[Part]) -> list[Message]:
     ]
 
 
-def _parts(engine: Engine, lease_id: str, token: str, lo: int, hi: int) -> Exchange[list[Part] | None]:
+def _parts(engine: LeasedEngine, lease_id: str, token: str, lo: int, hi: int) -> Exchange[list[Part] | None]:
     """A range of a lease, reply by reply; None when the lease is gone."""
     found: list[Part] = []
     while lo < hi:
@@ -77,7 +77,7 @@ def _parts(engine: Engine, lease_id: str, token: str, lo: int, hi: int) -> Excha
     return found
 
 
-def _part(engine: Engine, lease_id: str, token: str, lo: int, last: int) -> Exchange[Part | None]:
+def _part(engine: LeasedEngine, lease_id: str, token: str, lo: int, last: int) -> Exchange[Part | None]:
     keys = engine.keys
     reply = yield script(
         "leased/read", lease=keys.lease(lease_id), settled=keys.settled(lease_id), token=token,
@@ -98,7 +98,7 @@ def _unsettled(bits: bytes, skip: int, count: int) -> list[int]:
     return [place for place in range(count) if (at := size - 1 - skip - place) < 0 or not settled >> at & 1]
 
 
-def backlog(engine: Engine) -> Exchange[Backlog]:
+def backlog(engine: LeasedEngine) -> Exchange[Backlog]:
     """How much work is ready and how old it is. Cheap; due and expired messages are counted as ready."""
     state = yield from look(engine)
     return state[0]
@@ -112,7 +112,7 @@ class Glance(NamedTuple):
     late: list[bytes]
 
 
-def glance(engine: Engine, bell_ms: int = 0) -> Exchange[Glance]:
+def glance(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[Glance]:
     """Look once, in one call that uses no slot; arms the bell for `bell_ms`."""
     ready, oldest, now, due, late, groups = yield script("leased/backlog", engine.keys, bell_ms=bell_ms)
     until = max(0.0, (int(due) - int(now)) / 1000) if due else None
@@ -120,7 +120,7 @@ def glance(engine: Engine, bell_ms: int = 0) -> Exchange[Glance]:
     return Glance(Backlog(ready, _age(oldest, now), isolated), until, late)
 
 
-def look(engine: Engine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
+def look(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
     """The backlog, and the seconds until the next due time; arms the bell for `bell_ms`."""
     while True:
         seen = yield from glance(engine, bell_ms)
@@ -128,7 +128,7 @@ def look(engine: Engine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | No
             return seen.backlog, seen.due_s
 
 
-def stats(engine: Engine) -> Exchange[QueueStats]:
+def stats(engine: LeasedEngine) -> Exchange[QueueStats]:
     """What the queue holds. The number of leased messages is exact up to 1,000 leases, then of the 1,000 oldest."""
     ready, delayed, leases, dead, paused, oldest, now, ids, isolated = yield _counts(engine, _LISTED)
     infos = yield from _infos(engine, ids)
@@ -137,30 +137,30 @@ def stats(engine: Engine) -> Exchange[QueueStats]:
     return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused), isolated)
 
 
-def _counts(engine: Engine, listed: int) -> Call:
+def _counts(engine: LeasedEngine, listed: int) -> Call:
     """What the server counts at once, with the ids of `listed` leases, at least 1."""
     return script("leased/stats", engine.keys, listed=listed)
 
 
-def leases(engine: Engine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
+def leases(engine: LeasedEngine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
     """The leases that expire first, at most `limit` of them."""
     ids = yield Command(("ZRANGE", engine.keys.leases, 0, whole("limit", limit, minimum=1) - 1))
     return (yield from _infos(engine, ids))
 
 
-def lease_info(engine: Engine, lease_id: str) -> Exchange[LeaseInfo | None]:
+def lease_info(engine: LeasedEngine, lease_id: str) -> Exchange[LeaseInfo | None]:
     """A lease without its token; None when there is none of this id."""
     found = yield from _infos(engine, [check_name("lease_id", lease_id)])
     return found[0] if found else None
 
 
-def server_time(engine: Engine) -> Exchange[datetime]:
+def server_time(engine: LeasedEngine) -> Exchange[datetime]:
     """The time on the Redis server, by which leases end; the clock of this machine may be another."""
     _, _, _, _, _, _, now, *_ = yield _counts(engine, 1)
     return _moment(now)
 
 
-def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
+def settled(engine: LeasedEngine, lease_id: str) -> Exchange[SettledRecord | None]:
     """The record that every message of a caller-named lease was acked; None when there is none."""
     record = yield Command(("GET", engine.keys.done(check_name("lease_id", lease_id))))
     if record is None:
@@ -169,7 +169,7 @@ def settled(engine: Engine, lease_id: str) -> Exchange[SettledRecord | None]:
     return SettledRecord(lease_id, int(acked), owner, _moment(at_ms))
 
 
-def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
+def peek(engine: LeasedEngine, count: int = 1) -> Exchange[list[Message]]:
     """The messages that would be claimed next, at most `count` of them, oldest first; behind them isolated ones."""
     found = yield script("lists/peek", list=engine.keys.ready, count=-whole("count", count, minimum=1))
     if len(found) < count:
@@ -178,13 +178,13 @@ def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
     return [message_of(envelope) for envelope in found]
 
 
-def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
+def dead_letters(engine: LeasedEngine, count: int = 10) -> Exchange[list[Message]]:
     """The newest dead letters with their history, at most `count` of them."""
     found = yield script("lists/peek", list=engine.keys.dead, count=-whole("count", count, minimum=1))
     return [message_of(envelope) for envelope in found]
 
 
-def browse(engine: Engine, target: str, offset: int = 0, count: int = 25) -> Exchange[MessagePage]:
+def browse(engine: LeasedEngine, target: str, offset: int = 0, count: int = 25) -> Exchange[MessagePage]:
     """At most `count` messages behind the first `offset`, fewer when they are large.
 
     `ready`, without what is `isolated`, and `isolated` come in the order of claiming, `delayed` by due time, `dead`,
@@ -203,14 +203,14 @@ def browsing(key: bytes, kind: str, offset: int, most: int) -> Call:
     return script("leased/browse", key=key, offset=offset, most=most, kind=kind)
 
 
-def stored_in(engine: Engine, target: str) -> tuple[bytes, str]:
+def stored_in(engine: LeasedEngine, target: str) -> tuple[bytes, str]:
     """The key that holds messages that nobody holds, and what they are in it; isolated ones lie with the delayed."""
     if target in {"delayed", "isolated"}:
         return engine.keys.delayed, target
     return getattr(engine.keys, target), "list"
 
 
-def _infos(engine: Engine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInfo]]:
+def _infos(engine: LeasedEngine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInfo]]:
     keys, names = engine.keys, [_text(name) for name in ids]
     if not names:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.adopting import adopt, reenter
 from rmq_core.discipline.leased.operations.inspecting import browsing, stored_in
 from rmq_core.discipline.leased.operations.publishing import deduplicates, digest_of, key_bytes
@@ -26,7 +26,7 @@ _HELD = ("ready", "isolated", "delayed", "lease(s)", "dead", "completed", "faile
 _WAITING = {"ready": ("ready", "isolated"), "isolated": ("isolated",), "delayed": ("delayed",)}
 
 
-def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
+def redrive(engine: LeasedEngine, max_messages: int | None = None) -> Exchange[int]:
     """Move the oldest dead letters back to ready with a fresh delivery budget; how many were moved.
 
     Raises QueueFull when the server has no memory for them; they stay dead letters then.
@@ -45,7 +45,7 @@ def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
     return moved
 
 
-def redrive_some(engine: Engine, message_ids: Iterable[str]) -> Exchange[int]:
+def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:
     """Move the dead letters of these ids back to ready with a fresh delivery budget; how many were found and moved.
 
     Scans the dead letters, the newest first. Raises QueueFull when the server has no memory for them.
@@ -64,7 +64,7 @@ def redrive_some(engine: Engine, message_ids: Iterable[str]) -> Exchange[int]:
     return moved
 
 
-def purge(engine: Engine, target: str) -> Exchange[int]:
+def purge(engine: LeasedEngine, target: str) -> Exchange[int]:
     """Delete everything in `ready`, `delayed`, `dead`, `completed` or `failed`; how many messages that were.
 
     `isolated` are those of the ready messages that failed together before; `ready` deletes them, too. Of a queue with
@@ -83,17 +83,17 @@ def purge(engine: Engine, target: str) -> Exchange[int]:
     return _number((yield call), b"removed ")
 
 
-def pause(engine: Engine) -> Exchange[None]:
+def pause(engine: LeasedEngine) -> Exchange[None]:
     """Stop handing out messages; publishing and settling go on. Waiting claims wait until `resume`."""
     yield _pause(engine, "1")
 
 
-def resume(engine: Engine) -> Exchange[None]:
+def resume(engine: LeasedEngine) -> Exchange[None]:
     """Hand out messages again."""
     yield _pause(engine, "0")
 
 
-def cancel(engine: Engine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
+def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
     """Remove a ready or delayed message; False when it is neither, which a leased one is not.
 
     Scans the queue, the newest first; of ready messages with one id it removes the newest. Its deduplication key is
@@ -109,14 +109,14 @@ def cancel(engine: Engine, message_id: str, *, dedup_key: str | bytes | None = N
     return False
 
 
-def forget(engine: Engine, dedup_key: str | bytes) -> Exchange[bool]:
+def forget(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[bool]:
     """Let a deduplication key be published again before its window ends; False when it was not remembered."""
     known = engine.keys.dedup(digest("key", key_bytes(dedup_key)))
     reply = yield script("leased/purge", key=known, kind="string")
     return bool(_number(reply, b"removed "))
 
 
-def unregister(engine: Engine) -> Exchange[None]:
+def unregister(engine: LeasedEngine) -> Exchange[None]:
     """Take a queue that holds nothing off the list of queues, so that nobody looks at it any more.
 
     Raises QueueNotEmpty, which names what it holds, dead letters and logs included. Another process that has published
@@ -137,7 +137,7 @@ def unregister(engine: Engine) -> Exchange[None]:
     engine.registered = False
 
 
-def release_lease(engine: Engine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
+def release_lease(engine: LeasedEngine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
     """Give back what a lease holds by its id alone, for its holder is known to work no more; no delivery is counted.
 
     The holder is fenced off. if_owner: only when that owner holds it, else LeaseOwnedByOther. Raises LeaseLost when
@@ -147,7 +147,7 @@ def release_lease(engine: Engine, lease_id: str, *, if_owner: str | None = None)
     return (yield from release(engine, lease))
 
 
-def release_unanswered(engine: Engine) -> Exchange[None]:
+def release_unanswered(engine: LeasedEngine) -> Exchange[None]:
     """Give back what claims took whose answer never came."""
     for lease_id in list(engine.unanswered):
         lease = yield from reenter(engine, lease_id)
@@ -157,7 +157,7 @@ def release_unanswered(engine: Engine) -> Exchange[None]:
         engine.unanswered.pop(lease_id, None)
 
 
-def _purge_with_keys(engine: Engine, parts: Sequence[str]) -> Exchange[int]:
+def _purge_with_keys(engine: LeasedEngine, parts: Sequence[str]) -> Exchange[int]:
     """Delete as many messages as wait now, from where they are claimed, and free their deduplication keys."""
     removed = 0
     for part in parts:
@@ -173,7 +173,7 @@ def _purge_with_keys(engine: Engine, parts: Sequence[str]) -> Exchange[int]:
 
 
 def _remove(
-    engine: Engine, key: bytes, kind: str, envelopes: Sequence[bytes], given: bytes | None = None
+    engine: LeasedEngine, key: bytes, kind: str, envelopes: Sequence[bytes], given: bytes | None = None
 ) -> Exchange[int]:
     """Remove messages and free their deduplication keys: the given one, else those that the settings tell."""
     digests = [given] if given else [_digest_of(engine, each) for each in envelopes] if deduplicates(engine) else []
@@ -184,7 +184,7 @@ def _remove(
     return _number(reply, b"removed ")
 
 
-def _digest_of(engine: Engine, envelope: bytes) -> bytes:
+def _digest_of(engine: LeasedEngine, envelope: bytes) -> bytes:
     """What the queue's settings make of a stored message; nothing, which is no key, of one that they do not fit."""
     try:
         parts = codec.split(envelope)
@@ -220,7 +220,7 @@ def _message_id(message_id: str) -> str:
     return message_id
 
 
-def _pause(engine: Engine, on: str) -> Call:
+def _pause(engine: LeasedEngine, on: str) -> Call:
     return script("leased/pause", engine.keys, paused=on, bell=engine.keys.bell)
 
 

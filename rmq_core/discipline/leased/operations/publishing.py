@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.config import DISCIPLINE
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.durability import apart, check, confirming
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload
@@ -15,11 +16,11 @@ from rmq_core.envelope.ids import new_id, new_ids, nonce
 from rmq_core.envelope.payloads import digest, encode_headers, encode_payload, encode_text
 from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
-from rmq_core.exchange import Call, Chain, Command, Exchange, Sleep
+from rmq_core.exchange import Call, Chain, Exchange, Sleep
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import NewMessage
 from rmq_core.policy import Overflow, milliseconds
-from rmq_core.queue.keys import QUEUES
+from rmq_core.queue.registry import register
 from rmq_core.reports import Published, PublishReport
 
 DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
@@ -90,7 +91,7 @@ Divide: TypeAlias = Callable[[Iterable[Entry]], Iterator[Chunk]]
 
 
 def publish(
-    engine: Engine,
+    engine: LeasedEngine,
     payload: Payload,
     *,
     dedup_key: DedupKey | None = None,
@@ -104,7 +105,7 @@ def publish(
     """
     entry = _entry(engine, payload, dedup_key, encode_headers(headers), _delay_ms(delay))
     if not engine.registered:
-        yield from register(engine)
+        engine.registered = yield from register(engine.name, DISCIPLINE)
     chunk = Chunk.of([entry])
     verdict = _Tally(engine)
     yield from _insist(engine, _call(engine, chunk), chunk, verdict)
@@ -112,7 +113,7 @@ def publish(
 
 
 def publish_many(
-    engine: Engine,
+    engine: LeasedEngine,
     payloads: Iterable[Payload | NewMessage],
     *,
     dedup_key: DedupKey | None = None,
@@ -128,7 +129,7 @@ def publish_many(
     tally = _Tally(engine)
     chunks = chunks_of(engine, payloads, dedup_key, delay, headers, tally.told)
     if not engine.registered:
-        yield from register(engine)
+        engine.registered = yield from register(engine.name, DISCIPLINE)
     try:
         while window := list(itertools.islice(chunks, _WINDOW)):
             yield from _send(engine, window, tally)
@@ -138,17 +139,8 @@ def publish_many(
     return tally.report()
 
 
-def register(engine: Engine) -> Exchange[None]:
-    """Write the queue's name where tools look for it."""
-    try:
-        yield Command(("SADD", QUEUES, engine.keys.name))
-        engine.registered = True
-    except QueueFull:  # a full server must not keep consumers from draining it; the next call tries again
-        engine.registered = False
-
-
 def chunks_of(
-    engine: Engine,
+    engine: LeasedEngine,
     payloads: Iterable[Payload | NewMessage],
     dedup_key: DedupKey | None,
     delay: timedelta | float | None,
@@ -166,7 +158,7 @@ def chunks_of(
 
 
 def _chunks(
-    engine: Engine,
+    engine: LeasedEngine,
     payloads: Iterator[Payload | NewMessage],
     dedup_key: DedupKey | None,
     shared: tuple[bytes, int],
@@ -219,7 +211,7 @@ def _divided(entries: Iterable[Entry]) -> Iterator[Chunk]:
     yield Chunk.of(chunk)
 
 
-def _send(engine: Engine, window: list[Chunk], tally: _Tally) -> Exchange[None]:
+def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[None]:
     calls = [_call(engine, chunk) for chunk in window]
     if len(calls) == 1 or engine.config.durability:
         for call, chunk in zip(calls, window, strict=True):
@@ -237,7 +229,7 @@ def _send(engine: Engine, window: list[Chunk], tally: _Tally) -> Exchange[None]:
             tally.add(chunk, reply)
 
 
-def _insist(engine: Engine, call: Call, chunk: Chunk, tally: _Tally) -> Exchange[None]:
+def _insist(engine: LeasedEngine, call: Call, chunk: Chunk, tally: _Tally) -> Exchange[None]:
     """Send one chunk, again while the queue is full and `Overflow.BLOCK` allows."""
     overflow, pause, began = engine.config.overflow, 0.005, None
     while True:
@@ -260,7 +252,7 @@ def _insist(engine: Engine, call: Call, chunk: Chunk, tally: _Tally) -> Exchange
 class _Tally:
     """Counts what became of the chunks so far."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: LeasedEngine) -> None:
         self.engine, self.told = engine, Told()
         self.accepted = self.duplicates = self.dropped = 0
         self.ids: list[str | None] = []
@@ -289,7 +281,7 @@ class _Tally:
 
 
 def _new_entry(
-    engine: Engine, message: Payload | NewMessage, dedup_key: DedupKey | None, headers: bytes, delay_ms: int
+    engine: LeasedEngine, message: Payload | NewMessage, dedup_key: DedupKey | None, headers: bytes, delay_ms: int
 ) -> Entry:
     if not isinstance(message, NewMessage):
         return _entry(engine, message, dedup_key, headers, delay_ms)
@@ -300,7 +292,7 @@ def _new_entry(
 
 
 def _entry(
-    engine: Engine,
+    engine: LeasedEngine,
     payload: Payload,
     dedup_key: DedupKey | None,
     headers: bytes,
@@ -313,12 +305,14 @@ def _entry(
     return Entry(message_id, codec.body(message_id, kind, data, headers), digest, delay_ms)
 
 
-def deduplicates(engine: Engine) -> bool:
+def deduplicates(engine: LeasedEngine) -> bool:
     """Whether the queue deduplicates what is published without a key."""
     return engine.config.dedup or engine.config.dedup_key is not None
 
 
-def digest_of(engine: Engine, dedup_key: DedupKey | None, payload: Payload, kind: str, data: bytes) -> bytes | None:
+def digest_of(
+    engine: LeasedEngine, dedup_key: DedupKey | None, payload: Payload, kind: str, data: bytes
+) -> bytes | None:
     """What stands for the deduplication key of a message: the call's, else the queue's; None for no deduplication."""
     key = engine.config.dedup_key if dedup_key is None else dedup_key
     if key is not None:
@@ -349,7 +343,7 @@ def _delay_ms(delay: timedelta | float | None) -> int:
     return 0 if delay is None else milliseconds("delay", delay)
 
 
-def _call(engine: Engine, chunk: Chunk) -> Call:
+def _call(engine: LeasedEngine, chunk: Chunk) -> Call:
     keys, config, digests = engine.keys, engine.config, chunk.digests
     call = script(
         "leased/publish", keys, markers=[keys.dedup(digest) for digest in digests], bell=keys.bell,

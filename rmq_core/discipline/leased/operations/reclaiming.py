@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.envelope.ids import nonce
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 
 
-def reclaim(engine: Engine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
+def reclaim(engine: LeasedEngine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
     """Take back an expired lease, chunk by chunk; the number of messages moved, 0 when it lives.
 
     used_up: also one whose deliveries are used up. Whoever finds a half-done one finishes it.
@@ -32,6 +32,6 @@ def reclaim(engine: Engine, lease_id: str, *, used_up: bool = False) -> Exchange
             return total
 
 
-def tell_dead(engine: Engine, lease_id: str, message_ids: list[str], reason: str | None) -> None:
+def tell_dead(engine: LeasedEngine, lease_id: str, message_ids: list[str], reason: str | None) -> None:
     for message_id in message_ids:
         engine.tell(Operation.DEAD, 1, lease_id, message_id=message_id, reason=reason)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.claiming import lost
 from rmq_core.discipline.leased.operations.durability import apart, check, confirming
 from rmq_core.discipline.leased.operations.reclaiming import tell_dead
@@ -25,7 +25,7 @@ _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE
 _EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
 
 
-def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
+def extend(engine: LeasedEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
     """Move the deadline to `by` (seconds or timedelta, the queue's lease when None) from now; never to an earlier time.
 
     Returns the deadline, None for never. Costs the same for 1 and for 1,000,000 messages. Raises LeaseLost.
@@ -34,7 +34,7 @@ def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) ->
     return extended(engine, lease, reply)
 
 
-def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
+def extend_all(engine: LeasedEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
     """Extend many leases in one write; False for each that is lost."""
     replies = yield Batch(tuple(extension(engine, lease, by) for lease, by in leases))
     for reply in replies:
@@ -43,20 +43,20 @@ def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> 
     return [reply != b"lost" for reply in replies]
 
 
-def extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
+def extension(engine: LeasedEngine, lease: Lease, by: timedelta | float | None) -> Call:
     return script(
         "leased/extend", engine.keys, lease=engine.keys.lease(lease.id), lease_id=lease.id, token=token_of(lease),
         lease_ms=engine.lease_ms(by, "by"), max_hold_ms=engine.config.max_hold_ms,
     )  # fmt: skip
 
 
-def extended(engine: Engine, lease: Lease, reply: bytes) -> datetime | None:
+def extended(engine: LeasedEngine, lease: Lease, reply: bytes) -> datetime | None:
     if reply == b"lost":
         raise lost(engine, lease)
     return None if reply == b"inf" else datetime.fromtimestamp(int(reply) / 1000, UTC)
 
 
-def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Finish the messages of a lease, or some of them. Raises LeaseLost for a whole lease, reports it for some."""
     if messages is not None:
         return (yield from _settle_some(engine, lease, "ack", messages))
@@ -74,7 +74,7 @@ def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[
     return SettleReport(count)
 
 
-def acking(engine: Engine, lease: Lease, done_ttl_ms: int, most: int, log: bytes | None = None) -> Call:
+def acking(engine: LeasedEngine, lease: Lease, done_ttl_ms: int, most: int, log: bytes | None = None) -> Call:
     """The call that acks a lease whole; `log` keeps its newest messages, `most` in all: the completed log when None."""
     keys = engine.keys
     kept: dict[str, bytes | int] = {}
@@ -88,7 +88,7 @@ def acking(engine: Engine, lease: Lease, done_ttl_ms: int, most: int, log: bytes
 
 
 def nack(
-    engine: Engine,
+    engine: LeasedEngine,
     lease: Lease,
     messages: Some | None = None,
     *,
@@ -113,7 +113,7 @@ def nack(
     return (yield from _give_back(engine, lease, call, Operation.NACK, reason))
 
 
-def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def release(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Give messages back untouched: no delivery is counted. Raises LeaseLost for a whole lease, reports it for some."""
     if messages is not None:
         return (yield from _settle_some(engine, lease, "release", messages))
@@ -126,7 +126,7 @@ def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Excha
 
 
 def _give_back(
-    engine: Engine, lease: Lease, call: Call, operation: Operation, reason: str | None
+    engine: LeasedEngine, lease: Lease, call: Call, operation: Operation, reason: str | None
 ) -> Exchange[SettleReport]:
     with lease.fate:
         settled = dead = 0
@@ -145,7 +145,7 @@ def _give_back(
 
 
 def _settle_some(
-    engine: Engine, lease: Lease, verb: str, messages: Some, delay_ms: int = 0, reason: str = ""
+    engine: LeasedEngine, lease: Lease, verb: str, messages: Some, delay_ms: int = 0, reason: str = ""
 ) -> Exchange[SettleReport]:
     with lease.fate:
         refs = [_index(lease, message) for message in messages]
@@ -182,7 +182,7 @@ def _once_over(lease: Lease, index: int) -> Outcome:
     return Outcome.SETTLED_BEFORE if 0 <= index < lease.count else Outcome.MISSING
 
 
-def _some(engine: Engine, lease: Lease, verb: str, indexes: list[int], delay_ms: int, reason: str) -> Call:
+def _some(engine: LeasedEngine, lease: Lease, verb: str, indexes: list[int], delay_ms: int, reason: str) -> Call:
     keys, config = engine.keys, engine.config
     call = script(
         "leased/settle_some", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
@@ -195,7 +195,7 @@ def _some(engine: Engine, lease: Lease, verb: str, indexes: list[int], delay_ms:
     return confirming(engine, call) if verb == "ack" else call
 
 
-def _refused(engine: Engine, lease: Lease, reply: bytes) -> Exception:
+def _refused(engine: LeasedEngine, lease: Lease, reply: bytes) -> Exception:
     if reply == b"lost":
         return lost(engine, lease)
     return ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
@@ -207,7 +207,7 @@ def _index(lease: Lease, message: Message | MessageRef) -> int:
     return message.index
 
 
-def _delay_ms(engine: Engine, lease: Lease, delay: timedelta | float | None) -> int:
+def _delay_ms(engine: LeasedEngine, lease: Lease, delay: timedelta | float | None) -> int:
     if delay is not None:
         return milliseconds("delay", delay)
     backoff = engine.config.backoff

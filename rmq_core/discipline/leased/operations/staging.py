@@ -13,9 +13,10 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.config import DISCIPLINE
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.durability import apart, check, confirming
-from rmq_core.discipline.leased.operations.publishing import Chunk, Entry, Told, chunks_of, register
+from rmq_core.discipline.leased.operations.publishing import Chunk, Entry, Told, chunks_of
 from rmq_core.envelope.chunks import chunks
 from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.ids import new_id, nonce
@@ -26,6 +27,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.messages import NewMessage, Stage
 from rmq_core.policy import Overflow, milliseconds, whole
 from rmq_core.queue.keys import check_name
+from rmq_core.queue.registry import register
 
 PUBLICATION = b"~+"
 """How the members of the leases begin that are publications: no caller can choose such a lease id."""
@@ -35,7 +37,7 @@ _MONTH_S = 30 * 86400
 
 
 def stage(
-    engine: Engine,
+    engine: LeasedEngine,
     payloads: Iterable[Payload | NewMessage],
     *,
     dedup_key: Callable[[Any], str] | None = None,
@@ -65,7 +67,7 @@ def stage(
 
 
 def publish_staged(
-    engine: Engine,
+    engine: LeasedEngine,
     stages: Sequence[Stage],
     *,
     sink: str | None = None,
@@ -82,7 +84,7 @@ def publish_staged(
     full = [each for each in stages if each.count]
     publication = new_id()
     if not engine.registered:
-        yield from register(engine)
+        engine.registered = yield from register(engine.name, DISCIPLINE)
     call = _commit(engine, publication, full, (sink, batch), milliseconds("remember", remember, minimum=0.001))
     if not (yield from _committed(engine, call)):
         yield from drop_staged(engine, full)
@@ -93,7 +95,7 @@ def publish_staged(
     return True
 
 
-def drop_staged(engine: Engine, stages: Iterable[Stage]) -> Exchange[None]:
+def drop_staged(engine: LeasedEngine, stages: Iterable[Stage]) -> Exchange[None]:
     """Forget staged messages; those that were published stay published."""
     gone = iter(stages)
     while some := list(itertools.islice(gone, 100)):
@@ -103,7 +105,7 @@ def drop_staged(engine: Engine, stages: Iterable[Stage]) -> Exchange[None]:
                 raise reply
 
 
-def finish(engine: Engine, member: str) -> Exchange[int]:
+def finish(engine: LeasedEngine, member: str) -> Exchange[int]:
     """Make ready what is left of a publication, several messages a call; how many were moved here."""
     record, total = engine.keys.staged(member.removeprefix(PUBLICATION.decode())), 0
     while True:
@@ -114,7 +116,7 @@ def finish(engine: Engine, member: str) -> Exchange[int]:
             return total
 
 
-def _push(engine: Engine, so_far: Stage, window: Sequence[Chunk], told: Told, keep_ms: int) -> Exchange[int]:
+def _push(engine: LeasedEngine, so_far: Stage, window: Sequence[Chunk], told: Told, keep_ms: int) -> Exchange[int]:
     """Add some chunks to what was staged so far; how many messages that were."""
     calls, added = [], 0
     for chunk in window:
@@ -151,7 +153,7 @@ def _staged(entry: Entry) -> bytes:
 
 
 def _commit(
-    engine: Engine, publication: str, stages: Sequence[Stage], fence: tuple[str | None, int], remember_ms: int
+    engine: LeasedEngine, publication: str, stages: Sequence[Stage], fence: tuple[str | None, int], remember_ms: int
 ) -> Call:
     keys, (sink, batch) = engine.keys, fence
     named = "" if sink is None else check_name("sink", sink)
@@ -165,7 +167,7 @@ def _commit(
     return confirming(engine, call)
 
 
-def _committed(engine: Engine, call: Call) -> Exchange[bool]:
+def _committed(engine: LeasedEngine, call: Call) -> Exchange[bool]:
     """Ask until there is room, as long as `Overflow.BLOCK` allows."""
     overflow, pause, began = engine.config.overflow, 0.005, None
     while True:
@@ -186,7 +188,7 @@ def _committed(engine: Engine, call: Call) -> Exchange[bool]:
         pause = min(2 * pause, 0.25)
 
 
-def _empty(engine: Engine, member: str, record: bytes, element: bytes) -> Exchange[int]:
+def _empty(engine: LeasedEngine, member: str, record: bytes, element: bytes) -> Exchange[int]:
     """Move the messages of the stage that an element of the record names, unless somebody else does."""
     plain, _, stage_id = element.decode().partition(" ")[2].partition(" ")
     total = 0
@@ -206,7 +208,7 @@ def _empty(engine: Engine, member: str, record: bytes, element: bytes) -> Exchan
 
 
 def _move(
-    engine: Engine, where: tuple[str, bytes, bytes], stage_id: str, left: int | str, digests: Sequence[bytes]
+    engine: LeasedEngine, where: tuple[str, bytes, bytes], stage_id: str, left: int | str, digests: Sequence[bytes]
 ) -> Call:
     keys, (member, record, element) = engine.keys, where
     return script(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rmq_core.discipline.leased.config import LeasedConfig
-from rmq_core.discipline.leased.engine import Engine
+from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.inspecting import Glance, glance
 from rmq_core.exchange import Exchange, together
 from rmq_core.exchange.scripts import script
@@ -27,7 +27,7 @@ def holding(names: Sequence[str]) -> Exchange[list[str]]:
 
 def glances(names: Sequence[str], config: LeasedConfig) -> Exchange[list[Glance]]:
     """What each of these queues holds, and the ids of its expired leases, not counted yet."""
-    return together([glance(Engine(LeasedKeys(name), config)) for name in names])
+    return together([glance(LeasedEngine(LeasedKeys(name), config)) for name in names])
 
 
 def parts(names: Sequence[str], *, apart: bool) -> Iterator[Sequence[str]]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from rmq_core.discipline.reliable.config import DISCIPLINE
-from rmq_core.discipline.reliable.engine import Engine
+from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.operations.publishing import ready
 from rmq_core.envelope.ids import anonymous_lease_id, nonce
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError, ScriptFailed
@@ -20,7 +20,7 @@ from rmq_core.queue.keys import check_name
 _PAUSE_S = 0.25
 
 
-class Request(NamedTuple):
+class WorkerRequest(NamedTuple):
     """What a caller wants to claim, checked. `hold_ms` is 0 for as long as a reaper allows."""
 
     worker: str
@@ -31,7 +31,7 @@ class Request(NamedTuple):
 
 
 def claim(
-    engine: Engine,
+    engine: ReliableEngine,
     *,
     max_messages: int = 1,
     lease: timedelta | float | None = None,
@@ -60,12 +60,12 @@ def claim(
         raise
 
 
-def release_unanswered(engine: Engine) -> Exchange[list[Lease]]:
+def release_unanswered(engine: ReliableEngine) -> Exchange[list[Lease]]:
     """Enter again what claims may have taken whose answer never came; those leases."""
     found = []
     while engine.unanswered:
         token, worker = engine.unanswered.popitem()
-        request = Request(worker, token, 0, 1000, "rest")
+        request = WorkerRequest(worker, token, 0, 1000, "rest")
         try:
             reply = yield call(engine, request, 0, 0)
         except BaseException:
@@ -76,7 +76,7 @@ def release_unanswered(engine: Engine) -> Exchange[list[Lease]]:
     return found
 
 
-def call(engine: Engine, request: Request, wait_ms: int, until: int) -> Call:
+def call(engine: ReliableEngine, request: WorkerRequest, wait_ms: int, until: int) -> Call:
     """One attempt to claim."""
     keys = engine.keys
     return script(
@@ -86,16 +86,18 @@ def call(engine: Engine, request: Request, wait_ms: int, until: int) -> Call:
     )  # fmt: skip
 
 
-def _request(engine: Engine, max_messages: int, lease: timedelta | float | None, owner: str | None) -> Request:
+def _request(
+    engine: ReliableEngine, max_messages: int, lease: timedelta | float | None, owner: str | None
+) -> WorkerRequest:
     hold_ms = 0 if lease is None else milliseconds("lease", lease, minimum=0.001)
     worker = check_name("owner", owner) if owner else engine.worker
     for token, holder in list(engine.unanswered.items()):
         if holder == worker and engine.unanswered.pop(token, ""):
-            return Request(worker, token, hold_ms, max_messages, "again")
-    return Request(worker, nonce(), hold_ms, max_messages, "new")
+            return WorkerRequest(worker, token, hold_ms, max_messages, "again")
+    return WorkerRequest(worker, nonce(), hold_ms, max_messages, "new")
 
 
-def _wait(engine: Engine, request: Request, wait_ms: int) -> Exchange[Lease | None]:
+def _wait(engine: ReliableEngine, request: WorkerRequest, wait_ms: int) -> Exchange[Lease | None]:
     """Claim, blocking on the queue between attempts for `wait_ms` by the server's clock."""
     keys, block, until = engine.keys, 0, 0
     while True:
@@ -119,7 +121,7 @@ def _wait(engine: Engine, request: Request, wait_ms: int) -> Exchange[Lease | No
             yield Sleep(_PAUSE_S)
 
 
-def _granted(engine: Engine, request: Request, reply: Any) -> Lease:
+def _granted(engine: ReliableEngine, request: WorkerRequest, reply: Any) -> Lease:
     now, entries = int(reply[0].split()[1]), reply[1]
     deadline_ms = now + (request.hold_ms or engine.config.timeout_ms)
     lease_id = anonymous_lease_id()

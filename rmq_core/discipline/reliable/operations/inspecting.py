@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmq_core.discipline.reliable.config import DISCIPLINE
-from rmq_core.discipline.reliable.engine import Engine
+from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.envelope.codec import Message, message_of
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Command, Exchange
@@ -15,13 +15,13 @@ from rmq_core.reports import Backlog, QueueStats
 _PAGE = 1000
 
 
-def backlog(engine: Engine) -> Exchange[Backlog]:
+def backlog(engine: ReliableEngine) -> Exchange[Backlog]:
     """How much is in the queue and how old the oldest of it is; what dead workers hold comes back with a reaper."""
     ready, _, _, _, oldest, now = yield _stats(engine, [])
     return Backlog(ready, _age(oldest, now))
 
 
-def stats(engine: Engine) -> Exchange[QueueStats]:
+def stats(engine: ReliableEngine) -> Exchange[QueueStats]:
     """What the queue holds. What workers hold is added up, 1,000 workers at a time, and is no snapshot."""
     leased = leases = first = 0
     while True:
@@ -32,25 +32,25 @@ def stats(engine: Engine) -> Exchange[QueueStats]:
             return QueueStats(ready, 0, leased, leases, dead, _age(oldest, now), paused=False)
 
 
-def page_of_workers(engine: Engine, first: int) -> Exchange[list[str]]:
+def page_of_workers(engine: ReliableEngine, first: int) -> Exchange[list[str]]:
     """The names of up to 1,000 workers, those not seen for longest first."""
     found = yield Command(("ZRANGE", engine.keys.workers, first, first + _PAGE - 1))
     return [name.decode() if isinstance(name, bytes) else name for name in found]
 
 
-def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
+def peek(engine: ReliableEngine, count: int = 1) -> Exchange[list[Message]]:
     """The messages that would be claimed next, at most `count` of them, oldest first."""
     found = yield script("lists/peek", list=engine.keys.queue, count=whole("count", count, minimum=1))
     return [message_of(envelope) for envelope in reversed(found)]
 
 
-def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
+def dead_letters(engine: ReliableEngine, count: int = 10) -> Exchange[list[Message]]:
     """The newest dead letters with their history, at most `count` of them."""
     found = yield script("lists/peek", list=engine.keys.dead, count=-whole("count", count, minimum=1))
     return [message_of(envelope) for envelope in found]
 
 
-def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
+def redrive(engine: ReliableEngine, max_messages: int | None = None) -> Exchange[int]:
     """Move the oldest dead letters back to the queue with a fresh delivery budget; how many were moved."""
     if max_messages is not None:
         whole("max_messages", max_messages, minimum=1)
@@ -65,7 +65,7 @@ def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
     return moved
 
 
-def purge(engine: Engine, target: str) -> Exchange[int]:
+def purge(engine: ReliableEngine, target: str) -> Exchange[int]:
     """Delete everything in `ready` or `dead`; how many messages that were. What workers hold is theirs to settle."""
     if target == "delayed":
         raise lacking(DISCIPLINE, "delay", "delayed messages")
@@ -75,12 +75,12 @@ def purge(engine: Engine, target: str) -> Exchange[int]:
     return _number((yield script("reliable/purge", list=keys[target])), b"removed ")
 
 
-def lists_of(engine: Engine, workers: list[str]) -> list[bytes]:
+def lists_of(engine: ReliableEngine, workers: list[str]) -> list[bytes]:
     """The processing list and the claims of each worker."""
     return [key for worker in workers for key in (engine.keys.processing(worker), engine.keys.claims(worker))]
 
 
-def _stats(engine: Engine, workers: list[str]) -> Call:
+def _stats(engine: ReliableEngine, workers: list[str]) -> Call:
     return script("reliable/stats", engine.keys, lists=lists_of(engine, workers))
 
 

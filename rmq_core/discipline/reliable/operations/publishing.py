@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from rmq_core.discipline.reliable.config import DISCIPLINE
-from rmq_core.discipline.reliable.engine import Engine
+from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.envelope import codec
 from rmq_core.envelope.chunks import chunks, each
 from rmq_core.envelope.codec import Payload
@@ -22,7 +22,7 @@ from rmq_core.reports import Published, PublishReport
 
 
 def publish(
-    engine: Engine,
+    engine: ReliableEngine,
     payload: Payload,
     *,
     dedup_key: str | None = None,
@@ -38,7 +38,7 @@ def publish(
 
 
 def publish_many(
-    engine: Engine,
+    engine: ReliableEngine,
     payloads: Iterable[Payload],
     *,
     dedup_key: Callable[[Any], str] | None = None,
@@ -63,7 +63,7 @@ def publish_many(
     return PublishReport(len(ids), 0, 0, tuple(ids))
 
 
-def ready(engine: Engine) -> Exchange[None]:
+def ready(engine: ReliableEngine) -> Exchange[None]:
     """Make sure that tools can find this queue."""
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
@@ -76,13 +76,13 @@ def _check(dedup_key: object, delay: object) -> None:
         raise lacking(DISCIPLINE, "delay")
 
 
-def _entry(engine: Engine, payload: Payload, headers: bytes) -> tuple[str, bytes]:
+def _entry(engine: ReliableEngine, payload: Payload, headers: bytes) -> tuple[str, bytes]:
     config, message_id = engine.config, new_id()
     kind, data = encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
     return message_id, codec.body(message_id, kind, data, headers)
 
 
-def _push(engine: Engine, bodies: list[bytes]) -> Exchange[None]:
+def _push(engine: ReliableEngine, bodies: list[bytes]) -> Exchange[None]:
     reply = yield script("reliable/publish", engine.keys, messages=bodies)
     if not reply.startswith(b"accepted"):
         raise ScriptFailed(f"publish got {reply.decode()!r}")

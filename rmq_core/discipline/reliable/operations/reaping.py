@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import NamedTuple
 
-from rmq_core.discipline.reliable.engine import Engine
+from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.operations.inspecting import lists_of, page_of_workers
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Exchange
@@ -22,7 +22,7 @@ class Reaped(NamedTuple):
 
 
 def reap(
-    engine: Engine, timeout: timedelta | float | None = None, max_deliveries: int | None = None
+    engine: ReliableEngine, timeout: timedelta | float | None = None, max_deliveries: int | None = None
 ) -> Exchange[Reaped]:
     """Look once through what every worker holds, and give back what has been held for longer than `timeout`.
 
@@ -42,7 +42,7 @@ def reap(
     return Reaped(*total)
 
 
-def _reap_worker(engine: Engine, worker: str, timeout_ms: int, most: int) -> Exchange[Reaped]:
+def _reap_worker(engine: ReliableEngine, worker: str, timeout_ms: int, most: int) -> Exchange[Reaped]:
     keys, back, dead, seen, at = engine.keys, 0, 0, 0, 0
     while at >= 0:
         reply = yield script(

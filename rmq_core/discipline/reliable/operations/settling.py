@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from rmq_core.discipline.reliable.config import DISCIPLINE
-from rmq_core.discipline.reliable.engine import Engine
+from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.operations.claiming import release_unanswered
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.envelope.payloads import one_line
@@ -26,13 +26,13 @@ _HEAD, _ID = re.compile(rb"\d+ \d+ (\d+) "), re.compile(rb"(\S+) ")
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "m": Outcome.MISSING, "l": Outcome.LOST}
 
 
-def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def ack(engine: ReliableEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Remove messages from the processing list: they are done. Raises LeaseLost for a whole lease, else reports it."""
     return (yield from _settle(engine, lease, "ack", messages))
 
 
 def nack(
-    engine: Engine,
+    engine: ReliableEngine,
     lease: Lease,
     messages: Some | None = None,
     *,
@@ -49,12 +49,12 @@ def nack(
     return (yield from _settle(engine, lease, "nack", messages, one_line(reason)))
 
 
-def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def release(engine: ReliableEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Give messages back untouched: no delivery is counted. Raises LeaseLost for a whole lease, reports it for some."""
     return (yield from _settle(engine, lease, "release", messages))
 
 
-def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
+def extend(engine: ReliableEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
     """Keep reapers away until `by` (seconds or timedelta, the queue's timeout when None) from now; never for less long.
 
     Returns that time. Raises LeaseLost.
@@ -65,7 +65,7 @@ def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) ->
     return datetime.fromtimestamp(int(reply) / 1000, UTC)
 
 
-def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
+def extend_all(engine: ReliableEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
     """Extend many leases in one write; False for each that is lost."""
     replies = yield Batch(tuple(_extension(engine, lease, by) for lease, by in leases))
     for reply in replies:
@@ -74,13 +74,15 @@ def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> 
     return [reply != b"lost" for reply in replies]
 
 
-def leave(engine: Engine) -> Exchange[None]:
+def leave(engine: ReliableEngine) -> Exchange[None]:
     """Give back what claims took whose answer never came."""
     for lease in (yield from release_unanswered(engine)):
         yield _settlement(engine, lease, "release", range(lease.count), whole=False)
 
 
-def _settle(engine: Engine, lease: Lease, verb: str, messages: Some | None, reason: str = "") -> Exchange[SettleReport]:
+def _settle(
+    engine: ReliableEngine, lease: Lease, verb: str, messages: Some | None, reason: str = ""
+) -> Exchange[SettleReport]:
     with lease.fate:
         check_queue(engine.name, lease)
         whole = messages is None
@@ -100,7 +102,7 @@ def _settle(engine: Engine, lease: Lease, verb: str, messages: Some | None, reas
 
 
 def _settlement(
-    engine: Engine, lease: Lease, verb: str, places: Sequence[int], *, whole: bool, reason: str = ""
+    engine: ReliableEngine, lease: Lease, verb: str, places: Sequence[int], *, whole: bool, reason: str = ""
 ) -> Call:
     keys, config, entries = engine.keys, engine.config, lease.envelopes or ()
     return script(
@@ -111,7 +113,7 @@ def _settlement(
     )  # fmt: skip
 
 
-def _extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
+def _extension(engine: ReliableEngine, lease: Lease, by: timedelta | float | None) -> Call:
     check_queue(engine.name, lease)
     by_ms = milliseconds("by", seconds("by", engine.config.timeout if by is None else by, minimum=0.001))
     entries = lease.envelopes or ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rmq_core.discipline.rotation.config import DISCIPLINE
-from rmq_core.discipline.rotation.engine import Engine
+from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.entries import envelope
 from rmq_core.envelope.codec import Message, message_of
 from rmq_core.errors import ConfigurationError, ScriptFailed
@@ -28,39 +28,39 @@ class Seen(NamedTuple):
     ids: list[bytes]
 
 
-def backlog(engine: Engine) -> Exchange[Backlog]:
+def backlog(engine: RotationEngine) -> Exchange[Backlog]:
     """How many ids are new or late. When they were pushed is not known. Looks at every entry."""
     seen = yield from look(engine, 0)
     return Backlog(seen.new + seen.late, None)
 
 
-def stats(engine: Engine) -> Exchange[QueueStats]:
+def stats(engine: RotationEngine) -> Exchange[QueueStats]:
     """What the list holds; each id in progress counts as a lease. Looks at every entry."""
     seen = yield from look(engine, 0)
     return QueueStats(seen.new + seen.late, 0, seen.in_progress, seen.in_progress, 0, None, paused=False)
 
 
-def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
+def peek(engine: RotationEngine, count: int = 1) -> Exchange[list[Message]]:
     """The ids that would be popped next, at most `count` of them."""
     seen = yield from look(engine, whole("count", count, minimum=1), enough=True)
     return [message_of(envelope(data, late=False)) for data in seen.ids]
 
 
-def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
+def dead_letters(engine: RotationEngine, count: int = 10) -> Exchange[list[Message]]:
     """Raises Unsupported: a list of ids counts no deliveries, so nothing is ever set aside."""
     del engine, count
     yield from ()
     raise lacking(DISCIPLINE, "dead_letters")
 
 
-def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
+def redrive(engine: RotationEngine, max_messages: int | None = None) -> Exchange[int]:
     """Raises Unsupported: there are no dead letters."""
     del engine, max_messages
     yield from ()
     raise lacking(DISCIPLINE, "dead_letters")
 
 
-def purge(engine: Engine, target: str) -> Exchange[int]:
+def purge(engine: RotationEngine, target: str) -> Exchange[int]:
     """Drop the `ready` ids, those that are new or late; how many they were. Ids in progress stay."""
     for name, capability in (("delayed", "delay"), ("dead", "dead_letters")):
         if target == name:
@@ -78,7 +78,7 @@ def purge(engine: Engine, target: str) -> Exchange[int]:
             return removed
 
 
-def look(engine: Engine, listed: int, *, enough: bool = False) -> Exchange[Seen]:
+def look(engine: RotationEngine, listed: int, *, enough: bool = False) -> Exchange[Seen]:
     """Count the entries and list the first `listed` ids to be popped; with `enough`, stop when there are so many."""
     counts, ids, first = [0, 0, 0, 0], list[bytes](), 0
     while True:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from rmq_core.discipline.rotation.config import DISCIPLINE
-from rmq_core.discipline.rotation.engine import Engine
+from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.entries import envelope, id_text
 from rmq_core.discipline.rotation.operations.pushing import ready
 from rmq_core.envelope.ids import anonymous_lease_id, nonce
@@ -28,14 +28,14 @@ class Popped(NamedTuple):
     ids: list[tuple[bytes, bool]]
 
 
-def safe_pop(engine: Engine, wait: timedelta | float = 0) -> Exchange[str | None]:
+def safe_pop(engine: RotationEngine, wait: timedelta | float = 0) -> Exchange[str | None]:
     """The next id that is new or late, stamped now; None when there is none within `wait` (seconds or timedelta)."""
     popped = yield from _pop(engine, 1, milliseconds("wait", wait))
     return id_text(popped.ids[0][0]) if popped else None
 
 
 def claim(
-    engine: Engine,
+    engine: RotationEngine,
     *,
     max_messages: int = 1,
     lease: timedelta | float | None = None,
@@ -66,7 +66,7 @@ def claim(
     )
 
 
-def _pop(engine: Engine, most: int, wait_ms: int) -> Exchange[Popped | None]:
+def _pop(engine: RotationEngine, most: int, wait_ms: int) -> Exchange[Popped | None]:
     yield from ready(engine)
     keys, waiter = engine.keys, f"w{nonce()}" if wait_ms else ""
     left = block = until = 0

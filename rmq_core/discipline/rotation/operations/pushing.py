@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from rmq_core.discipline.rotation.config import DISCIPLINE
-from rmq_core.discipline.rotation.engine import Engine
+from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.entries import id_bytes, id_text, new_entry
 from rmq_core.envelope.chunks import chunks, each
 from rmq_core.envelope.codec import Payload
@@ -19,7 +19,7 @@ from rmq_core.queue.registry import register
 from rmq_core.reports import Published, PublishReport
 
 
-def push(engine: Engine, message_id: str | bytes) -> Exchange[None]:
+def push(engine: RotationEngine, message_id: str | bytes) -> Exchange[None]:
     """Add an id. Raises PayloadError for one that is empty, too long or no text."""
     data = id_bytes(message_id, engine.config.max_id_bytes)
     yield from ready(engine)
@@ -27,7 +27,7 @@ def push(engine: Engine, message_id: str | bytes) -> Exchange[None]:
 
 
 def publish(
-    engine: Engine,
+    engine: RotationEngine,
     payload: Payload,
     *,
     dedup_key: str | None = None,
@@ -43,7 +43,7 @@ def publish(
 
 
 def publish_many(
-    engine: Engine,
+    engine: RotationEngine,
     payloads: Iterable[Payload],
     *,
     dedup_key: Callable[[Any], str] | None = None,
@@ -68,13 +68,13 @@ def publish_many(
     return PublishReport(len(ids), 0, 0, tuple(ids))
 
 
-def ready(engine: Engine) -> Exchange[None]:
+def ready(engine: RotationEngine) -> Exchange[None]:
     """Make sure that tools can find this queue."""
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
 
 
-def _id(engine: Engine, payload: Payload) -> bytes:
+def _id(engine: RotationEngine, payload: Payload) -> bytes:
     if not isinstance(payload, str):
         raise PayloadError(f"payload must be a str, which is the id, not {type(payload).__name__}")
     return id_bytes(payload, engine.config.max_id_bytes)
@@ -86,7 +86,7 @@ def _check(dedup_key: object, delay: object, headers: object) -> None:
             raise lacking(DISCIPLINE, capability)
 
 
-def _push(engine: Engine, entries: list[bytes]) -> Exchange[None]:
+def _push(engine: RotationEngine, entries: list[bytes]) -> Exchange[None]:
     reply = yield script("rotation/push", engine.keys, bell=engine.keys.bell, entries=entries)
     if not reply.startswith(b"pushed"):
         raise ScriptFailed(f"push got {reply.decode()!r}")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from rmq_core.discipline.rotation.config import DISCIPLINE
-from rmq_core.discipline.rotation.engine import Engine
+from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.entries import id_bytes, new_entry, stamped_entry
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Message, MessageRef
@@ -26,7 +26,7 @@ _LETTERS = {"s": Outcome.SETTLED, "l": Outcome.LOST}
 _log = logging.getLogger("rmq")
 
 
-def mark_done(engine: Engine, message_id: str | bytes) -> Exchange[bool]:
+def mark_done(engine: RotationEngine, message_id: str | bytes) -> Exchange[bool]:
     """Say that an id is done: nobody gets it again. False, and nothing changes, when it is not in progress.
 
     Whoever holds the id may say so, in time or late: the work is done either way.
@@ -35,7 +35,7 @@ def mark_done(engine: Engine, message_id: str | bytes) -> Exchange[bool]:
     return letters == "s"
 
 
-def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def ack(engine: RotationEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Mark the ids of a lease as done, or some of them; also late, for the work is done.
 
     Raises LeaseLost when none of them is in progress any more, since somebody else has done them; reports it for some.
@@ -53,7 +53,7 @@ def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[
 
 
 def nack(
-    engine: Engine,
+    engine: RotationEngine,
     lease: Lease,
     messages: Some | None = None,
     *,
@@ -73,19 +73,19 @@ def nack(
     return report
 
 
-def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def release(engine: RotationEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Make ids new again: the next pop gets them. Raises LeaseLost for a whole lease, reports it for some messages."""
     return (yield from _give_back(engine, lease, messages))
 
 
-def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
+def extend(engine: RotationEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
     """Raises Unsupported: a stamp says when an id was popped, and is not moved while somebody works."""
     del engine, lease, by
     yield from ()
     raise lacking(DISCIPLINE, "extend")
 
 
-def _mark(engine: Engine, ids: Sequence[bytes]) -> Exchange[str]:
+def _mark(engine: RotationEngine, ids: Sequence[bytes]) -> Exchange[str]:
     """One letter for each id."""
     reply = yield script("rotation/mark_done", engine.keys, ids=ids)
     if not reply.startswith(b"marked "):
@@ -94,7 +94,7 @@ def _mark(engine: Engine, ids: Sequence[bytes]) -> Exchange[str]:
     return letters
 
 
-def _give_back(engine: Engine, lease: Lease, messages: Some | None) -> Exchange[SettleReport]:
+def _give_back(engine: RotationEngine, lease: Lease, messages: Some | None) -> Exchange[SettleReport]:
     check_queue(engine.name, lease)
     whole = messages is None
     asked = open_places(lease) if messages is None else places_of(lease, messages)
@@ -112,7 +112,7 @@ def _give_back(engine: Engine, lease: Lease, messages: Some | None) -> Exchange[
     return settled_whole(lease, outcomes.values()) if whole else settled_some(lease, asked, outcomes)
 
 
-def _returning(engine: Engine, lease: Lease, places: Sequence[int], *, whole: bool) -> Call:
+def _returning(engine: RotationEngine, lease: Lease, places: Sequence[int], *, whole: bool) -> Call:
     keys, ids, stamp = engine.keys, _ids(lease), token_of(lease)
     entries = [entry for place in places for entry in (stamped_entry(ids[place], stamp), new_entry(ids[place]))]
     return script("rotation/give_back", keys, bell=keys.bell, scope="whole" if whole else "some", entries=entries)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rmq_core.discipline.streams.engine import Engine
+from rmq_core.discipline.streams.engine import StreamEngine
 from rmq_core.discipline.streams.keys import BACK
 from rmq_core.discipline.streams.messages import envelope
 from rmq_core.discipline.streams.operations.publishing import begin
@@ -27,7 +27,7 @@ _LONGEST_BLOCK_MS = 1000
 
 
 def claim(
-    engine: Engine,
+    engine: StreamEngine,
     *,
     max_messages: int = 1,
     lease: timedelta | float | None = None,
@@ -58,7 +58,7 @@ def claim(
         raise
 
 
-def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
+def extend(engine: StreamEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
     """Move the deadline to `by` (seconds or timedelta, claim_idle_ms when None) from now; never to an earlier time.
 
     Raises LeaseLost, also when somebody else has taken a part of the lease.
@@ -70,7 +70,7 @@ def extend(engine: Engine, lease: Lease, by: timedelta | float | None = None) ->
     return datetime.fromtimestamp(int(reply) / 1000, UTC)
 
 
-def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
+def extend_all(engine: StreamEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
     """Extend many leases in one write; False for each that is lost."""
     replies = yield Batch(tuple(_extension(engine, lease, by) for lease, by in leases))
     for reply in replies:
@@ -79,7 +79,7 @@ def extend_all(engine: Engine, leases: Sequence[tuple[Lease, float | None]]) -> 
     return [reply != b"lost" for reply in replies]
 
 
-def _wait(engine: Engine, call: Call, owner: str, wait_ms: int) -> Exchange[Lease | None]:
+def _wait(engine: StreamEngine, call: Call, owner: str, wait_ms: int) -> Exchange[Lease | None]:
     """Claim, blocking in Redis in between; at most a second at a time, for what turns stale wakes nobody."""
     left, block = wait_ms, 0
     while True:
@@ -96,7 +96,7 @@ def _wait(engine: Engine, call: Call, owner: str, wait_ms: int) -> Exchange[Leas
         block = min(left, _LONGEST_BLOCK_MS, due if due > 0 else left)
 
 
-def _granted(engine: Engine, call: Call, owner: str, reply: Any) -> Lease:
+def _granted(engine: StreamEngine, call: Call, owner: str, reply: Any) -> Lease:
     verdict, deadline, *entries = reply
     envelopes = tuple(envelope(entry[0].decode(), entry[2], int(entry[1]) - 1) for entry in entries)
     holder = _holder(call)
@@ -105,7 +105,7 @@ def _granted(engine: Engine, call: Call, owner: str, reply: Any) -> Lease:
     return Lease(engine.name, lease_id, owner, len(entries), int(deadline), holder, envelopes=envelopes)
 
 
-def _call(engine: Engine, owner: str, max_messages: int, lease_ms: int) -> Call:
+def _call(engine: StreamEngine, owner: str, max_messages: int, lease_ms: int) -> Call:
     config = engine.config
     holder = f"{BACK}{owner or config.consumer_name}/{nonce()}.{nonce()}"
     return script(
@@ -114,7 +114,7 @@ def _call(engine: Engine, owner: str, max_messages: int, lease_ms: int) -> Call:
     )  # fmt: skip
 
 
-def _blocking(engine: Engine, call: Call, block_ms: int) -> tuple[str | int, ...]:
+def _blocking(engine: StreamEngine, call: Call, block_ms: int) -> tuple[str | int, ...]:
     """One message is enough to wake up for; the call behind it takes the others."""
     stream, group = engine.config.stream_key, engine.config.consumer_group
     return ("XREADGROUP", "GROUP", group, _holder(call), "COUNT", 1, "BLOCK", block_ms, "STREAMS", stream, ">")
@@ -125,7 +125,7 @@ def _holder(call: Call) -> str:
     return str(call.given["token"])
 
 
-def _extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Call:
+def _extension(engine: StreamEngine, lease: Lease, by: timedelta | float | None) -> Call:
     config, by_ms, held = engine.config, _lease_ms(engine, "by", by), len(open_places(lease))
     return script(
         "streams/extend", engine.keys, group=config.consumer_group, token=token_of(lease),
@@ -133,7 +133,7 @@ def _extension(engine: Engine, lease: Lease, by: timedelta | float | None) -> Ca
     )  # fmt: skip
 
 
-def _lease_ms(engine: Engine, parameter: str, value: timedelta | float | None) -> int:
+def _lease_ms(engine: StreamEngine, parameter: str, value: timedelta | float | None) -> int:
     most = engine.config.claim_idle_ms
     asked = most if value is None else milliseconds(parameter, value, minimum=0.001)
     if asked > most:

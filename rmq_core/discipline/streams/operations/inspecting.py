@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmq_core.discipline.streams.engine import Engine
+from rmq_core.discipline.streams.engine import StreamEngine
 from rmq_core.discipline.streams.messages import envelope
 from rmq_core.discipline.streams.operations.native import look
 from rmq_core.envelope.codec import Message, message_of
@@ -16,20 +16,20 @@ from rmq_core.reports import Backlog, QueueStats
 _AT_A_TIME = 1000
 
 
-def backlog(engine: Engine) -> Exchange[Backlog]:
+def backlog(engine: StreamEngine) -> Exchange[Backlog]:
     """How much is ready, new or stale, and how old the oldest of it is; nothing is claimed, and nothing made."""
     found = yield look(engine)
     return Backlog(found[1] + found[3], _oldest_age(found))
 
 
-def stats(engine: Engine) -> Exchange[QueueStats]:
+def stats(engine: StreamEngine) -> Exchange[QueueStats]:
     """What the queue holds for this group. Stale messages, which anybody may claim, count as ready."""
     found = yield look(engine)
     leased = max(0, found[2] - found[3])
     return QueueStats(found[1] + found[3], 0, leased, found[7] if leased else 0, 0, _oldest_age(found), paused=False)
 
 
-def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
+def peek(engine: StreamEngine, count: int = 1) -> Exchange[list[Message]]:
     """The messages that would be claimed next, left where they are."""
     whole("count", count, minimum=1)
     config = engine.config
@@ -39,21 +39,21 @@ def peek(engine: Engine, count: int = 1) -> Exchange[list[Message]]:
     return [message_of(envelope(entry[0].decode(), entry[2], int(entry[1]))) for entry in found]
 
 
-def dead_letters(engine: Engine, count: int = 10) -> Exchange[list[Message]]:
+def dead_letters(engine: StreamEngine, count: int = 10) -> Exchange[list[Message]]:
     """Unsupported: a stream sets nothing aside."""
     del engine, count
     yield from ()
     raise lacking("streams", "dead_letters")
 
 
-def redrive(engine: Engine, max_messages: int | None = None) -> Exchange[int]:
+def redrive(engine: StreamEngine, max_messages: int | None = None) -> Exchange[int]:
     """Unsupported: a stream sets nothing aside."""
     del engine, max_messages
     yield from ()
     raise lacking("streams", "dead_letters")
 
 
-def purge(engine: Engine, which: str) -> Exchange[int]:
+def purge(engine: StreamEngine, which: str) -> Exchange[int]:
     """Let the group pass over all that is `ready`; how many messages that were. The entries stay until `trim`.
 
     Unsupported for `delayed` and `dead`, which a stream does not have.
@@ -67,7 +67,7 @@ def purge(engine: Engine, which: str) -> Exchange[int]:
     return (yield from _repeat(skip))
 
 
-def trim(engine: Engine) -> Exchange[int]:
+def trim(engine: StreamEngine) -> Exchange[int]:
     """Delete the entries that every group of the stream is done with, oldest first; how many. Nothing else ever does.
 
     It stops at the first entry that some group was not given yet or has not acknowledged.

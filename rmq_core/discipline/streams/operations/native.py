@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from rmq_core.discipline.streams.config import positive
-from rmq_core.discipline.streams.engine import Engine
+from rmq_core.discipline.streams.engine import StreamEngine
 from rmq_core.discipline.streams.messages import (
     FIELD,
     BacklogStats,
-    Entry,
     QueueMessage,
+    StreamEntry,
     encode,
     entries_of,
     read_entries,
@@ -53,7 +53,7 @@ def surfacing(operation: Callable[P, Exchange[R]]) -> Callable[P, Exchange[R]]:
     return surfaced
 
 
-def start(engine: Engine) -> Exchange[None]:
+def start(engine: StreamEngine) -> Exchange[None]:
     """Make sure, once for a queue object, that the group exists: a new one begins with the oldest entry.
 
     A group that goes afterwards is not made again: reads say that it is gone.
@@ -72,7 +72,7 @@ def start(engine: Engine) -> Exchange[None]:
 
 
 @surfacing
-def enqueue(engine: Engine, payload: dict[str, Any]) -> Exchange[str]:
+def enqueue(engine: StreamEngine, payload: dict[str, Any]) -> Exchange[str]:
     """Add a message; the id of its entry. PayloadError for what is no JSON object.
 
     Sent once: after a QueueError it is not known whether the message was stored.
@@ -85,7 +85,7 @@ def enqueue(engine: Engine, payload: dict[str, Any]) -> Exchange[str]:
 
 
 @surfacing
-def read(engine: Engine, block_ms: int | None = None, count: int | None = None) -> Exchange[list[QueueMessage]]:
+def read(engine: StreamEngine, block_ms: int | None = None, count: int | None = None) -> Exchange[list[QueueMessage]]:
     """Messages that no consumer of the group was given yet: at most `count`, after at most `block_ms`; or none.
 
     None is what the config says. A malformed entry is told as QueueError; when good ones came with it, they are
@@ -114,7 +114,7 @@ def read(engine: Engine, block_ms: int | None = None, count: int | None = None) 
 
 
 @surfacing
-def acknowledge(engine: Engine, message: QueueMessage) -> Exchange[int]:
+def acknowledge(engine: StreamEngine, message: QueueMessage) -> Exchange[int]:
     """Acknowledge a message: 1, or 0 when it was acknowledged before, which is no error."""
     count = int((yield Command(("XACK", message.stream, message.group, message.id))))
     engine.tell(Operation.ACK, count, message.id)
@@ -122,7 +122,7 @@ def acknowledge(engine: Engine, message: QueueMessage) -> Exchange[int]:
 
 
 @surfacing
-def claim_stale(engine: Engine, min_idle_ms: int | None = None, count: int = 10) -> Exchange[list[QueueMessage]]:
+def claim_stale(engine: StreamEngine, min_idle_ms: int | None = None, count: int = 10) -> Exchange[list[QueueMessage]]:
     """Take over at most `count` messages that were delivered `min_idle_ms` ago or more and are not acknowledged.
 
     None is the config's claim_idle_ms. One look, at the oldest; best effort. Malformed entries as with `read`.
@@ -145,13 +145,13 @@ def claim_stale(engine: Engine, min_idle_ms: int | None = None, count: int = 10)
 
 
 @surfacing
-def backlog_stats(engine: Engine) -> Exchange[BacklogStats]:
+def backlog_stats(engine: StreamEngine) -> Exchange[BacklogStats]:
     """What the group has before it, at one glance that changes nothing; not even the group is made."""
     found = yield look(engine)
     return BacklogStats(found[0], found[1], found[2], found[3], None if found[6] < 0 else found[6])
 
 
-def look(engine: Engine) -> Call:
+def look(engine: StreamEngine) -> Call:
     """The call behind all that only counts."""
     config = engine.config
     return script(
@@ -159,7 +159,7 @@ def look(engine: Engine) -> Call:
     )  # fmt: skip
 
 
-def _delivered(engine: Engine, entries: list[Entry], operation: Operation) -> list[QueueMessage]:
+def _delivered(engine: StreamEngine, entries: list[StreamEntry], operation: Operation) -> list[QueueMessage]:
     messages, errors = sorted_out(engine.config.stream_key, engine.config.consumer_group, entries)
     engine.tell(operation, len(messages), messages[0].id if len(messages) == 1 else None)
     engine.malformed.extend(errors)
@@ -168,7 +168,7 @@ def _delivered(engine: Engine, entries: list[Entry], operation: Operation) -> li
     return messages
 
 
-def _raise_owed(engine: Engine) -> None:
+def _raise_owed(engine: StreamEngine) -> None:
     if engine.malformed:
         raise engine.malformed.popleft()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from rmq_core.discipline.streams.engine import Engine
+from rmq_core.discipline.streams.engine import StreamEngine
 from rmq_core.discipline.streams.messages import encode
 from rmq_core.discipline.streams.operations.native import start
 from rmq_core.envelope.chunks import chunks, each
@@ -21,7 +21,7 @@ from rmq_core.reports import Published, PublishReport
 
 
 def publish(
-    engine: Engine,
+    engine: StreamEngine,
     payload: Payload,
     *,
     dedup_key: str | None = None,
@@ -37,7 +37,7 @@ def publish(
 
 
 def publish_many(
-    engine: Engine,
+    engine: StreamEngine,
     payloads: Iterable[Payload],
     *,
     dedup_key: Callable[[Any], str] | None = None,
@@ -60,14 +60,14 @@ def publish_many(
     return _report(ids)
 
 
-def begin(engine: Engine) -> Exchange[None]:
+def begin(engine: StreamEngine) -> Exchange[None]:
     """What comes before the first call of a queue object: its group, and its name where tools look for it."""
     yield from start(engine)
     if not engine.registered:
         engine.registered = yield from register(engine.name, "streams")
 
 
-def _add(engine: Engine, chunk: list[bytes]) -> Exchange[list[str]]:
+def _add(engine: StreamEngine, chunk: list[bytes]) -> Exchange[list[str]]:
     reply = yield script("streams/publish", engine.keys, payloads=chunk)
     verdict, *ids = reply.decode().split(" ")
     if verdict != "added":

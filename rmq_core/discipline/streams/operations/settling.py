@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
-from rmq_core.discipline.streams.engine import Engine
+from rmq_core.discipline.streams.engine import StreamEngine
 from rmq_core.discipline.streams.keys import BACK
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Message, MessageRef
@@ -25,7 +25,7 @@ _log = logging.getLogger("rmq")
 _EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
 
 
-def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def ack(engine: StreamEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Finish the messages of a lease, or some of them. Raises LeaseLost for a whole lease, reports it for some.
 
     Acknowledged entries stay in the stream until it is trimmed.
@@ -34,7 +34,7 @@ def ack(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[
 
 
 def nack(
-    engine: Engine,
+    engine: StreamEngine,
     lease: Lease,
     messages: Some | None = None,
     *,
@@ -53,7 +53,7 @@ def nack(
     return report
 
 
-def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
+def release(engine: StreamEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Give messages back untouched: they are stale at once, and the delivery does not count.
 
     Raises LeaseLost for a whole lease, reports it for some messages.
@@ -61,7 +61,7 @@ def release(engine: Engine, lease: Lease, messages: Some | None = None) -> Excha
     return (yield from _settle(engine, lease, "release", messages))
 
 
-def give_back_unanswered(engine: Engine) -> Exchange[None]:
+def give_back_unanswered(engine: StreamEngine) -> Exchange[None]:
     """Release what claims took whose answer never came."""
     while engine.unanswered:
         token = engine.unanswered[0]
@@ -71,7 +71,7 @@ def give_back_unanswered(engine: Engine) -> Exchange[None]:
         engine.unanswered.popleft()
 
 
-def _settle(engine: Engine, lease: Lease, verb: str, messages: Some | None) -> Exchange[SettleReport]:
+def _settle(engine: StreamEngine, lease: Lease, verb: str, messages: Some | None) -> Exchange[SettleReport]:
     with lease.fate:
         token, ids = token_of(lease), [codec.split(envelope).id for envelope in lease.envelopes or ()]
         wanted = open_places(lease) if messages is None else places_of(lease, messages)
@@ -88,7 +88,7 @@ def _settle(engine: Engine, lease: Lease, verb: str, messages: Some | None) -> E
         return settled_some(lease, wanted, outcomes)
 
 
-def _outcomes(engine: Engine, lease: Lease, asked: Sequence[int], reply: bytes) -> dict[int, Outcome]:
+def _outcomes(engine: StreamEngine, lease: Lease, asked: Sequence[int], reply: bytes) -> dict[int, Outcome]:
     if reply == b"lost":
         raise _lost(engine, lease)
     letters = reply.decode()
@@ -99,12 +99,12 @@ def _outcomes(engine: Engine, lease: Lease, asked: Sequence[int], reply: bytes) 
     }
 
 
-def _lost(engine: Engine, lease: Lease) -> LeaseLost:
+def _lost(engine: StreamEngine, lease: Lease) -> LeaseLost:
     engine.tell(Operation.LOST, lease.count, lease_id=lease.id)
     return lost(lease)
 
 
-def _call(engine: Engine, token: str, verb: str, ids: Sequence[str | bytes], *, whole: bool) -> Call:
+def _call(engine: StreamEngine, token: str, verb: str, ids: Sequence[str | bytes], *, whole: bool) -> Call:
     config = engine.config
     return script(
         "streams/settle", engine.keys, group=config.consumer_group, token=token, verb=verb,

@@ -1,0 +1,82 @@
+"""A sixth discipline is its folder and one record: whatever lists disciplines has it then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_core import ConfigurationError, asyncio, discipline_of, disciplines, open_queue
+from rmq_core.cli import main
+from rmq_core.cli.needs import needed
+from rmq_core.protocol import DISCIPLINES
+from tests.redis.conformance.catalogue import PROMISES
+from tests.redis.conformance.kits import KITS
+from tests.redis.conformance.promises import Promise
+from tests.redis.conformance.stages import SyncStage, find_place
+from tests.redis.conformance.subject import Subject
+from tests.redis.toy import RECORD
+
+
+@pytest.fixture(autouse=True)
+def _listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DISCIPLINES, RECORD.name, RECORD)
+    monkeypatch.setitem(KITS, RECORD.name, KITS["reliable"])
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[SyncStage]:
+    with find_place("embedded") as place:
+        made = SyncStage(place)
+        yield made
+        made.close()
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.sentence.replace(" ", "-"))
+def test_it_keeps_the_promises_that_it_makes(promise: Promise, stage: SyncStage) -> None:
+    subject = Subject(stage, RECORD.name)
+    try:
+        assert promise.check(subject) in {"kept", "refused"}
+    finally:
+        subject.close()
+
+
+async def test_it_is_opened_and_found_by_its_name(server_url: str, redis_client: Any) -> None:
+    with open_queue(server_url, "q", "toy") as queue:
+        queue.publish("a")
+    assert (discipline_of(server_url, "q"), disciplines(server_url)) == ("toy", {"q": "toy"})
+    async with asyncio.open_queue(server_url, "q", "toy") as later:
+        assert (await later.claim()).message.payload == "a"
+    with pytest.raises(ConfigurationError, match="toy"):
+        open_queue(server_url, "q", "nothing")
+
+
+def test_the_command_line_lists_and_opens_it(
+    server_url: str, redis_client: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RMQ_URL", server_url)
+
+    def rmq(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments])
+        out, err = capfd.readouterr()
+        assert ended.value.code == 0, err
+        return out
+
+    rmq("publish", "q", "a", "-d", "toy")
+    assert "toy" in rmq("queues", "list")
+    assert json.loads(rmq("peek", "q", "--json"))["payload"] == "a"
+    assert {"BLMOVE", "HSET"} <= {command for command, _ in needed("toy", "q").commands}
+
+
+def test_a_connection_of_airflow_names_it(server_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = urlsplit(server_url)
+    extra = {"discipline": "toy", "db": int(place.path.strip("/") or 0)}
+    fields: dict[str, Any] = {"conn_type": "redis_queue", "host": place.hostname, "port": place.port, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_KEPT", json.dumps(fields))
+    with RedisQueueHook("kept").work_queue("q") as queue:
+        assert queue.discipline == "toy"

@@ -1,0 +1,35 @@
+"""A sixth discipline, as small as one can be: lists of workers, as `reliable` keeps them, under another name.
+
+What is tried with it is where disciplines are listed: it has this folder and one record, RECORD, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmq_core.discipline.reliable.engine import ReliableEngine
+from rmq_core.discipline.reliable.operations import publishing
+from rmq_core.envelope.codec import Payload
+from rmq_core.exchange import Exchange
+from rmq_core.protocol import Discipline
+from rmq_core.queue.registry import register
+from rmq_core.reports import Published, PublishReport
+
+RECORD = Discipline("toy", "ToyQueue", ("BLMOVE", "ZRANGE"), ("reliable", "lists"), "reliable:", package=__name__)
+
+
+def publish(engine: ReliableEngine, payload: Payload, **options: Any) -> Exchange[Published]:
+    """Add a message."""
+    yield from _registered(engine)
+    return (yield from publishing.publish(engine, payload, **options))
+
+
+def publish_many(engine: ReliableEngine, payloads: Any, **options: Any) -> Exchange[PublishReport]:
+    """Add messages."""
+    yield from _registered(engine)
+    return (yield from publishing.publish_many(engine, payloads, **options))
+
+
+def _registered(engine: ReliableEngine) -> Exchange[None]:
+    if not engine.registered:
+        engine.registered = yield from register(engine.name, RECORD.name)
