@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from rmq_core.errors import QueueFull
 from rmq_core.exchange import Command, Exchange
 from rmq_core.protocol import DEFAULT, DISCIPLINES
 from rmq_core.queue.keys import QUEUES, queues_of
+
+
+class Named(Protocol):
+    """What is known of a queue object: its name, and whether tools can find it."""
+
+    registered: bool
+
+    @property
+    def name(self) -> str: ...
 
 
 def register(name: str, discipline: str) -> Exchange[bool]:
@@ -23,6 +32,12 @@ def register(name: str, discipline: str) -> Exchange[bool]:
     except QueueFull:  # a full server must not keep consumers from draining it
         return False
     return True
+
+
+def ready(engine: Named, discipline: str) -> Exchange[None]:
+    """Make sure that tools can find this queue, before its first message."""
+    if not engine.registered:
+        engine.registered = yield from register(engine.name, discipline)
 
 
 def list_all(pipeline: Any) -> Any:

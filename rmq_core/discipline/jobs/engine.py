@@ -14,7 +14,7 @@ from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFa
 from rmq_core.exchange import Exchange, Want
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import milliseconds, seconds
-from rmq_core.queue.registry import register
+from rmq_core.queue.registry import ready
 
 
 @dataclass(slots=True, eq=False)
@@ -66,8 +66,7 @@ def prepare(engine: JobsEngine) -> Exchange[None]:
         command = reply.decode().partition(" ")[2]
         raise Unsupported("jobs", f"way to work on a server without {command}: it needs Redis 6.2 or later")
     engine.native = reply == b"native"
-    if not engine.registered:
-        engine.registered = yield from register(engine.keys.name, "jobs")
+    yield from ready(engine, "jobs")
 
 
 def grouped(engine: JobsEngine, want: Callable[[], Want]) -> Exchange[Any]:

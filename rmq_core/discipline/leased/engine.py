@@ -7,9 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 from rmq_core.discipline.leased.config import LeasedConfig
+from rmq_core.errors import LeaseLost
 from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
+from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, seconds
 from rmq_core.queue.keys import LeasedKeys
+from rmq_core.queue.settle import lost
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +52,11 @@ class LeasedEngine:
             outcome = EventOutcome.SKIPPED if operation == Operation.DUPLICATE else EventOutcome.SUCCESS
             event = QueueEvent(self.keys.name, operation, outcome, claim_id=lease_id, count=count, **about)
             tell(self.on_event, event)
+
+    def lost(self, lease: Lease) -> LeaseLost:
+        """Note and tell that a lease is gone; the error to raise."""
+        self.tell(Operation.LOST, lease.count, lease.id)
+        return lost(lease)
 
     def lease_ms(self, lease: timedelta | float | None, parameter: str = "lease") -> int | str:
         """A lease time as the scripts want it; None is the queue's own."""

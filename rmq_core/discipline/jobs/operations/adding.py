@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,6 +19,7 @@ from rmq_core.errors import PayloadError, RedisMessageQueueError
 from rmq_core.exchange import Call, Encodable, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import Backoff, milliseconds
+from rmq_core.queue.publish import publish_chunks
 from rmq_core.reports import Published, PublishReport
 
 DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
@@ -136,16 +138,8 @@ def publish_many(
     extra = plain_headers(headers)
     if engine.native is None:
         yield from prepare(engine)
-    ids: list[str | None] = []
     entries = each(lambda payload: _message(engine, payload, dedup_key, delay, extra), payloads)
-    try:
-        for chunk in chunks(entries, lambda entry: len(entry.body)):
-            verdicts = yield from _send(engine, chunk)
-            ids += [entry.id if fresh else None for entry, fresh in zip(chunk, verdicts, strict=True)]
-    except RedisMessageQueueError as error:
-        error.report = _report(ids)
-        raise
-    return _report(ids)
+    return (yield from publish_chunks(chunks(entries, lambda entry: len(entry.body)), partial(_publish, engine)))
 
 
 def cancel_delayed(engine: JobsEngine, job_id: str) -> Exchange[bool]:
@@ -171,6 +165,11 @@ def _add(engine: JobsEngine, new: NewJob) -> Exchange[Job]:
         yield from prepare(engine)
     (accepted,) = yield from _send(engine, [entry])
     return _job(new, entry, accepted)
+
+
+def _publish(engine: JobsEngine, chunk: Sequence[JobEntry]) -> Exchange[list[str | None]]:
+    verdicts = yield from _send(engine, chunk)
+    return [entry.id if fresh else None for entry, fresh in zip(chunk, verdicts, strict=True)]
 
 
 def _size(pair: tuple[NewJob, JobEntry]) -> int:
@@ -244,11 +243,6 @@ def _message(
 
 def _job(new: NewJob, entry: JobEntry, accepted: bool) -> Job:  # noqa: FBT001  a verdict, not a switch
     return Job(entry.id, new.name, new.data, 1, None, new.attempts, new.backoff, accepted=accepted)
-
-
-def _report(ids: list[str | None]) -> PublishReport:
-    duplicates = ids.count(None)
-    return PublishReport(len(ids) - duplicates, duplicates, 0, tuple(ids))
 
 
 def _job_digest(job_id: str) -> bytes:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from rmq_core.discipline.jobs.engine import JobsEngine, refused
-from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.envelope.payloads import one_line
-from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds
-from rmq_core.queue.settle import lost, places_of
+from rmq_core.queue.settle import Some, deadline_of, extend_each, lost, places_of
 from rmq_core.reports import Outcome, SettleReport
 
-Some: TypeAlias = Iterable[Message | MessageRef]
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
 _CHUNK = 1000
 
@@ -26,19 +23,12 @@ def extend(engine: JobsEngine, lease: Lease, by: timedelta | float | None = None
 
     Costs the same for 1 and for 1,000,000 jobs. Raises LeaseLost.
     """
-    reply = yield _extension(engine, lease, by)
-    if reply == b"lost":
-        raise lost(lease)
-    return datetime.fromtimestamp(int(reply) / 1000, UTC)
+    return deadline_of(lease, (yield _extension(engine, lease, by)))
 
 
 def extend_all(engine: JobsEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
     """Extend many leases in one write; False for each that is lost."""
-    replies = yield Batch(tuple(_extension(engine, lease, by) for lease, by in leases))
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
-    return [reply != b"lost" for reply in replies]
+    return (yield from extend_each(_extension(engine, lease, by) for lease, by in leases))
 
 
 def ack(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:

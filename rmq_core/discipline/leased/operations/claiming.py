@@ -120,7 +120,7 @@ def _ack_and_claim(
         reply, confirmed = apart(call, (yield call))
         words = reply[0].decode().split(" ")
         if words[0] == "lost":
-            raise lost(engine, ack)
+            raise engine.lost(ack)
         if words[0] not in {"claimed", "empty"}:
             raise ScriptFailed(f"claim_next got {words[0]!r}")
         ack.fate.settled = True
@@ -139,13 +139,6 @@ def reclaim_all(engine: LeasedEngine, late: list[bytes]) -> Exchange[int]:
         do = finish if lease_id.startswith(PUBLICATION) else reclaim
         moved += yield from do(engine, lease_id.decode())
     return moved
-
-
-def lost(engine: LeasedEngine, lease: Lease) -> LeaseLost:
-    """Note that a lease is gone; the error to raise."""
-    lease.fate.lost = True
-    engine.tell(Operation.LOST, lease.count, lease.id)
-    return LeaseLost(lease.id)
 
 
 def _wait(
@@ -233,7 +226,7 @@ def _fill(engine: LeasedEngine, granted: Lease, limit: int) -> Exchange[Lease]:
             "leased/fill", keys, lease=keys.lease(granted.id), token=token, count=count, most=limit - count
         )
         if reply == b"lost":
-            raise lost(engine, granted)
+            raise engine.lost(granted)
         moved = int(reply.split()[1])
         if not moved:
             break

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from rmq_core.discipline.leased.engine import LeasedEngine
-from rmq_core.discipline.leased.operations.claiming import isolation_of, lost, reclaim_all
+from rmq_core.discipline.leased.operations.claiming import isolation_of, reclaim_all
 from rmq_core.discipline.leased.operations.staging import PUBLICATION
 from rmq_core.envelope.codec import Columns, Message, columns_of, joined, message_of
 from rmq_core.errors import ConfigurationError
@@ -51,7 +51,7 @@ def _held(engine: LeasedEngine, lease: Lease, lo: int, hi: int | None) -> Exchan
     last = lease.count if hi is None else min(whole("hi", hi), lease.count)
     parts = yield from _parts(engine, lease.id, token_of(lease), whole("lo", lo), last)
     if parts is None:
-        raise lost(engine, lease)
+        raise engine.lost(lease)
     return parts
 
 

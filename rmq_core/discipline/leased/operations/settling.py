@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
 
 from rmq_core.discipline.leased.engine import LeasedEngine
-from rmq_core.discipline.leased.operations.claiming import lost
 from rmq_core.discipline.leased.operations.durability import apart, check, confirming
 from rmq_core.discipline.leased.operations.reclaiming import tell_dead
 from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.events import Operation
-from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds
+from rmq_core.queue.settle import Some, extend_each
 from rmq_core.reports import Outcome, SettleReport
 
-Some: TypeAlias = Iterable[Message | MessageRef]
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
 _EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
 
@@ -36,11 +34,7 @@ def extend(engine: LeasedEngine, lease: Lease, by: timedelta | float | None = No
 
 def extend_all(engine: LeasedEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
     """Extend many leases in one write; False for each that is lost."""
-    replies = yield Batch(tuple(extension(engine, lease, by) for lease, by in leases))
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
-    return [reply != b"lost" for reply in replies]
+    return (yield from extend_each(extension(engine, lease, by) for lease, by in leases))
 
 
 def extension(engine: LeasedEngine, lease: Lease, by: timedelta | float | None) -> Call:
@@ -52,7 +46,7 @@ def extension(engine: LeasedEngine, lease: Lease, by: timedelta | float | None) 
 
 def extended(engine: LeasedEngine, lease: Lease, reply: bytes) -> datetime | None:
     if reply == b"lost":
-        raise lost(engine, lease)
+        raise engine.lost(lease)
     return None if reply == b"inf" else datetime.fromtimestamp(int(reply) / 1000, UTC)
 
 
@@ -166,7 +160,7 @@ def _settle_some(
                     outcomes.update((index, _once_over(lease, index)) for index in indexes[first + step :])
                     break
             elif reply == b"lost":
-                lost(engine, lease)
+                engine.lost(lease)
                 outcomes.update(dict.fromkeys(chunk, Outcome.LOST))
             else:
                 raise _refused(engine, lease, reply)
@@ -197,7 +191,7 @@ def _some(engine: LeasedEngine, lease: Lease, verb: str, indexes: list[int], del
 
 def _refused(engine: LeasedEngine, lease: Lease, reply: bytes) -> Exception:
     if reply == b"lost":
-        return lost(engine, lease)
+        return engine.lost(lease)
     return ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
 
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from rmq_core.discipline.reliable.config import DISCIPLINE
 from rmq_core.discipline.reliable.engine import ReliableEngine
-from rmq_core.discipline.reliable.operations.publishing import ready
 from rmq_core.envelope.ids import anonymous_lease_id, nonce
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError, ScriptFailed
 from rmq_core.exchange import Call, Exchange, Sleep, Wait
@@ -16,6 +15,7 @@ from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, whole
 from rmq_core.protocol import LARGE, lacking
 from rmq_core.queue.keys import check_name
+from rmq_core.queue.registry import ready
 
 _PAUSE_S = 0.25
 
@@ -52,7 +52,7 @@ def claim(
     wait_ms = milliseconds("wait", wait)
     request = _request(engine, max_messages, lease, owner)
     try:
-        yield from ready(engine)
+        yield from ready(engine, DISCIPLINE)
         return (yield from _wait(engine, request, wait_ms))
     except BaseException as error:
         if not isinstance(error, RedisMessageQueueError) or isinstance(error, QueueUnavailable):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from rmq_core.discipline.reliable.config import DISCIPLINE
@@ -13,11 +14,11 @@ from rmq_core.envelope.chunks import chunks, each
 from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.ids import new_id
 from rmq_core.envelope.payloads import encode_headers, encode_payload
-from rmq_core.errors import RedisMessageQueueError, ScriptFailed
+from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.protocol import lacking
-from rmq_core.queue.registry import register
+from rmq_core.queue.publish import publish_chunks, refuse
+from rmq_core.queue.registry import ready
 from rmq_core.reports import Published, PublishReport
 
 
@@ -30,10 +31,10 @@ def publish(
     headers: Mapping[str, str] | None = None,
 ) -> Exchange[Published]:
     """Add a message. Raises PayloadError for what cannot be stored, Unsupported for `dedup_key` and `delay`."""
-    _check(dedup_key, delay)
-    message_id, body = _entry(engine, payload, encode_headers(headers))
-    yield from ready(engine)
-    yield from _push(engine, [body])
+    refuse(DISCIPLINE, dedup=dedup_key, delay=delay)
+    entry = _entry(engine, payload, encode_headers(headers))
+    yield from ready(engine, DISCIPLINE)
+    (message_id,) = yield from _push(engine, [entry])
     return Published(message_id, accepted=True)
 
 
@@ -49,31 +50,11 @@ def publish_many(
 
     Stops at the first chunk that is refused and raises; `report` of the error holds what was accepted before it.
     """
-    _check(dedup_key, delay)
-    extra, ids = encode_headers(headers), list[str]()
-    yield from ready(engine)
+    refuse(DISCIPLINE, dedup=dedup_key, delay=delay)
+    extra = encode_headers(headers)
+    yield from ready(engine, DISCIPLINE)
     entries = each(lambda payload: _entry(engine, payload, extra), payloads)
-    try:
-        for chunk in chunks(entries, lambda entry: len(entry[1])):
-            yield from _push(engine, [body for _, body in chunk])
-            ids += [message_id for message_id, _ in chunk]
-    except RedisMessageQueueError as error:
-        error.report = PublishReport(len(ids), 0, 0, tuple(ids))
-        raise
-    return PublishReport(len(ids), 0, 0, tuple(ids))
-
-
-def ready(engine: ReliableEngine) -> Exchange[None]:
-    """Make sure that tools can find this queue."""
-    if not engine.registered:
-        engine.registered = yield from register(engine.name, DISCIPLINE)
-
-
-def _check(dedup_key: object, delay: object) -> None:
-    if dedup_key is not None:
-        raise lacking(DISCIPLINE, "dedup")
-    if delay is not None:
-        raise lacking(DISCIPLINE, "delay")
+    return (yield from publish_chunks(chunks(entries, lambda entry: len(entry[1])), partial(_push, engine)))
 
 
 def _entry(engine: ReliableEngine, payload: Payload, headers: bytes) -> tuple[str, bytes]:
@@ -82,7 +63,9 @@ def _entry(engine: ReliableEngine, payload: Payload, headers: bytes) -> tuple[st
     return message_id, codec.body(message_id, kind, data, headers)
 
 
-def _push(engine: ReliableEngine, bodies: list[bytes]) -> Exchange[None]:
+def _push(engine: ReliableEngine, entries: Sequence[tuple[str, bytes]]) -> Exchange[list[str]]:
+    ids, bodies = zip(*entries, strict=True)
     reply = yield script("reliable/publish", engine.keys, messages=bodies)
     if not reply.startswith(b"accepted"):
         raise ScriptFailed(f"publish got {reply.decode()!r}")
+    return list(ids)

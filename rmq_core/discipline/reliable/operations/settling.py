@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from rmq_core.discipline.reliable.config import DISCIPLINE
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.operations.claiming import release_unanswered
-from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.envelope.payloads import one_line
-from rmq_core.errors import ScriptFailed
-from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds, seconds
 from rmq_core.protocol import lacking
-from rmq_core.queue.settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
+from rmq_core.queue.settle import Some, check_queue, deadline_of, extend_each, open_places, outcomes_of, settle
 from rmq_core.reports import Outcome, SettleReport
 
-Some: TypeAlias = Iterable[Message | MessageRef]
 _HEAD, _ID = re.compile(rb"\d+ \d+ (\d+) "), re.compile(rb"(\S+) ")
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "m": Outcome.MISSING, "l": Outcome.LOST}
 
@@ -59,19 +55,12 @@ def extend(engine: ReliableEngine, lease: Lease, by: timedelta | float | None = 
 
     Returns that time. Raises LeaseLost.
     """
-    reply = yield _extension(engine, lease, by)
-    if reply == b"lost":
-        raise lost(lease)
-    return datetime.fromtimestamp(int(reply) / 1000, UTC)
+    return deadline_of(lease, (yield _extension(engine, lease, by)))
 
 
 def extend_all(engine: ReliableEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
     """Extend many leases in one write; False for each that is lost."""
-    replies = yield Batch(tuple(_extension(engine, lease, by) for lease, by in leases))
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
-    return [reply != b"lost" for reply in replies]
+    return (yield from extend_each(_extension(engine, lease, by) for lease, by in leases))
 
 
 def leave(engine: ReliableEngine) -> Exchange[None]:
@@ -83,22 +72,11 @@ def leave(engine: ReliableEngine) -> Exchange[None]:
 def _settle(
     engine: ReliableEngine, lease: Lease, verb: str, messages: Some | None, reason: str = ""
 ) -> Exchange[SettleReport]:
-    with lease.fate:
-        check_queue(engine.name, lease)
-        whole = messages is None
-        asked = open_places(lease) if messages is None else places_of(lease, messages)
-        places = sorted(set(asked) - lease.fate.done)
-        if whole and not places:
-            raise lost(lease)
-        outcomes: dict[int, Outcome] = {}
-        if places:
-            reply = yield _settlement(engine, lease, verb, places, whole=whole, reason=reason)
-            if reply == b"lost":
-                raise lost(lease)
-            if not reply.startswith(b"settled "):
-                raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
-            outcomes = dict(zip(places, (_LETTERS[letter] for letter in reply[8:].decode()), strict=True))
-        return settled_whole(lease, outcomes.values()) if whole else settled_some(lease, asked, outcomes)
+    def send(places: list[int]) -> Exchange[list[Outcome]]:
+        reply = yield _settlement(engine, lease, verb, places, whole=messages is None, reason=reason)
+        return outcomes_of(lease, reply, len(places), _LETTERS)
+
+    return (yield from settle(engine.name, lease, messages, send))
 
 
 def _settlement(

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from rmq_core.discipline.rotation.config import DISCIPLINE
 from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.entries import envelope, id_text
-from rmq_core.discipline.rotation.operations.pushing import ready
 from rmq_core.envelope.ids import anonymous_lease_id, nonce
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Exchange, Wait
@@ -17,6 +16,7 @@ from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, whole
 from rmq_core.protocol import LARGE, lacking
 from rmq_core.queue.keys import check_name
+from rmq_core.queue.registry import ready
 
 _MOST = 1000
 
@@ -67,7 +67,7 @@ def claim(
 
 
 def _pop(engine: RotationEngine, most: int, wait_ms: int) -> Exchange[Popped | None]:
-    yield from ready(engine)
+    yield from ready(engine, DISCIPLINE)
     keys, waiter = engine.keys, f"w{nonce()}" if wait_ms else ""
     left = block = until = 0
     while True:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from rmq_core.discipline.rotation.config import DISCIPLINE
@@ -11,19 +12,19 @@ from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.entries import id_bytes, id_text, new_entry
 from rmq_core.envelope.chunks import chunks, each
 from rmq_core.envelope.codec import Payload
-from rmq_core.errors import PayloadError, RedisMessageQueueError, ScriptFailed
+from rmq_core.errors import PayloadError, ScriptFailed
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.protocol import lacking
-from rmq_core.queue.registry import register
+from rmq_core.queue.publish import publish_chunks, refuse
+from rmq_core.queue.registry import ready
 from rmq_core.reports import Published, PublishReport
 
 
 def push(engine: RotationEngine, message_id: str | bytes) -> Exchange[None]:
     """Add an id. Raises PayloadError for one that is empty, too long or no text."""
     data = id_bytes(message_id, engine.config.max_id_bytes)
-    yield from ready(engine)
-    yield from _push(engine, [new_entry(data)])
+    yield from ready(engine, DISCIPLINE)
+    yield from _push(engine, [data])
 
 
 def publish(
@@ -35,11 +36,11 @@ def publish(
     headers: Mapping[str, str] | None = None,
 ) -> Exchange[Published]:
     """Add an id, as `push` does. Raises Unsupported for the rest: a list of ids has no room for it."""
-    _check(dedup_key, delay, headers)
+    refuse(DISCIPLINE, dedup=dedup_key, delay=delay, headers=headers)
     data = _id(engine, payload)
-    yield from ready(engine)
-    yield from _push(engine, [new_entry(data)])
-    return Published(id_text(data), accepted=True)
+    yield from ready(engine, DISCIPLINE)
+    (found,) = yield from _push(engine, [data])
+    return Published(found, accepted=True)
 
 
 def publish_many(
@@ -54,24 +55,10 @@ def publish_many(
 
     Stops at the first chunk that is refused and raises; `report` of the error holds what was accepted before it.
     """
-    _check(dedup_key, delay, headers)
-    ids = list[str]()
-    yield from ready(engine)
+    refuse(DISCIPLINE, dedup=dedup_key, delay=delay, headers=headers)
+    yield from ready(engine, DISCIPLINE)
     found = each(lambda payload: _id(engine, payload), payloads)
-    try:
-        for chunk in chunks(found, len):
-            yield from _push(engine, [new_entry(data) for data in chunk])
-            ids += map(id_text, chunk)
-    except RedisMessageQueueError as error:
-        error.report = PublishReport(len(ids), 0, 0, tuple(ids))
-        raise
-    return PublishReport(len(ids), 0, 0, tuple(ids))
-
-
-def ready(engine: RotationEngine) -> Exchange[None]:
-    """Make sure that tools can find this queue."""
-    if not engine.registered:
-        engine.registered = yield from register(engine.name, DISCIPLINE)
+    return (yield from publish_chunks(chunks(found, len), partial(_push, engine)))
 
 
 def _id(engine: RotationEngine, payload: Payload) -> bytes:
@@ -80,13 +67,8 @@ def _id(engine: RotationEngine, payload: Payload) -> bytes:
     return id_bytes(payload, engine.config.max_id_bytes)
 
 
-def _check(dedup_key: object, delay: object, headers: object) -> None:
-    for capability, asked in (("dedup", dedup_key), ("delay", delay), ("headers", headers)):
-        if asked is not None:
-            raise lacking(DISCIPLINE, capability)
-
-
-def _push(engine: RotationEngine, entries: list[bytes]) -> Exchange[None]:
-    reply = yield script("rotation/push", engine.keys, bell=engine.keys.bell, entries=entries)
+def _push(engine: RotationEngine, ids: Sequence[bytes]) -> Exchange[list[str]]:
+    reply = yield script("rotation/push", engine.keys, bell=engine.keys.bell, entries=[*map(new_entry, ids)])
     if not reply.startswith(b"pushed"):
         raise ScriptFailed(f"push got {reply.decode()!r}")
+    return [*map(id_text, ids)]

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 from rmq_core.discipline.rotation.config import DISCIPLINE
 from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.entries import id_bytes, new_entry, stamped_entry
 from rmq_core.envelope import codec
-from rmq_core.envelope.codec import Message, MessageRef
 from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
 from rmq_core.protocol import lacking
-from rmq_core.queue.settle import check_queue, lost, open_places, places_of, settled_some, settled_whole
+from rmq_core.queue.settle import Some, lost, outcomes_of, settle
 from rmq_core.reports import Outcome, SettleReport
 
-Some: TypeAlias = Iterable[Message | MessageRef]
 _LETTERS = {"s": Outcome.SETTLED, "l": Outcome.LOST}
 _log = logging.getLogger("rmq")
 
@@ -40,16 +37,15 @@ def ack(engine: RotationEngine, lease: Lease, messages: Some | None = None) -> E
 
     Raises LeaseLost when none of them is in progress any more, since somebody else has done them; reports it for some.
     """
-    check_queue(engine.name, lease)
-    asked = open_places(lease) if messages is None else places_of(lease, messages)
-    places = sorted(set(asked) - lease.fate.done)
     ids = _ids(lease)
-    letters = (yield from _mark(engine, [ids[place] for place in places])) if places else ""
-    if messages is None:
-        if "s" not in letters:
+
+    def send(places: list[int]) -> Exchange[list[Outcome]]:
+        letters = yield from _mark(engine, [ids[place] for place in places])
+        if messages is None and "s" not in letters:
             raise lost(lease)
-        return settled_whole(lease, (_LETTERS[letter] for letter in letters))
-    return settled_some(lease, asked, {place: _LETTERS[letter] for place, letter in zip(places, letters, strict=True)})
+        return [_LETTERS[letter] for letter in letters]
+
+    return (yield from settle(engine.name, lease, messages, send))
 
 
 def nack(
@@ -95,21 +91,11 @@ def _mark(engine: RotationEngine, ids: Sequence[bytes]) -> Exchange[str]:
 
 
 def _give_back(engine: RotationEngine, lease: Lease, messages: Some | None) -> Exchange[SettleReport]:
-    check_queue(engine.name, lease)
-    whole = messages is None
-    asked = open_places(lease) if messages is None else places_of(lease, messages)
-    places = sorted(set(asked) - lease.fate.done)
-    if whole and not places:
-        raise lost(lease)
-    outcomes: dict[int, Outcome] = {}
-    if places:
-        reply = yield _returning(engine, lease, places, whole=whole)
-        if reply == b"lost":
-            raise lost(lease)
-        if not reply.startswith(b"returned "):
-            raise ScriptFailed(f"giving back got {reply.decode()!r}")
-        outcomes = dict(zip(places, (_LETTERS[letter] for letter in reply[9:].decode()), strict=True))
-    return settled_whole(lease, outcomes.values()) if whole else settled_some(lease, asked, outcomes)
+    def send(places: list[int]) -> Exchange[list[Outcome]]:
+        reply = yield _returning(engine, lease, places, whole=messages is None)
+        return outcomes_of(lease, reply, len(places), _LETTERS)
+
+    return (yield from settle(engine.name, lease, messages, send))
 
 
 def _returning(engine: RotationEngine, lease: Lease, places: Sequence[int], *, whole: bool) -> Call:

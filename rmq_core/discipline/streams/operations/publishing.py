@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from rmq_core.discipline.streams.engine import StreamEngine
@@ -11,12 +12,12 @@ from rmq_core.discipline.streams.messages import encode
 from rmq_core.discipline.streams.operations.native import start
 from rmq_core.envelope.chunks import chunks, each
 from rmq_core.envelope.codec import Payload
-from rmq_core.errors import RedisMessageQueueError, ScriptFailed
+from rmq_core.errors import ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.protocol import lacking
-from rmq_core.queue.registry import register
+from rmq_core.queue.publish import publish_chunks, refuse
+from rmq_core.queue.registry import ready
 from rmq_core.reports import Published, PublishReport
 
 
@@ -29,7 +30,7 @@ def publish(
     headers: Mapping[str, str] | None = None,
 ) -> Exchange[Published]:
     """Add a message, a dict. Unsupported for a deduplication key, a delay or headers: an entry has no such thing."""
-    _refuse(dedup_key, delay, headers)
+    refuse("streams", dedup=dedup_key, delay=delay, headers=headers)
     data = encode(payload)
     yield from begin(engine)
     ids = yield from _add(engine, [data])
@@ -48,39 +49,21 @@ def publish_many(
 
     Raises at the first chunk that is refused; `report` of the error holds what was accepted before it.
     """
-    _refuse(dedup_key, delay, headers)
+    refuse("streams", dedup=dedup_key, delay=delay, headers=headers)
     yield from begin(engine)
-    ids: list[str] = []
-    try:
-        for chunk in chunks(each(encode, payloads), len):
-            ids += yield from _add(engine, chunk)
-    except RedisMessageQueueError as error:
-        error.report = _report(ids)
-        raise
-    return _report(ids)
+    return (yield from publish_chunks(chunks(each(encode, payloads), len), partial(_add, engine)))
 
 
 def begin(engine: StreamEngine) -> Exchange[None]:
     """What comes before the first call of a queue object: its group, and its name where tools look for it."""
     yield from start(engine)
-    if not engine.registered:
-        engine.registered = yield from register(engine.name, "streams")
+    yield from ready(engine, "streams")
 
 
-def _add(engine: StreamEngine, chunk: list[bytes]) -> Exchange[list[str]]:
+def _add(engine: StreamEngine, chunk: Sequence[bytes]) -> Exchange[list[str]]:
     reply = yield script("streams/publish", engine.keys, payloads=chunk)
     verdict, *ids = reply.decode().split(" ")
     if verdict != "added":
         raise ScriptFailed(f"publish got {verdict!r}")
     engine.tell(Operation.PUBLISH, len(ids), ids[0] if len(ids) == 1 else None)
     return list(ids)
-
-
-def _report(ids: list[str]) -> PublishReport:
-    return PublishReport(len(ids), 0, 0, tuple(ids))
-
-
-def _refuse(dedup_key: object, delay: object, headers: object) -> None:
-    for capability, asked in (("dedup", dedup_key is not None), ("delay", delay is not None), ("headers", headers)):
-        if asked:
-            raise lacking("streams", capability)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TypeAlias
 
 from rmq_core.discipline.streams.engine import StreamEngine
 from rmq_core.discipline.streams.keys import BACK
 from rmq_core.envelope import codec
-from rmq_core.envelope.codec import Message, MessageRef
-from rmq_core.errors import LeaseLost, ScriptFailed
+from rmq_core.errors import LeaseLost
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
 from rmq_core.protocol import lacking
-from rmq_core.queue.settle import lost, open_places, places_of, settled_some, settled_whole
+from rmq_core.queue.settle import Some, outcomes_of, settle
 from rmq_core.reports import Outcome, SettleReport
 
-Some: TypeAlias = Iterable[Message | MessageRef]
+_LETTERS = {"s": Outcome.SETTLED, "l": Outcome.LOST}
 _log = logging.getLogger("rmq")
 _EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
 
@@ -72,36 +70,19 @@ def give_back_unanswered(engine: StreamEngine) -> Exchange[None]:
 
 
 def _settle(engine: StreamEngine, lease: Lease, verb: str, messages: Some | None) -> Exchange[SettleReport]:
-    with lease.fate:
-        token, ids = token_of(lease), [codec.split(envelope).id for envelope in lease.envelopes or ()]
-        wanted = open_places(lease) if messages is None else places_of(lease, messages)
-        asked = [place for place in dict.fromkeys(wanted) if place not in lease.fate.done]
-        if not asked and messages is None:
-            raise _lost(engine, lease)
-        outcomes: dict[int, Outcome] = {}
-        if asked:
-            reply = yield _call(engine, token, verb, [ids[place] for place in asked], whole=messages is None)
-            outcomes = _outcomes(engine, lease, asked, reply)
-        engine.tell(_EVENTS[verb], list(outcomes.values()).count(Outcome.SETTLED), lease_id=lease.id)
-        if messages is None:
-            return settled_whole(lease, outcomes.values())
-        return settled_some(lease, wanted, outcomes)
+    token, ids = token_of(lease), [codec.split(envelope).id for envelope in lease.envelopes or ()]
 
+    def send(places: list[int]) -> Exchange[list[Outcome]]:
+        reply = yield _call(engine, token, verb, [ids[place] for place in places], whole=messages is None)
+        return outcomes_of(lease, reply, len(places), _LETTERS)
 
-def _outcomes(engine: StreamEngine, lease: Lease, asked: Sequence[int], reply: bytes) -> dict[int, Outcome]:
-    if reply == b"lost":
-        raise _lost(engine, lease)
-    letters = reply.decode()
-    if len(letters) != len(asked) or set(letters) - {"s", "l"}:
-        raise ScriptFailed(f"settling lease {lease.id!r} got {letters!r}")
-    return {
-        place: Outcome.SETTLED if letter == "s" else Outcome.LOST for place, letter in zip(asked, letters, strict=True)
-    }
-
-
-def _lost(engine: StreamEngine, lease: Lease) -> LeaseLost:
-    engine.tell(Operation.LOST, lease.count, lease_id=lease.id)
-    return lost(lease)
+    try:
+        report = yield from settle(engine.name, lease, messages, send)
+    except LeaseLost:
+        engine.tell(Operation.LOST, lease.count, lease_id=lease.id)
+        raise
+    engine.tell(_EVENTS[verb], report.settled, lease_id=lease.id)
+    return report
 
 
 def _call(engine: StreamEngine, token: str, verb: str, ids: Sequence[str | bytes], *, whole: bool) -> Call:

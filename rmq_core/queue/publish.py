@@ -1,0 +1,40 @@
+"""Publishing, as far as it is the same for disciplines without a pipeline of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from rmq_core.errors import RedisMessageQueueError
+from rmq_core.exchange import Exchange
+from rmq_core.protocol import lacking
+from rmq_core.reports import PublishReport
+
+T = TypeVar("T")
+
+
+def refuse(discipline: str, **asked: object) -> None:
+    """Unsupported for the first of these capabilities that is asked for; None and an empty dict ask for nothing."""
+    for capability, value in asked.items():
+        if value is not None and value != {}:
+            raise lacking(discipline, capability)
+
+
+def publish_chunks(chunks: Iterable[T], push: Callable[[T], Exchange[Sequence[str | None]]]) -> Exchange[PublishReport]:
+    """Push chunk after chunk; `push` says the id of each message, None for a duplicate.
+
+    Stops at the first chunk that is refused and raises; `report` of the error holds what was accepted before it.
+    """
+    ids: list[str | None] = []
+    try:
+        for chunk in chunks:
+            ids += yield from push(chunk)
+    except RedisMessageQueueError as error:
+        error.report = _report(ids)
+        raise
+    return _report(ids)
+
+
+def _report(ids: Sequence[str | None]) -> PublishReport:
+    duplicates = ids.count(None)
+    return PublishReport(len(ids) - duplicates, duplicates, 0, tuple(ids))
