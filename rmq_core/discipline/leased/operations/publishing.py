@@ -106,10 +106,17 @@ def publish(
     entry = _entry(engine, payload, dedup_key, encode_headers(headers), _delay_ms(delay))
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
-    chunk = Chunk.of([entry])
-    verdict = _Tally(engine)
-    yield from _insist(engine, _call(engine, chunk), chunk, verdict)
-    return Published(entry.id, bool(verdict.accepted))
+    digests = () if entry.digest is None else (entry.digest,)
+    call = _call(engine, Chunk((entry.id,), (entry.body,), digests, entry.delay_ms))
+    reply, confirmed = apart(call, (yield call))
+    if not reply.startswith(b"accepted"):
+        reply, confirmed = yield from _insist(engine, call, reply)
+    _, dropped, *verdict = reply.split()
+    accepted = verdict != [b"0"]
+    if engine.on_event:
+        _tell(engine, int(accepted), int(not accepted), int(dropped), entry.id if accepted else None)
+    check(engine, "published", confirmed)
+    return Published(entry.id, accepted)
 
 
 def publish_many(
@@ -213,31 +220,25 @@ def _divided(entries: Iterable[Entry]) -> Iterator[Chunk]:
 
 def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[None]:
     calls = [_call(engine, chunk) for chunk in window]
-    if len(calls) == 1 or engine.config.durability:
-        for call, chunk in zip(calls, window, strict=True):
-            yield from _insist(engine, call, chunk, tally)
-        return
-    replies = yield Chain(tuple(calls))
-    refused = False
-    for call, chunk, reply in zip(calls, window, replies, strict=True):
-        if isinstance(reply, RedisMessageQueueError):
-            raise reply
-        refused = refused or not reply.startswith(b"accepted")
-        if refused:  # everything after the first refused chunk was held back by the chain
-            yield from _insist(engine, call, chunk, tally)
-        else:
-            tally.add(chunk, reply)
+    chained = len(calls) > 1 and not engine.config.durability
+    replies = (yield Chain(tuple(calls))) if chained else [b""] * len(calls)
+    for call, chunk, told in zip(calls, window, replies, strict=True):
+        if isinstance(told, RedisMessageQueueError):
+            raise told
+        reply, confirmed = told, None
+        chained = chained and reply.startswith(b"accepted")
+        if not chained:  # everything after the first refused chunk was held back by the chain
+            reply, confirmed = apart(call, (yield call))
+        if not reply.startswith(b"accepted"):
+            reply, confirmed = yield from _insist(engine, call, reply)
+        tally.add(chunk, reply)
+        check(engine, "published", confirmed)
 
 
-def _insist(engine: LeasedEngine, call: Call, chunk: Chunk, tally: _Tally) -> Exchange[None]:
-    """Send one chunk, again while the queue is full and `Overflow.BLOCK` allows."""
-    overflow, pause, began = engine.config.overflow, 0.005, None
-    while True:
-        reply = yield call
-        reply, confirmed = apart(call, reply)
-        if reply.startswith(b"accepted"):
-            tally.add(chunk, reply)
-            return check(engine, "published", confirmed)
+def _insist(engine: LeasedEngine, call: Call, reply: bytes) -> Exchange[tuple[bytes, Any]]:
+    """Send what was refused again while the queue is full and `Overflow.BLOCK` allows; what is said at last."""
+    overflow, pause, began, confirmed = engine.config.overflow, 0.005, None, None
+    while not reply.startswith(b"accepted"):
         if not reply.startswith(b"full"):
             raise ScriptFailed(f"publish got {reply.decode()!r}")
         now = int(reply.split()[1])
@@ -247,6 +248,14 @@ def _insist(engine: LeasedEngine, call: Call, chunk: Chunk, tally: _Tally) -> Ex
             raise QueueFull(f"queue {engine.keys.name!r} has no room: max_ready={most} messages wait; claim some")
         yield Sleep(pause)
         pause = min(2 * pause, 0.25)
+        reply, confirmed = apart(call, (yield call))
+    return reply, confirmed
+
+
+def _tell(engine: LeasedEngine, fresh: int, duplicates: int, dropped: int, message_id: str | None) -> None:
+    engine.tell(Operation.PUBLISH, fresh, message_id=message_id)
+    engine.tell(Operation.DUPLICATE, duplicates)
+    engine.tell(Operation.DROP, dropped)
 
 
 class _Tally:
@@ -272,9 +281,7 @@ class _Tally:
         self.dropped += dropped
         if self.engine.on_event:
             one = self.ids[-1] if len(chunk.ids) == 1 else None
-            self.engine.tell(Operation.PUBLISH, fresh, message_id=one)
-            self.engine.tell(Operation.DUPLICATE, len(chunk.ids) - fresh)
-            self.engine.tell(Operation.DROP, dropped)
+            _tell(self.engine, fresh, len(chunk.ids) - fresh, dropped, one)
 
     def report(self) -> PublishReport:
         return PublishReport(self.accepted, self.duplicates, self.dropped, tuple(self.ids))
