@@ -105,8 +105,12 @@ export function messageList({ base, connection, queue, target, able, onChange })
 
   async function done(change) {
     try {
-      toast(await change());
-      await load();
+      const told = await change();
+      try {
+        await load(); // first, or the next question would still count what has gone
+      } finally {
+        toast(told);
+      }
     } catch (error) {
       toast(error.message, "failed");
     }
