@@ -189,7 +189,8 @@ def test_every_unanswered_claim_that_was_granted_is_released() -> None:
     core = engine()
     core.unanswered = {"~1": "n1", "job": "n2"}
     wants = asked(release_unanswered(core), TAKEN, b"returned 1 0", b"lost")
-    assert scripts(wants) == ["adopt", "release", "adopt"]
+    assert scripts(wants) == ["adopt", "give_back", "adopt"]
+    assert wants[1].given["verb"] == "release"
     assert [want.given["lease_id"] for want in wants] == ["~1", "~1", "job"]
     assert [wants[0].given["nonce"], wants[1].given["token"], wants[2].given["nonce"]] == ["n1", "9.n1", "n2"]
     assert core.unanswered == {}
@@ -198,7 +199,7 @@ def test_every_unanswered_claim_that_was_granted_is_released() -> None:
 def test_an_unanswered_claim_that_is_lost_on_the_way_is_no_error() -> None:
     core = engine()
     core.unanswered = {"~1": "n1", "~2": "n2"}
-    assert scripts(asked(release_unanswered(core), TAKEN, b"lost", b"lost")) == ["adopt", "release", "adopt"]
+    assert scripts(asked(release_unanswered(core), TAKEN, b"lost", b"lost")) == ["adopt", "give_back", "adopt"]
     assert core.unanswered == {}
 
 

@@ -93,7 +93,8 @@ def test_what_is_expired_comes_before_the_message_just_claimed_the_earliest_firs
     replies = [late, b"returned 1 0", [b"a", b"b"], [b"returned 1 0 8.x", b"returned 1 0 9.x"], claimed()]
     lease, wants = drive(operations.claim(engine(max_deliveries=None), 0), replies)
     assert lease is not None
-    assert scripts(wants)[:3] == ["claim", "release", "message_queue/expired"]
+    assert scripts(wants)[:3] == ["claim", "give_back", "message_queue/expired"]
+    assert wants[1].given["verb"] == "release"
     (batch,) = [want for want in wants if isinstance(want, Batch)]
     assert [call.given["lease_id"] for call in batch.calls] == ["b", "a"]
 
@@ -114,7 +115,8 @@ def test_those_that_die_are_reclaimed_first_in_the_order_of_their_deadlines() ->
 
 def test_a_message_that_was_delivered_often_enough_before_the_limit_was_lowered_is_not_handed_out() -> None:
     wants = asked(operations.claim(engine(max_deliveries=3), 0), delivered(3), b"returned 1 0 m", EMPTY)
-    assert scripts(wants) == ["claim", "nack", "claim"]
+    assert scripts(wants) == ["claim", "give_back", "claim"]
+    assert wants[1].given["verb"] == "nack"
 
 
 def test_a_message_at_its_last_delivery_is_handed_out() -> None:
@@ -145,7 +147,8 @@ def test_finishing_into_a_log_keeps_the_message_there(log: QueuePart, key: bytes
 def test_moving_back_to_what_waits_releases() -> None:
     own = channels(b"returned 1 0")
     assert run(verbs.move_message(own, "q::processing", "q::pending", "x", lease_token="~x:7.abc")) is True
-    assert scripts(own.find("q::pending")[0].driver.wants) == ["release"]
+    (call,) = own.find("q::pending")[0].driver.wants
+    assert (call.script.name, call.given["verb"]) == ("leased/give_back", "release")
 
 
 def test_an_unknown_answer_is_an_error() -> None:

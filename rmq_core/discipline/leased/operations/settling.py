@@ -94,34 +94,29 @@ def nack(
     delay: seconds or timedelta before they are ready again, the queue's backoff when None. reason: kept in the
     message's history, 200 characters of it. Raises LeaseLost for a whole lease, reports it for some messages.
     """
-    delay_ms, text = _delay_ms(engine, lease, delay), one_line(reason)
+    delay_ms = _delay_ms(engine, lease, delay)
     if messages is not None:
-        return (yield from _settle_some(engine, lease, "nack", messages, delay_ms, text))
-    keys, config = engine.keys, engine.config
-    call = script(
-        "leased/nack", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
-        lease_id=lease.id, token=token_of(lease), delay_ms=delay_ms, reason=text,
-        max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead, failed_cap=config.failed_log,
-        bell=keys.bell,
-    )  # fmt: skip
-    return (yield from _give_back(engine, lease, call, Operation.NACK, reason))
+        return (yield from _settle_some(engine, lease, "nack", messages, delay_ms, one_line(reason)))
+    return (yield from _give_back(engine, lease, "nack", delay_ms, reason))
 
 
 def release(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Give messages back untouched: no delivery is counted. Raises LeaseLost for a whole lease, reports it for some."""
     if messages is not None:
         return (yield from _settle_some(engine, lease, "release", messages))
-    keys = engine.keys
-    call = script(
-        "leased/release", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
-        lease_id=lease.id, token=token_of(lease), bell=keys.bell,
-    )  # fmt: skip
-    return (yield from _give_back(engine, lease, call, Operation.RELEASE, None))
+    return (yield from _give_back(engine, lease, "release"))
 
 
 def _give_back(
-    engine: LeasedEngine, lease: Lease, call: Call, operation: Operation, reason: str | None
+    engine: LeasedEngine, lease: Lease, verb: str, delay_ms: int = 0, reason: str | None = None
 ) -> Exchange[SettleReport]:
+    keys, config = engine.keys, engine.config
+    call = script(
+        "leased/give_back", keys, lease=keys.lease(lease.id), settled=keys.settled(lease.id),
+        lease_id=lease.id, token=token_of(lease), verb=verb, delay_ms=delay_ms,
+        reason=one_line(reason), max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
+        failed_cap=config.failed_log, bell=keys.bell,
+    )  # fmt: skip
     with lease.fate:
         settled = dead = 0
         while True:
@@ -131,7 +126,7 @@ def _give_back(
             words = reply.decode().split(" ")
             settled += int(words[1])
             dead += len(words) - 3
-            engine.tell(operation, int(words[1]), lease.id, reason=reason)
+            engine.tell(_EVENTS[verb], int(words[1]), lease.id, reason=reason)
             tell_dead(engine, lease.id, words[3:], reason)
             if words[2] == "0":
                 lease.fate.settled = True
