@@ -116,10 +116,10 @@ MUTANTS = [
         "                pass",
     ),
     Mutant(
-        "async ack is a nack",
-        "rmq_core/discipline/leased/aio.py",
-        "    ack = method(settling.ack)",
-        "    ack = method(settling.release)",
+        "ack is a release",
+        "rmq_core/discipline/leased/methods.py",
+        "    ack = Method(settling.ack)",
+        "    ack = Method(settling.release)",
     ),
     Mutant(
         "sync driver never resends",

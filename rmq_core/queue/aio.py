@@ -7,56 +7,49 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
 from rmq_core.connection.clients import async_client
 from rmq_core.envelope.codec import Message
 from rmq_core.errors import RedisMessageQueueError
-from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
-from rmq_core.queue import Behind, Shown, leave_all, lose_all
+from rmq_core.queue import Awaited, E, Method, QueueBase
 from rmq_core.queue.aio_keeper import AsyncExtender, keeper
 from rmq_core.queue.keeper import Charge
 from rmq_core.queue.process import AsyncProcess, nack_failed, reason_of
-
-E = TypeVar("E", bound=Behind)
-P = ParamSpec("P")
-R = TypeVar("R")
+from rmq_core.queue.settle import open_places
 
 
-def method(
-    operation: Callable[Concatenate[E, P], Exchange[R]],
-) -> Callable[Concatenate[AsyncFacade[E], P], Coroutine[Any, Any, R]]:
-    """The method that runs an operation."""
+def _method(listed: Method[Any, ..., Any]) -> Callable[..., Any]:
+    operation = listed.operation
 
-    def call(self: AsyncFacade[E], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def once(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return self._native.run(operation(self._engine, *args, **kwargs))
+
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         return self._driver.run(operation(self._engine, *args, **kwargs))
 
-    shown: Any = functools.update_wrapper(call, operation)
-    shown.__wrapped__ = Shown(operation, _awaited)
-    return call
+    return listed.show(once if listed.once else call, _awaited)
 
 
 def _awaited(result: Any) -> Any:
     return Coroutine[Any, Any, result]
 
 
-class AsyncFacade(Generic[E]):
+class AsyncFacade(QueueBase[E], Awaited):
     """A queue over a redis.asyncio client, RedisSettings or a URL; it closes only a client it made itself.
 
-    Its subclasses are lists of operations; `claim`, `ack` and `nack` must be among them.
+    A class of a queue is its list of operations and this; `claim`, `ack` and `nack` must be in the list.
     """
 
-    _extend_all: Callable[..., Exchange[list[bool]]] = staticmethod(lose_all)
-    _leave: Callable[[Any], Exchange[None]] = staticmethod(leave_all)
-    """Operations behind heartbeats, where leases can be extended, and of the last moment before closing."""
-    _closed = False
+    def __init_subclass__(cls) -> None:
+        cls._add_methods(_method)
 
-    def __init__(self, redis: Any, engine: E) -> None:
+    def _connect(self, redis: Any) -> None:
         from rmq_core.exchange.public import async_driver  # noqa: PLC0415  loads redis-py, which naming a class must not
 
-        self.name, self._engine = engine.name, engine
+        engine = self._engine
         self.client, self._owned = async_client(redis)
         self._driver = async_driver(self.client, engine.prefix, engine.retry_budget_s)
         self._beats = async_driver(self.client, engine.prefix, 0)
@@ -136,11 +129,6 @@ class AsyncFacade(Generic[E]):
         except RedisMessageQueueError as failure:
             nack_failed(held, failure)
 
-    @property
-    def _verbs(self) -> Any:
-        """This queue, with the operations that its class adds."""
-        return self
-
     async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
         """Extend many leases in one write, each by its own seconds; False for each that is lost. One attempt."""
         try:
@@ -160,6 +148,12 @@ class AsyncFacade(Generic[E]):
             if self._owned:
                 await self.client.aclose()
 
+    async def messages(self, lease: Lease) -> AsyncIterator[Message]:
+        """The messages of a lease that are not settled yet, in order."""
+        found = lease.messages
+        for place in open_places(lease):
+            yield found[place]
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -167,9 +161,6 @@ class AsyncFacade(Generic[E]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
 
 
 class AsyncSlicing(AsyncFacade[E]):

@@ -3,68 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from rmq_core.discipline.jobs.config import CAPABILITIES, JobsConfig
 from rmq_core.discipline.jobs.engine import JobsEngine
-from rmq_core.discipline.jobs.keys import JobsKeys
-from rmq_core.discipline.jobs.operations import adding, claiming, managing, reading, repeating, settling, telling
+from rmq_core.discipline.jobs.methods import JobMethods
 from rmq_core.discipline.jobs.operations.telling import JobEvent
 from rmq_core.exchange import Exchange
-from rmq_core.queue.aio import AsyncSlicing, method
+from rmq_core.queue.aio import AsyncSlicing
 
 R = TypeVar("R")
 
 
-class AsyncJobQueue(AsyncSlicing[JobsEngine]):
+class AsyncJobQueue(JobMethods, AsyncSlicing[JobsEngine]):
     """A queue of named jobs in a stream; the asyncio twin of JobQueue, and what a Worker runs on.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
     """
-
-    discipline = "jobs"
-    capabilities = CAPABILITIES
-    _extend_all = staticmethod(settling.extend_all)
-
-    def __init__(self, redis: Any, name: str, config: JobsConfig | None = None) -> None:
-        self.config = config or JobsConfig()
-        super().__init__(redis, JobsEngine(JobsKeys(name), self.config))
-
-    add = method(adding.add)
-    add_unique = method(adding.add_unique)
-    add_bulk = method(adding.add_bulk)
-    publish = method(adding.publish)
-    publish_many = method(adding.publish_many)
-    cancel_delayed = method(adding.cancel_delayed)
-    forget = method(adding.forget)
-    claim = method(claiming.claim)
-    adopt = method(claiming.adopt)
-    extend = method(settling.extend)
-    ack = method(settling.ack)
-    nack = method(settling.nack)
-    release = method(settling.release)
-    read = method(reading.read)
-    read_columns = method(reading.read_columns)
-    backlog = method(reading.backlog)
-    stats = method(reading.stats)
-    peek = method(reading.peek)
-    leases = method(reading.leases)
-    lease_info = method(reading.lease_info)
-    settled = method(reading.settled)
-    dead_letters = method(reading.dead_letters)
-    peek_dlq = method(reading.peek_dlq)
-    redrive = method(managing.redrive)
-    replay_dlq = method(managing.redrive)
-    purge = method(managing.purge)
-    get_result = method(managing.get_result)
-    get_results = method(managing.get_results)
-    wait_for_result = method(managing.wait_for_result)
-    upsert_repeatable_job = method(repeating.upsert_repeatable_job)
-    get_repeatable_jobs = method(repeating.get_repeatable_jobs)
-    remove_repeatable = method(repeating.remove_repeatable)
-    promote = method(repeating.promote)
-    events_position = method(telling.events_position)
-    read_events = method(telling.read_events)
 
     async def events(self, position: str | None = None) -> AsyncIterator[JobEvent]:
         """What happens to jobs, for ever, from now on or from the `position` of an event."""

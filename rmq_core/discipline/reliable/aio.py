@@ -5,66 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
-from rmq_core.discipline.reliable.config import CAPABILITIES, DISCIPLINE, ReliableConfig
 from rmq_core.discipline.reliable.engine import ReliableEngine
-from rmq_core.discipline.reliable.keys import ReliableKeys
-from rmq_core.discipline.reliable.operations import claiming, inspecting, publishing, reaping, settling
+from rmq_core.discipline.reliable.methods import ReliableMethods
 from rmq_core.discipline.reliable.operations.reaping import Reaped
 from rmq_core.discipline.reliable.pace import pause_between
-from rmq_core.envelope.codec import Message
 from rmq_core.errors import QueueFull, QueueUnavailable
-from rmq_core.messages import Lease
-from rmq_core.queue.aio import AsyncFacade, method
-from rmq_core.queue.settle import open_places
+from rmq_core.queue.aio import AsyncFacade
 
 _log = logging.getLogger("rmq")
 
 
-class AsyncReliableQueue(AsyncFacade[ReliableEngine]):
+class AsyncReliableQueue(ReliableMethods, AsyncFacade[ReliableEngine]):
     """A queue whose messages stay in a list of their worker until they are acked; the asyncio twin of ReliableQueue.
 
     `redis` is a redis.asyncio client, a RedisSettings or a URL; the queue closes only a client it made itself. Messages
     of workers that died come back when a reaper runs, somewhere.
     """
-
-    discipline = DISCIPLINE
-    capabilities = CAPABILITIES
-    _extend_all = staticmethod(settling.extend_all)
-    _leave = staticmethod(settling.leave)
-
-    def __init__(self, redis: Any, name: str, config: ReliableConfig | None = None) -> None:
-        self.config = config or ReliableConfig()
-        super().__init__(redis, ReliableEngine(ReliableKeys(name), self.config))
-
-    publish = method(publishing.publish)
-    publish_many = method(publishing.publish_many)
-    claim = method(claiming.claim)
-    extend = method(settling.extend)
-    ack = method(settling.ack)
-    nack = method(settling.nack)
-    release = method(settling.release)
-    backlog = method(inspecting.backlog)
-    stats = method(inspecting.stats)
-    peek = method(inspecting.peek)
-    dead_letters = method(inspecting.dead_letters)
-    redrive = method(inspecting.redrive)
-    purge = method(inspecting.purge)
-    reap = method(reaping.reap)
-
-    @property
-    def worker(self) -> str:
-        """The name under which this queue object claims."""
-        return self._engine.worker
-
-    async def messages(self, lease: Lease) -> AsyncIterator[Message]:
-        """The messages of a lease that are not settled yet, in order."""
-        found = lease.messages
-        for place in open_places(lease):
-            yield found[place]
 
 
 class AsyncReaper:

@@ -4,65 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
-from rmq_core.discipline.reliable.config import CAPABILITIES, DISCIPLINE, ReliableConfig
 from rmq_core.discipline.reliable.engine import ReliableEngine
-from rmq_core.discipline.reliable.keys import ReliableKeys
-from rmq_core.discipline.reliable.operations import claiming, inspecting, publishing, reaping, settling
+from rmq_core.discipline.reliable.methods import ReliableMethods
 from rmq_core.discipline.reliable.operations.reaping import Reaped
 from rmq_core.discipline.reliable.pace import pause_between
-from rmq_core.envelope.codec import Message
 from rmq_core.errors import QueueFull, QueueUnavailable
-from rmq_core.messages import Lease
-from rmq_core.queue.settle import open_places
-from rmq_core.queue.sync import Facade, method
+from rmq_core.queue.sync import Facade
 
 _log = logging.getLogger("rmq")
 
 
-class ReliableQueue(Facade[ReliableEngine]):
+class ReliableQueue(ReliableMethods, Facade[ReliableEngine]):
     """A queue whose messages stay in a list of their worker until they are acked. Threads may share it.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. Messages of
     workers that died come back when a Reaper runs, somewhere.
     """
-
-    discipline = DISCIPLINE
-    capabilities = CAPABILITIES
-    _extend_all = staticmethod(settling.extend_all)
-    _leave = staticmethod(settling.leave)
-
-    def __init__(self, redis: Any, name: str, config: ReliableConfig | None = None) -> None:
-        self.config = config or ReliableConfig()
-        super().__init__(redis, ReliableEngine(ReliableKeys(name), self.config))
-
-    publish = method(publishing.publish)
-    publish_many = method(publishing.publish_many)
-    claim = method(claiming.claim)
-    extend = method(settling.extend)
-    ack = method(settling.ack)
-    nack = method(settling.nack)
-    release = method(settling.release)
-    backlog = method(inspecting.backlog)
-    stats = method(inspecting.stats)
-    peek = method(inspecting.peek)
-    dead_letters = method(inspecting.dead_letters)
-    redrive = method(inspecting.redrive)
-    purge = method(inspecting.purge)
-    reap = method(reaping.reap)
-
-    @property
-    def worker(self) -> str:
-        """The name under which this queue object claims."""
-        return self._engine.worker
-
-    def messages(self, lease: Lease) -> Iterator[Message]:
-        """The messages of a lease that are not settled yet, in order."""
-        found = lease.messages
-        return (found[place] for place in open_places(lease))
 
 
 class Reaper:

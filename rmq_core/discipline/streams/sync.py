@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from rmq_core.discipline.streams.config import CAPABILITIES, QueueConfig
-from rmq_core.discipline.streams.engine import StreamEngine, engine_of
+from rmq_core.discipline.streams.engine import StreamEngine
 from rmq_core.discipline.streams.messages import QueueMessage
-from rmq_core.discipline.streams.operations import claiming, inspecting, native, publishing, settling
+from rmq_core.discipline.streams.methods import StreamMethods
+from rmq_core.discipline.streams.operations import native, settling
 from rmq_core.envelope.codec import Message, MessageRef
-from rmq_core.events import OnEvent
-from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
-from rmq_core.queue.sync import Facade, method
+from rmq_core.queue.sync import Facade
 from rmq_core.reports import SettleReport
 
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-def once(operation: Callable[Concatenate[StreamEngine, P], Exchange[R]]) -> Callable[Concatenate[StreamQueue, P], R]:
-    """The method that runs an operation in one attempt."""
-
-    def call(self: StreamQueue, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._native.run(operation(self._engine, *args, **kwargs))
-
-    return functools.update_wrapper(call, operation)  # type: ignore[return-value]
-
-
-class StreamQueue(Facade[StreamEngine]):
+class StreamQueue(StreamMethods, Facade[StreamEngine]):
     """A Redis stream, read by one consumer of a group. Threads may share it; it survives a fork.
 
     `StreamQueue(redis, config)` or `StreamQueue(redis, name, config)`; `redis` is a redis-py client, a RedisSettings or
@@ -38,38 +23,11 @@ class StreamQueue(Facade[StreamEngine]):
     the methods of WorkQueue resend what got no answer. `on_event` gets a QueueEvent after each step.
     """
 
-    discipline = "streams"
-    capabilities = CAPABILITIES
-    _extend_all = staticmethod(claiming.extend_all)
-    _leave = staticmethod(settling.give_back_unanswered)
-
-    def __init__(
-        self, redis: Any, name: str | QueueConfig, config: QueueConfig | None = None, *, on_event: OnEvent | None = None
-    ) -> None:
+    def _connect(self, redis: Any) -> None:
         from rmq_core.exchange.once import once_driver  # noqa: PLC0415  loads redis-py, which naming a class must not
 
-        super().__init__(redis, engine_of(name, config, on_event))
-        self.config = self._engine.config
+        super()._connect(redis)
         self._native = once_driver(self.client, self._engine.prefix)
-
-    enqueue = once(native.enqueue)
-    read = once(native.read)
-    claim_stale = once(native.claim_stale)
-    backlog_stats = once(native.backlog_stats)
-
-    publish = method(publishing.publish)
-    publish_many = method(publishing.publish_many)
-    claim = method(claiming.claim)
-    extend = method(claiming.extend)
-    nack = method(settling.nack)
-    release = method(settling.release)
-    backlog = method(inspecting.backlog)
-    stats = method(inspecting.stats)
-    peek = method(inspecting.peek)
-    dead_letters = method(inspecting.dead_letters)
-    redrive = method(inspecting.redrive)
-    purge = method(inspecting.purge)
-    trim = method(inspecting.trim)
 
     def ack(self, lease: Lease | QueueMessage, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
         """Finish a message that `read` returned, in one attempt; or the messages of a lease, or some of them.
@@ -80,10 +38,6 @@ class StreamQueue(Facade[StreamEngine]):
         if isinstance(lease, QueueMessage):
             return SettleReport(self._native.run(native.acknowledge(self._engine, lease)))
         return self._driver.run(settling.ack(self._engine, lease, messages))
-
-    def messages(self, lease: Lease) -> Iterator[Message]:
-        """The messages of a lease, in order, without those that were settled here one by one."""
-        return (message for message in lease.messages if message.index not in lease.fate.done)
 
     def close(self) -> None:
         """Give back what claims took whose answer never came, and close the connections. Pending messages stay so."""

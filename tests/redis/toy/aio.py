@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from rmq_core.discipline.reliable.aio import AsyncReliableQueue
-from rmq_core.queue.aio import method
+from rmq_core.queue import Method
 from tests.redis import toy
 
 
@@ -9,5 +9,5 @@ class AsyncToyQueue(AsyncReliableQueue):
     """A queue of the toy discipline."""
 
     discipline = toy.RECORD.name
-    publish = method(toy.publish)
-    publish_many = method(toy.publish_many)
+    publish = Method(toy.publish)
+    publish_many = Method(toy.publish_many)

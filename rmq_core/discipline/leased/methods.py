@@ -1,0 +1,73 @@
+"""The operations of a leased queue, as both its façades have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmq_core.discipline.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
+from rmq_core.discipline.leased.engine import LeasedEngine
+from rmq_core.discipline.leased.operations import (
+    adopting,
+    claiming,
+    enrolling,
+    inspecting,
+    managing,
+    publishing,
+    settling,
+    staging,
+)
+from rmq_core.events import OnEvent
+from rmq_core.queue import Method, QueueBase
+from rmq_core.queue.keys import LeasedKeys
+
+
+class LeasedMethods(QueueBase[LeasedEngine]):
+    """What LeasedQueue and AsyncLeasedQueue can do."""
+
+    discipline = DISCIPLINE
+    capabilities = CAPABILITIES
+    _extend_all = staticmethod(settling.extend_all)
+    _leave = staticmethod(managing.release_unanswered)
+
+    def __init__(
+        self, redis: Any, name: str, config: LeasedConfig | None = None, *, on_event: OnEvent | None = None
+    ) -> None:
+        self.config = config or LeasedConfig()
+        super().__init__(redis, LeasedEngine(LeasedKeys(name), self.config, on_event))
+
+    publish = Method(publishing.publish)
+    publish_many = Method(publishing.publish_many)
+    stage = Method(staging.stage)
+    publish_staged = Method(staging.publish_staged)
+    drop_staged = Method(staging.drop_staged)
+    claim = Method(claiming.claim)
+    claim_next = Method(claiming.claim_next)
+    adopt = Method(adopting.adopt)
+    join = Method(adopting.join)
+    extend = Method(settling.extend)
+    ack = Method(settling.ack)
+    nack = Method(settling.nack)
+    release = Method(settling.release)
+    release_lease = Method(managing.release_lease)
+    enroll = Method(enrolling.enroll)
+    stay = Method(enrolling.stay)
+    read = Method(inspecting.read)
+    read_columns = Method(inspecting.read_columns)
+    backlog = Method(inspecting.backlog)
+    stats = Method(inspecting.stats)
+    leases = Method(inspecting.leases)
+    lease_info = Method(inspecting.lease_info)
+    server_time = Method(inspecting.server_time)
+    settled = Method(inspecting.settled)
+    peek = Method(inspecting.peek)
+    dead_letters = Method(inspecting.dead_letters)
+    browse = Method(inspecting.browse)
+    browse_lease = Method(inspecting.browse_lease)
+    redrive = Method(managing.redrive)
+    redrive_some = Method(managing.redrive_some)
+    purge = Method(managing.purge)
+    pause = Method(managing.pause)
+    resume = Method(managing.resume)
+    cancel = Method(managing.cancel)
+    forget = Method(managing.forget)
+    unregister = Method(managing.unregister)

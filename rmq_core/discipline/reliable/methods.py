@@ -1,0 +1,44 @@
+"""The operations of a reliable queue, as both its façades have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmq_core.discipline.reliable.config import CAPABILITIES, DISCIPLINE, ReliableConfig
+from rmq_core.discipline.reliable.engine import ReliableEngine
+from rmq_core.discipline.reliable.keys import ReliableKeys
+from rmq_core.discipline.reliable.operations import claiming, inspecting, publishing, reaping, settling
+from rmq_core.queue import Method, QueueBase
+
+
+class ReliableMethods(QueueBase[ReliableEngine]):
+    """What ReliableQueue and AsyncReliableQueue can do."""
+
+    discipline = DISCIPLINE
+    capabilities = CAPABILITIES
+    _extend_all = staticmethod(settling.extend_all)
+    _leave = staticmethod(settling.leave)
+
+    def __init__(self, redis: Any, name: str, config: ReliableConfig | None = None) -> None:
+        self.config = config or ReliableConfig()
+        super().__init__(redis, ReliableEngine(ReliableKeys(name), self.config))
+
+    publish = Method(publishing.publish)
+    publish_many = Method(publishing.publish_many)
+    claim = Method(claiming.claim)
+    extend = Method(settling.extend)
+    ack = Method(settling.ack)
+    nack = Method(settling.nack)
+    release = Method(settling.release)
+    backlog = Method(inspecting.backlog)
+    stats = Method(inspecting.stats)
+    peek = Method(inspecting.peek)
+    dead_letters = Method(inspecting.dead_letters)
+    redrive = Method(inspecting.redrive)
+    purge = Method(inspecting.purge)
+    reap = Method(reaping.reap)
+
+    @property
+    def worker(self) -> str:
+        """The name under which this queue object claims."""
+        return self._engine.worker

@@ -1,0 +1,45 @@
+"""The operations of a stream queue, native ones and those of a WorkQueue, as both its façades have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmq_core.discipline.streams.config import CAPABILITIES, QueueConfig
+from rmq_core.discipline.streams.engine import StreamEngine, engine_of
+from rmq_core.discipline.streams.operations import claiming, inspecting, native, publishing, settling
+from rmq_core.events import OnEvent
+from rmq_core.queue import Method, QueueBase
+
+
+class StreamMethods(QueueBase[StreamEngine]):
+    """What StreamQueue and AsyncStreamQueue can do."""
+
+    discipline = "streams"
+    capabilities = CAPABILITIES
+    _extend_all = staticmethod(claiming.extend_all)
+    _leave = staticmethod(settling.give_back_unanswered)
+
+    def __init__(
+        self, redis: Any, name: str | QueueConfig, config: QueueConfig | None = None, *, on_event: OnEvent | None = None
+    ) -> None:
+        super().__init__(redis, engine_of(name, config, on_event))
+        self.config = self._engine.config
+
+    enqueue = Method(native.enqueue, once=True)
+    read = Method(native.read, once=True)
+    claim_stale = Method(native.claim_stale, once=True)
+    backlog_stats = Method(native.backlog_stats, once=True)
+
+    publish = Method(publishing.publish)
+    publish_many = Method(publishing.publish_many)
+    claim = Method(claiming.claim)
+    extend = Method(claiming.extend)
+    nack = Method(settling.nack)
+    release = Method(settling.release)
+    backlog = Method(inspecting.backlog)
+    stats = Method(inspecting.stats)
+    peek = Method(inspecting.peek)
+    dead_letters = Method(inspecting.dead_letters)
+    redrive = Method(inspecting.redrive)
+    purge = Method(inspecting.purge)
+    trim = Method(inspecting.trim)
