@@ -9,11 +9,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 PACKAGES := rmq_core rmq_airflow rmq_dagster rmq_spark pyspark_rmq
+export NO_MKDOCS_2_WARNING := 1 # of the theme: it says which tools follow it in 2027
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of Pythons: where containers set this, each would compile Airflow and Dagster anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance faults mutants docs clean
+.PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance faults mutants docs diagrams clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
@@ -91,8 +92,13 @@ conformance: $(STAMP) ## try every promise on every server and cluster, and writ
 	python -m pytest -p tests.redis.conformance.report --conformance-report=build/measured/conformance.md \
 		tests/redis/test_conformance.py --product=full -k promise_is_kept
 
-docs: $(STAMP) ## run the code of the README and the docs
-	pytest tests/architecture -k documentation
+docs: $(STAMP) ## build the site in build/site; a warning or a dead link is an error
+	mkdocs build --quiet
+
+diagrams: ## draw docs/images/*.svg from docs/diagrams, with Debian's graphviz and mscgen
+	which dot mscgen > /dev/null || (apt-get update -qq && apt-get install -y -qq graphviz mscgen)
+	for file in docs/diagrams/*.dot; do dot -Tsvg $$file -o docs/images/$$(basename $$file .dot).svg; done
+	for file in docs/diagrams/*.msc; do mscgen -T svg -i $$file -o docs/images/$$(basename $$file .msc).svg; done
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) build dist demo-output .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -59,6 +59,10 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def queues(redis: Any) -> list[str]:
     """The names of all queues that were ever published to or claimed from on this server."""
     return sorted(disciplines(redis))

@@ -72,6 +72,10 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 async def queues(redis: Any) -> list[str]:
     """The names of all queues that were ever published to or claimed from on this server."""
     return sorted(await _named(redis))

@@ -81,7 +81,10 @@ class QueueBase(Generic[E]):
         """Put a method in the place of each operation that this class lists or inherits."""
         for name in dir(cls):
             if isinstance(listed := getattr(cls, name), Method):
-                setattr(cls, name, make(listed))
+                method: Any = make(listed)
+                for shown in (method, method.__wrapped__):
+                    shown.__module__, shown.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
+                setattr(cls, name, method)
 
     def _connect(self, redis: Any) -> None:
         raise NotImplementedError
@@ -125,6 +128,7 @@ class Shown:
 
     def __init__(self, operation: Callable[..., Any], returns: Callable[[Any], Any]) -> None:
         self._operation, self._returns = operation, returns
+        self.__doc__ = operation.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._operation(*args, **kwargs)
@@ -147,4 +151,5 @@ class Shown:
         result = found.return_annotation
         if not iscoroutinefunction(self._operation):
             result = get_args(result)[-1]
+            result = None if result is type(None) else result
         return found.replace(parameters=[me, *given], return_annotation=self._returns(result))

@@ -18,7 +18,7 @@ from tests.dagster.pipeline import ROOT
 
 pytestmark = pytest.mark.slow
 
-GUIDES = ROOT / "docs" / "how-to"
+DOCS = ROOT / "docs"
 PYPROJECT = """
 [project]
 name = "shop"
@@ -99,7 +99,7 @@ def orders(redis_url: str) -> Iterator[LeasedQueue]:
 def walked(guide: str, project: Path, walk: Walk) -> str:
     """Write the files of a guide and run its commands, in the order of the page; everything they printed."""
     said, commands = "", list[str]()
-    for step in STEP.finditer((GUIDES / guide).read_text("utf-8")):
+    for step in STEP.finditer((DOCS / guide).read_text("utf-8")):
         if step["file"]:
             said, commands = said + walk(commands), []
             write(project, step)
@@ -122,16 +122,16 @@ def test_dg_finds_the_components_by_the_entry_point_of_the_package() -> None:
 
 @pytest.mark.nightly("dagster/test_walks.py::test_the_guide_to_components_is_walked_as_written")
 def test_the_start_in_an_existing_project_is_walked_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
-    said = walked("dagster-start.md", project, walk)
+    said = walked("tutorials/dagster.md", project, walk)
     assert "All definitions loaded successfully" in said
     assert all(name in said for name in ("orders_queue:orders_dead_letters", "orders_doorbell", "orders_on_failure"))
     assert orders.stats()[:5] == (0, 0, 0, 0, 0)
 
 
 def test_the_guide_to_components_is_walked_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
-    guide = (GUIDES / "dagster-start.md").read_text("utf-8")
+    guide = (DOCS / "tutorials" / "dagster.md").read_text("utf-8")
     write(project, next(step for step in STEP.finditer(guide) if step["file"]))  # the project's resource
-    said = walked("dagster-components.md", project, walk)
+    said = walked("how-to/dagster-components.md", project, walk)
     made = ["RedisQueuePublishComponent", "RedisQueueSparkComponent", "RedisQueueSensorComponent"]
     assert all(f"rmq_dagster.components.{name}" in said for name in made)
     assert said.count("All component YAML validated successfully") == 4  # `dg check defs` checks it too

@@ -1,4 +1,4 @@
-"""The reference pages name tests for what they promise: each of those tests exists."""
+"""Pages name tests for what they promise: each of those tests exists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.faults.airflow.kept import MARKS
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 NAMED = re.compile(r"`((?:\w+/)*\w+\.py)::(test_\w+)`")
 DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 
@@ -43,7 +43,7 @@ def test_the_page_of_a_discipline_names_tests(discipline: str) -> None:
 
 
 def test_each_row_of_the_comparison_of_queues_for_dagster_is_held_by_a_test() -> None:
-    table, tests = (ROOT / "docs" / "reference" / "dagster-comparison.md").read_text("utf-8").split("## The tests")
+    table, tests = (ROOT / "docs" / "explanation" / "dagster-comparison.md").read_text("utf-8").split("## The tests")
     rows = re.findall(r"^\| (\d+) \|", table, re.MULTILINE)
     held = re.split(r"^(\d+)\. ", tests, flags=re.MULTILINE)[1:]
     assert rows == [str(number) for number in range(1, 19)]
