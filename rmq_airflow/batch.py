@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.killed import Kill, TaskKilled, why_killed
-from rmq_core import HeldBatch, Lease, LeasedQueue, LeaseLost, Message, RedisMessageQueueError, SettleReport
+from rmq_core import Lease, LeasedQueue, LeaseLost, Message, RedisMessageQueueError, SettleReport
+from rmq_core.work import HeldBatch
 
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
@@ -95,7 +96,7 @@ class TaskBatch(HeldBatch, Sequence[Message]):
         return super()._spoken(report, messages)
 
 
-class GivesBackWhenKilled:
+class ReleaseOnKillMixin:
     """What a task does about the batch it holds when it is marked, cleared, deleted or shut down."""
 
     _reopen: Callable[[], LeasedQueue] | None = None

@@ -8,22 +8,18 @@ from typing import TypedDict
 
 from rmq_airflow.identity import TaskIdentity
 from rmq_core import (
-    Claimed,
     ConfigurationError,
     Lease,
     LeaseAlreadySettled,
     LeasedConfig,
     LeasedQueue,
-    OnSettled,
     RedisMessageQueueError,
     SettledRecord,
-    Threshold,
     Unsupported,
     WorkQueue,
-    claim_as,
     discipline_of,
-    refuse_foreign,
 )
+from rmq_core.work import Claimed, OnSettled, Threshold, claim_as, refuse_foreign
 
 ALL = 1_000_000  # messages of a claim without a bound
 MOMENT_S = 0.001  # the shortest time that is longer than none

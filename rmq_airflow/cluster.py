@@ -18,7 +18,8 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException
 
 from rmq_airflow.hooks.spark import LeasedSparkSubmitHook
-from rmq_core import ConfigurationError, Handover, RedisSettings
+from rmq_core import ConfigurationError, RedisSettings
+from rmq_core.work import Handover
 
 SECRET_REFERENCE = "spark.kubernetes.driver.secretKeyRef"  # noqa: S105  the name of a property
 _ENVIRONMENT = {"yarn": "spark.yarn.appMasterEnv", "kubernetes": "spark.kubernetes.driverEnv"}

@@ -18,7 +18,8 @@ from rmq_airflow.batch import TaskBatch
 from rmq_airflow.claiming import claim
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.tracing import working_on
-from rmq_core import LeasedQueue, LeaseLost, Message, conclude
+from rmq_core import LeasedQueue, LeaseLost, Message
+from rmq_core.work import conclude
 
 FAILED_DELAY_S = 60.0  # without it, a drain would try a failing message ten times within a second
 Ended = Literal["empty", "max_messages", "max_time"]

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from rmq_core import Relation
+from rmq_core.work import Relation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

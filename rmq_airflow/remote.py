@@ -15,7 +15,8 @@ from airflow.providers.common.compat.sdk import Context
 
 from rmq_airflow.cluster import ClusterSubmitHook
 from rmq_airflow.identity import TaskIdentity
-from rmq_core import Lease, LeasedQueue, Submission
+from rmq_core import Lease, LeasedQueue
+from rmq_core.work import Submission
 
 LEASE_KEY = "rmq_lease"
 

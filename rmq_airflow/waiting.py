@@ -15,7 +15,8 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from opentelemetry import trace
 
 from rmq_airflow.wait_hubs import shared_hub
-from rmq_core import Backlog, Counted, QueueUnavailable, RedisMessageQueueError, Threshold
+from rmq_core import Backlog, QueueUnavailable, RedisMessageQueueError
+from rmq_core.work import Counted, Threshold
 
 RECONNECT_S = (1.0, 5.0)  # drawn at random, so that the triggers of a triggerer do not come back together
 MISTAKE_S = (20.0, 40.0)

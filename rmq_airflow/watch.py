@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from rmq_core import LeaseLost, RedisMessageQueueError, Submission
+from rmq_core import LeaseLost, RedisMessageQueueError
+from rmq_core.work import Submission
 
 EXIT_GRACE_S = 10.0  # a driver that adopted ends by itself within 5 s of losing its lease, and says why in its log
 log = logging.getLogger(__name__)

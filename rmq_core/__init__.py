@@ -5,13 +5,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rmq_core import shared as _shared
+from rmq_core import _exports as _shared
+from rmq_core._exports import *  # noqa: F403  what it lists
+from rmq_core._lazy import LAZY as _SHARED
+from rmq_core._lazy import MOVED as _MOVED
+from rmq_core._lazy import moved as _moved
 from rmq_core.connection.clients import sync_client as _client
 from rmq_core.discipline.leased.survey import backlogs as backlogs
 from rmq_core.discipline.leased.survey import holding as holding
 from rmq_core.discipline.leased.sync import LeasedQueue as LeasedQueue
 from rmq_core.errors import translated as _translated
-from rmq_core.late import LATE as _SHARED
 from rmq_core.protocol import DEFAULT as _DEFAULT
 from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
 from rmq_core.protocol import open_queue as open_queue
@@ -19,9 +22,9 @@ from rmq_core.queue.registry import found_in as _found_in
 from rmq_core.queue.registry import list_all as _list_all
 from rmq_core.queue.registry import look_up as _look_up
 from rmq_core.queue.registry import named_in as _named_in
-from rmq_core.shared import *  # noqa: F403  what it lists
 
 if TYPE_CHECKING:
+    from rmq_core._lazy import *  # noqa: F403  for type checkers
     from rmq_core.compat.errors import LuaScriptError as LuaScriptError
     from rmq_core.compat.errors import RetryBudgetExhaustedError as RetryBudgetExhaustedError
     from rmq_core.compat.sync import AbstractRedisGateway as AbstractRedisGateway
@@ -33,15 +36,14 @@ if TYPE_CHECKING:
     from rmq_core.discipline.rotation.sync import RotationQueue as RotationQueue
     from rmq_core.discipline.streams.consumer import QueueConsumer as QueueConsumer
     from rmq_core.discipline.streams.sync import StreamQueue as StreamQueue
-    from rmq_core.late import *  # noqa: F403  for type checkers
 
 __version__ = "0.1.0"
 
 _OWN = {each.queue: f"discipline.{each.name}.sync" for each in _DISCIPLINES.values() if each.name != _DEFAULT}
-_LATE = _SHARED | _OWN | {"QueueConsumer": "discipline.streams.consumer", "Reaper": "discipline.reliable.sync"}
+_LAZY = _SHARED | _OWN | {"QueueConsumer": "discipline.streams.consumer", "Reaper": "discipline.reliable.sync"}
 __all__ = [  # noqa: PLE0604  names, all of them
     *(name for name in vars(_shared) if not name.startswith("_") and name != "annotations"),
-    *_LATE,
+    *_LAZY,
     "LeasedQueue",
     "backlogs",
     "discipline_of",
@@ -53,9 +55,11 @@ __all__ = [  # noqa: PLE0604  names, all of them
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
+    if name in _MOVED:
+        return _moved(name, __name__)
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"rmq_core.{_LATE[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"rmq_core.{_LAZY[name]}"), name)
     return value
 
 

@@ -90,11 +90,11 @@ class IsolatedGroup(NamedTuple):
     most: int
 
 
-class Fate:
+class LeaseState:
     """What this process knows of a lease: settled, partly or wholly; lost, at the latest at `until` (monotonic).
 
     done: the indexes it settled one by one, where Redis keeps no record of them. begun, ended: how often settling it,
-    or a part of it, was begun and came to its end, for heartbeats that meet a settlement; `with fate:` counts it.
+    or a part of it, was begun and came to its end, for heartbeats that meet a settlement; `with state:` counts it.
     joined: this process only works for the holder, who ends the lease.
     """
 
@@ -113,8 +113,8 @@ class Fate:
         with self._counting:
             self.ended += 1
 
-    def __reduce__(self) -> tuple[type[Fate], tuple[()]]:
-        return Fate, ()  # another process has another heartbeat, and another clock
+    def __reduce__(self) -> tuple[type[LeaseState], tuple[()]]:
+        return LeaseState, ()  # another process has another heartbeat, and another clock
 
     @classmethod
     def count_anew(cls) -> None:
@@ -122,7 +122,7 @@ class Fate:
         cls._counting = Lock()
 
 
-os.register_at_fork(after_in_child=Fate.count_anew)
+os.register_at_fork(after_in_child=LeaseState.count_anew)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Lease:
     isolation: Isolation | None = None
     """Why these are fewer messages than were asked for, when they failed together before; else None."""
     envelopes: tuple[bytes, ...] | list[bytes] | None = field(default=None, repr=False, compare=False)
-    fate: Fate = field(default_factory=Fate, repr=False, compare=False)
+    state: LeaseState = field(default_factory=LeaseState, repr=False, compare=False)
 
     @property
     def deadline(self) -> datetime | None:
@@ -169,10 +169,10 @@ class Lease:
     @property
     def lost(self) -> bool:
         """Whether the lease is gone: the heartbeat was told so, or could not extend it in time. It stays lost then."""
-        fate = self.fate
-        if monotonic() >= fate.until:
-            fate.lost = True  # a late answer to a heartbeat must not call back who has already given up
-        return fate.lost and not fate.settled
+        state = self.state
+        if monotonic() >= state.until:
+            state.lost = True  # a late answer to a heartbeat must not call back who has already given up
+        return state.lost and not state.settled
 
     def check(self) -> None:
         """Raise LeaseLost when the lease is known to be gone; call it before a step that cannot be undone."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import dagster as dg
 
-from rmq_core import LeasedConfig, QueueStats, depth
+from rmq_core import LeasedConfig, QueueStats
+from rmq_core.work import depth
 from rmq_dagster.names import dagster_name
 from rmq_dagster.resources import RedisQueueResource
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rmq_core import HeldBatch, Lease, LeaseAlreadySettled, LeasedQueue, OnSettled, check_on_settled
+from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue
+from rmq_core.work import HeldBatch, OnSettled, check_on_settled
 from rmq_dagster import runs
 from rmq_dagster.claiming import check_batch, claim, shortened
 from rmq_dagster.ending import concluding

@@ -8,7 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from rmq_core import ConfigurationError, LeasedConfig, QueueStats, depth
+from rmq_core import ConfigurationError, LeasedConfig, QueueStats
+from rmq_core.work import depth
 from rmq_dagster.names import dagster_name
 from rmq_dagster.resources import RedisQueueResource
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import dagster as dg
 
-from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue, OnSettled, Relation, claim_as
+from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue
+from rmq_core.work import OnSettled, Relation, claim_as
 from rmq_dagster import runs
 from rmq_dagster.claims import owner_before
 from rmq_dagster.tags import CLAIMED, ISOLATED, LEASE, QUEUE

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import dagster as dg
 
-from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, LeaseInfo, Threshold, backlogs
+from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, LeaseInfo, backlogs
+from rmq_core.work import Threshold
 from rmq_dagster import holders
 from rmq_dagster.claiming import check_batch
 from rmq_dagster.claims import SensorClaims
@@ -29,7 +30,7 @@ QUEUES_LOOKED_AT = 1000  # of those of partitions that hold anything; a few hund
 HOLDERS_LOOKED_AT = 100  # queues whose holders are compared with Dagster's runs, one by one
 
 
-def rings(claims: int, on_the_way: int, room: int) -> int:
+def runs_to_request(claims: int, on_the_way: int, room: int) -> int:
     """How many runs to request now.
 
     One for each claim that what is ready takes, less the runs already on their way to make it, and never more than
@@ -38,7 +39,7 @@ def rings(claims: int, on_the_way: int, room: int) -> int:
     return max(0, min(claims - on_the_way, room))
 
 
-def dealt(wanted: Mapping[str, int], room: int) -> list[str]:
+def round_robin(wanted: Mapping[str, int], room: int) -> list[str]:
     """The queues that get a run each, in turns, so that one with a lot of work leaves room for the others."""
     turns = range(max(wanted.values(), default=0))
     return list(islice((queue for turn in turns for queue, runs in wanted.items() if turn < runs), max(0, room)))
@@ -134,7 +135,7 @@ class Doorbell:
         seen = backlogs(redis, enough, config)
         if not (enough := self.enough(seen)):
             return TickFindings([], partitions, refused or self.quiet(seen))
-        asked = dealt(self.wanted(enough, pending), self.max_in_flight_runs - len(pending))
+        asked = round_robin(self.wanted(enough, pending), self.max_in_flight_runs - len(pending))
         return TickFindings(asked, partitions, " ".join(filter(None, (self.busy(enough, len(pending)), refused))))
 
     def partitions(self, redis: Any, config: LeasedConfig) -> Mapping[str, str | None]:
@@ -193,7 +194,7 @@ class Doorbell:
     def wanted(self, enough: Mapping[str, Backlog], pending: Sequence[dg.RunRecord]) -> dict[str, int]:
         """How many runs each queue could use."""
         return {
-            name: rings(
+            name: runs_to_request(
                 backlog.claims(self.batch), self.on_the_way(requested_for(name, pending)), self.max_in_flight_runs
             )
             for name, backlog in enough.items()

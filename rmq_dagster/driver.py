@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from rmq_core import end_group
+from rmq_core.work import end_group
 
 
 class DriverProcess:

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from rmq_core import LeasedConfig, LeaseInfo, Settleable, conclude
+from rmq_core import LeasedConfig, LeaseInfo
+from rmq_core.work import Settleable, conclude
 from rmq_dagster import runs
 
 RETRY_MARGIN_S = 600  # a retry waits for a daemon, a slot and a process before it claims

@@ -16,16 +16,8 @@ from typing import Any
 
 import dagster as dg
 
-from rmq_core import (
-    Lease,
-    LeaseAlreadySettled,
-    LeasedConfig,
-    LeasedQueue,
-    OnSettled,
-    QueueUnavailable,
-    Submission,
-    check_on_settled,
-)
+from rmq_core import Lease, LeaseAlreadySettled, LeasedConfig, LeasedQueue, QueueUnavailable
+from rmq_core.work import OnSettled, Submission, check_on_settled
 from rmq_dagster import runs
 from rmq_dagster.claiming import check_batch, claim, shortened
 from rmq_dagster.driver import DriverProcess

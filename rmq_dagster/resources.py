@@ -15,15 +15,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from rmq_core import (
-    ConfigurationError,
-    LeasedConfig,
-    LeasedQueue,
-    OnSettled,
-    PublishReport,
-    QueueStats,
-    RedisSettings,
-)
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, PublishReport, QueueStats, RedisSettings
+from rmq_core.work import OnSettled
 from rmq_dagster import runs
 from rmq_dagster.batch import ClaimedBatch, Terms, working
 from rmq_dagster.doorbell import Doorbell

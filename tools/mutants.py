@@ -99,9 +99,9 @@ MUTANTS = [
     ),
     Mutant(
         "async heartbeat extends nothing",
-        "rmq_core/queue/aio_keeper.py",
-        "kept = list(await queue.extend_all([charge.asked() for charge in due]))",
-        "kept = [True for charge in due]",
+        "rmq_core/queue/aio_heartbeats.py",
+        "kept = list(await queue.extend_all([heartbeat.asked() for heartbeat in due]))",
+        "kept = [True for heartbeat in due]",
     ),
     Mutant(
         "async driver on a cluster asks any node",

@@ -1,7 +1,7 @@
 """The Spark job of the demo: departure delays by carrier and weather, for the airport-days of one lease.
 
-A submitter hands the lease over (see `rmq_core.Handover`). Everything written lies in the folder of the airport-day it
-is about, so a replay overwrites exactly what an earlier try wrote, under whatever lease the item comes back.
+A submitter hands the lease over (see `rmq_core.work.Handover`). Each airport-day has a folder of its own, so that
+a replay overwrites exactly what an earlier try wrote, under whatever lease the item comes back.
 """
 
 from __future__ import annotations

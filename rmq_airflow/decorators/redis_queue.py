@@ -27,7 +27,7 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.sdk.bases.xcom import BaseXCom
 
-from rmq_airflow.batch import GivesBackWhenKilled, TaskBatch
+from rmq_airflow.batch import ReleaseOnKillMixin, TaskBatch
 from rmq_airflow.claiming import adopt, check_bound, check_discipline, check_handed, check_queue, claim
 from rmq_airflow.drain import reason_of
 from rmq_airflow.hooks.queue import RedisQueueHook
@@ -36,22 +36,14 @@ from rmq_airflow.killed import TaskKilled
 from rmq_airflow.metrics import tell
 from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
 from rmq_airflow.tracing import working_on
-from rmq_core import (
-    Claimed,
-    ConfigurationError,
-    LeaseAlreadySettled,
-    LeasedConfig,
-    LeasedQueue,
-    OnSettled,
-    check_on_settled,
-    conclude,
-)
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue
+from rmq_core.work import Claimed, OnSettled, check_on_settled, conclude
 
 MESSAGES = "messages"
 SETTLED_BEFORE = "settled_before"
 
 
-class RedisQueueDecoratedOperator(GivesBackWhenKilled, DecoratedOperator):
+class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
     """
     Run a function on a batch of messages.
 

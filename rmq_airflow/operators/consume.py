@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from airflow.providers.common.compat.sdk import BaseOperator, Context, determine_kwargs
 
-from rmq_airflow.batch import GivesBackWhenKilled, TaskBatch
+from rmq_airflow.batch import ReleaseOnKillMixin, TaskBatch
 from rmq_airflow.claiming import check_bound, check_discipline, check_queue, check_seconds
 from rmq_airflow.drain import Bounds, ConsumeReport, Drain
 from rmq_airflow.hooks.queue import RedisQueueHook
@@ -27,7 +27,7 @@ Count = Literal["claimed", "acked", "failed", "dead", "isolated"]
 COUNTED: tuple[Count, ...] = ("claimed", "acked", "failed", "dead", "isolated")
 
 
-class RedisQueueConsumeOperator(GivesBackWhenKilled, BaseOperator):
+class RedisQueueConsumeOperator(ReleaseOnKillMixin, BaseOperator):
     """
     Work on messages until the queue is empty or a bound is reached.
 

@@ -38,5 +38,5 @@ class RmqPlugin(AirflowPlugin):
 
     @property
     def fastapi_apps(self) -> list[Any]:  # type: ignore[override]  # only an API server asks, of an instance
-        late = import_module("rmq_airflow.plugin.late")
-        return [{"app": late.LateApp(), "url_prefix": PREFIX, "name": "RMQ"}]
+        lazy = import_module("rmq_airflow.plugin.lazy")
+        return [{"app": lazy.LazyApp(), "url_prefix": PREFIX, "name": "RMQ"}]

@@ -39,18 +39,8 @@ from rmq_airflow.retries import warn_of_short_lease
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_airflow.waiting import BacklogReport, report
-from rmq_core import (
-    Backlog,
-    ConfigurationError,
-    Counted,
-    LeasedQueue,
-    RedisMessageQueueError,
-    Unsupported,
-    WorkQueue,
-    counted,
-    has_left,
-    require,
-)
+from rmq_core import Backlog, ConfigurationError, LeasedQueue, RedisMessageQueueError, Unsupported, WorkQueue, require
+from rmq_core.work import Counted, counted, has_left
 
 
 class RedisQueueSensor(BaseSensorOperator):

@@ -16,7 +16,8 @@ from airflow.observability.stats import Stats
 
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.waiting import SensorTrigger, tell_fired
-from rmq_core import AsyncWorkQueue, Backlog, Counted, QueueUnavailable, Threshold, counted
+from rmq_core import AsyncWorkQueue, Backlog, QueueUnavailable
+from rmq_core.work import Counted, Threshold, counted
 
 
 class RedisQueueDepthTrigger(SensorTrigger):

@@ -6,12 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import rmq_core
+from rmq_core._exports import *  # noqa: F403  what it lists
+from rmq_core._lazy import LAZY as _SHARED
+from rmq_core._lazy import MOVED as _MOVED
+from rmq_core._lazy import moved as _moved
 from rmq_core.connection.clients import async_client as _client
 from rmq_core.discipline.leased.aio import AsyncLeasedQueue as AsyncLeasedQueue
 from rmq_core.discipline.leased.aio_survey import backlogs as backlogs
 from rmq_core.discipline.leased.aio_survey import holding as holding
 from rmq_core.errors import translated as _translated
-from rmq_core.late import LATE as _SHARED
 from rmq_core.protocol import DEFAULT as _DEFAULT
 from rmq_core.protocol import DISCIPLINES as _DISCIPLINES
 from rmq_core.protocol import open_async_queue
@@ -19,10 +22,10 @@ from rmq_core.queue.registry import found_in as _found_in
 from rmq_core.queue.registry import list_all as _list_all
 from rmq_core.queue.registry import look_up as _look_up
 from rmq_core.queue.registry import named_in as _named_in
-from rmq_core.shared import *  # noqa: F403  what it lists
 from rmq_core.work.hub import WaitHub as WaitHub
 
 if TYPE_CHECKING:
+    from rmq_core._lazy import *  # noqa: F403  for type checkers
     from rmq_core.compat.aio import AbstractRedisGateway as AbstractRedisGateway
     from rmq_core.compat.aio import RedisGateway as RedisGateway
     from rmq_core.compat.aio import RedisMessageQueue as RedisMessageQueue
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from rmq_core.discipline.rotation.aio import AsyncRotationQueue as AsyncRotationQueue
     from rmq_core.discipline.streams.aio import AsyncStreamQueue as AsyncStreamQueue
     from rmq_core.discipline.streams.aio_consumer import AsyncQueueConsumer as AsyncQueueConsumer
-    from rmq_core.late import *  # noqa: F403  for type checkers
 
     JobQueue = AsyncJobQueue
     QueueConsumer = AsyncQueueConsumer
@@ -52,7 +54,7 @@ _TWINS = ("AbstractRedisGateway", "RedisGateway", "RedisMessageQueue")
 _OWN = {f"Async{each.queue}": f"discipline.{each.name}.aio" for each in _DISCIPLINES.values() if each.name != _DEFAULT}
 _ASYNC = _OWN | {"AsyncQueueConsumer": "discipline.streams.aio_consumer", "AsyncReaper": "discipline.reliable.aio"}
 _WORKERS = dict.fromkeys(("Worker", "run_worker"), "discipline.jobs.worker")
-_LATE = _SHARED | _ASYNC | _WORKERS | dict.fromkeys(_TWINS, "compat.aio")
+_LAZY = _SHARED | _ASYNC | _WORKERS | dict.fromkeys(_TWINS, "compat.aio")
 
 __all__ = [  # noqa: PLE0604  names, all of them
     *rmq_core.__all__,
@@ -65,10 +67,12 @@ __all__ = [  # noqa: PLE0604  names, all of them
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        return _moved(name, __name__)
     defined = f"Async{name}" if f"Async{name}" in _ASYNC else name
-    if defined not in _LATE:
+    if defined not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"rmq_core.{_LATE[defined]}"), defined)
+    value = globals()[name] = getattr(import_module(f"rmq_core.{_LAZY[defined]}"), defined)
     return value
 
 

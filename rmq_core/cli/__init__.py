@@ -1,4 +1,4 @@
-"""`rmq`: looking at queues, working on them and checking their server from a shell.
+"""`rmq`: inspecting at queues, working on them and checking their server from a shell.
 
 It formats and computes nothing that the core knows. The exit code tells what happened (see `failures`); what is meant
 for programs goes to stdout, everything else to stderr; tokens and credentials go nowhere.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from rmq_core.cli import consume, dead, doctor, forget, looking, publish, reap, release, top
+from rmq_core.cli import consume, dead, doctor, forget, inspecting, publish, reap, release, top
 from rmq_core.cli.failures import Exit, report
 from rmq_core.cli.shared import Group, shared
 from rmq_core.errors import RedisMessageQueueError
@@ -29,14 +29,14 @@ letters = typer.Typer(
 
 app.command()(publish.publish)
 app.command()(consume.consume)
-app.command()(looking.stats)
-app.command()(looking.peek)
-app.command()(looking.leases)
+app.command()(inspecting.stats)
+app.command()(inspecting.peek)
+app.command()(inspecting.leases)
 app.command()(release.release)
 app.command()(reap.reap)
 app.command()(doctor.doctor)
 app.command()(top.top)
-queues.command("list")(looking.listed)
+queues.command("list")(inspecting.listed)
 queues.command("forget")(forget.forget)
 letters.command("list")(dead.listed)
 letters.command("redrive")(dead.redrive)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rmq_core.cli import records
-from rmq_core.cli.asking import confirm
+from rmq_core.cli.confirmation import confirm
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Count, Discipline, Json, Queue, Url, Yes
 from rmq_core.cli.output import counted, emit, say, show

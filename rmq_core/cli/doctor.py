@@ -11,11 +11,11 @@ from rmq_core.cli.checks import Finding, Level, examine
 from rmq_core.cli.facts import gather
 from rmq_core.cli.failures import Exit
 from rmq_core.cli.holders import examine_leases
-from rmq_core.cli.needs import needed
 from rmq_core.cli.opening import Server, connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Url
 from rmq_core.cli.output import console, emit, plain, table
 from rmq_core.cli.pauses import examine_pause
+from rmq_core.cli.requirements import needed
 from rmq_core.errors import ScriptFailed
 from rmq_core.protocol import DEFAULT
 

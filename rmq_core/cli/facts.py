@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rmq_core.cli.needs import Needs
+from rmq_core.cli.requirements import Requirements
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.exchange import Command, Exchange
 
@@ -40,7 +40,7 @@ class Facts:
     """Rules for the keys that the user needs."""
 
 
-def gather(needs: Needs) -> Exchange[Facts]:
+def gather(needs: Requirements) -> Exchange[Facts]:
     """Ask for everything."""
     info = yield from _or_none("INFO", "everything")
     scripts, refused = yield from _permissions(needs)
@@ -80,7 +80,7 @@ def _skew() -> Exchange[float | None]:
     return before - server if server < before else min(0.0, after - server)
 
 
-def _permissions(needs: Needs) -> Exchange[tuple[str | None, tuple[str, ...] | None]]:
+def _permissions(needs: Requirements) -> Exchange[tuple[str | None, tuple[str, ...] | None]]:
     """Why scripts cannot be run, and which commands are refused: None where the server, before Redis 7, cannot tell."""
     try:
         yield Command(("EVAL", "return 1", 1, needs.key))

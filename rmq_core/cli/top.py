@@ -14,8 +14,8 @@ from rich.live import Live
 from rich.text import Text
 
 from rmq_core.cli import records
+from rmq_core.cli.inspecting import chosen
 from rmq_core.cli.keyboard import Keyboard
-from rmq_core.cli.looking import chosen
 from rmq_core.cli.opening import Registered, Server, connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queues, Url
 from rmq_core.cli.output import console, emit, plain, table

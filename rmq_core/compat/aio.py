@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from rmq_core.compat import consuming, methods, verbs
+from rmq_core.compat import consuming, gateway_methods, queue_methods
 from rmq_core.compat.base import MessageQueueBase
 from rmq_core.compat.consuming import LEFT_ALONE
 from rmq_core.compat.gateway import Gateway, RedisGatewayBase
 from rmq_core.compat.heartbeat import Beat, LeaseHeartbeat
+from rmq_core.compat.io_mode import ASYNCIO, Stateful, shown
 from rmq_core.compat.stored import ClaimedMessage, MessageData
-from rmq_core.compat.worlds import ASYNCIO, Stateful, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,23 +45,23 @@ class AbstractRedisGateway(
 
 class RedisGateway(RedisGatewayBase, AbstractRedisGateway):  # noqa: D101  inherited
     __doc__ = RedisGatewayBase.__doc__
-    _world = ASYNCIO
+    _io_mode = ASYNCIO
 
-    publish_message = method(verbs.publish_message)
-    add_message = method(verbs.add_message)
-    wait_for_message_and_move = method(verbs.wait_for_message_and_move)
-    move_message = method(verbs.move_message)
-    remove_message = method(verbs.remove_message)
-    renew_message_lease = method(verbs.renew_message_lease)
-    trim_queue = method(verbs.trim_queue)
-    queue_length = method(verbs.queue_length)
-    peek_messages = method(verbs.peek_messages)
-    redrive_messages = method(verbs.redrive_messages)
-    purge_queue = method(verbs.purge_queue)
-    recover_claims = method(verbs.recover_claims)
+    publish_message = method(gateway_methods.publish_message)
+    add_message = method(gateway_methods.add_message)
+    wait_for_message_and_move = method(gateway_methods.wait_for_message_and_move)
+    move_message = method(gateway_methods.move_message)
+    remove_message = method(gateway_methods.remove_message)
+    renew_message_lease = method(gateway_methods.renew_message_lease)
+    trim_queue = method(gateway_methods.trim_queue)
+    queue_length = method(gateway_methods.queue_length)
+    peek_messages = method(gateway_methods.peek_messages)
+    redrive_messages = method(gateway_methods.redrive_messages)
+    purge_queue = method(gateway_methods.purge_queue)
+    recover_claims = method(gateway_methods.recover_claims)
 
 
-class AsyncHeartbeat(LeaseHeartbeat):
+class TaskHeartbeat(LeaseHeartbeat):
     """A beat in a task."""
 
     def _start(self, beat: Beat) -> None:
@@ -83,14 +83,14 @@ class AsyncHeartbeat(LeaseHeartbeat):
 
 class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
     __doc__ = MessageQueueBase.__doc__
-    _world, _gateway_class, _built_in = ASYNCIO, AbstractRedisGateway, RedisGateway
+    _io_mode, _gateway_class, _built_in = ASYNCIO, AbstractRedisGateway, RedisGateway
 
-    publish = method(methods.publish)
-    drain = method(methods.drain)
-    stats = method(methods.stats)
-    peek = method(methods.peek)
-    redrive_dead_letters = method(methods.redrive_dead_letters)
-    purge = method(methods.purge)
+    publish = method(queue_methods.publish)
+    drain = method(queue_methods.drain)
+    stats = method(queue_methods.stats)
+    peek = method(queue_methods.peek)
+    redrive_dead_letters = method(queue_methods.redrive_dead_letters)
+    purge = method(queue_methods.purge)
 
     @asynccontextmanager
     async def process_message(self) -> AsyncIterator[MessageData | None]:
@@ -105,7 +105,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
         if received is None:
             yield None
             return
-        heartbeat = AsyncHeartbeat(body, received)
+        heartbeat = TaskHeartbeat(body, received)
         began = perf_counter()
         try:
             yield received.message

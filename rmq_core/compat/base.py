@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from rmq_core.compat import checks, config
-from rmq_core.compat.body import Body
 from rmq_core.compat.gateway import Gateway, RedisGatewayBase
+from rmq_core.compat.io_mode import IoMode, Stateful
 from rmq_core.compat.keys import SEPARATOR, QueueKeyManager
 from rmq_core.compat.payload import PayloadRules
-from rmq_core.compat.worlds import Stateful, World
+from rmq_core.compat.state import QueueState
 from rmq_core.errors import ConfigurationError, GatewayContractError
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 
 
-class MessageQueueBase(Stateful[Body]):
+class MessageQueueBase(Stateful[QueueState]):
     """A queue of messages, each processed in a `with` block. Made from `client` or, to tune more, from `gateway`.
 
     deduplication, get_deduplication_key: which messages count as the same: by a digest of their content, by the key
@@ -35,7 +35,7 @@ class MessageQueueBase(Stateful[Body]):
     A wrong type raises TypeError, a wrong value or combination ConfigurationError.
     """
 
-    _world: ClassVar[World]
+    _io_mode: ClassVar[IoMode]
     _gateway_class: ClassVar[type]
     _built_in: ClassVar[type]
 
@@ -72,14 +72,14 @@ class MessageQueueBase(Stateful[Body]):
             config.log_cap("failed", enable_failed_queue, max_failed_length),
         )
         same = config.Deduplication(deduplication, get_deduplication_key)
-        same.check(asynchronous=self._world.asynchronous)
+        same.check(asynchronous=self._io_mode.asynchronous)
         pressure = config.Backpressure(
             max_pending_length, pending_overload_policy, pending_overload_block_timeout_seconds
         )
         pressure.check_losses(deduplication=deduplication, max_delivery_count=max_delivery_count)
         checks.flag("strict_envelope_decoding", strict_envelope_decoding)
         if on_event is not None:
-            checks.callback("on_event", on_event, asynchronous=self._world.asynchronous)
+            checks.callback("on_event", on_event, asynchronous=self._io_mode.asynchronous)
         delivery = config.DeliverySettings(
             visibility_timeout_seconds, max_delivery_count, key.dead_letter if max_delivery_count else None
         )
@@ -94,11 +94,11 @@ class MessageQueueBase(Stateful[Body]):
             self.key.check_slots()
         timeout = _timeout_of(gateway)
         heartbeat = config.HeartbeatSettings(heartbeat_interval_seconds, on_heartbeat_failure)
-        heartbeat.check(visibility_timeout=timeout, asynchronous=self._world.asynchronous)
+        heartbeat.check(visibility_timeout=timeout, asynchronous=self._io_mode.asynchronous)
         _bind(gateway, self.key.pending)
         payload = PayloadRules(max_payload_bytes, max_payload_depth, strict_payload_types)
-        self._state = Body(
-            self.key, gateway, self._world, same, logs, heartbeat, payload, strict_envelope_decoding, on_event
+        self._state = QueueState(
+            self.key, gateway, self._io_mode, same, logs, heartbeat, payload, strict_envelope_decoding, on_event
         )
 
     @property
@@ -135,7 +135,7 @@ class MessageQueueBase(Stateful[Body]):
         self, gateway: Any, delivery: config.DeliverySettings, pressure: config.Backpressure, **others: object
     ) -> None:
         if not isinstance(gateway, self._gateway_class):
-            wanted = "async" if self._world.asynchronous else "sync"
+            wanted = "async" if self._io_mode.asynchronous else "sync"
             hint = "use the queue of its own kind" if isinstance(gateway, Gateway) else "subclass it"
             raise GatewayContractError(
                 f"'gateway' must be an {wanted} AbstractRedisGateway, not {type(gateway).__qualname__}: {hint}"

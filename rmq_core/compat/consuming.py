@@ -6,8 +6,8 @@ import logging
 from time import monotonic, perf_counter
 from typing import Any
 
-from rmq_core.compat.body import Body, Inside, warn
-from rmq_core.compat.methods import recover
+from rmq_core.compat.queue_methods import recover
+from rmq_core.compat.state import Inside, QueueState, warn
 from rmq_core.compat.stored import ClaimedMessage, MessageData, Received
 from rmq_core.errors import CleanupFailedError, GatewayContractError
 from rmq_core.events import EventOperation, EventOutcome
@@ -30,7 +30,7 @@ LEFT_ALONE = (KeyboardInterrupt, SystemExit, GeneratorExit, NotAcknowledged)
 """What ends a process rather than a message, which is delivered again."""
 
 
-async def claim(body: Body) -> Received | None:
+async def claim(body: QueueState) -> Received | None:
     """The next message, or None; the caller ends what it got with `succeed` or `fail`."""
     began = perf_counter()
     with Inside(body, body.claiming):
@@ -40,7 +40,7 @@ async def claim(body: Body) -> Received | None:
     if claimed is None:
         await body.tell(EventOperation.CLAIM_EMPTY, EventOutcome.SKIPPED, began=began)
         if body.draining:
-            await body.world.pause(_IDLE_S)  # whoever loops until told otherwise must not spin
+            await body.io_mode.pause(_IDLE_S)  # whoever loops until told otherwise must not spin
         return None
     try:
         if body.leased and not isinstance(claimed, ClaimedMessage):
@@ -56,7 +56,7 @@ async def claim(body: Body) -> Received | None:
     return received
 
 
-async def _wait(body: Body, began: float) -> ClaimedMessage | MessageData | None:
+async def _wait(body: QueueState, began: float) -> ClaimedMessage | MessageData | None:
     try:
         claimed: ClaimedMessage | MessageData | None = await body.ask(
             "wait_for_message_and_move", _CLAIMED, body.key.pending, body.key.processing
@@ -71,7 +71,7 @@ async def _wait(body: Body, began: float) -> ClaimedMessage | MessageData | None
     return claimed
 
 
-async def succeed(body: Body, received: Received, began: float) -> None:
+async def succeed(body: QueueState, received: Received, began: float) -> None:
     """The handler is done."""
     cleaning = perf_counter()
     log, logs = body.key.completed, body.logs.completed != 0
@@ -87,7 +87,7 @@ async def succeed(body: Body, received: Received, began: float) -> None:
     await _tell_end(body, EventOperation.ACK, received, cleaning, applied=applied)
 
 
-async def fail(body: Body, received: Received, error: BaseException, began: float) -> None:
+async def fail(body: QueueState, received: Received, error: BaseException, began: float) -> None:
     """The handler raised; that its message could not be put away must not hide why.
 
     Neither must an interruption, which goes on all the same: a program that it does not reach would not end.
@@ -99,7 +99,7 @@ async def fail(body: Body, received: Received, error: BaseException, began: floa
         raise interruption from error
 
 
-async def _put_away(body: Body, received: Received, error: BaseException, began: float) -> None:
+async def _put_away(body: QueueState, received: Received, error: BaseException, began: float) -> None:
     log, failed = body.key.failed if body.logs.failed != 0 else None, EventOutcome.FAILURE
     await body.tell(EventOperation.FAILED, failed, error=error, began=began, of=received, destination_queue=log)
     cleaning = perf_counter()
@@ -112,7 +112,7 @@ async def _put_away(body: Body, received: Received, error: BaseException, began:
     await _tell_end(body, EventOperation.NACK, received, cleaning, applied=applied)
 
 
-async def _settle(body: Body, received: Received, log: str | None, cap: int | None) -> bool:
+async def _settle(body: QueueState, received: Received, log: str | None, cap: int | None) -> bool:
     token: dict[str, Any] = {} if received.token is None else {"lease_token": received.token}
     source, stored = body.key.processing, received.stored
     applied: bool
@@ -125,7 +125,7 @@ async def _settle(body: Body, received: Received, log: str | None, cap: int | No
     return applied
 
 
-async def _trim(body: Body, log: str, cap: int) -> None:
+async def _trim(body: QueueState, log: str, cap: int) -> None:
     try:
         await body.ask("trim_queue", object, log, cap, finish=True)
     except Exception as error:  # noqa: BLE001  the next message trims again
@@ -134,7 +134,9 @@ async def _trim(body: Body, log: str, cap: int) -> None:
         warn(f"{log} could not be trimmed ({type(error).__name__}); it is longer than configured")
 
 
-async def _tell_end(body: Body, operation: EventOperation, received: Received, began: float, *, applied: bool) -> None:
+async def _tell_end(
+    body: QueueState, operation: EventOperation, received: Received, began: float, *, applied: bool
+) -> None:
     outcome = EventOutcome.SUCCESS if applied else EventOutcome.SKIPPED
     await body.tell(operation, outcome, began=began, of=received)
     if not applied and received.token is not None:

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from rmq_core.compat import checks
 from rmq_core.compat.config import Backpressure, DeliverySettings, GatewayConfig, retries
+from rmq_core.compat.gateway_methods import Channels
+from rmq_core.compat.io_mode import IoMode, Stateful
 from rmq_core.compat.stored import MessageData
-from rmq_core.compat.verbs import Channels
-from rmq_core.compat.worlds import Stateful, World
 from rmq_core.connection.clients import check_gateway_client, is_cluster
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 
@@ -20,7 +20,7 @@ Claim = TypeVar("Claim")
 
 
 class Gateway(ABC, Generic[Flag, Done, Claim]):
-    """What a queue asks of a gateway; the types are what its methods return in either world.
+    """What a queue asks of a gateway; the types are what its methods return in either io_mode.
 
     Override those of the properties that apply. A gateway whose claims expire must have
     `message_visibility_timeout_seconds` and return ClaimedMessage.
@@ -83,7 +83,7 @@ class Gateway(ABC, Generic[Flag, Done, Claim]):
 
 
 class RedisGatewayBase(Stateful[Channels]):
-    """The gateway to the leased engine; `redis_client` is a redis-py client of this world.
+    """The gateway to the leased engine; `redis_client` is a redis-py client of this io_mode.
 
     Queues go by the names of `queue.key`.
 
@@ -96,7 +96,7 @@ class RedisGatewayBase(Stateful[Channels]):
       pending_overload_policy, pending_overload_block_timeout_seconds, interrupt: as in RedisMessageQueue.
     """
 
-    _world: ClassVar[World]
+    _io_mode: ClassVar[IoMode]
 
     def __init__(  # noqa: PLR0913  the documented signature
         self,
@@ -115,7 +115,7 @@ class RedisGatewayBase(Stateful[Channels]):
         pending_overload_block_timeout_seconds: float = 1.0,
         interrupt: BaseGracefulInterruptHandler | None = None,
     ) -> None:
-        check_gateway_client(redis_client, asynchronous=self._world.asynchronous)
+        check_gateway_client(redis_client, asynchronous=self._io_mode.asynchronous)
         if interrupt is not None:
             checks.instance("interrupt", interrupt, BaseGracefulInterruptHandler, "GracefulInterruptHandler()")
         ttl, wait = message_deduplication_log_ttl_seconds, message_wait_interval_seconds
@@ -130,7 +130,7 @@ class RedisGatewayBase(Stateful[Channels]):
             5 if wait is None else wait,
         )  # fmt: skip
         self._client = redis_client
-        self._state = self.channels = Channels(self.config, redis_client, self._world)
+        self._state = self.channels = Channels(self.config, redis_client, self._io_mode)
 
     @property
     def is_redis_cluster(self) -> bool:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from rmq_core.compat.body import Body, warn
+from rmq_core.compat.state import QueueState, warn
 from rmq_core.compat.stored import Received
 from rmq_core.events import EventOperation, EventOutcome
 from rmq_core.interrupt_handler import EventDrivenInterruptHandler
@@ -19,7 +19,7 @@ from rmq_core.interrupt_handler import EventDrivenInterruptHandler
 class Beat:
     """What a heartbeat does, until it is `over`."""
 
-    def __init__(self, body: Body, received: Received, interval: float) -> None:
+    def __init__(self, body: QueueState, received: Received, interval: float) -> None:
         self.interval, self.over = interval, threading.Event()
         self._body, self._received = body, received
         self._renew = partial(
@@ -63,7 +63,7 @@ class Beat:
         await self._body.complain(text, EventOperation.HEARTBEAT_STOP_TIMEOUT, of=self._received)
 
 
-def _beat_of(body: Body, received: Received) -> Beat | None:
+def _beat_of(body: QueueState, received: Received) -> Beat | None:
     if body.heartbeat.interval is None:
         return None
     if received.token is not None:
@@ -80,7 +80,7 @@ class LeaseHeartbeat:
     If it cannot begin, before the handler has, the message is left to the next claim.
     """
 
-    def __init__(self, body: Body, received: Received) -> None:
+    def __init__(self, body: QueueState, received: Received) -> None:
         try:
             self._beat = _beat_of(body, received)
             if self._beat is not None:

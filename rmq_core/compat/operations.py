@@ -86,7 +86,7 @@ def finish(engine: LeasedEngine, lease: Lease, log: QueuePart | None = None) -> 
         reply = yield settling.acking(engine, lease, 0, _UNBOUNDED, list_of(engine, log))
     if not reply.startswith((b"acked", b"lost")):
         raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
-    lease.fate.settled = True
+    lease.state.settled = True
     return bool(reply.startswith(b"acked"))
 
 

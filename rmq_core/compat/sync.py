@@ -9,13 +9,13 @@ from inspect import isawaitable
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from rmq_core.compat import checks, consuming, methods, verbs
+from rmq_core.compat import checks, consuming, gateway_methods, queue_methods
 from rmq_core.compat.base import MessageQueueBase
 from rmq_core.compat.consuming import LEFT_ALONE, NotAcknowledged
 from rmq_core.compat.gateway import Gateway, RedisGatewayBase
 from rmq_core.compat.heartbeat import Beat, LeaseHeartbeat
+from rmq_core.compat.io_mode import BLOCKING, Stateful, shown
 from rmq_core.compat.stored import ClaimedMessage, MessageData
-from rmq_core.compat.worlds import BLOCKING, Stateful, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,14 +23,14 @@ S = TypeVar("S")
 
 
 def run(operation: Coroutine[Any, Any, R]) -> R:
-    """The result of an operation of the blocking world."""
+    """The result of an operation of the blocking io_mode."""
     try:
         operation.send(None)
     except StopIteration as stop:
         result: R = stop.value
         return result
     operation.close()
-    raise RuntimeError("an operation of the blocking world waits for an event loop")
+    raise RuntimeError("an operation of the blocking io_mode waits for an event loop")
 
 
 def method(
@@ -53,23 +53,23 @@ class AbstractRedisGateway(Gateway[bool, None, ClaimedMessage | MessageData | No
 
 class RedisGateway(RedisGatewayBase, AbstractRedisGateway):  # noqa: D101  inherited
     __doc__ = RedisGatewayBase.__doc__
-    _world = BLOCKING
+    _io_mode = BLOCKING
 
-    publish_message = method(verbs.publish_message)
-    add_message = method(verbs.add_message)
-    wait_for_message_and_move = method(verbs.wait_for_message_and_move)
-    move_message = method(verbs.move_message)
-    remove_message = method(verbs.remove_message)
-    renew_message_lease = method(verbs.renew_message_lease)
-    trim_queue = method(verbs.trim_queue)
-    queue_length = method(verbs.queue_length)
-    peek_messages = method(verbs.peek_messages)
-    redrive_messages = method(verbs.redrive_messages)
-    purge_queue = method(verbs.purge_queue)
-    recover_claims = method(verbs.recover_claims)
+    publish_message = method(gateway_methods.publish_message)
+    add_message = method(gateway_methods.add_message)
+    wait_for_message_and_move = method(gateway_methods.wait_for_message_and_move)
+    move_message = method(gateway_methods.move_message)
+    remove_message = method(gateway_methods.remove_message)
+    renew_message_lease = method(gateway_methods.renew_message_lease)
+    trim_queue = method(gateway_methods.trim_queue)
+    queue_length = method(gateway_methods.queue_length)
+    peek_messages = method(gateway_methods.peek_messages)
+    redrive_messages = method(gateway_methods.redrive_messages)
+    purge_queue = method(gateway_methods.purge_queue)
+    recover_claims = method(gateway_methods.recover_claims)
 
 
-class Heartbeat(LeaseHeartbeat):
+class ThreadHeartbeat(LeaseHeartbeat):
     """A beat in a thread."""
 
     def _start(self, beat: Beat) -> None:
@@ -90,14 +90,14 @@ class Heartbeat(LeaseHeartbeat):
 
 class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
     __doc__ = MessageQueueBase.__doc__
-    _world, _gateway_class, _built_in = BLOCKING, AbstractRedisGateway, RedisGateway
+    _io_mode, _gateway_class, _built_in = BLOCKING, AbstractRedisGateway, RedisGateway
 
-    publish = method(methods.publish)
-    drain = method(methods.drain)
-    stats = method(methods.stats)
-    peek = method(methods.peek)
-    redrive_dead_letters = method(methods.redrive_dead_letters)
-    purge = method(methods.purge)
+    publish = method(queue_methods.publish)
+    drain = method(queue_methods.drain)
+    stats = method(queue_methods.stats)
+    peek = method(queue_methods.peek)
+    redrive_dead_letters = method(queue_methods.redrive_dead_letters)
+    purge = method(queue_methods.purge)
 
     @contextmanager
     def process_message(self) -> Iterator[MessageData | None]:
@@ -112,7 +112,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
         if received is None:
             yield None
             return
-        heartbeat = Heartbeat(body, received)
+        heartbeat = ThreadHeartbeat(body, received)
         began = perf_counter()
         try:
             yield received.message

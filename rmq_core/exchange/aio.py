@@ -37,14 +37,14 @@ R = TypeVar("R")
 W = TypeVar("W", Plan, Command)
 
 
-class Line:
+class PooledConnection:
     """A connection on loan from its pool, where it is kept when nobody uses it, and the clock of its round trips.
 
     One timer serves many of them: set for the first, it looks for the one under way when it rings. A timer for each, as
     `asyncio.timeout` sets, costs more than packing a command and reading its reply.
     """
 
-    def __init__(self, pool: Any, connection: Any, home: deque[Line]) -> None:
+    def __init__(self, pool: Any, connection: Any, home: deque[PooledConnection]) -> None:
         self.pool, self.connection, self.timeout_s, self.home = pool, connection, connection.socket_timeout, home
         connection.socket_timeout = None
         self._due_s = math.inf
@@ -124,7 +124,7 @@ class AsyncDriver:
         self._slots = Slots(prefix, retry_budget_s)
         self._patience = Patience(retry_budget_s)
         self._owner: tuple[int, Any] = (process.id, None)
-        self._idle: deque[Line] = deque()
+        self._idle: deque[PooledConnection] = deque()
         self._pool: Any = None
 
     async def run(self, exchange: Exchange[R], patience: Patience | None = None) -> R:
@@ -151,11 +151,11 @@ class AsyncDriver:
         if self._owner == (process.id, asyncio.get_running_loop()):
             await self._give_back(idle)
 
-    async def _give_back(self, idle: deque[Line]) -> None:
+    async def _give_back(self, idle: deque[PooledConnection]) -> None:
         while idle:
             await self._release(idle.pop())
 
-    async def _release(self, line: Line) -> None:
+    async def _release(self, line: PooledConnection) -> None:
         await line.release()
 
     async def _perform(self, want: Want, patience: Patience) -> Any:
@@ -249,7 +249,7 @@ class AsyncDriver:
             if line.home is not self._idle:  # closed meanwhile
                 await self._give_back(line.home)
 
-    async def _open(self) -> Line:
+    async def _open(self) -> PooledConnection:
         owner = (process.id, asyncio.get_running_loop())
         if self._owner != owner:
             self._owner, self._idle, self._pool = owner, deque(), None
@@ -258,7 +258,7 @@ class AsyncDriver:
             return home.pop()
         pool = self._pool = self._pool or await self._find_pool()
         before = _cancelling()
-        line = Line(pool, await pool.get_connection(*POOL_ARGS), home)
+        line = PooledConnection(pool, await pool.get_connection(*POOL_ARGS), home)
         if _cancelling() > before:  # see `cancellable`
             await self._release(line)
             raise asyncio.CancelledError

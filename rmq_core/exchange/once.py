@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from rmq_core.exchange import Command, Patience
-from rmq_core.exchange.aio import AsyncDriver, Line
+from rmq_core.exchange.aio import AsyncDriver, PooledConnection
 from rmq_core.exchange.frames import FAILURES, RETRYABLE, Frame, Plan, raise_retryable
 from rmq_core.exchange.public import AsyncPublicDriver, PublicDriver, is_genuine
 from rmq_core.exchange.sync import SyncDriver
@@ -98,7 +98,7 @@ class AsyncOnceDriver(AsyncDriver):
     async def _find_pool(self) -> Any:
         return without_retries(await super()._find_pool())
 
-    async def _release(self, line: Line) -> None:
+    async def _release(self, line: PooledConnection) -> None:
         """Close the connection too: nobody else can use it."""
         await line.connection.disconnect(nowait=True)
         await line.release()

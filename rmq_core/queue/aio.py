@@ -15,8 +15,8 @@ from rmq_core.errors import RedisMessageQueueError
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
 from rmq_core.queue import Awaited, E, Method, QueueBase
-from rmq_core.queue.aio_keeper import AsyncExtender, keeper
-from rmq_core.queue.keeper import Charge
+from rmq_core.queue.aio_heartbeats import AsyncExtender, heartbeats
+from rmq_core.queue.heartbeats import Heartbeat
 from rmq_core.queue.process import AsyncProcess, nack_failed, reason_of
 from rmq_core.queue.settle import open_places
 
@@ -77,13 +77,15 @@ class AsyncFacade(QueueBase[E], Awaited):
         if lease_s is None:
             yield lease
             return
-        charge: Charge[AsyncExtender] = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost, fresh)
-        keeper().add(charge)
+        heartbeat: Heartbeat[AsyncExtender] = Heartbeat(
+            self, lease, seconds("by", lease_s, minimum=0.001), on_lost, fresh
+        )
+        heartbeats().add(heartbeat)
         try:
             yield lease
         finally:
-            keeper().remove(charge)
-            charge.end()
+            heartbeats().remove(heartbeat)
+            heartbeat.end()
 
     def process(
         self,
@@ -119,12 +121,12 @@ class AsyncFacade(QueueBase[E], Awaited):
             except Exception as error:
                 await self._give_up(held, error)
                 raise
-            if not held.fate.settled:
+            if not held.state.settled:
                 await self._verbs.ack(held)
 
     async def _give_up(self, held: Lease, error: Exception) -> None:
         try:
-            if not held.fate.settled:
+            if not held.state.settled:
                 await self._verbs.nack(held, reason=reason_of(error))
         except RedisMessageQueueError as failure:
             nack_failed(held, failure)
@@ -163,12 +165,12 @@ class AsyncFacade(QueueBase[E], Awaited):
         await self.close()
 
 
-class AsyncSlicing(AsyncFacade[E]):
+class AsyncLargeLeaseFacade(AsyncFacade[E]):
     """A façade whose leases may be too large for one answer; `read` must be among its operations."""
 
     async def messages(self, lease: Lease, slice_size: int = 1000) -> AsyncIterator[Message]:
         """The unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
-        if lease.complete and not lease.fate.partly:
+        if lease.complete and not lease.state.partly:
             for message in lease.messages:
                 yield message
             return

@@ -1,6 +1,6 @@
 """Ending leases and extending them, as far as it is the same for every discipline.
 
-`settle` is for those where Redis keeps no record of what was settled one by one: the lease's fate remembers it.
+`settle` is for those where Redis keeps no record of what was settled one by one: the lease's state remembers it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def places_of(lease: Lease, messages: Some) -> list[int]:
 
 def open_places(lease: Lease) -> list[int]:
     """The indexes that this process has not settled."""
-    return [place for place in range(lease.count) if place not in lease.fate.done]
+    return [place for place in range(lease.count) if place not in lease.state.done]
 
 
 def lost(lease: Lease) -> LeaseLost:
     """Note that a lease is gone; the error to raise."""
-    lease.fate.lost = True
+    lease.state.lost = True
     return LeaseLost(lease.id)
 
 
@@ -57,10 +57,10 @@ def settle(
 
     Raises LeaseLost for a whole lease of which nothing is left, ConfigurationError for one of another queue.
     """
-    with lease.fate:
+    with lease.state:
         check_queue(queue, lease)
         asked = open_places(lease) if messages is None else places_of(lease, messages)
-        places = sorted(set(asked) - lease.fate.done)
+        places = sorted(set(asked) - lease.state.done)
         if messages is None and not places:
             raise lost(lease)
         found = (yield from send(places)) if places else []
@@ -100,15 +100,15 @@ def extend_each(calls: Iterable[Call]) -> Exchange[list[bool]]:
 
 def settled_whole(lease: Lease, found: Sequence[Outcome]) -> SettleReport:
     """Note that every message of a lease is settled; what became of them."""
-    lease.fate.settled = True
+    lease.state.settled = True
     return SettleReport(sum(outcome in _DONE for outcome in found), found.count(Outcome.DEAD))
 
 
 def settled_some(lease: Lease, places: Sequence[int], outcomes: Mapping[int, Outcome]) -> SettleReport:
     """Note which messages of a lease are settled; the report in the order in which they were given."""
-    fate, told = lease.fate, tuple(outcomes.get(place, Outcome.SETTLED_BEFORE) for place in places)
-    fate.done |= {place for place, outcome in outcomes.items() if outcome in _DONE}
-    fate.partly, fate.settled = True, len(fate.done) == lease.count
-    fate.lost = fate.lost or Outcome.LOST in told
+    state, told = lease.state, tuple(outcomes.get(place, Outcome.SETTLED_BEFORE) for place in places)
+    state.done |= {place for place, outcome in outcomes.items() if outcome in _DONE}
+    state.partly, state.settled = True, len(state.done) == lease.count
+    state.lost = state.lost or Outcome.LOST in told
     found = list(outcomes.values())
     return SettleReport(sum(outcome in _DONE for outcome in found), found.count(Outcome.DEAD), told)

@@ -15,7 +15,7 @@ from rmq_core.errors import RedisMessageQueueError
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
 from rmq_core.queue import Blocking, E, Method, QueueBase
-from rmq_core.queue.keeper import Charge, Extender, keeper
+from rmq_core.queue.heartbeats import Extender, Heartbeat, heartbeats
 from rmq_core.queue.process import Process, nack_failed, reason_of
 from rmq_core.queue.settle import open_places
 
@@ -77,13 +77,13 @@ class Facade(QueueBase[E], Blocking):
         if lease_s is None:
             yield lease
             return
-        charge: Charge[Extender] = Charge(self, lease, seconds("by", lease_s, minimum=0.001), on_lost, fresh)
-        keeper.add(charge)
+        heartbeat: Heartbeat[Extender] = Heartbeat(self, lease, seconds("by", lease_s, minimum=0.001), on_lost, fresh)
+        heartbeats.add(heartbeat)
         try:
             yield lease
         finally:
-            keeper.remove(charge)
-            charge.end()
+            heartbeats.remove(heartbeat)
+            heartbeat.end()
 
     def process(
         self,
@@ -117,12 +117,12 @@ class Facade(QueueBase[E], Blocking):
             except Exception as error:
                 self._give_up(held, error)
                 raise
-            if not held.fate.settled:
+            if not held.state.settled:
                 self._verbs.ack(held)
 
     def _give_up(self, held: Lease, error: Exception) -> None:
         try:
-            if not held.fate.settled:
+            if not held.state.settled:
                 self._verbs.nack(held, reason=reason_of(error))
         except RedisMessageQueueError as failure:
             nack_failed(held, failure)
@@ -160,12 +160,12 @@ class Facade(QueueBase[E], Blocking):
         self.close()
 
 
-class Slicing(Facade[E]):
+class LargeLeaseFacade(Facade[E]):
     """A façade whose leases may be too large for one answer; `read` must be among its operations."""
 
     def messages(self, lease: Lease, slice_size: int = 1000) -> Iterator[Message]:
         """The unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
-        if lease.complete and not lease.fate.partly:
+        if lease.complete and not lease.state.partly:
             yield from lease.messages
             return
         for lo in range(0, lease.count, slice_size):

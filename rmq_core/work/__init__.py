@@ -1,5 +1,41 @@
-"""What every orchestrator does with leases: claim under a name, hold, settle, hand over, keep for a retry.
+"""What orchestrators share: claiming under a name, batches, handing a lease over, keeping it for a retry."""
 
-Law: nothing here knows an orchestrator. Each translates its own words (a task's try, a step of a run, a retry policy)
-into a `Claimant`, a threshold, seconds to keep a lease for, and gets the same law for all of them.
-"""
+from __future__ import annotations
+
+from rmq_core.work.batch import HeldBatch
+from rmq_core.work.claiming import (
+    Claimant,
+    Claimed,
+    OnSettled,
+    Relation,
+    check_on_settled,
+    claim_as,
+    has_left,
+    refuse_foreign,
+)
+from rmq_core.work.guard import DriverGuard, end_group
+from rmq_core.work.handover import Handover, Submission
+from rmq_core.work.keeping import Settleable, conclude
+from rmq_core.work.threshold import Counted, Threshold, counted, depth
+
+__all__ = [
+    "Claimant",
+    "Claimed",
+    "Counted",
+    "DriverGuard",
+    "Handover",
+    "HeldBatch",
+    "OnSettled",
+    "Relation",
+    "Settleable",
+    "Submission",
+    "Threshold",
+    "check_on_settled",
+    "claim_as",
+    "conclude",
+    "counted",
+    "depth",
+    "end_group",
+    "has_left",
+    "refuse_foreign",
+]

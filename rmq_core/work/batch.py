@@ -106,7 +106,7 @@ class HeldBatch:
     @property
     def _open(self) -> bool:
         """Whether messages wait for a verdict."""
-        return self._lease is not None and not self._lease.fate.settled
+        return self._lease is not None and not self._lease.state.settled
 
     @property
     def _held(self) -> Lease:

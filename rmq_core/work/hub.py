@@ -22,7 +22,7 @@ from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.policy import seconds, whole
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.reports import Backlog
-from rmq_core.work.looks import Looks
+from rmq_core.work.polling import BacklogPoller
 from rmq_core.work.threshold import Threshold
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _PACE_S, _SELDOM_S = 0.2, 1.0
 
 
 @dataclass(eq=False, slots=True)
-class Wish:
+class Waiter:
     """One wait: how much work, or how old, is enough."""
 
     enough: Threshold
@@ -49,8 +49,8 @@ class WatchedQueue:
 
     engine: LeasedEngine
     driver: AsyncDriver
-    looks: Looks
-    wishes: set[Wish] = field(default_factory=set)
+    looks: BacklogPoller
+    wishes: set[Waiter] = field(default_factory=set)
     rung: asyncio.Event = field(default_factory=asyncio.Event)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     pace_s: float = field(default_factory=lambda: _PACE_S)
@@ -75,14 +75,14 @@ class WaitHub:
 
     def __init__(self, redis: Any, config: LeasedConfig | None = None) -> None:
         from rmq_core.exchange.aio import AsyncDriver  # noqa: PLC0415  loads redis-py, which naming a class must not
-        from rmq_core.exchange.bells import Bells  # noqa: PLC0415  the same
+        from rmq_core.exchange.pubsub import PubSubListener  # noqa: PLC0415  the same
 
         self._driver = AsyncDriver
         self._client, self._owned = async_client(redis)
         self._config = config or LeasedConfig()
         self._watches: dict[str, WatchedQueue] = {}
-        self._looks = Looks()
-        self._bells = Bells(self._client, self._ring)
+        self._looks = BacklogPoller()
+        self._listener = PubSubListener(self._client, self._ring)
 
     async def wait(
         self,
@@ -100,7 +100,7 @@ class WaitHub:
         enough = Threshold(
             whole("min_messages", min_messages, minimum=1), None if max_age is None else seconds("max_age", max_age)
         )
-        wish = Wish(enough, asyncio.get_running_loop().create_future())
+        wish = Waiter(enough, asyncio.get_running_loop().create_future())
         watch = self._watch(queue)
         watch.wishes.add(wish)
         watch.asked.set()
@@ -123,7 +123,7 @@ class WaitHub:
             for wish in watch.wishes:
                 wish.answer.cancel()
         self._watches.clear()
-        await self._bells.aclose()
+        await self._listener.aclose()
         if self._owned:
             await self._client.aclose()
 
@@ -140,7 +140,9 @@ class WaitHub:
         if watch is None:
             engine = LeasedEngine(LeasedKeys(queue), self._config)
             driver = self._driver(self._client, engine.keys.prefix, self._config.retry_budget_s)
-            looks = Looks() if is_cluster(self._client) else self._looks  # there, queues live on different nodes
+            looks = (
+                BacklogPoller() if is_cluster(self._client) else self._looks
+            )  # there, queues live on different nodes
             watch = self._watches[queue] = WatchedQueue(engine, driver, looks)
         if watch.task is None or watch.task.done():
             watch.task = asyncio.get_running_loop().create_task(self._follow(queue, watch), name=f"rmq-wait {queue}")
@@ -149,7 +151,7 @@ class WaitHub:
     async def _follow(self, queue: str, watch: WatchedQueue) -> None:
         """Look and answer for as long as somebody waits; a failure reaches everybody who does."""
         try:
-            await self._bells.listen(watch.engine.keys.bell)
+            await self._listener.listen(watch.engine.keys.bell)
             while watch.wishes:
                 await watch.pause(await self._look(watch))
         except Exception as error:  # noqa: BLE001  whatever it is, those who wait must hear of it
@@ -160,7 +162,7 @@ class WaitHub:
         finally:
             if self._watches.get(queue) is watch and not watch.wishes:
                 del self._watches[queue]
-                await self._bells.forget(watch.engine.keys.bell)
+                await self._listener.forget(watch.engine.keys.bell)
 
     async def _look(self, watch: WatchedQueue) -> float:
         """Answer the waits that are met; seconds until the next look."""

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from rmq_core import OnSettled
+from rmq_core.work import OnSettled
 from rmq_dagster.components.base import QueueComponent
 from rmq_dagster.components.scaffolding import SparkScaffolder
 from rmq_dagster.names import dagster_name

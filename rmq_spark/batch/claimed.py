@@ -17,16 +17,8 @@ from typing import Literal, TypedDict, Unpack
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from rmq_core import (
-    ConfigurationError,
-    Handover,
-    Lease,
-    LeaseAlreadySettled,
-    LeasedConfig,
-    LeasedQueue,
-    LeaseLost,
-    RedisSettings,
-)
+from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost, RedisSettings
+from rmq_core.work import Handover
 from rmq_spark.batch.ending import OnFailure, Verdicts, settled
 from rmq_spark.batch.held import HeldLease, claim_shards, name_of, slices_of
 from rmq_spark.batch.jobs import parallelism, tagged_jobs

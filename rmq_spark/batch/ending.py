@@ -53,7 +53,7 @@ class Verdicts:
     def settle(self, held: HeldLease) -> None:
         """Nack those of one lease, unless that has been done. Raises LeaseLost."""
         queue, lease = held
-        if lease.fate.settled:
+        if lease.state.settled:
             return
         verdicts = {ref: verdict for ref, verdict in self._failed.items() if ref.lease_id == lease.id}
         if any(outcome is Outcome.LOST for _, outcome in nack_each(queue, lease, verdicts)):
@@ -81,7 +81,7 @@ def _ack(held: Sequence[HeldLease]) -> None:
     failures = []
     for queue, lease in held:
         try:
-            if not lease.fate.settled:
+            if not lease.state.settled:
                 queue.ack(lease)
         except RedisMessageQueueError as error:
             failures.append(error)
@@ -93,7 +93,7 @@ def _nack(held: HeldLease, verdicts: Verdicts, reason: str) -> None:
     queue, lease = held
     try:
         verdicts.settle(held)
-        if not lease.fate.settled:
+        if not lease.state.settled:
             queue.nack(lease, reason=reason)
     except RedisMessageQueueError as error:  # the failure of the work is what the caller has to see
         log.warning("lease %r could not be nacked, it will expire: %s", lease.id, error)

@@ -88,8 +88,8 @@ class LossWatch:
     def _guard(self) -> None:
         longest_s = 0.0
         while not self._closed.is_set():
-            lease = min((each.lease for each in self._held), key=lambda lease: lease.fate.until)
-            left_s = lease.fate.until - time.monotonic()
+            lease = min((each.lease for each in self._held), key=lambda lease: lease.state.until)
+            left_s = lease.state.until - time.monotonic()
             if left_s < inf:
                 longest_s = max(longest_s, left_s)  # just after a beat: the lease itself
                 left_s -= margin_s(longest_s)

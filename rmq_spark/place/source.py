@@ -14,7 +14,6 @@ from rmq_core import (
     DISCIPLINES,
     ConfigurationError,
     JobQueue,
-    JobsConfig,
     LeasedConfig,
     LeasedQueue,
     RedisSettings,
@@ -22,6 +21,7 @@ from rmq_core import (
     discipline_of,
     disciplines,
 )
+from rmq_core.jobs import JobsConfig
 from rmq_spark.place.options import Option, OptionValues, one_of, text, whole
 
 SourceQueue: TypeAlias = LeasedQueue | JobQueue

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from rmq_spark.batch.jobs import is_connect
 from rmq_spark.runtime.java import spark_environment
-from rmq_spark.runtime.parcel import carrying, packed, unpacked
+from rmq_spark.runtime.shipping import packed, self_contained_source, unpacked
 
 
 def session(app_name: str, **conf: str | float | bool) -> SparkSession:
@@ -35,7 +35,7 @@ def register(spark: SparkSession, *, ship: bool = False) -> None:
         spark.addArtifacts(unpacked(archive), pyfile=True)
     elif ship:
         spark.sparkContext.addPyFile(unpacked(archive))
-    spark.dataSource.register(carrying(archive))
+    spark.dataSource.register(self_contained_source(archive))
 
 
 def _java_runs() -> bool:

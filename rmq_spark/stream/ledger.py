@@ -15,8 +15,8 @@ from dataclasses import replace
 from functools import partial
 
 from rmq_core import (
+    ConsumerRegistration,
     ConsumerTaken,
-    Enrolment,
     Lease,
     LeaseAlreadySettled,
     LeasedQueue,
@@ -57,8 +57,8 @@ class Membership:
 
     def __init__(self, queue: LeasedQueue, consumer: str, stream: str, alive_s: float) -> None:
         self.run = f"spark-{uuid.uuid4().hex}"
-        self._enroll = partial(queue.enroll, consumer, run=self.run, stream=stream, alive=alive_s)
-        self._renewal = partial(queue.stay, consumer, run=self.run, stream=stream, alive=alive_s)
+        self._register = partial(queue.register_consumer, consumer, run=self.run, stream=stream, alive=alive_s)
+        self._renewal = partial(queue.renew_consumer, consumer, run=self.run, stream=stream, alive=alive_s)
         self._consumer = consumer
         self._alive_s = alive_s
         self._finished = 0
@@ -66,13 +66,13 @@ class Membership:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._renew, name=f"rmq-consumer-{consumer}", daemon=True)
 
-    def enter(self) -> Enrolment:
+    def enter(self) -> ConsumerRegistration:
         """Take the name and keep it from now on. Raises ConsumerTaken when a run of another stream is alive."""
         try:
-            entered = self._enroll()
+            entered = self._register()
         except ConsumerTaken as taken:
             time.sleep(taken.left + MARGIN_S)
-            entered = self._enroll()  # who lives has renewed the name by now
+            entered = self._register()  # who lives has renewed the name by now
         self._finished = entered.finished
         self._thread.start()
         return entered

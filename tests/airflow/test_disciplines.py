@@ -22,7 +22,8 @@ from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
-from rmq_core import ConfigurationError, Counted, LeasedConfig, Unsupported, open_queue, protocol
+from rmq_core import ConfigurationError, LeasedConfig, Unsupported, open_queue, protocol
+from rmq_core.work import Counted
 from tests.airflow.conftest import QUEUE, MakeContext
 
 PAYLOADS: dict[str, list[Any]] = {"rotation": ["a", "b"], "streams": [{"n": 1}, {"n": 2}]}

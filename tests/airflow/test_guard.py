@@ -11,8 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from rmq_core import DriverGuard
-from rmq_core.work import guard
+from rmq_core.work import DriverGuard, guard
 from tests.faults.patience import PATIENCE_S
 from tests.servers.process import until
 

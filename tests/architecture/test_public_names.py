@@ -9,8 +9,10 @@ import pytest
 
 import rmq_core
 import rmq_core.asyncio
+from rmq_core._lazy import MOVED
 
 FACES = [rmq_core, rmq_core.asyncio]
+MODULES = ("jobs", "reliable", "rotation", "streams", "work")
 PUBLIC = [(face, name) for face in FACES for name in face.__all__]
 
 
@@ -41,6 +43,32 @@ def test_a_public_name_is_documented_with_its_methods(face: object, name: str) -
     if inspect.isclass(value):
         undocumented = [key for key in methods(value) if not inspect.getdoc(getattr(value, key))]
         assert undocumented == []
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+@pytest.mark.parametrize("name", MOVED)
+def test_a_name_that_has_moved_is_still_there_and_says_where_it_is(face: object, name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"is now {MOVED[name]}"):
+        value = getattr(face, name)
+    module, _, attribute = MOVED[name].rpartition(".")
+    assert value is getattr(importlib.import_module(module), attribute)
+
+
+def test_every_name_of_the_modules_of_disciplines_and_orchestrators_has_moved_there() -> None:
+    listed = {f"rmq_core.{module}.{name}" for module in MODULES for name in module_names(module)}
+    assert set(MOVED.values()) - {"rmq_core.ConsumerRegistration"} == listed
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_name_of_a_module_is_documented(module: str) -> None:
+    found = importlib.import_module(f"rmq_core.{module}")
+    classes = [getattr(found, name) for name in module_names(module) if inspect.isclass(getattr(found, name))]
+    assert [value for value in classes if not own_doc(value)] == []
+
+
+def module_names(module: str) -> list[str]:
+    names: list[str] = importlib.import_module(f"rmq_core.{module}").__all__
+    return names
 
 
 def methods(kind: type) -> set[str]:

@@ -4,7 +4,8 @@ import dagster as dg
 import pytest
 from pydantic import ValidationError
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, ReliableConfig
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
+from rmq_core.reliable import ReliableConfig
 from rmq_dagster import RedisQueueResource
 from tests.dagster.pipeline import CONFIG
 

@@ -9,7 +9,8 @@ import dagster as dg
 import pytest
 import redis
 
-from rmq_core import Handover, LeasedQueue, RedisSettings
+from rmq_core import LeasedQueue, RedisSettings
+from rmq_core.work import Handover
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
 from tests.dagster import pipeline
 from tests.dagster.pipeline import CONFIG, Work, notes

@@ -10,8 +10,8 @@ import os
 import random
 import sys
 
-from rmq_core import Job, JobsConfig, WorkerConfig
 from rmq_core.asyncio import run_worker
+from rmq_core.jobs import Job, JobsConfig, WorkerConfig
 
 CONFIG = JobsConfig(lease=0.5, max_attempts=100)
 

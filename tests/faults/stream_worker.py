@@ -13,7 +13,8 @@ import sys
 import time
 from typing import Any
 
-from rmq_core import DbApi, EffectsOnce, QueueConfig, QueueConsumer, QueueMessage
+from rmq_core import QueueConsumer
+from rmq_core.streams import DbApi, EffectsOnce, QueueConfig, QueueMessage
 from tests.redis.streams.databases import ledger
 
 STREAM, GROUP = "orders", "billing"

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import JobQueue, JobsConfig, Lease, NewJob, QueueFull, RedisMessageQueueError
+from rmq_core import JobQueue, Lease, QueueFull, RedisMessageQueueError
 from rmq_core.asyncio import AsyncJobQueue, Worker
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.envelope import codec
+from rmq_core.jobs import JobsConfig, NewJob
 from tests.faults import tally
 from tests.faults.crew import Member
 from tests.faults.patience import PATIENCE_S, eventually

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import Lease, RedisMessageQueueError, ReliableConfig
+from rmq_core import Lease, RedisMessageQueueError
 from rmq_core.discipline.reliable.keys import ReliableKeys
 from rmq_core.envelope import codec
+from rmq_core.reliable import ReliableConfig
 from tests.faults.patience import eventually
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.worlds import World

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import QueueFull, ReliableConfig
+from rmq_core import QueueFull
+from rmq_core.reliable import ReliableConfig
 from tests.faults import tally
 from tests.faults.patience import PATIENCE_S
 from tests.redis.reliable.bench import KEYS, age, payloads

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from rmq_core import EffectsOnce, QueueConfig, StreamQueue
+from rmq_core import StreamQueue
+from rmq_core.streams import EffectsOnce, QueueConfig
 from tests.faults import tally
 from tests.faults.crew import Member
 from tests.faults.patience import eventually

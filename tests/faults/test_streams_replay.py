@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rmq_core import QueueConfig, RedisMessageQueueError
+from rmq_core import RedisMessageQueueError
+from rmq_core.streams import QueueConfig
 from tests.faults.proxy import Fault, Proxy
 from tests.redis.worlds import World
 

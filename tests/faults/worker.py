@@ -15,8 +15,10 @@ import sys
 import time
 from typing import Any
 
-from rmq_core import LeaseLost, ReliableConfig, RotationConfig, open_queue
+from rmq_core import LeaseLost, open_queue
 from rmq_core.asyncio import open_queue as open_async_queue
+from rmq_core.reliable import ReliableConfig
+from rmq_core.rotation import RotationConfig
 
 TIMEOUT_S = 1
 CONFIGS: dict[str, Any] = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core.queue.keeper import Charge
+from rmq_core.queue.heartbeats import Heartbeat
 from tests.redis.worlds import World
 
 PATIENCE_S = 300
@@ -88,21 +88,21 @@ def beating_often() -> Iterator[None]:
 
     A short lease would be over as soon as the machine stands still for longer than that.
     """
-    renewed = Charge.renewed
+    renewed = Heartbeat.renewed
 
-    def soon(charge: Charge[Any], now: float) -> None:
-        renewed(charge, now)
-        charge.next_at = now + 0.05
+    def soon(heartbeat: Heartbeat[Any], now: float) -> None:
+        renewed(heartbeat, now)
+        heartbeat.next_at = now + 0.05
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Charge, "renewed", soon)
+        patch.setattr(Heartbeat, "renewed", soon)
         yield
 
 
 def kept(lease: Any, lease_s: float) -> None:
     """Return when a heartbeat that was sent from now on has extended a lease."""
     now = time.monotonic()
-    eventually(lambda: lease.fate.until >= now + lease_s)
+    eventually(lambda: lease.state.until >= now + lease_s)
 
 
 def blocked(world: World, count: int) -> None:

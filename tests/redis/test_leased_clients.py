@@ -54,15 +54,15 @@ print("fine")
 FORKED_HEARTBEAT = """
 import os, sys, time
 from rmq_core import LeasedConfig, LeasedQueue
-from rmq_core.queue.keeper import Charge
+from rmq_core.queue.heartbeats import Heartbeat
 
-renewed = Charge.renewed
+renewed = Heartbeat.renewed
 
-def often(charge, now):
-    renewed(charge, now)
-    charge.next_at = now + 0.05
+def often(heartbeat, now):
+    renewed(heartbeat, now)
+    heartbeat.next_at = now + 0.05
 
-Charge.renewed = often
+Heartbeat.renewed = often
 queue = LeasedQueue(sys.argv[1], "q", LeasedConfig(lease=60))
 queue.publish_many(["parent", "child"])
 with queue.process(lease_id="parent") as lease:

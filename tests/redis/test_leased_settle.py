@@ -142,7 +142,7 @@ def test_settling_the_last_message_ends_the_lease_and_leaves_the_record(world: W
         assert queue.ack(lease, [message]).outcomes == (S,)
     assert queue.settled("job").acked == 3
     assert (queue.lease_info("job"), queue.stats().leases) == (None, 0)
-    assert lease.fate.settled
+    assert lease.state.settled
     assert queue.ack(lease, lease.messages).outcomes == (L, L, L)
 
 
@@ -235,7 +235,7 @@ def test_a_lease_that_ends_before_its_last_chunk_is_settled_and_not_lost(world: 
     messages = list(queue.messages(lease))
     queue.ack(lease, messages[:1000])
     assert queue.ack(lease, messages) == SettleReport(1500, 0, (B,) * 1000 + (S,) * 1500)
-    assert (lease.lost, lease.fate.lost, lease.fate.settled) == (False, False, True)
+    assert (lease.lost, lease.state.lost, lease.state.settled) == (False, False, True)
 
 
 def test_a_message_settled_by_name_may_become_a_dead_letter(world: World) -> None:

@@ -11,7 +11,7 @@ import redis
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS as SLOTS
 from redis.crc import key_slot
 
-from tests.servers.process import START_S, Server, free_port, start_server, until
+from tests.servers.process import START_S, Server, free_port, on_free_ports, start_server, until
 
 MASTERS = 3
 BATCH = 2  # keys that move at once: most of the time some are here and some are there
@@ -37,10 +37,8 @@ class Cluster:
         self._ends = ExitStack()
         self.nodes: list[Server] = []
         self.ports: list[int] = []
-        buses = [free_port() for _ in range(MASTERS)]
         try:
-            for bus in buses:
-                self._start(bus, args, tls)
+            buses = [on_free_ports(lambda: self._start(args, tls)) for _ in range(MASTERS)]
             self._introduce(buses)
         except BaseException:
             self.close()
@@ -93,14 +91,16 @@ class Cluster:
         """End all nodes."""
         self._ends.close()
 
-    def _start(self, bus: int, args: tuple[str, ...], tls: Callable[[int], list[str]] | None) -> None:
-        port = free_port() if tls else 0
+    def _start(self, args: tuple[str, ...], tls: Callable[[int], list[str]] | None) -> int:
+        """Start a node; the port of its bus."""
+        port, bus = free_port() if tls else 0, free_port()
         listening = [*tls(port), "--tls-cluster", "yes"] if tls else []
         common = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(SILENT_MS), "--cluster-port", str(bus)]
         node = start_server(self.name, *common, *listening, *args)
         self._ends.callback(node.stop)
         self.nodes.append(node)
         self.ports.append(port or node.port)
+        return bus
 
     def _introduce(self, buses: list[int]) -> None:
         with ExitStack() as open_clients:

@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import redis
 
 from tests.servers.matrix import command, parse_external
 
+T = TypeVar("T")
 START_S = 120
 """What a server may need to start, on a machine with better things to do."""
 DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"]
@@ -37,7 +39,11 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="rmq-server-"))
         self.socket = self.folder / "redis.sock"
         self.port = free_port()
-        self._start()
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def url(self) -> str:
@@ -127,7 +133,18 @@ def find_server(name: str) -> Iterator[Server | External]:
 
 def start_server(name: str, *args: str) -> Server:
     """Start server `name` (see `NAMES`) with extra `args` in the server's own syntax; the caller stops it."""
-    return Server(name, *args)
+    return on_free_ports(lambda: Server(name, *args))
+
+
+def on_free_ports(start: Callable[[], T]) -> T:
+    """What `start` returns; it is called again when another process was quicker to take a port that was free."""
+    for _ in range(4):
+        try:
+            return start()
+        except RuntimeError as error:
+            if "Address already in use" not in str(error):
+                raise
+    return start()
 
 
 def until(condition: Callable[[], object], seconds: float, pace_s: float = 0.02) -> None:

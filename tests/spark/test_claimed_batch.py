@@ -15,7 +15,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
 
-from rmq_core import ConfigurationError, Handover, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
+from rmq_core.work import Handover
 from rmq_spark import MESSAGE_SCHEMA, BatchPolicy, adopted_batch, claimed_batch
 from tests.redis.leases import beating_often
 from tests.spark.conftest import QUEUE, wait_for

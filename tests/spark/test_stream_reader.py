@@ -280,7 +280,7 @@ def test_a_lost_name_is_told_at_the_next_hook(redis_url: str, queue: LeasedQueue
     publish(queue, 1)
     with run(redis_url) as first:
         first.batch()
-        queue.enroll("c", run="somebody", stream=first.at["stream"], alive=60)
+        queue.register_consumer("c", run="somebody", stream=first.at["stream"], alive=60)
         member = first.reader._ledger._member  # type: ignore[union-attr]
         wait_for(lambda: member._taken, 60)
         with pytest.raises(ConsumerTaken):

@@ -12,7 +12,7 @@ import pytest
 
 from rmq_core import ConfigurationError, Failure, Lease, LeaseLost, MessageRef
 from rmq_core.envelope.codec import message_of
-from rmq_core.messages import Fate, Messages
+from rmq_core.messages import LeaseState, Messages
 
 HISTORY = b"nack\t1000\tme\tno disk\nexpired\t2000\t\t\n"
 ENVELOPES = [b"%d 1500 0 id-%d s0 p%d" % (n, n, n) for n in range(3)]
@@ -105,7 +105,7 @@ def test_the_token_is_not_shown() -> None:
 
 def test_pickling_keeps_token_and_messages_and_forgets_the_fate() -> None:
     original = lease()
-    original.fate.lost = True
+    original.state.lost = True
     again = pickle.loads(pickle.dumps(original))
     assert again == original
     assert (again.token, [message.payload for message in again.messages]) == ("7.secret", ["p0", "p1", "p2"])
@@ -116,19 +116,19 @@ def test_a_lease_is_lost_when_told_so_or_when_its_time_is_over() -> None:
     held = lease()
     assert not held.lost
     held.check()
-    held.fate.until = 0
+    held.state.until = 0
     assert held.lost
     with pytest.raises(LeaseLost, match="'job'"):
         held.check()
-    held.fate.settled = True
+    held.state.settled = True
     assert not held.lost
     told = lease()
-    told.fate.lost = True
+    told.state.lost = True
     assert told.lost
 
 
 def test_threads_that_settle_parts_of_one_lease_at_once_are_all_counted() -> None:
-    class Slow(Fate):
+    class Slow(LeaseState):
         """Between reading and writing a number, other threads run."""
 
         def __getattribute__(self, name: str) -> Any:
@@ -137,10 +137,10 @@ def test_threads_that_settle_parts_of_one_lease_at_once_are_all_counted() -> Non
                 time.sleep(0.002)
             return value
 
-    fate = Slow()
+    state = Slow()
 
     def settle() -> None:
-        with fate:
+        with state:
             pass
 
     threads = [threading.Thread(target=settle) for _ in range(10)]
@@ -148,4 +148,4 @@ def test_threads_that_settle_parts_of_one_lease_at_once_are_all_counted() -> Non
         thread.start()
     for thread in threads:
         thread.join()
-    assert (fate.begun, fate.ended) == (10, 10)
+    assert (state.begun, state.ended) == (10, 10)

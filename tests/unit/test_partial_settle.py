@@ -41,7 +41,7 @@ def test_what_is_settled_is_not_open_any_more_and_is_told_so() -> None:
     lease = held()
     report = settled_some(lease, [1, 0, 1], {0: Outcome.DEAD, 1: Outcome.SETTLED})
     assert report == (2, 1, (Outcome.SETTLED, Outcome.DEAD, Outcome.SETTLED))
-    assert (open_places(lease), lease.fate.partly, lease.fate.settled) == ([2], True, False)
+    assert (open_places(lease), lease.state.partly, lease.state.settled) == ([2], True, False)
     assert settled_some(lease, [1], {}).outcomes == (Outcome.SETTLED_BEFORE,)
 
 
@@ -49,7 +49,7 @@ def test_a_lease_whose_last_message_is_settled_is_settled() -> None:
     lease = held(2)
     settled_some(lease, [0], {0: Outcome.SETTLED})
     settled_some(lease, [1], {1: Outcome.SETTLED})
-    assert lease.fate.settled
+    assert lease.state.settled
 
 
 def test_a_lost_message_stays_open_and_makes_the_lease_a_lost_one() -> None:
@@ -61,7 +61,7 @@ def test_a_lost_message_stays_open_and_makes_the_lease_a_lost_one() -> None:
 def test_settling_the_whole_counts_what_was_there() -> None:
     lease = held()
     assert settled_whole(lease, [Outcome.SETTLED, Outcome.DEAD, Outcome.MISSING]) == (2, 1, ())
-    assert lease.fate.settled
+    assert lease.state.settled
 
 
 def test_a_lost_lease_is_noted_as_such() -> None:

@@ -9,12 +9,12 @@ from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.methods import JobMethods
 from rmq_core.discipline.jobs.operations.telling import JobEvent
 from rmq_core.exchange import Exchange
-from rmq_core.queue.aio import AsyncSlicing
+from rmq_core.queue.aio import AsyncLargeLeaseFacade
 
 R = TypeVar("R")
 
 
-class AsyncJobQueue(JobMethods, AsyncSlicing[JobsEngine]):
+class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
     """A queue of named jobs in a stream; the asyncio twin of JobQueue, and what a Worker runs on.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.

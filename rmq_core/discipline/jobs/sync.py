@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.methods import JobMethods
 from rmq_core.discipline.jobs.operations.telling import JobEvent
-from rmq_core.queue.sync import Slicing
+from rmq_core.queue.sync import LargeLeaseFacade
 
 
-class JobQueue(JobMethods, Slicing[JobsEngine]):
+class JobQueue(JobMethods, LargeLeaseFacade[JobsEngine]):
     """A queue of named jobs in a stream; AsyncJobQueue is its twin, which workers run on.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.

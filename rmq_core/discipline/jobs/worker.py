@@ -57,7 +57,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._flush: asyncio.TimerHandle | None = None
         self._telling: set[asyncio.Task[Any]] = set()
-        self._ear: asyncio.Task[list[Delivery] | None] | None = None
+        self._fetch_task: asyncio.Task[list[Delivery] | None] | None = None
         self._failure: BaseException | None = None
 
     async def run(self) -> None:
@@ -83,8 +83,8 @@ class Worker:
         """Begin no more jobs, let the running ones end, give the others back. Returns at once; `run` ends then."""
         self._stopping.set()
         self._room.set()
-        if self._ear is not None:
-            self._ear.cancel()
+        if self._fetch_task is not None:
+            self._fetch_task.cancel()
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self.run())
@@ -176,15 +176,15 @@ class Worker:
         if self._stopping.is_set():
             return []
         waiting = self._patiently(working.listen(self.queue.engine, self.name, count, _BLOCK_MS))
-        self._ear = asyncio.create_task(waiting)
+        self._fetch_task = asyncio.create_task(waiting)
         try:
-            return await self._ear or []
+            return await self._fetch_task or []
         except asyncio.CancelledError:
             if not self._stopping.is_set():
                 raise
             return []
         finally:
-            self._ear.cancel()
+            self._fetch_task.cancel()
 
     async def _tell(self, count: int = 0) -> list[Delivery]:
         """Tell what is done and read up to `count` jobs; what may not have been told is told again."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.methods import LeasedMethods
-from rmq_core.queue.aio import AsyncSlicing
+from rmq_core.queue.aio import AsyncLargeLeaseFacade
 
 
-class AsyncLeasedQueue(LeasedMethods, AsyncSlicing[LeasedEngine]):
+class AsyncLeasedQueue(LeasedMethods, AsyncLargeLeaseFacade[LeasedEngine]):
     """A queue whose messages are handed out under leases; the asyncio twin of LeasedQueue.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. `on_event`

@@ -9,7 +9,7 @@ from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations import (
     adopting,
     claiming,
-    enrolling,
+    consumers,
     inspecting,
     managing,
     publishing,
@@ -49,8 +49,10 @@ class LeasedMethods(QueueBase[LeasedEngine]):
     nack = Method(settling.nack)
     release = Method(settling.release)
     release_lease = Method(managing.release_lease)
-    enroll = Method(enrolling.enroll)
-    stay = Method(enrolling.stay)
+    register_consumer = Method(consumers.register_consumer)
+    renew_consumer = Method(consumers.renew_consumer)
+    enroll = Method(consumers.enroll)  # deprecated, as the next one
+    stay = Method(consumers.stay)
     read = Method(inspecting.read)
     read_columns = Method(inspecting.read_columns)
     backlog = Method(inspecting.backlog)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.methods import LeasedMethods
-from rmq_core.queue.sync import Slicing
+from rmq_core.queue.sync import LargeLeaseFacade
 
 
-class LeasedQueue(LeasedMethods, Slicing[LeasedEngine]):
+class LeasedQueue(LeasedMethods, LargeLeaseFacade[LeasedEngine]):
     """A queue whose messages are handed out under leases. Threads may share it; it survives a fork.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. `on_event`

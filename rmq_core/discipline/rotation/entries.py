@@ -43,7 +43,7 @@ def stamped_entry(data: bytes, stamp: str) -> bytes:
 
 
 def envelope(data: bytes, *, late: bool) -> bytes:
-    """An envelope whose payload is the id, bytes when it is no UTF-8; `late` ids were delivered before.
+    """An envelope whose payload is the id, bytes when it is no UTF-8; `_lazy` ids were delivered before.
 
     The id of the message is the id too, save that a space, which would end it there, is written %20 and % as %25.
     """

@@ -69,10 +69,10 @@ async def asking(auth_manager: Any) -> AsyncIterator[Asking]:
     from fastapi import FastAPI
 
     from rmq_airflow.plugin import PREFIX
-    from rmq_airflow.plugin.late import LateApp
+    from rmq_airflow.plugin.lazy import LazyApp
 
     airflow = FastAPI()
-    airflow.mount(PREFIX, LateApp())
+    airflow.mount(PREFIX, LazyApp())
     opened: list[httpx.AsyncClient] = []
 
     def ask(role: str | None = None, **headers: str) -> httpx.AsyncClient:

@@ -69,7 +69,7 @@ import sys, threading
 from airflow import plugins_manager as p
 before = threading.active_count()
 p.get_timetables_plugins(); p.get_global_operator_extra_links()
-late = "rmq_airflow.plugin.late" in sys.modules
+late = "rmq_airflow.plugin.lazy" in sys.modules
 names = [app["name"] for app in p.get_fastapi_plugins()[0]]
 print("result:", late, "rmq_airflow.plugin.app" in sys.modules, names, threading.active_count() - before)
 """

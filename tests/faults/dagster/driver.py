@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import rmq_spark
-from rmq_core import Handover, LeasedQueue, LeaseLost
+from rmq_core import LeasedQueue, LeaseLost
+from rmq_core.work import Handover
 from tests.faults.dagster.board import Board
 
 MODE = "spark"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core.cli.needs import needed
+from rmq_core.cli.requirements import needed
 
 Rmq = Callable[..., Any]
 

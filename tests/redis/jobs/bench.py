@@ -10,9 +10,9 @@ from typing import Any
 
 import redis
 
-from rmq_core import JobsConfig, WorkerConfig
 from rmq_core.asyncio import AsyncJobQueue, Worker
 from rmq_core.discipline.jobs.keys import JobsKeys
+from rmq_core.jobs import JobsConfig, WorkerConfig
 from tests.redis.leases import PATIENCE_S
 from tests.redis.worlds import World
 

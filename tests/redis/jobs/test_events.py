@@ -7,7 +7,8 @@ import asyncio
 import pytest
 import redis
 
-from rmq_core import Job, exponential
+from rmq_core import exponential
+from rmq_core.jobs import Job
 from tests.redis.jobs.bench import KEYS, Log, queue_at, working
 
 

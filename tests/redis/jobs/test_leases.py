@@ -169,7 +169,7 @@ def test_a_lease_that_ends_before_its_last_chunk_is_settled_and_not_lost(world: 
     queue.ack(lease, messages[500:])
     outcomes = (Outcome.SETTLED,) * 500 + (Outcome.SETTLED_BEFORE,) * 1000
     assert queue.ack(lease, messages) == SettleReport(500, 0, outcomes)
-    assert (lease.lost, lease.fate.lost, lease.fate.settled) == (False, False, True)
+    assert (lease.lost, lease.state.lost, lease.state.settled) == (False, False, True)
 
 
 def test_the_last_part_ends_the_lease(world: World) -> None:
@@ -178,7 +178,7 @@ def test_the_last_part_ends_the_lease(world: World) -> None:
     lease = queue.claim(max_messages=2, lease_id="job")
     for message in lease.messages:
         queue.ack(lease, [message])
-    assert (lease.fate.settled, queue.stats().leases) == (True, 0)
+    assert (lease.state.settled, queue.stats().leases) == (True, 0)
     with pytest.raises(LeaseAlreadySettled):
         queue.claim(lease_id="job")
 

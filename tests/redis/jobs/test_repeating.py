@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, Cron, Every, Missed, Repeat
+from rmq_core import ConfigurationError
+from rmq_core.jobs import Cron, Every, Missed, Repeat
 from tests.redis.jobs.bench import KEYS, jobs, payloads
 from tests.redis.worlds import World
 

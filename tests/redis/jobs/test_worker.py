@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import Job, UnrecoverableError, WorkerConfig, exponential
+from rmq_core import UnrecoverableError, exponential
 from rmq_core.asyncio import Worker
 from rmq_core.discipline.jobs.operations import working as operations
 from rmq_core.discipline.jobs.operations.working import Done
+from rmq_core.jobs import Job, WorkerConfig
 from tests.redis.jobs.bench import KEYS, Log, hung, queue_at, working
 
 AT_ONCE = exponential(0, 0)

@@ -117,7 +117,7 @@ def test_several_messages_can_be_claimed_at_once_and_settled_one_by_one(world: W
     assert payloads(queue.messages(lease)) == ["a", "c"]
     assert queue.ack(lease, [b, a]).outcomes == (Outcome.SETTLED_BEFORE, Outcome.SETTLED)
     assert queue.ack(lease).settled == 1
-    assert lease.fate.settled
+    assert lease.state.settled
     assert drain(queue) == ["d"]
 
 
@@ -126,7 +126,7 @@ def test_a_lease_settled_one_by_one_is_settled(world: World) -> None:
     queue.publish_many(["a", "b"])
     lease = queue.claim(max_messages=2)
     queue.ack(lease, lease.messages)
-    assert lease.fate.settled
+    assert lease.state.settled
     with pytest.raises(LeaseLost):
         queue.ack(lease)
 

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from rmq_core import LeaseLost, Outcome, Reaped
+from rmq_core import LeaseLost, Outcome
+from rmq_core.reliable import Reaped
 from tests.redis.leases import PATIENCE_S, beating_often, eventually, kept
 from tests.redis.reliable.bench import (
     AN_HOUR_MS,

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import RedisSettings, ReliableConfig, ReliableQueue
+from rmq_core import RedisSettings, ReliableQueue
 from rmq_core.asyncio import ReliableQueue as AsyncQueue
+from rmq_core.reliable import ReliableConfig
 from tests.redis.leases import PATIENCE_S, blocked, eventually, eventually_later
 from tests.redis.reliable.bench import KEYS, payloads, processing, worker
 from tests.redis.worlds import World

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from rmq_core import QueueConfig, QueueMessage
+from rmq_core.streams import QueueConfig, QueueMessage
 from tests.redis.worlds import World
 
 STREAM, GROUP = "orders", "billing"

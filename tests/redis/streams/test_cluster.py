@@ -11,7 +11,7 @@ import pytest
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core import QueueConfig
+from rmq_core.streams import QueueConfig
 from tests.servers import Cluster
 
 

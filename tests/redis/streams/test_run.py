@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, DbApi, EffectsOnce, QueueMessage
+from rmq_core import ConfigurationError
+from rmq_core.streams import DbApi, EffectsOnce, QueueMessage
 from tests.redis.streams.databases import Ledger, ledger, place_of
 from tests.redis.streams.stage import Stage
 from tests.servers.postgres import Postgres, running_postgres

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from rmq_core import LeaseLost, Outcome, QueueConfig, Unsupported
+from rmq_core import LeaseLost, Outcome, Unsupported
+from rmq_core.streams import QueueConfig
 from tests.redis.leases import PATIENCE_S
 from tests.redis.worlds import World
 

@@ -6,7 +6,7 @@ import pytest
 
 from rmq_core.cli import facts
 from rmq_core.cli.facts import Facts, gather
-from rmq_core.cli.needs import needed
+from rmq_core.cli.requirements import needed
 from rmq_core.errors import ScriptFailed
 
 NEEDS = needed("leased", "orders")

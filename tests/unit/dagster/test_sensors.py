@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rmq_core import Backlog, ConfigurationError, IsolatedGroup
 from rmq_dagster import QueuePartitions, build_redis_queue_sensor, redis_queue_status_sensors
-from rmq_dagster.doorbell import Doorbell, dealt, rings
+from rmq_dagster.doorbell import Doorbell, round_robin, runs_to_request
 
 
 @dg.op
@@ -37,7 +37,7 @@ def drain() -> None:
 def test_a_tick_asks_for_one_run_per_batch_less_those_on_their_way_and_never_above_the_room(
     ready: int, batch: int, on_the_way: int, room: int, expected: int
 ) -> None:
-    assert rings(Backlog(ready, None).claims(batch), on_the_way, room) == expected
+    assert runs_to_request(Backlog(ready, None).claims(batch), on_the_way, room) == expected
 
 
 @given(ready=st.integers(1, 10**7), batch=st.integers(1, 10**4), cap=st.integers(1, 50))
@@ -46,7 +46,7 @@ def test_ticks_without_any_claim_in_between_settle_at_exactly_the_runs_the_backl
 ) -> None:
     pending = 0
     for _ in range(3):
-        pending += rings(Backlog(ready, None).claims(batch), pending, cap - pending)
+        pending += runs_to_request(Backlog(ready, None).claims(batch), pending, cap - pending)
     assert pending == min(-(-ready // batch), cap)
 
 
@@ -78,7 +78,7 @@ def test_sensors_tick_every_ten_seconds_unless_told_otherwise() -> None:
 def test_a_queue_with_a_lot_of_work_leaves_room_for_the_others(
     wanted: dict[str, int], room: int, expected: list[str]
 ) -> None:
-    assert dealt(wanted, room) == expected
+    assert round_robin(wanted, room) == expected
 
 
 def test_the_queue_whose_oldest_message_has_waited_longest_comes_first() -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core import ConfigurationError, JobsConfig, WorkerConfig
+from rmq_core import ConfigurationError
+from rmq_core.jobs import JobsConfig, WorkerConfig
 
 
 @pytest.mark.parametrize(

@@ -5,22 +5,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rmq_core import (
-    ConfigurationError,
-    JobsConfig,
-    LeaseAlreadySettled,
-    LeaseLost,
-    NewJob,
-    QueueFull,
-    ScriptFailed,
-    Unsupported,
-)
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeaseLost, QueueFull, ScriptFailed, Unsupported
 from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.discipline.jobs.operations import adding, claiming, managing, reading, settling, waiting, working
 from rmq_core.discipline.jobs.operations.working import Delivery, Done
 from rmq_core.envelope.codec import MessageRef
 from rmq_core.exchange import Call, Command, Exchange, Listen
+from rmq_core.jobs import JobsConfig, NewJob
 from rmq_core.messages import Lease
 from rmq_core.reports import Outcome
 
@@ -158,7 +150,7 @@ def test_a_chunk_that_ends_the_lease_leaves_nothing_to_ask_and_nothing_lost() ->
     report, wants = drive(settling.ack(engine(), lease, refs), [b"settled 1000 0 0 " + b"s" * 1000])
     assert len(wants) == 1
     assert ({*report.outcomes[:1000]}, {*report.outcomes[1000:]}) == ({Outcome.SETTLED}, {Outcome.SETTLED_BEFORE})
-    assert (report.settled, lease.fate.lost, lease.fate.settled) == (1000, False, True)
+    assert (report.settled, lease.state.lost, lease.state.settled) == (1000, False, True)
 
 
 def test_the_group_is_made_again_when_it_is_gone() -> None:

@@ -33,7 +33,7 @@ def test_the_next_claim_acks_and_claims_in_one_call_under_the_same_owner() -> No
     lease, (call,) = drive(claim_next(core, ack=done, max_messages=3, lease=4), [claimed(3, acked=" 2")])
     assert lease is not None
     assert (lease.count, lease.owner, lease.named) == (3, "me", False)
-    assert done.fate.settled
+    assert done.state.settled
     assert scripts([call]) == ["claim_next"]
     assert given(call, "acked_id", "lease_ms", "max_messages", "owner", "token", "done_ttl_ms", "completed_cap") == [
         "job", 4000, 3, "me", "7.abc", 9000, 3,
@@ -76,7 +76,7 @@ def test_an_unknown_answer_to_the_next_claim_is_an_error_and_settles_nothing() -
     done = held()
     with pytest.raises(ScriptFailed, match="claim_next got 'superseded'"):
         drive(claim_next(engine(), ack=done), [[b"superseded", [], []]])
-    assert not done.fate.settled
+    assert not done.state.settled
 
 
 def test_an_unanswered_next_claim_is_remembered_and_never_enters_an_earlier_one() -> None:
@@ -97,5 +97,5 @@ def test_the_next_claim_is_remembered_when_the_ack_is_not_as_durable_as_asked() 
     assert call.confirm == ("WAIT", 2, 1000)
     with pytest.raises(NotDurable, match="acked lease 'job'"):
         operation.send((claimed(acked=" 1"), 1))
-    assert done.fate.settled
+    assert done.state.settled
     assert core.unanswered == {call.given["lease_id"]: call.given["nonce"]}

@@ -10,7 +10,7 @@ from rmq_core.errors import ConfigurationError, QueueUnavailable, WrongKeyType
 from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.reports import Backlog
 from rmq_core.work import hub as hubs
-from rmq_core.work.hub import WaitHub, Wish
+from rmq_core.work.hub import Waiter, WaitHub
 from rmq_core.work.threshold import Threshold
 
 PATIENCE_S = 300
@@ -84,8 +84,8 @@ async def hub(stock: Stock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wa
         yield made
 
 
-def wish(min_messages: int = 1, max_age_s: float | None = None) -> Wish:
-    return Wish(Threshold(min_messages, max_age_s), asyncio.get_running_loop().create_future())
+def wish(min_messages: int = 1, max_age_s: float | None = None) -> Waiter:
+    return Waiter(Threshold(min_messages, max_age_s), asyncio.get_running_loop().create_future())
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def test_an_unknown_answer_is_an_error_and_loses_nothing(settle: Callable[..., A
     for some in (None, [ref(0)]):
         with pytest.raises(ScriptFailed, match="settling lease 'job' got 'superseded'"):
             drive(settle(engine(), lease, some), [b"superseded"])
-    assert not lease.fate.lost
-    assert not lease.fate.settled
+    assert not lease.state.lost
+    assert not lease.state.settled
 
 
 def test_an_extension_returns_the_new_deadline() -> None:
@@ -73,14 +73,14 @@ def test_many_leases_are_extended_in_one_write_each_by_its_own_time() -> None:
     assert isinstance(batch, Batch)
     asked_for = [given(call, "lease_id", "lease_ms") for call in batch.calls]
     assert asked_for == [["job", 2000], ["~1", 300_000], ["b", 3000]]
-    assert not any(lease.fate.lost for lease, _ in leases)
+    assert not any(lease.state.lost for lease, _ in leases)
 
 
 def test_an_error_among_many_extensions_is_no_loss() -> None:
     lease = held()
     with pytest.raises(QueueUnavailable):
         drive(extend_all(engine(), [(lease, 1), (lease, 1)]), [[b"lost", QueueUnavailable("gone")]])
-    assert not lease.fate.lost
+    assert not lease.state.lost
 
 
 def test_an_ack_of_a_whole_lease_counts_what_it_settled() -> None:
@@ -88,7 +88,7 @@ def test_an_ack_of_a_whole_lease_counts_what_it_settled() -> None:
     lease = held(3)
     report, (call,) = drive(ack(engine(on_event=events.append, settled_ttl=9, completed_log=4), lease), [b"acked 3"])
     assert report == SettleReport(3)
-    assert lease.fate.settled
+    assert lease.state.settled
     assert given(call, "lease_id", "token", "done_ttl_ms", "completed_cap") == ["job", "7.abc", 9000, 4]
     assert told(events) == [(Operation.ACK, 3)]
 
@@ -105,7 +105,7 @@ def test_an_ack_that_is_not_as_durable_as_asked_took_effect_all_the_same() -> No
     assert asked(ack(core, held()), (b"acked 1", 2))[0].confirm == ("WAIT", 2, 100)
     with pytest.raises(NotDurable, match="acked lease 'job' in queue 'q'"):
         drive(ack(core, lease), [(b"acked 1", 1)])
-    assert lease.fate.settled
+    assert lease.state.settled
     with pytest.raises(LeaseLost):
         drive(ack(core, held()), [(b"lost", 0)])
 
@@ -124,11 +124,11 @@ def test_a_large_lease_is_given_back_chunk_by_chunk(settle: Callable[..., Any], 
     exchange = settle(engine(on_event=events.append), lease)
     first = next(exchange)
     assert step(exchange, b"returned 4000 2000") is first
-    assert not lease.fate.settled
+    assert not lease.state.settled
     with pytest.raises(StopIteration) as stop:
         exchange.send(b"returned 2000 0")
     assert stop.value.value == SettleReport(6000)
-    assert lease.fate.settled
+    assert lease.state.settled
     assert told(events) == [(operation, 4000), (operation, 2000)]
 
 
@@ -219,7 +219,7 @@ def test_each_message_has_its_outcome_in_the_order_given() -> None:
     )
     assert (report.settled, report.dead) == (2, 1)
     assert told(events) == [(Operation.NACK, 2), (Operation.DEAD, 1)]
-    assert (lease.fate.settled, lease.fate.partly) == (False, True)
+    assert (lease.state.settled, lease.state.partly) == (False, True)
 
 
 @pytest.mark.parametrize("verb", SOME)
@@ -227,7 +227,7 @@ def test_settling_the_last_message_settles_the_lease(verb: str) -> None:
     lease = held(2)
     report, (call,) = drive(SOME[verb](engine(settled_ttl=9), lease, lease.messages), [b"all ss"])  # type: ignore[operator]
     assert report == SettleReport(2, 0, (Outcome.SETTLED, Outcome.SETTLED))
-    assert lease.fate.settled
+    assert lease.state.settled
     assert scripts([call]) == ["settle_some"]
     assert (call.given["verb"], call.given["done_ttl_ms"]) == (verb, 9000)
 
@@ -258,7 +258,7 @@ def test_a_chunk_that_ends_the_lease_leaves_nothing_to_ask_and_nothing_lost() ->
     outcomes = report.outcomes
     assert (outcomes[0], outcomes[-1]) == (Outcome.MISSING, Outcome.MISSING)
     assert ({*outcomes[1:502]}, {*outcomes[502:-1]}) == ({Outcome.SETTLED_BEFORE}, {Outcome.SETTLED})
-    assert (report.settled, lease.lost, lease.fate.settled) == (1999, False, True)
+    assert (report.settled, lease.lost, lease.state.settled) == (1999, False, True)
     assert told(events) == [(Operation.ACK, 1999)]
 
 
@@ -295,4 +295,4 @@ def test_an_ack_of_some_is_confirmed_chunk_by_chunk() -> None:
     assert result(ack(core, lease, [ref(0)]), (b"some s", 1)).settled == 1
     with pytest.raises(NotDurable, match="acked messages of lease 'job'"):
         drive(ack(core, lease, [ref(1)]), [(b"all s", 0)])
-    assert lease.fate.settled
+    assert lease.state.settled

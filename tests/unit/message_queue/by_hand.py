@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rmq_core.compat.body import Body
 from rmq_core.compat.config import Deduplication, HeartbeatSettings, Logs, digest_of_content
+from rmq_core.compat.io_mode import BLOCKING, IoMode
 from rmq_core.compat.keys import QueueKeyManager
 from rmq_core.compat.payload import PayloadRules
+from rmq_core.compat.state import QueueState
 from rmq_core.compat.stored import ClaimedMessage
 from rmq_core.compat.sync import run as run_coroutine
-from rmq_core.compat.worlds import BLOCKING, World
 from rmq_core.events import QueueEvent
 
 CLAIMED = ClaimedMessage("payload", "job:7.abc")
@@ -44,14 +44,14 @@ class Scripted:
 
 
 class Clock:
-    """A world in which pausing takes no time; `me` is whoever is set."""
+    """An IoMode in which pausing takes no time; `me` is whoever is set."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []
         self.who = 1
         self.meanwhile: list[Callable[[], object]] = []
 
-    def world(self) -> World:
+    def io_mode(self) -> IoMode:
         return BLOCKING._replace(pause=self.pause, me=lambda: self.who)
 
     async def pause(self, seconds: float) -> None:
@@ -60,7 +60,9 @@ class Clock:
             self.meanwhile.pop(0)()
 
 
-def body(gateway: Any, *, clock: Clock | None = None, told: list[QueueEvent] | None = None, **settings: Any) -> Body:
+def body(
+    gateway: Any, *, clock: Clock | None = None, told: list[QueueEvent] | None = None, **settings: Any
+) -> QueueState:
     """A queue object over a scripted gateway; `told` collects its events."""
     chosen: dict[str, Any] = {
         "deduplication": Deduplication(True, digest_of_content),
@@ -70,7 +72,7 @@ def body(gateway: Any, *, clock: Clock | None = None, told: list[QueueEvent] | N
         "strict_envelopes": False,
         "on_event": None if told is None else told.append,
     } | settings
-    return Body(QueueKeyManager("q"), gateway, (clock or Clock()).world(), **chosen)
+    return QueueState(QueueKeyManager("q"), gateway, (clock or Clock()).io_mode(), **chosen)
 
 
 def steps_of(events: list[QueueEvent]) -> list[str]:

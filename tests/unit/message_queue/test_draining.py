@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from rmq_core.compat import methods
-from rmq_core.compat.body import Inside
-from rmq_core.compat.verbs import giving_up
+from rmq_core.compat import queue_methods
+from rmq_core.compat.gateway_methods import giving_up
+from rmq_core.compat.state import Inside
 from rmq_core.errors import ConfigurationError
 from tests.unit.message_queue.by_hand import Clock, Scripted, body, run
 
 
 def test_an_idle_queue_is_drained_at_once() -> None:
     queue = body(Scripted())
-    assert run(methods.drain(queue, None)) is True
+    assert run(queue_methods.drain(queue, None)) is True
     assert (queue.draining, queue.drained) == (True, True)
 
 
@@ -22,7 +22,7 @@ def test_draining_waits_for_a_publish_of_another() -> None:
     queue = body(Scripted(), clock=clock)
     queue.publishing.append(2)
     clock.meanwhile = [lambda: None, queue.publishing.clear]
-    assert run(methods.drain(queue, None)) is True
+    assert run(queue_methods.drain(queue, None)) is True
     assert len(clock.pauses) == 2
 
 
@@ -30,25 +30,25 @@ def test_draining_does_not_wait_for_what_its_caller_has_interrupted() -> None:
     queue = body(Scripted())
     queue.publishing.append(1)
     queue.claiming.append(1)
-    assert run(methods.drain(queue, None)) is True
+    assert run(queue_methods.drain(queue, None)) is True
 
 
 @pytest.mark.parametrize("place", ["publishing", "claiming"])
 def test_time_that_runs_out_is_false_and_the_queue_refuses_work_all_the_same(place: str) -> None:
     queue = body(Scripted())
     getattr(queue, place).append(2)
-    assert run(methods.drain(queue, 0.001)) is False
+    assert run(queue_methods.drain(queue, 0.001)) is False
     assert (queue.draining, queue.drained) == (True, False)
     getattr(queue, place).clear()
-    assert run(methods.drain(queue, 0.001)) is True
+    assert run(queue_methods.drain(queue, 0.001)) is True
 
 
 def test_no_time_at_all_only_tells() -> None:
     queue = body(Scripted())
     queue.claiming.append(2)
-    assert run(methods.drain(queue, 0)) is True
+    assert run(queue_methods.drain(queue, 0)) is True
     queue.publishing.append(2)
-    assert run(methods.drain(queue, 0)) is False
+    assert run(queue_methods.drain(queue, 0)) is False
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_no_time_at_all_only_tells() -> None:
 def test_a_timeout_that_is_none_is_refused_and_nothing_is_drained(timeout: Any, error: type[Exception]) -> None:
     queue = body(Scripted())
     with pytest.raises(error, match="timeout"):
-        run(methods.drain(queue, timeout))
+        run(queue_methods.drain(queue, timeout))
     assert not queue.draining
 
 

@@ -10,9 +10,9 @@ import pytest
 from redis import exceptions as redis_errors
 
 from rmq_core.compat.errors import RetryBudgetExhaustedError
+from rmq_core.compat.gateway_methods import Channel, either, giving_up
 from rmq_core.compat.keys import QueuePart
 from rmq_core.compat.sync import RedisGateway
-from rmq_core.compat.verbs import Channel, either, giving_up
 from rmq_core.errors import ConfigurationError, translate
 from rmq_core.events import EventOperation, EventOutcome, QueueEvent
 from rmq_core.exchange import Patience

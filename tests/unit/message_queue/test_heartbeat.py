@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from rmq_core.compat.aio import AsyncHeartbeat
+from rmq_core.compat.aio import TaskHeartbeat
 from rmq_core.compat.config import HeartbeatSettings
 from rmq_core.compat.heartbeat import Beat
+from rmq_core.compat.io_mode import ASYNCIO
 from rmq_core.compat.stored import Received
-from rmq_core.compat.sync import Heartbeat, run
-from rmq_core.compat.worlds import ASYNCIO
+from rmq_core.compat.sync import ThreadHeartbeat, run
 from rmq_core.events import QueueEvent
 from tests.unit.message_queue.by_hand import Scripted, body, steps_of
 
@@ -94,8 +94,8 @@ def test_a_callback_that_must_be_awaited_is_warned_of_where_nobody_can() -> None
 
 def test_without_an_interval_there_is_neither_thread_nor_task() -> None:
     before = {*threading.enumerate()}
-    Heartbeat(body(Scripted()), RECEIVED).stop()
-    asyncio.run(AsyncHeartbeat(body(Scripted()), RECEIVED).stop())
+    ThreadHeartbeat(body(Scripted()), RECEIVED).stop()
+    asyncio.run(TaskHeartbeat(body(Scripted()), RECEIVED).stop())
     assert {*threading.enumerate()} <= before
 
 
@@ -108,7 +108,7 @@ def test_a_renewal_that_does_not_end_in_time_is_told() -> None:
         return go_on.wait(10)
 
     renewals.renew_message_lease = hang  # type: ignore[method-assign]
-    heartbeat = Heartbeat(renewals.body, RECEIVED)
+    heartbeat = ThreadHeartbeat(renewals.body, RECEIVED)
     assert begun.wait(10)
     with pytest.warns(RuntimeWarning, match="did not stop in time"):
         heartbeat.stop()
@@ -124,10 +124,10 @@ def test_a_task_is_cancelled_in_the_middle_of_a_renewal() -> None:
         return await asyncio.Event().wait()
 
     renewals.renew_message_lease = hang  # type: ignore[method-assign]
-    renewals.body.world = ASYNCIO
+    renewals.body.io_mode = ASYNCIO
 
     async def main() -> None:
-        heartbeat = AsyncHeartbeat(renewals.body, RECEIVED)
+        heartbeat = TaskHeartbeat(renewals.body, RECEIVED)
         await asyncio.wait_for(begun.wait(), 10)
         await heartbeat.stop()
         assert heartbeat._task.done()
@@ -138,5 +138,5 @@ def test_a_task_is_cancelled_in_the_middle_of_a_renewal() -> None:
 def test_a_message_without_a_token_has_no_heartbeat_which_is_said_once() -> None:
     queue = body(Scripted(), heartbeat=HeartbeatSettings(1, None))
     with pytest.warns(RuntimeWarning, match="no lease token"):
-        Heartbeat(queue, Received("x", "x", None)).stop()
-    Heartbeat(queue, Received("y", "y", None)).stop()
+        ThreadHeartbeat(queue, Received("x", "x", None)).stop()
+    ThreadHeartbeat(queue, Received("y", "y", None)).stop()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core.compat import methods
+from rmq_core.compat import queue_methods
 from rmq_core.compat.config import Deduplication
 from rmq_core.errors import ConfigurationError, GatewayContractError, QueueDrainedError
 from rmq_core.events import QueueEvent
@@ -19,33 +19,33 @@ def by(key_of: Any) -> Deduplication:
 def test_the_key_of_a_message_is_a_digest_of_its_canonical_form() -> None:
     gateway = Scripted(publish_message=[True, True])
     for message in ({"b": 1, "a": 2}, {"a": 2, "b": 1}):
-        assert run(methods.publish(body(gateway), message)) is True
+        assert run(queue_methods.publish(body(gateway), message)) is True
     digest = hashlib.sha256(b'{"a": 2, "b": 1}').hexdigest()
     assert {call[3] for call in gateway.calls} == {f"q::deduplication::{digest}"}
 
 
 def test_without_a_key_function_the_text_is_the_key() -> None:
     gateway = Scripted(publish_message=True)
-    run(methods.publish(body(gateway, deduplication=by(None)), {"a": 1}))
+    run(queue_methods.publish(body(gateway, deduplication=by(None)), {"a": 1}))
     assert gateway.calls == [("publish_message", "q::pending", '{"a": 1}', 'q::deduplication::{"a": 1}')]
 
 
 def test_a_key_function_gets_the_message_as_it_was_published() -> None:
     gateway = Scripted(publish_message=True)
-    run(methods.publish(body(gateway, deduplication=by(lambda message: message["id"])), {"id": "7"}))
+    run(queue_methods.publish(body(gateway, deduplication=by(lambda message: message["id"])), {"id": "7"}))
     assert gateway.calls[0][3] == "q::deduplication::7"
 
 
 def test_without_deduplication_there_is_no_key() -> None:
     gateway = Scripted(add_message=None)
-    assert run(methods.publish(body(gateway, deduplication=Deduplication(False, None)), "x")) is True
+    assert run(queue_methods.publish(body(gateway, deduplication=Deduplication(False, None)), "x")) is True
     assert gateway.calls == [("add_message", "q::pending", "x")]
 
 
 @pytest.mark.parametrize(("answer", "event"), [(True, "publish/success"), (False, "publish_dedup_hit/skipped")])
 def test_what_became_of_a_message_is_returned_and_told(answer: object, event: str) -> None:
     told: list[QueueEvent] = []
-    assert run(methods.publish(body(Scripted(publish_message=answer), told=told), "x")) is answer
+    assert run(queue_methods.publish(body(Scripted(publish_message=answer), told=told), "x")) is answer
     assert steps_of(told) == [event]
 
 
@@ -53,7 +53,7 @@ def test_what_became_of_a_message_is_returned_and_told(answer: object, event: st
 def test_a_key_that_is_none_is_refused_before_anything_is_stored(key: Any, error: type[Exception]) -> None:
     told: list[QueueEvent] = []
     with pytest.raises(error):
-        run(methods.publish(body(Scripted(), deduplication=by(lambda _: key), told=told), "x"))
+        run(queue_methods.publish(body(Scripted(), deduplication=by(lambda _: key), told=told), "x"))
     assert steps_of(told) == ["publish/failure"]
 
 
@@ -62,14 +62,14 @@ def test_a_key_function_that_must_be_awaited_is_refused_and_not_left_hanging() -
         return "x"
 
     with pytest.raises(TypeError, match=r"get_deduplication_key.*asyncio"):
-        run(methods.publish(body(Scripted(), deduplication=by(later)), "x"))
+        run(queue_methods.publish(body(Scripted(), deduplication=by(later)), "x"))
 
 
 @pytest.mark.parametrize("error", [OSError("gateway"), KeyError("x")])
 def test_a_failed_publish_is_told_and_raised_as_it_is(error: Exception) -> None:
     told: list[QueueEvent] = []
     with pytest.raises(type(error)) as caught:
-        run(methods.publish(body(Scripted(publish_message=error), told=told), "x"))
+        run(queue_methods.publish(body(Scripted(publish_message=error), told=told), "x"))
     assert caught.value is error
     assert [(str(event.outcome), event.exception_type) for event in told] == [("failure", type(error).__name__)]
 
@@ -80,7 +80,11 @@ def test_a_failed_publish_is_told_and_raised_as_it_is(error: Exception) -> None:
 )
 def test_a_gateway_that_returns_something_else_breaks_its_contract(verb: str, answer: Any, enabled: object) -> None:
     with pytest.raises(GatewayContractError, match=verb):
-        run(methods.publish(body(Scripted(**{verb: answer}), deduplication=Deduplication(bool(enabled), None)), "x"))
+        run(
+            queue_methods.publish(
+                body(Scripted(**{verb: answer}), deduplication=Deduplication(bool(enabled), None)), "x"
+            )
+        )
 
 
 def test_a_drained_queue_publishes_nothing_and_tells_so() -> None:
@@ -88,6 +92,6 @@ def test_a_drained_queue_publishes_nothing_and_tells_so() -> None:
     queue = body(Scripted(), told=told)
     queue.draining = True
     with pytest.raises(QueueDrainedError, match="queue is drained") as caught:
-        run(methods.publish(queue, "x"))
+        run(queue_methods.publish(queue, "x"))
     assert (caught.value.queue, caught.value.operation) == ("q", "publish")
     assert steps_of(told) == ["publish/failure"]

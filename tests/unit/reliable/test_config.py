@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from rmq_core import Capabilities, ConfigurationError, ReliableConfig, ReliableQueue
+from rmq_core import Capabilities, ConfigurationError, ReliableQueue
 from rmq_core.discipline.reliable import keys as schema
 from rmq_core.discipline.reliable.keys import ReliableKeys
 from rmq_core.discipline.reliable.pace import pause_between
 from rmq_core.protocol import able, lacking
+from rmq_core.reliable import ReliableConfig
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_an_ack_names_the_entries_it_removes_and_their_token(engine: ReliableEng
     given = wants[0].given
     assert [given[name] for name in ("token", "verb", "scope")] == ["t", "ack", "whole"]
     assert list(given["entries"]) == HELD.envelopes
-    assert (report.settled, lease.fate.settled) == (2, True)
+    assert (report.settled, lease.state.settled) == (2, True)
 
 
 def test_what_somebody_removed_by_hand_is_not_counted_as_settled(engine: ReliableEngine) -> None:

@@ -101,7 +101,7 @@ def test_a_hanging_look_does_not_hide_a_deadline_that_comes_near(monkeypatch: py
     monkeypatch.setattr("rmq_spark.batch.watch.MARGIN", 0.99)
     monkeypatch.setattr("rmq_spark.batch.watch.MOST_MARGIN_S", 1000)
     lease = Lease("work", "lease-1", "me", 1, None, "7.token")
-    lease.fate.until = time.monotonic() + 300
+    lease.state.until = time.monotonic() + 300
     seen = LossWatch([HeldLease(Silent(), lease)], acted.set, exit_driver=False)  # type: ignore[arg-type]
     assert acted.wait(60)
     assert seen.lost

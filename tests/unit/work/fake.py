@@ -70,7 +70,7 @@ class FakeQueue:
         some = "all" if messages is None else [message.index for message in messages]
         self.did.append((verb, some, *told))
         if messages is None:
-            lease.fate.settled = verb != "extend"
+            lease.state.settled = verb != "extend"
             return SettleReport(lease.count)
         outcome = Outcome.LOST if self.taken else Outcome.SETTLED
         return SettleReport(len(messages), 0, (outcome,) * len(messages))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rmq_airflow.batch import TaskBatch
-from rmq_core import ConfigurationError, HeldBatch, LeaseLost, conclude
+from rmq_core import ConfigurationError, LeaseLost
+from rmq_core.work import HeldBatch, conclude
 from rmq_dagster import ClaimedBatch
 from tests.unit.work.fake import FakeQueue
 
@@ -72,7 +73,7 @@ def test_what_is_settled_or_lost_is_no_longer_ours_and_what_redis_hinders_is_lef
     assert conclude(batch, "why", **terms) == "left to expire: Redis is away"
     queue.away, queue.taken = False, True
     assert conclude(batch, "why", **terms) == "not ours any more"
-    batch.lease.fate.settled = True
+    batch.lease.state.settled = True
     assert conclude(batch, "why", **terms) == "not ours any more"
     assert queue.did == []
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from rmq_core import ConfigurationError, Handover, LeasedConfig, RedisSettings
+from rmq_core import ConfigurationError, LeasedConfig, RedisSettings
+from rmq_core.work import Handover
 
 NAMES = {"queue": "work", "lease_id": "dag/run/task/-1", "owner": "try-1"}
 

@@ -18,8 +18,8 @@ from rmq_core import (
     LeftUnsettled,
     RedisSettings,
     SettledRecord,
-    Submission,
 )
+from rmq_core.work import Submission
 
 SOON = dt.timedelta(seconds=60)
 

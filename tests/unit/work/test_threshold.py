@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from rmq_airflow.claiming import threshold_of
-from rmq_core import Backlog, ConfigurationError, QueueStats, Threshold, counted
-from rmq_core.work.hub import Wish
+from rmq_core import Backlog, ConfigurationError, QueueStats
+from rmq_core.work import Threshold, counted
+from rmq_core.work.hub import Waiter
 from rmq_dagster.doorbell import Doorbell
 
 Enough: TypeAlias = Callable[[int, float | None, Backlog], bool]
@@ -28,7 +29,7 @@ def in_dagster(min_messages: int, max_age: float | None, backlog: Backlog) -> bo
 def in_the_core(min_messages: int, max_age: float | None, backlog: Backlog) -> bool:
     answer: asyncio.Future[Backlog] = asyncio.Future(loop=asyncio.new_event_loop())
     try:
-        return Wish(Threshold(min_messages, max_age), answer).enough.met_by(backlog)
+        return Waiter(Threshold(min_messages, max_age), answer).enough.met_by(backlog)
     finally:
         answer.get_loop().close()
 

@@ -64,7 +64,7 @@ def release(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> E
 def _settle(
     engine: JobsEngine, lease: Lease, how: tuple[str, int, str], messages: Some | None
 ) -> Exchange[SettleReport]:
-    with lease.fate:
+    with lease.state:
         if messages is None:
             return (yield from _all(engine, lease, how))
         places, outcomes = places_of(lease, messages), {}
@@ -77,7 +77,7 @@ def _settle(
                 lost(lease)
                 outcomes.update(dict.fromkeys(chunk, Outcome.LOST))
             elif words[0] == "settled":
-                lease.fate.partly, lease.fate.settled = True, lease.fate.settled or words[3] == "0"
+                lease.state.partly, lease.state.settled = True, lease.state.settled or words[3] == "0"
                 outcomes.update(zip(chunk, (_LETTERS[letter] for letter in words[4]), strict=True))
                 if words[3] == "0":  # nothing was left in the lease, so what comes after was settled earlier
                     outcomes.update(dict.fromkeys(open_places[first + _CHUNK :], Outcome.SETTLED_BEFORE))
@@ -98,7 +98,7 @@ def _all(engine: JobsEngine, lease: Lease, how: tuple[str, int, str]) -> Exchang
             raise lost(lease) if reply == b"lost" else refused(f"settling lease {lease.id!r}", reply)
         settled, dead = settled + int(words[1]), dead + int(words[2])
         if words[3] == "0":
-            lease.fate.settled = True
+            lease.state.settled = True
             return SettleReport(settled, dead)
 
 

@@ -67,7 +67,7 @@ def join(engine: LeasedEngine, lease_id: str) -> Exchange[Lease]:
         engine.keys.name, lease_id, owner.decode(), count, deadline_of(deadline.decode()), token.decode(), takeovers,
         named=not lease_id.startswith("~"),
     )  # fmt: skip
-    lease.fate.joined = True
+    lease.state.joined = True
     return lease
 
 

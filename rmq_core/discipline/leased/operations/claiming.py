@@ -116,14 +116,14 @@ def _ack_and_claim(
         done_ttl_ms=config.settled_ttl_ms if ack.named else 0, completed_cap=config.completed_log, bell=keys.bell,
     )  # fmt: skip
     call = confirming(engine, call)
-    with ack.fate:
+    with ack.state:
         reply, confirmed = apart(call, (yield call))
         words = reply[0].decode().split(" ")
         if words[0] == "lost":
             raise engine.lost(ack)
         if words[0] not in {"claimed", "empty"}:
             raise ScriptFailed(f"claim_next got {words[0]!r}")
-        ack.fate.settled = True
+        ack.state.settled = True
     engine.tell(Operation.ACK, int(words[-1]), ack.id)
     check(engine, f"acked lease {ack.id!r}", confirmed)
     return words, reply[1], reply[2]

@@ -42,7 +42,7 @@ class Entry(NamedTuple):
         return self.delay_ms == other.delay_ms and (self.digest is None) == (other.digest is None)
 
 
-class Told:
+class ServerClock:
     """The server's time in ms as the last reply told it, 0 before that.
 
     Who publishes many writes it before what goes out next, for the server takes longer to write it than to store them.
@@ -81,7 +81,7 @@ class Chunk(NamedTuple):
         ids, bodies, digests, delays = zip(*entries, strict=True)
         return cls(ids, bodies, () if digests[0] is None else digests, delays[0])
 
-    def stamped(self, told: Told) -> Chunk:
+    def stamped(self, told: ServerClock) -> Chunk:
         """The same with the time before each message, if it was told."""
         stamp = told.stamp
         return self._replace(bodies=[stamp + body for body in self.bodies], told_ms=told.ms) if stamp else self
@@ -152,7 +152,7 @@ def chunks_of(
     dedup_key: DedupKey | None,
     delay: timedelta | float | None,
     headers: Mapping[str, str] | None,
-    told: Told,
+    told: ServerClock,
     divide: Divide | None = None,
 ) -> Iterator[Chunk]:
     """Messages as they go out, in order, made as they are asked for; `divide` parts those that are not alike."""
@@ -169,7 +169,7 @@ def _chunks(
     payloads: Iterator[Payload | NewMessage],
     dedup_key: DedupKey | None,
     shared: tuple[bytes, int],
-    told: Told,
+    told: ServerClock,
     divide: Divide,
 ) -> Iterator[Chunk]:
     config, (headers, delay_ms) = engine.config, shared
@@ -262,7 +262,7 @@ class _Tally:
     """Counts what became of the chunks so far."""
 
     def __init__(self, engine: LeasedEngine) -> None:
-        self.engine, self.told = engine, Told()
+        self.engine, self.told = engine, ServerClock()
         self.accepted = self.duplicates = self.dropped = 0
         self.ids: list[str | None] = []
 

@@ -57,11 +57,11 @@ def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exc
     config = engine.config
     call = acking(engine, lease, config.settled_ttl_ms if lease.named else 0, config.completed_log)
     call = confirming(engine, call)
-    with lease.fate:
+    with lease.state:
         reply, confirmed = apart(call, (yield call))
         if not reply.startswith(b"acked"):
             raise _refused(engine, lease, reply)
-        lease.fate.settled = True
+        lease.state.settled = True
     count = int(reply[6:])
     engine.tell(Operation.ACK, count, lease.id)
     check(engine, f"acked lease {lease.id!r}", confirmed)
@@ -117,7 +117,7 @@ def _give_back(
         reason=one_line(reason), max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
         failed_cap=config.failed_log, bell=keys.bell,
     )  # fmt: skip
-    with lease.fate:
+    with lease.state:
         settled = dead = 0
         while True:
             reply = yield call
@@ -129,14 +129,14 @@ def _give_back(
             engine.tell(_EVENTS[verb], int(words[1]), lease.id, reason=reason)
             tell_dead(engine, lease.id, words[3:], reason)
             if words[2] == "0":
-                lease.fate.settled = True
+                lease.state.settled = True
                 return SettleReport(settled, dead)
 
 
 def _settle_some(
     engine: LeasedEngine, lease: Lease, verb: str, messages: Some, delay_ms: int = 0, reason: str = ""
 ) -> Exchange[SettleReport]:
-    with lease.fate:
+    with lease.state:
         refs = [_index(lease, message) for message in messages]
         outcomes: dict[int, Outcome] = {}
         step = 2000 if verb == "ack" or lease.count <= 4000 else 100  # LINDEX far into a long list is slow
@@ -147,7 +147,7 @@ def _settle_some(
             reply, confirmed = apart(call, (yield call))
             verdict, _, letters = reply.decode().partition(" ")
             if verdict in {"some", "all"}:
-                lease.fate.settled, lease.fate.partly = verdict == "all", True
+                lease.state.settled, lease.state.partly = verdict == "all", True
                 outcomes.update(zip(chunk, (_LETTERS[letter] for letter in letters), strict=True))
                 if call.confirm:
                     check(engine, f"acked messages of lease {lease.id!r}", confirmed)
@@ -179,7 +179,7 @@ def _some(engine: LeasedEngine, lease: Lease, verb: str, indexes: list[int], del
         reason=reason, max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
         failed_cap=config.failed_log, completed_cap=config.completed_log,
         done_ttl_ms=config.settled_ttl_ms if lease.named else 0, bell=keys.bell,
-        holds=0 if lease.fate.joined else 1, indexes=indexes,
+        holds=0 if lease.state.joined else 1, indexes=indexes,
     )  # fmt: skip
     return confirming(engine, call) if verb == "ack" else call
 

@@ -16,7 +16,7 @@ from typing import Any
 from rmq_core.discipline.leased.config import DISCIPLINE
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.durability import apart, check, confirming
-from rmq_core.discipline.leased.operations.publishing import Chunk, Entry, Told, chunks_of
+from rmq_core.discipline.leased.operations.publishing import Chunk, Entry, ServerClock, chunks_of
 from rmq_core.envelope.chunks import chunks
 from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.ids import new_id, nonce
@@ -53,7 +53,7 @@ def stage(
     if engine.config.overflow == Overflow.DROP_OLDEST:
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
     stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)
-    told, count, plain = Told(), 0, True
+    told, count, plain = ServerClock(), 0, True
     parts = chunks_of(engine, payloads, dedup_key, None, headers, told, _set_aside)
     try:
         while window := list(itertools.islice(parts, _WINDOW)):
@@ -116,7 +116,9 @@ def finish(engine: LeasedEngine, member: str) -> Exchange[int]:
             return total
 
 
-def _push(engine: LeasedEngine, so_far: Stage, window: Sequence[Chunk], told: Told, keep_ms: int) -> Exchange[int]:
+def _push(
+    engine: LeasedEngine, so_far: Stage, window: Sequence[Chunk], told: ServerClock, keep_ms: int
+) -> Exchange[int]:
     """Add some chunks to what was staged so far; how many messages that were."""
     calls, added = [], 0
     for chunk in window:

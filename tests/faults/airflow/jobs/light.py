@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rmq_core import Handover, LeasedQueue, LeaseLost
+from rmq_core import LeasedQueue, LeaseLost
+from rmq_core.work import Handover
 from tests.faults.airflow.ledger import Ledger, fence_of
 
 handover = Handover.from_environment()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from rmq_core import Handover, LeasedQueue
+from rmq_core import LeasedQueue
+from rmq_core.work import Handover
 from tests.faults.airflow.ledger import Ledger
 
 handover = Handover.from_environment()

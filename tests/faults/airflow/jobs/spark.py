@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 import rmq_spark
-from rmq_core import Handover, LeaseLost
+from rmq_core import LeaseLost
+from rmq_core.work import Handover
 from tests.faults.airflow.ledger import Ledger, fence_of
 
 

@@ -33,13 +33,13 @@ T = TypeVar("T")
 def _making(hook: str) -> Callable[..., Any]:
     """The hook of RmqDataSource, of which what it makes carries the archive too."""
 
-    def make(self: CarriedSource, *arguments: Any, **named: Any) -> Any:
-        return carried(getattr(self._source(), hook)(*arguments, **named), self.archive)
+    def make(self: SelfContainedSource, *arguments: Any, **named: Any) -> Any:
+        return self_contained(getattr(self._source(), hook)(*arguments, **named), self.archive)
 
     return make
 
 
-class CarriedSource(DataSource):
+class SelfContainedSource(DataSource):
     """Stands for RmqDataSource, which it makes once the archive is unpacked."""
 
     archive = b""
@@ -62,7 +62,7 @@ class CarriedSource(DataSource):
         return RmqDataSource(self.options)
 
 
-def carried(made: T, archive: bytes) -> T:
+def self_contained(made: T, archive: bytes) -> T:
     """The same reader or writer, which can be unpickled where the package is missing."""
     kind = type(made)
 
@@ -74,7 +74,7 @@ def carried(made: T, archive: bytes) -> T:
 
 
 def restored(archive: bytes, pickled: bytes) -> Any:
-    """What `carried` was given, in another process."""
+    """What `self_contained` was given, in another process."""
     make_importable(archive)
     kind, state = cloudpickle.loads(pickled)
     made = kind.__new__(kind)
@@ -111,11 +111,11 @@ def packed() -> bytes:
     return target.getvalue()
 
 
-def carrying(archive: bytes) -> type[DataSource]:
+def self_contained_source(archive: bytes) -> type[DataSource]:
     """The class to register: pickled by value, with the archive in it."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     members: dict[str, Any] = {"archive": archive, "__module__": __name__}
-    return type("CarriedRmq", (CarriedSource,), members)
+    return type("SelfContainedRmq", (SelfContainedSource,), members)
 
 
 def _walk(name: str, place: Traversable) -> Iterator[tuple[str, Traversable]]:

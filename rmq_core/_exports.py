@@ -1,13 +1,13 @@
 """The public names that `rmq_core` and `rmq_core.asyncio` have in common: values, errors, settings, policies.
 
-Those of single disciplines are in `late`; those of `work` are for orchestrators.
+Those of single disciplines are in `_lazy`; those of `work` are for orchestrators.
 """
 
 from __future__ import annotations
 
 from rmq_core.connection.settings import RedisSettings as RedisSettings
 from rmq_core.discipline.leased.config import LeasedConfig as LeasedConfig
-from rmq_core.discipline.leased.operations.enrolling import Enrolment as Enrolment
+from rmq_core.discipline.leased.operations.consumers import ConsumerRegistration as ConsumerRegistration
 from rmq_core.envelope.codec import MESSAGE_FIELDS as MESSAGE_FIELDS
 from rmq_core.envelope.codec import Columns as Columns
 from rmq_core.envelope.codec import Failure as Failure
@@ -71,20 +71,3 @@ from rmq_core.reports import PublishReport as PublishReport
 from rmq_core.reports import QueueStats as QueueStats
 from rmq_core.reports import SettledRecord as SettledRecord
 from rmq_core.reports import SettleReport as SettleReport
-from rmq_core.work.batch import HeldBatch as HeldBatch
-from rmq_core.work.claiming import Claimant as Claimant
-from rmq_core.work.claiming import Claimed as Claimed
-from rmq_core.work.claiming import OnSettled as OnSettled
-from rmq_core.work.claiming import Relation as Relation
-from rmq_core.work.claiming import check_on_settled as check_on_settled
-from rmq_core.work.claiming import claim_as as claim_as
-from rmq_core.work.claiming import has_left as has_left
-from rmq_core.work.claiming import refuse_foreign as refuse_foreign
-from rmq_core.work.handover import Handover as Handover
-from rmq_core.work.handover import Submission as Submission
-from rmq_core.work.keeping import Settleable as Settleable
-from rmq_core.work.keeping import conclude as conclude
-from rmq_core.work.threshold import Counted as Counted
-from rmq_core.work.threshold import Threshold as Threshold
-from rmq_core.work.threshold import counted as counted
-from rmq_core.work.threshold import depth as depth

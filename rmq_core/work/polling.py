@@ -24,7 +24,7 @@ class _Asked(NamedTuple):
     answer: asyncio.Future[Look]
 
 
-class Looks:
+class BacklogPoller:
     """Looks, all that are asked for at the time in one write. Each also arms the queue's bell for 15 s.
 
     The queues that share one of these live on one server, so that any of their drivers can ask for all.

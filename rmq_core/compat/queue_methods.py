@@ -11,8 +11,8 @@ from time import monotonic, perf_counter
 from typing import Any, NamedTuple
 
 from rmq_core.compat import checks
-from rmq_core.compat.body import Body, Inside
 from rmq_core.compat.config import digest_of_text
+from rmq_core.compat.state import Inside, QueueState
 from rmq_core.compat.stored import MessageData, Received
 from rmq_core.errors import ConfigurationError, QueueDrainedError
 from rmq_core.events import EventOperation, EventOutcome
@@ -33,7 +33,7 @@ class QueueSizes(NamedTuple):
     dead_letter: int | None
 
 
-async def publish(body: Body, message: str | dict[str, Any]) -> bool:
+async def publish(body: QueueState, message: str | dict[str, Any]) -> bool:
     """Add a message: text, or a dict that is delivered as JSON. False for a duplicate.
 
     Raises TypeError for anything else and for keys that are not str, ValueError for NaN and lone surrogates,
@@ -53,7 +53,7 @@ async def publish(body: Body, message: str | dict[str, Any]) -> bool:
         return fresh
 
 
-async def _offer(body: Body, message: object) -> bool:
+async def _offer(body: QueueState, message: object) -> bool:
     if body.draining:
         raise QueueDrainedError("queue is drained")
     text = body.payload.serialize(message)
@@ -65,7 +65,7 @@ async def _offer(body: Body, message: object) -> bool:
     return fresh
 
 
-async def _key_of(body: Body, message: object, text: str) -> str | None:
+async def _key_of(body: QueueState, message: object, text: str) -> str | None:
     rule = body.deduplication
     if not rule.enabled:
         return None
@@ -81,7 +81,7 @@ async def _key_of(body: Body, message: object, text: str) -> str | None:
     return key
 
 
-async def drain(body: Body, timeout: float | None = None) -> bool:  # noqa: ASYNC109  the documented name
+async def drain(body: QueueState, timeout: float | None = None) -> bool:  # noqa: ASYNC109  the documented name
     """Take no new work: `publish` raises, `process_message` gives None. Messages being processed are left to end.
 
     Waits at most `timeout` seconds for publishes under way and gives back claims that may have been granted unseen.
@@ -94,12 +94,12 @@ async def drain(body: Body, timeout: float | None = None) -> bool:  # noqa: ASYN
     while body.others(body.publishing) or (timeout != 0 and body.others(body.claiming)):
         if monotonic() >= until:
             return False
-        await body.world.pause(min(_LOOK_S, until - monotonic()))
+        await body.io_mode.pause(min(_LOOK_S, until - monotonic()))
     body.drained = True
     return await recover(body, until, look_only=timeout == 0)
 
 
-async def recover(body: Body, until: float, *, look_only: bool = False) -> bool:
+async def recover(body: QueueState, until: float, *, look_only: bool = False) -> bool:
     """Give back what claims took whose answer never came; True when there is nothing of the kind."""
     if body.channel is None or not body.channel.engine.unanswered:
         return True
@@ -115,7 +115,7 @@ async def recover(body: Body, until: float, *, look_only: bool = False) -> bool:
     return recovered
 
 
-async def stats(body: Body) -> QueueSizes:
+async def stats(body: QueueState) -> QueueSizes:
     """How many messages each part of the queue holds."""
     logs = body.logs
     absent = {name for name, cap in (("completed", logs.completed), ("failed", logs.failed)) if cap == 0}
@@ -127,14 +127,14 @@ async def stats(body: Body) -> QueueSizes:
     return QueueSizes(**sizes)
 
 
-async def peek(body: Body, count: int = 1, *, source: str = "pending") -> list[MessageData]:
+async def peek(body: QueueState, count: int = 1, *, source: str = "pending") -> list[MessageData]:
     """Messages of `pending`, `processing`, `completed`, `failed` or `dead_letter`; they stay where they are."""
     checks.whole("count", count)
     found = await body.ask("peek_messages", list, _part(body, source, "source", PARTS), count)
     return [Received.of(message, strict=False).message for message in found]
 
 
-async def redrive_dead_letters(body: Body, max_messages: int | None = None) -> int:
+async def redrive_dead_letters(body: QueueState, max_messages: int | None = None) -> int:
     """Let the oldest dead letters be delivered again, as often as new ones; how many."""
     checks.whole_or_none("max_messages", max_messages)
     source = _part(body, "dead_letter", "source", PARTS)
@@ -142,7 +142,7 @@ async def redrive_dead_letters(body: Body, max_messages: int | None = None) -> i
     return moved
 
 
-async def purge(body: Body, *, target: str) -> int:
+async def purge(body: QueueState, *, target: str) -> int:
     """Delete all messages of `pending`, `completed`, `failed` or `dead_letter`; how many."""
     if target == "processing":
         raise ConfigurationError("'target': what is being processed cannot be purged; it completes or expires")
@@ -150,7 +150,7 @@ async def purge(body: Body, *, target: str) -> int:
     return removed
 
 
-def _part(body: Body, name: str, parameter: str, allowed: tuple[str, ...]) -> str:
+def _part(body: QueueState, name: str, parameter: str, allowed: tuple[str, ...]) -> str:
     if name not in allowed:
         raise ConfigurationError(f"'{parameter}' must be one of {', '.join(allowed)}, not {name!r}")
     if name == "dead_letter" and body.gateway.dead_letter_queue is None:

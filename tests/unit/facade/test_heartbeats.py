@@ -15,9 +15,9 @@ import pytest
 
 from rmq_core.errors import QueueUnavailable
 from rmq_core.messages import Lease
-from rmq_core.queue import aio_keeper, keeper
-from rmq_core.queue.aio_keeper import AsyncKeeper
-from rmq_core.queue.keeper import Charge, Keeper, Keepers, settle_beat
+from rmq_core.queue import aio_heartbeats, heartbeats
+from rmq_core.queue.aio_heartbeats import HeartbeatTask
+from rmq_core.queue.heartbeats import Heartbeat, HeartbeatThread, HeartbeatThreads, settle_beat
 from tests.unit.leased.by_hand import held
 
 PATIENCE_S = 300
@@ -36,8 +36,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     turned = Clock()
-    monkeypatch.setattr(keeper, "time", turned)
-    monkeypatch.setattr(aio_keeper, "time", turned)
+    monkeypatch.setattr(heartbeats, "time", turned)
+    monkeypatch.setattr(aio_heartbeats, "time", turned)
     monkeypatch.setattr("rmq_core.messages.monotonic", turned.monotonic)
     return turned
 
@@ -72,33 +72,33 @@ class AsyncExtender:
         return self.inner.extend_all(leases)
 
 
-def charge(lease_s: float = 30, queue: Any = None, *, fresh: bool = True, **about: Any) -> Charge[Any]:
-    return Charge(queue or Extender(), about.pop("lease", None) or held(), lease_s, fresh=fresh, **about)
+def heartbeat(lease_s: float = 30, queue: Any = None, *, fresh: bool = True, **about: Any) -> Heartbeat[Any]:
+    return Heartbeat(queue or Extender(), about.pop("lease", None) or held(), lease_s, fresh=fresh, **about)
 
 
 @pytest.mark.usefixtures("clock")
 def test_a_lease_claimed_just_now_is_extended_after_a_third_of_its_time() -> None:
-    kept = charge(30)
+    kept = heartbeat(30)
     assert (kept.next_at, kept.lost_at) == (110, 130)
-    assert kept.lease.fate.until == 130
+    assert kept.lease.state.until == 130
     assert not kept.over
 
 
 @pytest.mark.usefixtures("clock")
 def test_any_other_lease_is_extended_at_once() -> None:
-    assert charge(30, fresh=False).next_at == 100
+    assert heartbeat(30, fresh=False).next_at == 100
 
 
 def test_an_extension_counts_from_when_it_was_sent(clock: Clock) -> None:
-    kept = charge(30)
+    kept = heartbeat(30)
     clock.now = 115
     settle_beat(kept, True, 112)
-    assert (kept.next_at, kept.lost_at, kept.lease.fate.until) == (122, 142, 142)
+    assert (kept.next_at, kept.lost_at, kept.lease.state.until) == (122, 142, 142)
 
 
 def test_a_refused_extension_loses_the_lease_at_once(clock: Clock) -> None:
     lost: list[Lease] = []
-    kept = charge(30, on_lost=lost.append)
+    kept = heartbeat(30, on_lost=lost.append)
     clock.now = 110
     settle_beat(kept, False, 110)
     assert kept.lease.lost
@@ -108,9 +108,9 @@ def test_a_refused_extension_loses_the_lease_at_once(clock: Clock) -> None:
 
 def test_a_refusal_that_met_a_settlement_of_the_same_process_is_no_loss(clock: Clock) -> None:
     lost: list[Lease] = []
-    kept = charge(30, on_lost=lost.append)
+    kept = heartbeat(30, on_lost=lost.append)
     kept.asked()
-    with kept.lease.fate:  # an ack that reached Redis before the heartbeat, and whose answer is still on its way
+    with kept.lease.state:  # an ack that reached Redis before the heartbeat, and whose answer is still on its way
         settle_beat(kept, False, 110)
     settle_beat(kept, False, 110)  # or has just come
     assert (kept.over, lost, kept.next_at) == (False, [], clock.now + 1)
@@ -121,7 +121,7 @@ def test_a_refusal_that_met_a_settlement_of_the_same_process_is_no_loss(clock: C
 
 @pytest.mark.parametrize(("lease_s", "pause_s"), [(5, 0.5), (30, 1), (3600, 1)])
 def test_an_unanswered_extension_is_soon_tried_again(clock: Clock, lease_s: float, pause_s: float) -> None:
-    kept = charge(lease_s)
+    kept = heartbeat(lease_s)
     clock.now = kept.next_at
     settle_beat(kept, None, clock.now)
     assert kept.next_at == clock.now + pause_s
@@ -130,7 +130,7 @@ def test_an_unanswered_extension_is_soon_tried_again(clock: Clock, lease_s: floa
 
 def test_a_lease_is_tried_for_the_last_time_at_its_deadline_and_is_lost_then(clock: Clock) -> None:
     lost: list[Lease] = []
-    kept = charge(30, on_lost=lost.append)
+    kept = heartbeat(30, on_lost=lost.append)
     clock.now = 129.5
     settle_beat(kept, None, clock.now)
     assert kept.next_at == kept.lost_at == 130
@@ -144,19 +144,19 @@ def test_a_lease_is_tried_for_the_last_time_at_its_deadline_and_is_lost_then(clo
 @pytest.mark.usefixtures("clock")
 def test_a_settled_lease_is_over_and_never_lost() -> None:
     lost: list[Lease] = []
-    kept = charge(on_lost=lost.append)
-    kept.lease.fate.settled = True
+    kept = heartbeat(on_lost=lost.append)
+    kept.lease.state.settled = True
     assert kept.over
     settle_beat(kept, False, 100)
     assert lost == []
-    assert not kept.lease.fate.lost
+    assert not kept.lease.state.lost
 
 
 def test_a_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def raising(_: Lease) -> None:
         raise RuntimeError("odd")
 
-    kept = charge(on_lost=raising)
+    kept = heartbeat(on_lost=raising)
     kept.lose()
     assert kept.lease.lost
     (record,) = caplog.records
@@ -168,14 +168,14 @@ def test_a_callback_that_asks_for_what_was_cancelled_is_logged(caplog: pytest.Lo
     def cancelled(_: Lease) -> None:
         raise asyncio.CancelledError
 
-    charge(on_lost=cancelled).lose()
+    heartbeat(on_lost=cancelled).lose()
     assert caplog.messages == ["on_lost raised for lease 'job'"]
 
 
 def test_only_what_is_due_is_extended(clock: Clock) -> None:
-    own = Keeper()
-    early, late = charge(3), charge(30)
-    own._charges = {early, late}
+    own = HeartbeatThread()
+    early, late = heartbeat(3), heartbeat(30)
+    own._heartbeats = {early, late}
     clock.now = 101
     assert own._due(clock.now) == [early]
     clock.now = 110
@@ -183,77 +183,77 @@ def test_only_what_is_due_is_extended(clock: Clock) -> None:
 
 
 def test_a_beat_extends_the_leases_of_a_queue_in_one_write_and_forgets_those_that_are_over(clock: Clock) -> None:
-    own, queue = Keeper(), Extender([True, False, True])
-    kept = charge(30, queue)
-    lost = charge(20, queue, lease=held(lease_id="b"))
-    settled = charge(10, queue, lease=held(lease_id="c"))
-    own._charges = {kept, lost, settled}
-    settled.lease.fate.settled = True
+    own, queue = HeartbeatThread(), Extender([True, False, True])
+    kept = heartbeat(30, queue)
+    lost = heartbeat(20, queue, lease=held(lease_id="b"))
+    settled = heartbeat(10, queue, lease=held(lease_id="c"))
+    own._heartbeats = {kept, lost, settled}
+    settled.lease.state.settled = True
     clock.now = 112
     own._beat(queue, [kept, lost, settled])
     assert queue.asked == [[("job", 30), ("b", 20), ("c", 10)]]
-    assert own._charges == {kept}
+    assert own._heartbeats == {kept}
     assert (kept.lease.lost, lost.lease.lost, settled.lease.lost) == (False, True, False)
     assert kept.lost_at == 142
 
 
 def test_a_beat_that_fails_loses_nothing_before_the_deadline(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    own, queue = Keeper(), Extender(QueueUnavailable("gone"), QueueUnavailable("gone"))
-    short, long = charge(9, queue), charge(30, queue, lease=held(lease_id="b"))
-    own._charges = {short, long}
+    own, queue = HeartbeatThread(), Extender(QueueUnavailable("gone"), QueueUnavailable("gone"))
+    short, long = heartbeat(9, queue), heartbeat(30, queue, lease=held(lease_id="b"))
+    own._heartbeats = {short, long}
     clock.now = 108
     own._beat(queue, [short, long])
     assert (short.next_at, long.next_at) == (108.9, 109)
     assert "heartbeat of 2 leases failed: gone" in caplog.text
     clock.now = 109
     own._beat(queue, [short, long])
-    assert (short.lease.fate.lost, long.lease.fate.lost) == (True, False)
-    assert own._charges == {long}
+    assert (short.lease.state.lost, long.lease.state.lost) == (True, False)
+    assert own._heartbeats == {long}
 
 
 def test_a_queue_that_breaks_does_not_stop_the_heartbeat_of_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    own, broken, queue = Keeper(), Extender(RuntimeError("credentials")), Extender()
-    own.add(charge(30, broken, fresh=False))
+    own, broken, queue = HeartbeatThread(), Extender(RuntimeError("credentials")), Extender()
+    own.add(heartbeat(30, broken, fresh=False))
     assert broken.called.wait(PATIENCE_S)
-    own.add(charge(30, queue, fresh=False, lease=held(lease_id="b")))
+    own.add(heartbeat(30, queue, fresh=False, lease=held(lease_id="b")))
     assert queue.called.wait(PATIENCE_S)
-    own._charges.clear()
+    own._heartbeats.clear()
     assert "heartbeat of 1 leases failed" in caplog.text
 
 
 def test_a_callback_that_exits_ends_nobodys_heartbeat(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    own, queue = Keeper(), Extender([False, True])
-    lost, kept = charge(30, queue, on_lost=sys.exit), charge(30, queue, lease=held(lease_id="b"))
-    own._charges = {lost, kept}
+    own, queue = HeartbeatThread(), Extender([False, True])
+    lost, kept = heartbeat(30, queue, on_lost=sys.exit), heartbeat(30, queue, lease=held(lease_id="b"))
+    own._heartbeats = {lost, kept}
     clock.now = 110
     own._beat(queue, [lost, kept])
-    assert (lost.lease.fate.lost, own._charges, kept.lost_at) == (True, {kept}, 140)
+    assert (lost.lease.state.lost, own._heartbeats, kept.lost_at) == (True, {kept}, 140)
     assert caplog.messages == ["on_lost raised for lease 'job'"]
 
 
 def test_a_queue_that_exits_ends_nobodys_heartbeat(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    own, queue = Keeper(), Extender(SystemExit())
-    kept = charge(30, queue)
-    own._charges = {kept}
+    own, queue = HeartbeatThread(), Extender(SystemExit())
+    kept = heartbeat(30, queue)
+    own._heartbeats = {kept}
     clock.now = 110
     own._beat(queue, [kept])
-    assert (kept.next_at, own._charges) == (111, {kept})
+    assert (kept.next_at, own._heartbeats) == (111, {kept})
     assert caplog.messages == ["heartbeat of 1 leases failed"]
 
 
 def test_a_thread_that_died_is_replaced() -> None:
-    own, queue = Keeper(), Extender()
+    own, queue = HeartbeatThread(), Extender()
     own._thread = threading.Thread()
     own._thread.start()
     own._thread.join()
-    own.add(charge(30, queue, fresh=False))
+    own.add(heartbeat(30, queue, fresh=False))
     assert queue.called.wait(PATIENCE_S)
-    own._charges.clear()
+    own._heartbeats.clear()
 
 
 def test_the_thread_extends_a_lease_that_may_be_near_its_end_at_once() -> None:
-    own, queue = Keeper(), Extender()
-    kept = charge(30, queue, fresh=False)
+    own, queue = HeartbeatThread(), Extender()
+    kept = heartbeat(30, queue, fresh=False)
     own.add(kept)
     assert queue.called.wait(PATIENCE_S)
     own.remove(kept)
@@ -261,23 +261,23 @@ def test_the_thread_extends_a_lease_that_may_be_near_its_end_at_once() -> None:
 
 
 def test_the_thread_wakes_for_a_lease_that_is_due_before_the_others() -> None:
-    own, patient, hasty = Keeper(), Extender(), Extender()
-    own.add(charge(3000, patient))
+    own, patient, hasty = HeartbeatThread(), Extender(), Extender()
+    own.add(heartbeat(3000, patient))
     first = own._thread
-    own.add(charge(30, hasty, fresh=False))
+    own.add(heartbeat(30, hasty, fresh=False))
     assert hasty.called.wait(PATIENCE_S)
     assert own._thread is first
     assert patient.asked == []
-    own._charges.clear()
+    own._heartbeats.clear()
 
 
 def test_the_thread_ends_with_the_last_lease_and_starts_anew_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "_IDLE_S", 0.001)
-    own, queue = Keeper(), Extender([False])
+    monkeypatch.setattr(heartbeats, "_IDLE_S", 0.001)
+    own, queue = HeartbeatThread(), Extender([False])
     for _ in range(2):
         queue.called.clear()
         queue.answers = [[False]]
-        own.add(charge(30, queue, fresh=False))
+        own.add(heartbeat(30, queue, fresh=False))
         thread = own._thread
         assert thread is not None
         assert thread.daemon
@@ -288,7 +288,7 @@ def test_the_thread_ends_with_the_last_lease_and_starts_anew_with_the_next(monke
 
 
 def test_a_forked_child_looks_after_none_of_its_parents_leases() -> None:
-    own, queue = Keepers(), Extender()
+    own, queue = HeartbeatThreads(), Extender()
     parents = own.of(queue)
     own.reset()
     assert own.of(queue) is not parents
@@ -308,8 +308,8 @@ class Hanging(Extender):
 
 
 def test_a_server_that_hangs_costs_no_lease_of_another() -> None:
-    own, hanging, queue = Keepers(), Hanging(), Extender()
-    held_up, kept = charge(30, hanging, fresh=False), charge(30, queue, fresh=False, lease=held(lease_id="b"))
+    own, hanging, queue = HeartbeatThreads(), Hanging(), Extender()
+    held_up, kept = heartbeat(30, hanging, fresh=False), heartbeat(30, queue, fresh=False, lease=held(lease_id="b"))
     own.add(held_up)
     assert hanging.called.wait(PATIENCE_S)
     own.add(kept)
@@ -323,11 +323,11 @@ def test_a_server_that_hangs_costs_no_lease_of_another() -> None:
 def test_queues_of_one_server_share_a_thread_that_is_forgotten_with_the_last_lease(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(keeper, "_IDLE_S", 0.001)
-    own, one, other = Keepers(), Extender([False]), Extender([False])
+    monkeypatch.setattr(heartbeats, "_IDLE_S", 0.001)
+    own, one, other = HeartbeatThreads(), Extender([False]), Extender([False])
     assert own.of(one) is own.of(one) is own.of(other)
     for queue in (one, other):
-        own.add(charge(30, queue, fresh=False))
+        own.add(heartbeat(30, queue, fresh=False))
         thread = own.of(queue)._thread
         if thread is not None:
             thread.join(PATIENCE_S)
@@ -337,7 +337,7 @@ def test_queues_of_one_server_share_a_thread_that_is_forgotten_with_the_last_lea
 
 
 async def test_a_server_that_hangs_delays_no_heartbeat_of_the_task() -> None:
-    own, let_go = AsyncKeeper(), asyncio.Event()
+    own, let_go = HeartbeatTask(), asyncio.Event()
 
     class Hangs(AsyncExtender):
         async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
@@ -346,7 +346,7 @@ async def test_a_server_that_hangs_delays_no_heartbeat_of_the_task() -> None:
             return answer
 
     hanging, queue = Hangs(), AsyncExtender()
-    held_up, kept = charge(30, hanging, fresh=False), charge(30, queue, fresh=False, lease=held(lease_id="b"))
+    held_up, kept = heartbeat(30, hanging, fresh=False), heartbeat(30, queue, fresh=False, lease=held(lease_id="b"))
     async with asyncio.timeout(PATIENCE_S):
         own.add(held_up)
         await hanging.called.wait()
@@ -362,12 +362,12 @@ async def test_a_server_that_hangs_delays_no_heartbeat_of_the_task() -> None:
 
 
 def test_a_lease_that_is_not_looked_after_has_no_end_that_this_process_knows() -> None:
-    assert held().fate.until == math.inf
+    assert held().state.until == math.inf
 
 
 async def test_the_task_extends_a_lease_at_once_and_ends_with_the_last(caplog: pytest.LogCaptureFixture) -> None:
-    own, queue = AsyncKeeper(), AsyncExtender()
-    kept = charge(30, queue, fresh=False)
+    own, queue = HeartbeatTask(), AsyncExtender()
+    kept = heartbeat(30, queue, fresh=False)
     async with asyncio.timeout(PATIENCE_S):
         with caplog.at_level(logging.WARNING):
             own.add(kept)
@@ -382,10 +382,10 @@ async def test_the_task_extends_a_lease_at_once_and_ends_with_the_last(caplog: p
 @pytest.mark.parametrize("ends", [True, False], ids=["the task ends", "its loop does"])
 def test_an_event_loop_is_forgotten_with_its_leases(*, ends: bool) -> None:
     async def hold() -> weakref.ref[Any]:
-        kept = charge(30, AsyncExtender(), fresh=False)
-        aio_keeper.keeper().add(kept)
+        kept = heartbeat(30, AsyncExtender(), fresh=False)
+        aio_heartbeats.heartbeats().add(kept)
         await asyncio.sleep(0)
-        aio_keeper.keeper().remove(kept)
+        aio_heartbeats.heartbeats().remove(kept)
         if ends:
             await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
         return weakref.ref(asyncio.get_running_loop())
@@ -396,18 +396,18 @@ def test_an_event_loop_is_forgotten_with_its_leases(*, ends: bool) -> None:
 
 
 async def test_the_task_wakes_for_a_lease_that_is_due_before_the_others() -> None:
-    own, patient, hasty = AsyncKeeper(), AsyncExtender(), AsyncExtender([False])
-    slow = charge(3000, patient)
+    own, patient, hasty = HeartbeatTask(), AsyncExtender(), AsyncExtender([False])
+    slow = heartbeat(3000, patient)
     own.add(slow)
     task = own._task
     await asyncio.sleep(0)
     lost = asyncio.Event()
     async with asyncio.timeout(PATIENCE_S):
-        own.add(charge(30, hasty, fresh=False, on_lost=lambda _: lost.set()))
+        own.add(heartbeat(30, hasty, fresh=False, on_lost=lambda _: lost.set()))
         await lost.wait()
     assert own._task is task
     assert patient.inner.asked == []
-    assert own._charges == {slow}
+    assert own._heartbeats == {slow}
     own.remove(slow)
     assert task is not None
     await task
@@ -416,12 +416,12 @@ async def test_the_task_wakes_for_a_lease_that_is_due_before_the_others() -> Non
 async def test_a_beat_on_asyncio_treats_answers_as_the_thread_does(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    own, queue = AsyncKeeper(), AsyncExtender([True, False], QueueUnavailable("gone"))
-    kept, lost = charge(30, queue), charge(30, queue, lease=held(lease_id="b"))
-    own._charges = {kept, lost}
+    own, queue = HeartbeatTask(), AsyncExtender([True, False], QueueUnavailable("gone"))
+    kept, lost = heartbeat(30, queue), heartbeat(30, queue, lease=held(lease_id="b"))
+    own._heartbeats = {kept, lost}
     clock.now = 112
     await own._beat(queue, [kept, lost])
-    assert own._charges == {kept}
+    assert own._heartbeats == {kept}
     assert (kept.lost_at, lost.lease.lost) == (142, True)
     clock.now = 122
     await own._beat(queue, [kept])
@@ -430,38 +430,38 @@ async def test_a_beat_on_asyncio_treats_answers_as_the_thread_does(
 
 
 async def test_a_queue_that_breaks_does_not_stop_the_task(caplog: pytest.LogCaptureFixture) -> None:
-    own, queue = AsyncKeeper(), AsyncExtender(RuntimeError("credentials"))
-    kept = charge(30, queue)
-    own._charges = {kept}
+    own, queue = HeartbeatTask(), AsyncExtender(RuntimeError("credentials"))
+    kept = heartbeat(30, queue)
+    own._heartbeats = {kept}
     await own._beat(queue, [kept])
-    assert own._charges == {kept}
+    assert own._heartbeats == {kept}
     assert not kept.lease.lost
     assert "heartbeat of 1 leases failed" in caplog.text
 
 
 @pytest.mark.usefixtures("clock")
 def test_a_lease_that_was_reported_lost_is_not_extended_by_a_late_answer() -> None:
-    kept = charge(30)
-    kept.lease.fate.lost = True
+    kept = heartbeat(30)
+    kept.lease.state.lost = True
     settle_beat(kept, True, 100)
     assert kept.over
     assert kept.lease.lost
 
 
 async def test_an_event_loop_has_one_keeper_of_its_own() -> None:
-    mine = aio_keeper.keeper()
-    assert aio_keeper.keeper() is mine
+    mine = aio_heartbeats.heartbeats()
+    assert aio_heartbeats.heartbeats() is mine
 
-    async def theirs() -> AsyncKeeper:
-        return aio_keeper.keeper()
+    async def theirs() -> HeartbeatTask:
+        return aio_heartbeats.heartbeats()
 
-    other = SimpleNamespace(keeper=None)
+    other = SimpleNamespace(heartbeats=None)
 
     def run() -> None:
-        other.keeper = asyncio.run(theirs())
+        other.heartbeats = asyncio.run(theirs())
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert isinstance(other.keeper, AsyncKeeper)
-    assert other.keeper is not mine
+    assert isinstance(other.heartbeats, HeartbeatTask)
+    assert other.heartbeats is not mine

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmq_core.exchange import bells
-from rmq_core.exchange.bells import Bells
+from rmq_core.exchange import pubsub as pubsub_module
+from rmq_core.exchange.pubsub import PubSubListener
 
 
 class PubSub:
@@ -54,13 +54,13 @@ async def rung(pubsub: PubSub) -> list[bytes]:
 
 
 @pytest.fixture
-async def heard(pubsub: PubSub, rung: list[bytes]) -> AsyncIterator[Bells]:
-    made = Bells(Client(pubsub), rung.append)
+async def heard(pubsub: PubSub, rung: list[bytes]) -> AsyncIterator[PubSubListener]:
+    made = PubSubListener(Client(pubsub), rung.append)
     yield made
     await made.aclose()
 
 
-async def test_a_subscription_that_stands_is_not_asked_for_again(heard: Bells, pubsub: PubSub) -> None:
+async def test_a_subscription_that_stands_is_not_asked_for_again(heard: PubSubListener, pubsub: PubSub) -> None:
     for _ in range(3):
         await heard.listen(b"a")
     await heard.listen(b"b")
@@ -68,7 +68,7 @@ async def test_a_subscription_that_stands_is_not_asked_for_again(heard: Bells, p
 
 
 async def test_a_bell_is_heard_and_so_is_the_begin_of_a_subscription(
-    heard: Bells, pubsub: PubSub, rung: list[bytes]
+    heard: PubSubListener, pubsub: PubSub, rung: list[bytes]
 ) -> None:
     await heard.listen(b"a")
     pubsub.heard.put_nowait({"type": "message", "channel": b"a"})
@@ -78,7 +78,7 @@ async def test_a_bell_is_heard_and_so_is_the_begin_of_a_subscription(
     assert rung == [b"a", b"a"]
 
 
-async def test_a_subscription_that_was_given_up_is_asked_for_anew(heard: Bells, pubsub: PubSub) -> None:
+async def test_a_subscription_that_was_given_up_is_asked_for_anew(heard: PubSubListener, pubsub: PubSub) -> None:
     await heard.listen(b"a")
     await heard.forget(b"a")
     await heard.listen(b"a")
@@ -86,9 +86,9 @@ async def test_a_subscription_that_was_given_up_is_asked_for_anew(heard: Bells, 
 
 
 async def test_a_server_that_hangs_holds_up_neither_the_end_of_a_subscription_nor_the_next(
-    heard: Bells, pubsub: PubSub, monkeypatch: pytest.MonkeyPatch
+    heard: PubSubListener, pubsub: PubSub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bells, "_HASTE_S", 0.05)
+    monkeypatch.setattr(pubsub_module, "_HASTE_S", 0.05)
     for channel in (b"a", b"b", b"c"):
         await heard.listen(channel)
     pubsub.hangs = True
@@ -100,7 +100,7 @@ async def test_a_server_that_hangs_holds_up_neither_the_end_of_a_subscription_no
 
 
 async def test_a_client_that_cannot_listen_hears_nothing_and_says_nothing() -> None:
-    deaf = Bells(object(), lambda _: None)
+    deaf = PubSubListener(object(), lambda _: None)
     await deaf.listen(b"a")
     await deaf.forget(b"a")
     await deaf.aclose()

@@ -16,7 +16,7 @@ _log = logging.getLogger("rmq")
 _PATIENCE_S, _HASTE_S = 5.0, 0.5
 
 
-class Bells:
+class PubSubListener:
     """Subscriptions of one client. `ring(channel)` is called for each message, and once when a subscription stands.
 
     A cluster client cannot listen; then nothing rings, and whoever waits has to look now and then, as it must anyway:

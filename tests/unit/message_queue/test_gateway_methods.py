@@ -8,11 +8,11 @@ from typing import Any
 import fakeredis
 import pytest
 
-from rmq_core.compat import operations, verbs
+from rmq_core.compat import gateway_methods, operations
 from rmq_core.compat.errors import LuaScriptError
+from rmq_core.compat.gateway_methods import Channels
 from rmq_core.compat.keys import QueuePart
 from rmq_core.compat.sync import RedisGateway
-from rmq_core.compat.verbs import Channels
 from rmq_core.discipline.leased.operations import settling
 from rmq_core.errors import ConfigurationError, QueueBackpressureError, QueueFull, ScriptFailed, WrongKeyType
 from rmq_core.exchange import Batch, Command, Exchange, Interrupted, Patience
@@ -55,24 +55,24 @@ def delivered(times: int) -> list[object]:
 
 def test_publishing_says_whether_the_message_is_new() -> None:
     for reply, fresh in ((b"accepted 0 1", True), (b"accepted 0 0", False)):
-        assert answer(verbs.publish_message, "q::pending", "x", "key", replies=[reply]) is fresh
+        assert answer(gateway_methods.publish_message, "q::pending", "x", "key", replies=[reply]) is fresh
 
 
 def test_a_full_queue_is_backpressure_in_the_words_of_its_user() -> None:
     with pytest.raises(QueueBackpressureError, match="max_pending_length=2 messages wait; consume some"):
-        answer(verbs.add_message, "q::pending", "x", replies=[b"full 1000"], max_ready=2)
+        answer(gateway_methods.add_message, "q::pending", "x", replies=[b"full 1000"], max_ready=2)
 
 
 def test_a_full_server_is_no_backpressure() -> None:
     full = QueueFull("maxmemory")
     full.__cause__ = OSError("OOM")
     with pytest.raises(LuaScriptError, match="OOM"):
-        answer(verbs.add_message, "q::pending", "x", replies=[full])
+        answer(gateway_methods.add_message, "q::pending", "x", replies=[full])
 
 
 def test_a_wait_for_room_can_be_given_up() -> None:
     with pytest.raises(QueueBackpressureError, match="given up"):
-        answer(verbs.add_message, "q::pending", "x", replies=[Interrupted()], max_ready=2)
+        answer(gateway_methods.add_message, "q::pending", "x", replies=[Interrupted()], max_ready=2)
 
 
 def test_a_claim_is_one_message() -> None:
@@ -146,7 +146,7 @@ def test_finishing_into_a_log_keeps_the_message_there(log: QueuePart, key: bytes
 
 def test_moving_back_to_what_waits_releases() -> None:
     own = channels(b"returned 1 0")
-    assert run(verbs.move_message(own, "q::processing", "q::pending", "x", lease_token="~x:7.abc")) is True
+    assert run(gateway_methods.move_message(own, "q::processing", "q::pending", "x", lease_token="~x:7.abc")) is True
     (call,) = own.find("q::pending")[0].driver.wants
     assert (call.script.name, call.given["verb"]) == ("leased/give_back", "release")
 
@@ -167,7 +167,7 @@ def test_trimming_keeps_the_newest() -> None:
     ]
 
 
-@pytest.mark.parametrize(("verb", "args"), [(verbs.trim_queue, [10]), (verbs.purge_queue, [])])
+@pytest.mark.parametrize(("verb", "args"), [(gateway_methods.trim_queue, [10]), (gateway_methods.purge_queue, [])])
 def test_what_is_being_processed_is_neither_trimmed_nor_purged(verb: Any, args: list[int]) -> None:
     with pytest.raises(ConfigurationError, match="process"):
         answer(verb, "q::processing", *args)
@@ -195,12 +195,12 @@ def test_peeking_at_what_is_being_processed_shows_the_payloads_of_leases() -> No
 
 
 def test_recovering_says_whether_anything_is_left() -> None:
-    assert answer(verbs.recover_claims, "q::processing") is True
+    assert answer(gateway_methods.recover_claims, "q::processing") is True
     for reply, recovered, left in ((Interrupted(), False, {"~a": "n"}), (b"lost", True, {})):
         own = channels(reply)
         engine_of_q = own.find("q::pending")[0].engine
         engine_of_q.unanswered["~a"] = "n"
-        assert run(verbs.recover_claims(own, "q::processing")) is recovered
+        assert run(gateway_methods.recover_claims(own, "q::processing")) is recovered
         assert engine_of_q.unanswered == left
 
 

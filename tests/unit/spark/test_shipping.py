@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from rmq_spark.runtime.parcel import CarriedSource, carried, carrying, packed
+from rmq_spark.runtime.shipping import SelfContainedSource, packed, self_contained, self_contained_source
 
 ROOT = Path(__file__).parents[3]
 ELSEWHERE = """
@@ -45,7 +45,7 @@ def test_the_class_works_in_a_python_without_the_package(archive: bytes, tmp_pat
     path = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
     told = subprocess.run(
         [sys.executable, "-S", "-c", ELSEWHERE],
-        input=cloudpickle.dumps(carrying(archive)),  # type: ignore[no-untyped-call]
+        input=cloudpickle.dumps(self_contained_source(archive)),  # type: ignore[no-untyped-call]
         env={"PATH": os.defpath, "PYTHONPATH": path}, cwd=tmp_path, capture_output=True, check=True,
     ).stdout.decode()  # fmt: skip
     assert told.splitlines() == ["rmq_spark", "['message_id', 'payload'] rmq", "leased/read True"]
@@ -59,12 +59,12 @@ class Reader:
 
 
 def test_what_a_source_makes_is_the_same_after_a_journey() -> None:
-    made = carried(Reader(7), b"")
+    made = self_contained(Reader(7), b"")
     assert isinstance(made, Reader)
     arrived = pickle.loads(cloudpickle.dumps(made))  # type: ignore[no-untyped-call]
     assert (type(arrived), arrived.number) == (Reader, 7)
 
 
 def test_options_are_handed_on() -> None:
-    source = CarriedSource({"mode": "browse"})
+    source = SelfContainedSource({"mode": "browse"})
     assert "state" in source.schema().fieldNames()

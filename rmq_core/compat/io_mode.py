@@ -21,7 +21,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-class World(NamedTuple):
+class IoMode(NamedTuple):
     """What differs: whether results are awaited, how to pause, and who is calling."""
 
     asynchronous: bool
@@ -66,5 +66,5 @@ async def _sleep(seconds: float) -> None:
     time.sleep(seconds)  # noqa: ASYNC251  no event loop runs this
 
 
-BLOCKING = World(False, _sleep, threading.get_ident)
-ASYNCIO = World(True, asyncio.sleep, lambda: id(asyncio.current_task()))
+BLOCKING = IoMode(False, _sleep, threading.get_ident)
+ASYNCIO = IoMode(True, asyncio.sleep, lambda: id(asyncio.current_task()))

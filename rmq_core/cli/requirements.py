@@ -17,7 +17,7 @@ _EVERYWHERE = ("EVAL", "EVALSHA")
 _REGISTRY = ("SADD", "SMEMBERS")
 
 
-class Needs(NamedTuple):
+class Requirements(NamedTuple):
     """Commands in capitals, subcommands behind a bar, each with a key to try it on; and the rules for keys."""
 
     commands: tuple[tuple[str, str], ...]
@@ -25,7 +25,7 @@ class Needs(NamedTuple):
     key: str
 
 
-def needed(discipline: str, queue: str) -> Needs:
+def needed(discipline: str, queue: str) -> Requirements:
     """What a user needs for a queue."""
     record = DISCIPLINES[discipline]
     found = {*_EVERYWHERE, *record.commands}
@@ -36,7 +36,7 @@ def needed(discipline: str, queue: str) -> Needs:
     key = f"rmq:{record.keys}{{{queue}}}:doctor"
     tried = [(name, key) for name in sorted(found)] + [(name, QUEUES.decode()) for name in _REGISTRY]
     own = f" ~{queue}" if record.bare else ""
-    return Needs(tuple(tried), f"~rmq:*{own}", key)
+    return Requirements(tuple(tried), f"~rmq:*{own}", key)
 
 
 def commands_of(source: str) -> set[str]:

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from rmq_core.compat import operations
 from rmq_core.compat.config import GatewayConfig
 from rmq_core.compat.errors import in_redis_terms
+from rmq_core.compat.io_mode import IoMode
 from rmq_core.compat.keys import QueuePart, place
 from rmq_core.compat.stored import ClaimedMessage, MessageData, held, lease_of, token_text
-from rmq_core.compat.worlds import World
 from rmq_core.connection.clients import decodes
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations import managing, publishing, settling
@@ -56,7 +56,7 @@ class Channel:
     engine: LeasedEngine
     driver: Any
     config: GatewayConfig
-    world: World
+    io_mode: IoMode
     noted: deque[QueueEvent] = field(default_factory=lambda: deque(maxlen=1000))
 
     async def run(self, exchange: Exchange[R], patience: Patience | None = None, attempt: str | None = None) -> R:
@@ -64,7 +64,7 @@ class Channel:
         patience = patience or self.config.patience
         try:
             result = self.driver.run(exchange, patience)
-            found: R = await result if self.world.asynchronous else result
+            found: R = await result if self.io_mode.asynchronous else result
         except RedisMessageQueueError as error:
             if attempt and isinstance(error, QueueUnavailable) and error.__cause__ is not None:
                 self.note(EventOperation.RETRY_EXHAUSTED, attempt, error.__cause__)
@@ -102,9 +102,9 @@ class Channel:
 class Channels:
     """The engines behind one gateway: one for each queue that it is asked about, made when it is."""
 
-    def __init__(self, config: GatewayConfig, client: Any, world: World) -> None:
+    def __init__(self, config: GatewayConfig, client: Any, io_mode: IoMode) -> None:
         self.config, self.decode = config, decodes(client)
-        self._client, self._world = client, world
+        self._client, self._io_mode = client, io_mode
         self._made: dict[str, Channel] = {}
         self._found: dict[str, tuple[Channel, QueuePart]] = {}
 
@@ -126,14 +126,14 @@ class Channels:
         channel = self._made.get(name)
         if channel is None:
             engine = LeasedEngine(LeasedKeys(name), self.config.leased())
-            made = Channel(engine, self._driver(engine), self.config, self._world)
+            made = Channel(engine, self._driver(engine), self.config, self._io_mode)
             channel = self._made.setdefault(name, made)
         return channel, part
 
     def _driver(self, engine: LeasedEngine) -> Any:
         from rmq_core.exchange import public  # noqa: PLC0415  loads redis-py
 
-        make: Any = public.async_driver if self._world.asynchronous else public.sync_driver
+        make: Any = public.async_driver if self._io_mode.asynchronous else public.sync_driver
         return public.shared(make, self._client, engine.prefix, engine.retry_budget_s)
 
     def patience(

@@ -40,7 +40,7 @@ def _release(over: threading.Event) -> None:
         log.exception("Leases of tasks that have ended are not released here; they return when they expire.")
 
 
-class LateApp(FastAPI):
+class LazyApp(FastAPI):
     """Serves the page, which is imported by its first request; until it can be, nothing is served."""
 
     def __init__(self) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 from rmq_core.compat import checks
 from rmq_core.compat.config import Deduplication, HeartbeatSettings, Logs
 from rmq_core.compat.gateway import RedisGatewayBase
+from rmq_core.compat.gateway_methods import Channel, giving_up
+from rmq_core.compat.io_mode import IoMode, awaited
 from rmq_core.compat.keys import QueueKeyManager
 from rmq_core.compat.payload import PayloadRules
 from rmq_core.compat.stored import ClaimedMessage, MessageData, Received
-from rmq_core.compat.verbs import Channel, giving_up
-from rmq_core.compat.worlds import World, awaited
 from rmq_core.errors import GatewayContractError, RedisMessageQueueError
 from rmq_core.events import EventOperation, EventOutcome, QueueEvent
 from rmq_core.messages import Lease
@@ -30,12 +30,12 @@ _log = logging.getLogger("rmq")
 
 
 @dataclass(eq=False)
-class Body:
+class QueueState:
     """The state behind a queue's operations: what the queue was made with, checked, and what is going on in it."""
 
     key: QueueKeyManager
     gateway: Any
-    world: World
+    io_mode: IoMode
     deduplication: Deduplication
     logs: Logs
     heartbeat: HeartbeatSettings
@@ -63,7 +63,7 @@ class Body:
 
     def others(self, place: list[int]) -> bool:
         """Whether anybody but the caller is inside; it would wait for ever for what it has interrupted itself."""
-        me = self.world.me()
+        me = self.io_mode.me()
         return any(other != me for other in place)
 
     @property
@@ -77,7 +77,7 @@ class Body:
         if not callable(method):
             raise GatewayContractError(f"{type(self.gateway).__name__} has no {verb}(), which RedisGateway has")
         value = method(*args, **options)
-        if self.world.asynchronous:
+        if self.io_mode.asynchronous:
             value = await awaited(value, finish=finish)
         if isinstance(value, kinds):
             return value
@@ -118,7 +118,7 @@ class Body:
     async def call(self, parameter: str, call: Callable[..., Any], *args: object) -> Any:
         """What a user's function returns."""
         value = call(*args)
-        return checks.plain(parameter, await awaited(value) if self.world.asynchronous else value)
+        return checks.plain(parameter, await awaited(value) if self.io_mode.asynchronous else value)
 
     async def call_back(self, parameter: str, at: EventOperation, call: Callable[..., Any], *args: object) -> None:
         """Tell a user's function; its error is not the queue's."""
@@ -162,8 +162,8 @@ class Inside:
     __slots__ = ("_body", "_me", "_place", "_token")
     _token: Token[Callable[[], bool] | None]
 
-    def __init__(self, body: Body, place: list[int]) -> None:
-        self._body, self._place, self._me = body, place, body.world.me()
+    def __init__(self, body: QueueState, place: list[int]) -> None:
+        self._body, self._place, self._me = body, place, body.io_mode.me()
 
     def __enter__(self) -> None:
         self._token = giving_up.set(self._body.is_draining)

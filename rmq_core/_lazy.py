@@ -1,0 +1,52 @@
+"""The public names, of both faces, that are loaded when they are first used, and the names that have moved.
+
+Few programs need more than one discipline, and what needs redis-py takes longer to load than all the rest.
+"""
+
+from __future__ import annotations
+
+import warnings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rmq_core.compat.stored import ClaimedMessage as ClaimedMessage
+    from rmq_core.compat.stored import MessageData as MessageData
+
+LAZY = {
+    "AbstractRedisGateway": "compat.sync",
+    "ClaimedMessage": "compat.stored",
+    "LuaScriptError": "compat.errors",
+    "MessageData": "compat.stored",
+    "RedisGateway": "compat.sync",
+    "RedisMessageQueue": "compat.sync",
+    "RetryBudgetExhaustedError": "compat.errors",
+}
+"""The module of each name, in this package."""
+_MODULES = {
+    "jobs": (
+        "Cron", "Every", "Job", "JobEvent", "JobResult", "JobsConfig", "Missed", "NewJob", "Repeat", "RepeatableJob",
+        "WorkerConfig",
+    ),
+    "reliable": ("Reaped", "ReliableConfig"),
+    "rotation": ("RotationConfig",),
+    "streams": ("BacklogStats", "DbApi", "EffectsOnce", "QueueConfig", "QueueMessage", "stop_on_signals"),
+    "work": (
+        "Claimant", "Claimed", "Counted", "DriverGuard", "Handover", "HeldBatch", "OnSettled", "Relation",
+        "Settleable", "Submission", "Threshold", "check_on_settled", "claim_as", "conclude", "counted", "depth",
+        "end_group", "has_left", "refuse_foreign",
+    ),
+}  # fmt: skip
+MOVED = {name: f"rmq_core.{module}.{name}" for module, names in _MODULES.items() for name in names}
+MOVED["Enrolment"] = "rmq_core.ConsumerRegistration"
+"""Names of version 0.1 that stood in this package, and where they are now."""
+
+
+def moved(name: str, package: str) -> Any:
+    """The value of a name that has moved, with a DeprecationWarning for the caller who uses the old one."""
+    place = MOVED[name]
+    warnings.warn(
+        f"{package}.{name} is now {place}; the old name will go in version 0.3", DeprecationWarning, stacklevel=3
+    )
+    module, _, attribute = place.rpartition(".")
+    return getattr(import_module(module), attribute)
