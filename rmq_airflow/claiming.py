@@ -1,4 +1,4 @@
-"""Claiming under a task's name, and what is wrong with how that was asked for."""
+"""Claiming as an Airflow task, and validation of operator arguments."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rmq_core import (
 )
 from rmq_core.work import Claimed, OnSettled, Threshold, claim_as, refuse_foreign
 
-ALL = 1_000_000  # messages of a claim without a bound
-MOMENT_S = 0.001  # the shortest time that is longer than none
+ALL = 1_000_000  # max_messages of an unbounded claim
+MOMENT_S = 0.001  # smallest accepted duration
 log = logging.getLogger(__name__)
 
 
 class HandedOver(TypedDict):
-    """A lease that waits to be adopted: names only, no token and no payload."""
+    """A handed-over lease, as in XCom: identifiers only, no token or payload."""
 
     queue: str
     lease_id: str
@@ -44,11 +44,11 @@ def claim(
     on_settled: OnSettled = "next",
     named: str | None = None,
 ) -> Claimed:
-    """As `claim_as`; what cannot be told of who settled before, and why a claim got fewer messages, is logged."""
+    """`claim_as` with logging: an ambiguous earlier settlement, and why isolation reduced the claim."""
 
     def tell(_: LeaseAlreadySettled, record: SettledRecord) -> None:
         if not identity.tells_runs_apart(record.owner):
-            log.info("Whether that was in this run or in a deleted one of the same name cannot be told.")
+            log.info("The lease was settled by this run or by a deleted run of the same name.")
 
     claimed = claim_as(
         identity, queue, max_messages=max_messages, lease=lease, on_settled=on_settled, named=named, check_settled=tell
@@ -62,7 +62,7 @@ def claim(
 def adopt(
     queue: LeasedQueue, identity: TaskIdentity, handed: HandedOver, lease: timedelta | float | None = None
 ) -> Lease:
-    """Take over the lease that another task of the run has claimed. LeaseLost when it is gone, or somebody else's."""
+    """Adopt the lease another task of the run claimed. Raises LeaseLost if it expired, LeaseOwnedByOther if foreign."""
     info = queue.lease_info(handed["lease_id"])
     present = None if info is None else info.owner
     if present is not None and present != handed["owner"]:
@@ -71,7 +71,7 @@ def adopt(
 
 
 def check_handed(handed: object) -> HandedOver:
-    """ConfigurationError when it is not what a sensor with `hand_over=True` returns."""
+    """Refuse anything but the output of a sensor with `hand_over=True`."""
     if isinstance(handed, dict) and HandedOver.__required_keys__ <= handed.keys():
         return handed  # type: ignore[return-value]  # the keys are there
     found = "None: was the sensor skipped, or marked success?" if handed is None else type(handed).__name__
@@ -79,27 +79,27 @@ def check_handed(handed: object) -> HandedOver:
 
 
 def check_bound(name: str, value: object, least: int = 1) -> None:
-    """ConfigurationError for a number of messages that cannot be meant."""
+    """ConfigurationError unless None or an int >= `least`."""
     if value is not None and (type(value) is not int or value < least):  # not isinstance: True is an int
         raise ConfigurationError(f"`{name}` must be an integer of at least {least}, not {value!r}")
 
 
 def check_seconds(name: str, value: timedelta | float | None, least: float = 0) -> float | None:
-    """As a number of seconds; ConfigurationError for what is none, or too short."""
+    """Convert to seconds; ConfigurationError if not >= `least`."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
-    if number is not None and not (type(number) in (int, float) and number >= least):  # written so that NaN fails
+    if number is not None and not (type(number) in (int, float) and number >= least):  # `not >=`, so NaN is refused
         raise ConfigurationError(f"`{name}` must be seconds or a timedelta, {least:g} s or more, not {value!r}")
     return number
 
 
 def threshold_of(min_messages: int, max_age: timedelta | float | None) -> Threshold:
-    """ConfigurationError for a threshold that could never be met or always is."""
+    """Build a Threshold; raise ConfigurationError if it is always or never met."""
     check_bound("min_messages", min_messages)
     return Threshold(min_messages, check_seconds("max_age", max_age, MOMENT_S))
 
 
 def check_queue(redis_queue: object, config: object) -> None:
-    """ConfigurationError for what is wrong with a queue before anything is rendered or asked."""
+    """Validate queue arguments before templates are rendered or Redis is called."""
     if not redis_queue:
         raise ConfigurationError("`redis_queue` must name a queue; it is empty")
     if config is not None and not isinstance(config, LeasedConfig):
@@ -109,17 +109,17 @@ def check_queue(redis_queue: object, config: object) -> None:
 
 
 def is_template(text: str) -> bool:
-    """Whether Airflow renders something in it before a worker sees it."""
+    """Whether the text contains Jinja template markup."""
     return any(mark in text for mark in ("{{", "{%", "{#"))
 
 
 def check_discipline(queue: WorkQueue) -> None:
-    """Unsupported for a queue that another discipline keeps: under this one its name is an empty queue for ever."""
-    client = queue.client  # type: ignore[attr-defined]  # every queue has one, but the protocol is not about it
+    """Raise Unsupported if the queue has another discipline: under this one it would always look empty."""
+    client = queue.client  # type: ignore[attr-defined]  # not in the protocol, but every queue has it
     try:
         found = discipline_of(client, queue.name) or queue.discipline
     except RedisMessageQueueError:
-        return  # a user who may not look there; what is wrong with the server itself shows in the next call
+        return  # no ACL permission; other server errors surface in the next call
     if found != queue.discipline:
         raise Unsupported(
             queue.discipline,

@@ -1,9 +1,8 @@
-"""`Doorbell`: it asks for runs while a queue has work, and never says which work.
+"""`Doorbell`: requests runs while a queue has work; names no messages.
 
-A tick only peeks. It claims nothing and names no message, so a tick that times out, a run request that is dropped and a
-run that waits an hour in the run queue all cost nothing: the next tick sees what is still ready and rings again. The
-run claims whatever is next when it starts; a run that finds nothing left succeeds with `claimed=0`. What runs hold that
-have ended goes back first.
+A tick only polls. It claims and names no message, so a timed-out tick, a dropped run request or a long-queued run loses
+nothing: the next tick polls and requests again. A run claims the next messages when it starts; if none are left it
+succeeds with `claimed=0`. Leases of ended runs are requeued first.
 """
 
 from __future__ import annotations
@@ -26,32 +25,31 @@ from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.requested import RequestedRuns, coming, queues_of, requested_for
 from rmq_dagster.tags import LEASE, QUEUE
 
-QUEUES_LOOKED_AT = 1000  # of those of partitions that hold anything; a few hundredths of a second
-HOLDERS_LOOKED_AT = 100  # queues whose holders are compared with Dagster's runs, one by one
+QUEUES_LOOKED_AT = 1000  # non-empty partition queues polled in a tick; takes some 10 ms
+HOLDERS_LOOKED_AT = 100  # queues a tick checks for leases of ended runs
 
 
 def runs_to_request(claims: int, on_the_way: int, room: int) -> int:
     """How many runs to request now.
 
-    One for each claim that what is ready takes, less the runs already on their way to make it, and never more than
-    there is room for.
+    One for each claim needed, minus runs that have yet to claim, at most `room`.
     """
     return max(0, min(claims - on_the_way, room))
 
 
 def round_robin(wanted: Mapping[str, int], room: int) -> list[str]:
-    """The queues that get a run each, in turns, so that one with a lot of work leaves room for the others."""
+    """Assign runs to queues round-robin, so that a busy queue does not starve the others."""
     turns = range(max(wanted.values(), default=0))
     return list(islice((queue for turn in turns for queue, runs in wanted.items() if turn < runs), max(0, room)))
 
 
 def some(names: Collection[str], most: int) -> list[str]:
-    """At most so many, drawn anew by each tick: in a few of them every queue has its turn."""
+    """A random sample of at most `most` names; over several ticks every queue is covered."""
     return list(names) if len(names) <= most else random.sample(list(names), most)
 
 
 class TickFindings(NamedTuple):
-    """What a tick found: a queue for each run that is needed, the partitions of queues, and why not more runs."""
+    """A tick's result: one queue name per run to request, each queue's partition, and the skip reason."""
 
     queues: list[str]
     partitions: Mapping[str, str | None]
@@ -60,12 +58,12 @@ class TickFindings(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Doorbell:
-    """When one sensor requests runs, and how many.
+    """When and how many runs a sensor requests.
 
-    `patience_s`: a run that left Dagster's queue so long ago and has not claimed keeps the bell silent no longer.
-    `claim_for_s`: seconds that a tick claims for the run it requests; None for the doorbell proper. `repository`: the
-    label of where the sensor is defined, for other code locations may have sensors and queues of the same names.
-    `sensor`: None for a tick by hand of a sensor that has no name there.
+    `patience_s`: how long after dequeuing a run that has not claimed counts as pending.
+    `claim_for_s`: lease seconds a tick claims on behalf of its run; None: ticks only poll. `repository`: the sensor's
+    repository label, as other code locations may reuse sensor and queue names. `sensor`: its name; None for a manual
+    tick without one.
     """
 
     queue: str | QueuePartitions
@@ -92,12 +90,12 @@ class Doorbell:
             raise ConfigurationError("queue must name a queue; it is empty")
 
     def answer(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
-        """One tick of a sensor that somebody wrote: its cursor is its own, and the requests have no keys."""
+        """A tick of a user-written sensor: it keeps its own cursor; requests get no run keys."""
         found = self.needs(context, redis, config)
         return self.result(context, found, [(name, None) for name in found.queues], None)
 
     def ring(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
-        """One tick of a sensor whose cursor is the number of its last request."""
+        """A tick of a built-in sensor, whose cursor is its last request number."""
         last = self.runs.last_number(context)
         found = self.needs(context, redis, config, last)
         numbered = list(self.prepared(redis, found.queues, config, last + 1))
@@ -110,7 +108,7 @@ class Doorbell:
         asked: Sequence[tuple[str, int | None]],
         cursor: str | None,
     ) -> dg.SensorResult:
-        """The requests for these queues, each with its number if it has one; or why there are none."""
+        """Build the SensorResult: numbered run requests for these queues, or the skip reason."""
         if not asked:
             return dg.SensorResult(skip_reason=found.otherwise, cursor=cursor)
         return dg.SensorResult(
@@ -122,7 +120,7 @@ class Doorbell:
     def needs(
         self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig, last: int = 0
     ) -> TickFindings:
-        """Peek, count the runs that have yet to claim, and say what is missing. `last`: the last number given."""
+        """Poll, count pending runs, return those to request. `last`: the last request number."""
         partitions = self.partitions(redis, config)
         self.settle_ended(context, redis, config, some(partitions, HOLDERS_LOOKED_AT))
         self.look_after_claims(context.instance, redis, config, some(partitions, HOLDERS_LOOKED_AT), last)
@@ -131,7 +129,7 @@ class Doorbell:
         if not enough:
             return TickFindings([], partitions, refused or self.quiet(seen))
         pending = self.runs.unclaimed(context.instance, redis, config)
-        # Again: what a run has claimed meanwhile is no longer ready, as that run is no longer on its way.
+        # Poll again: a run that claimed meanwhile is not pending, its messages not ready.
         seen = backlogs(redis, enough, config)
         if not (enough := self.enough(seen)):
             return TickFindings([], partitions, refused or self.quiet(seen))
@@ -139,7 +137,7 @@ class Doorbell:
         return TickFindings(asked, partitions, " ".join(filter(None, (self.busy(enough, len(pending)), refused))))
 
     def partitions(self, redis: Any, config: LeasedConfig) -> Mapping[str, str | None]:
-        """The queues to look at, and the partition of each; of queues of partitions only those that hold anything."""
+        """The queues to poll, each with its partition; empty partition queues are skipped."""
         if isinstance(self.queue, str):
             return {self.queue: None}
         found = self.queue.holding(redis, config)
@@ -148,7 +146,7 @@ class Doorbell:
     def admitted(
         self, context: dg.SensorEvaluationContext, enough: dict[str, Backlog], partitions: Mapping[str, str | None]
     ) -> tuple[dict[str, Backlog], str]:
-        """Without the queues whose partitions would be too many, and a sentence about those."""
+        """Drop queues that would exceed the partition limit; also return the warning."""
         if isinstance(self.queue, str) or not enough:
             return enough, ""
         keys = {name: str(partitions[name]) for name in enough}
@@ -162,20 +160,20 @@ class Doorbell:
     def settle_ended(
         self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig, names: Sequence[str]
     ) -> None:
-        """Give back what runs hold that were cancelled or deleted, nack what runs hold that failed for good."""
+        """Release leases of cancelled or deleted runs; nack those of runs that failed for good."""
         with ExitStack() as opened:
             queues = [opened.enter_context(LeasedQueue(redis, name, config)) for name in names]
             for done in holders.settle_ended(context.instance, queues, self.was_claimed_here):
                 context.log.info(done)
 
     def was_claimed_here(self, lease: LeaseInfo) -> bool:
-        """Whether a tick of this sensor claimed it, whoever holds it now."""
+        """Whether this sensor's tick claimed it, whoever owns it now."""
         return self.claims is not None and self.claims.has_named(lease)
 
     def look_after_claims(
         self, instance: dg.DagsterInstance, redis: Any, config: LeasedConfig, names: Sequence[str], last: int
     ) -> None:
-        """Hold what earlier ticks claimed for runs that wait; give back what no run will come for."""
+        """Extend leases claimed by earlier ticks for queued runs; release those no run will adopt."""
         if self.claims is None:
             return
         for name in {*names, *queues_of(self.runs.unfinished(instance))}:
@@ -183,16 +181,16 @@ class Doorbell:
                 self.claims.look_after(queue, lambda lease_id: self.runs.latest_of(instance, lease_id), last=last)
 
     def enough(self, seen: Mapping[str, Backlog]) -> dict[str, Backlog]:
-        """The queues that have enough work, or some that has waited long enough; that which waited longest first."""
+        """The queues over the threshold, oldest message first."""
         found = [(name, backlog) for name, backlog in seen.items() if self.rings_for(backlog)]
         return dict(sorted(found, key=lambda item: -(item[1].oldest_age or 0)))
 
     def rings_for(self, backlog: Backlog) -> bool:
-        """Whether that is enough work, or has waited long enough."""
+        """Whether the backlog meets the threshold."""
         return Threshold(self.min_messages, self.max_age_s).met_by(backlog)
 
     def wanted(self, enough: Mapping[str, Backlog], pending: Sequence[dg.RunRecord]) -> dict[str, int]:
-        """How many runs each queue could use."""
+        """Runs to request for each queue."""
         return {
             name: runs_to_request(
                 backlog.claims(self.batch), self.on_the_way(requested_for(name, pending)), self.max_in_flight_runs
@@ -201,7 +199,7 @@ class Doorbell:
         }
 
     def prepared(self, redis: Any, asked: Sequence[str], config: LeasedConfig, first: int) -> Iterator[tuple[str, int]]:
-        """Each request's queue and number; a claiming sensor claims for each, and leaves out what finds nothing."""
+        """Number the requests; a claiming sensor claims for each and skips empty claims."""
         for number, name in enumerate(asked, first):
             if self.claims is not None:
                 with LeasedQueue(redis, name, config) as queue:
@@ -210,7 +208,7 @@ class Doorbell:
             yield name, number
 
     def request(self, name: str, number: int | None, partition: str | None) -> dg.RunRequest:
-        """A request that names no message. The key only keeps Dagster from starting one request twice."""
+        """A run request without message ids. Its run key only deduplicates the request."""
         claimed = {} if self.claims is None or number is None else {LEASE: self.claims.lease_id(number)}
         key = None if number is None else f"{name}:{number}"
         return dg.RunRequest(run_key=key, tags={QUEUE: name, **claimed}, partition_key=partition)
@@ -218,12 +216,12 @@ class Doorbell:
     def new_partitions(
         self, found: TickFindings, names: Sequence[str], instance: dg.DagsterInstance
     ) -> list[Any] | None:
-        """Partitions that the requests need and Dagster does not know yet."""
+        """Requests to add the missing dynamic partitions."""
         keys = [key for name in names if (key := found.partitions[name]) is not None]
         return None if isinstance(self.queue, str) else self.queue.request(keys, instance) or None
 
     def quiet(self, seen: Mapping[str, Backlog]) -> str:
-        """Why nothing was requested: too little is ready."""
+        """Skip reason: the backlog is below the threshold."""
         name = repr(self.queue) if isinstance(self.queue, str) else f"{self.queue.prefix}/…"
         ready = sum(backlog.ready for backlog in seen.values())
         if not ready:
@@ -232,30 +230,30 @@ class Doorbell:
         return f"Queue {name} has {ready} ready, fewer than min_messages={self.min_messages}{age}."
 
     def busy(self, enough: Mapping[str, Backlog], pending: int) -> str:
-        """Why nothing was requested although something is ready."""
+        """Skip reason: pending runs cover the backlog."""
         ready = sum(backlog.ready for backlog in enough.values())
         apart = sum(group.size for backlog in enough.values() for group in backlog.groups)
-        isolated = f", {apart} of them tried apart from the others for having failed together" if apart else ""
+        isolated = f", {apart} of them isolated after failing together" if apart else ""
         return (
             f"Queue {', '.join(map(repr, islice(enough, 3)))} has {ready} ready{isolated}; {pending} run(s) of this"
             f" sensor have yet to claim (max_in_flight_runs={self.max_in_flight_runs})."
         )
 
     def on_the_way(self, pending: Sequence[dg.RunRecord]) -> int:
-        """How many of `pending` to believe: a run whose worker died may stay `STARTED` for ever.
+        """How many pending runs to count: a dead worker's run may stay `STARTED` forever.
 
-        What was claimed for a run is not among what is ready, so then there is nothing to take off.
+        With `claim_for_s`, claimed messages are not ready, so no run is subtracted.
         """
         return 0 if self.claim_for_s is not None else coming(pending, self.patience_s)
 
     @property
     def runs(self) -> RequestedRuns:
-        """The runs that this sensor asked for."""
+        """The runs this sensor requested."""
         return RequestedRuns(self.sensor, self.repository, self.queue if isinstance(self.queue, str) else None)
 
     @property
     def claims(self) -> SensorClaims | None:
-        """What its ticks claim; None for one that only peeks."""
+        """Claims made by its ticks; None if it only polls."""
         if self.claim_for_s is None or self.sensor is None:
             return None
         return SensorClaims(self.sensor, self.repository, self.claim_for_s)

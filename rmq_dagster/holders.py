@@ -1,9 +1,8 @@
-"""Holders: the runs that hold leases, and which of them have ended.
+"""Holders: find ended runs, and settle their leases.
 
-A lease that was kept for a retry goes back when no retry will come. Whoever ends a run between two tries, by
-terminating or deleting it, leaves nobody who could give the lease back, and a deleted run emits no event: so ticks and
-`rmq doctor` compare the owners of leases with Dagster's records. A run that may still settle or be retried is left
-alone, and so is every owner that cannot be a run.
+A lease kept for a retry is released once no retry will come. If a run is terminated or deleted between attempts, no
+process is left to release its lease, and deletion emits no event; so sensor ticks and `rmq doctor` check lease owners
+against Dagster's records. Runs that may still settle or be retried, and owners that are not run ids, are left alone.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from rmq_dagster.claims import LEASES_LOOKED_AT
 from rmq_dagster.ending import is_kept
 from rmq_dagster.tags import AUTO_RETRY, ROOT
 
-SETTLING_S = 5  # a run that has only just finished may still be settling
+SETTLING_S = 5  # grace time for a finished run to settle
 _log = logging.getLogger(__name__)
 
 
 class RunEnding(NamedTuple):
-    """How the run behind an owner ended. failed: its messages are nacked, else released.
+    """How an owner's run ended. failed: nack its messages, else release them.
 
-    known: Dagster has a record of the run. One that it does not know was deleted, or never was a run of this Dagster.
+    known: Dagster has a record of the run; if not, it was deleted or belongs to another Dagster.
     """
 
     reason: str
@@ -37,28 +36,26 @@ class RunEnding(NamedTuple):
     known: bool = True
 
 
-UNKNOWN = RunEnding(
-    "Dagster knows no run of this id: its run was deleted, or the holder is no run of this Dagster", known=False
-)
+UNKNOWN = RunEnding("no such run: it was deleted, or belongs to another Dagster instance", known=False)
 
 
 def ended(owners: Collection[str]) -> Mapping[str, str]:
-    """Why each of these owners is known to work no more; for `rmq doctor`, which finds it as an entry point.
+    """Why each ended owner has ended; an entry point for `rmq doctor`.
 
-    Nothing where `DAGSTER_HOME` is not set or its instance cannot be reached.
+    Empty if `DAGSTER_HOME` is unset or its instance unreachable.
     """
     if not os.environ.get("DAGSTER_HOME") or not any(map(runs.is_run_id, owners)):
         return {}
     try:
         with dg.DagsterInstance.get() as instance:
             return {owner: ending.reason for owner, ending in endings(instance, owners).items()}
-    except Exception as error:  # noqa: BLE001 - whatever the storage raises, the doctor goes on without Dagster
-        _log.warning("Dagster was not asked whose runs have ended: %s: %s", type(error).__name__, error)
+    except Exception as error:  # noqa: BLE001  on any storage error, `rmq doctor` continues without Dagster
+        _log.warning("Cannot read run statuses from Dagster: %s: %s", type(error).__name__, error)
         return {}
 
 
 def endings(instance: dg.DagsterInstance, owners: Iterable[str]) -> dict[str, RunEnding]:
-    """How those of the owners ended that did; two queries, and one more for each run that is being cancelled."""
+    """Endings of the owners that ended. Two queries, plus one for each run being cancelled."""
     ids = [owner for owner in dict.fromkeys(owners) if runs.is_run_id(owner)][:LEASES_LOOKED_AT]
     if not ids:
         return {}
@@ -71,11 +68,10 @@ def endings(instance: dg.DagsterInstance, owners: Iterable[str]) -> dict[str, Ru
 def settle_ended(
     instance: dg.DagsterInstance, queues: Collection[LeasedQueue], is_ours: Callable[[LeaseInfo], bool] | None = None
 ) -> Iterator[str]:
-    """Release the leases of runs that ended, nack those of runs that failed; yield a sentence for each.
+    """Release leases of ended runs, nack those of failed ones; yield a log line for each.
 
-    Of runs that Dagster does not know only what is kept for a retry goes back: another Dagster on the same queue, or a
-    run that works on although it was deleted, loses nothing that it works on. `is_ours`: tells a lease of such a run
-    by another name than steps give.
+    For unknown runs, release only leases kept for a retry: active ones may belong to another Dagster, or to a deleted
+    run still executing. `is_ours`: recognises our leases whose ids are not from steps.
     """
     held = [(queue, lease) for queue in queues for lease in queue.leases(limit=LEASES_LOOKED_AT)]
     told = endings(instance, (lease.owner for _, lease in held))
@@ -86,30 +82,30 @@ def settle_ended(
 
 
 def settled(queue: LeasedQueue, lease_id: str, owner: str, ending: RunEnding) -> str:
-    """Settle a lease of an ended run, unless somebody else owns it by now; what was done, in words."""
+    """Settle an ended run's lease if it still owns it; return a log line."""
     try:
         if ending.failed:
-            # Under the same owner this counts no delivery, and whatever is left of the run is fenced off.
+            # Adopting as the same owner counts no delivery, and fences off the old run.
             queue.nack(queue.adopt(lease_id, owner=owner, if_owner=owner), reason=ending.reason)
         else:
             queue.release_lease(lease_id, if_owner=owner)
     except (LeaseLost, LeaseAlreadySettled) as gone:
-        return f"Nothing was changed: {gone}"
+        return f"Lease unchanged: {gone}"
     return f"The messages of lease {lease_id!r} are back in {queue.name!r}: {ending.reason}."
 
 
 def failure_of(run: dg.DagsterRun) -> RunEnding:
-    """How a run ended that failed for good."""
+    """Ending of a run failed for good."""
     return RunEnding(f"run {run.run_id} failed", failed=True)
 
 
 def canceling(instance: dg.DagsterInstance, run: dg.DagsterRun) -> RunEnding | None:
-    """How a run ends that is being cancelled; None while a step is at work, which gives back by itself."""
+    """The ending of a run being cancelled; None while a step executes, which releases its own lease."""
     return None if runs.is_working(instance, run.run_id) else RunEnding(f"run {run.run_id} is being canceled")
 
 
 def canceled(run: dg.DagsterRun) -> RunEnding:
-    """How a run ended that was cancelled."""
+    """The ending of a cancelled run."""
     return RunEnding(f"run {run.run_id} was canceled")
 
 
@@ -126,7 +122,7 @@ def _ending(
     if run.status is dg.DagsterRunStatus.CANCELED:
         return canceled(run)
     if run.status is dg.DagsterRunStatus.SUCCESS:
-        return RunEnding(f"run {run.run_id} ended without it")
+        return RunEnding(f"run {run.run_id} left it unsettled")
     return _ending_of_failed(instance, run, retried.get(runs.root(run), ()))
 
 
@@ -137,13 +133,13 @@ def _has_just_ended(record: dg.RunRecord) -> bool:
 def _ending_of_failed(
     instance: dg.DagsterInstance, run: dg.DagsterRun, retries: Sequence[dg.DagsterRun]
 ) -> RunEnding | None:
-    """None while a run of the group may take the lease over. `retries`: those of the whole group, the newest first."""
+    """None while a run of the group may adopt the lease. `retries`: the group's, newest first."""
     if any(not retry.is_finished for retry in retries):
         return None
     last = next(iter(retries), run)
     if last.status is dg.DagsterRunStatus.CANCELED:
         return RunEnding(f"run {last.run_id}, the retry of run {run.run_id}, was canceled")
-    if retry_id := last.tags.get(AUTO_RETRY):  # its retry was made, and is not among those that there are
+    if retry_id := last.tags.get(AUTO_RETRY):  # its retry was created but no longer exists
         return RunEnding(f"run {retry_id}, the retry of run {last.run_id}, was deleted")
     if last.status is dg.DagsterRunStatus.FAILURE and runs.will_be_retried(instance, last):
         return None
@@ -151,7 +147,7 @@ def _ending_of_failed(
 
 
 def _retries(instance: dg.DagsterInstance, held_by: Iterable[dg.DagsterRun]) -> dict[str, list[dg.DagsterRun]]:
-    """By its root, the re-executions in the group of each failed run, the newest first."""
+    """Re-executions of each failed run's group, by root run id, newest first."""
     roots = sorted({runs.root(run) for run in held_by if run.status is dg.DagsterRunStatus.FAILURE})
     groups: dict[str, list[dg.DagsterRun]] = {root: [] for root in roots}
     for retry in instance.get_runs(dg.RunsFilter(tags={ROOT: roots})) if roots else ():
@@ -161,6 +157,6 @@ def _retries(instance: dg.DagsterInstance, held_by: Iterable[dg.DagsterRun]) -> 
 
 
 def _was_a_runs(lease: LeaseInfo, is_ours: Callable[[LeaseInfo], bool] | None) -> bool:
-    """Whether a lease is named as steps name theirs: `<root run>/<step>`, or as the tick named it that claimed it."""
+    """Whether a lease id has a step's form, `<root run>/<step>`, or was made by our tick."""
     root, _, step = lease.id.partition("/")
     return bool(runs.is_run_id(root) and step) or bool(is_ours and is_ours(lease))

@@ -1,6 +1,6 @@
-"""What a run means to a lease: the id under which it claims, the owner it claims as, and whether it will come back.
+"""Maps Dagster runs to leases: lease id, owner, and whether a run will be retried.
 
-The id names the work and so survives retries: root run, step, partition. The owner names the attempt: the run.
+The lease id is the work (root run, step, partition) and survives retries; the owner is the attempt (run id).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from typing import TypeAlias
 
 import dagster as dg
-from dagster._core.errors import DagsterExecutionInterruptedError  # no public name for being told to stop
+from dagster._core.errors import DagsterExecutionInterruptedError  # no public name for the interrupt
 from dagster._core.events import RunFailureReason  # no public name says whether Dagster will retry a run
 from dagster._core.execution.retries import auto_reexecution_should_retry_run
 
@@ -41,19 +41,19 @@ def lease_id(context: StepContext) -> str:
 
 
 def root(run: dg.DagsterRun) -> str:
-    """The run that this one, and every other one of its group, executes again; itself when it is the first."""
+    """Id of the run group's first run, which this run re-executes; its own if it is the first."""
     return run.root_run_id or run.run_id
 
 
 def owner(context: StepContext) -> str:
-    """The run id: what a late settle of a failed run compares, so that it cannot hurt the retry that lives."""
+    """The run id, a fencing token: a failed run's late settle cannot affect its live retry."""
     return context.run.run_id
 
 
 def follows(context: StepContext, owner: str) -> bool:
-    """Whether `owner` is this run or an earlier one of its group: whose lease it may take over.
+    """Whether this run may adopt `owner`'s lease: it is this run or an earlier one of its group.
 
-    A run that was deleted left its lease under the name of its group, and nobody else makes such a name.
+    A deleted run also counts: only its own group can use that lease id.
     """
     if owner == context.run.run_id:
         return True
@@ -71,12 +71,12 @@ def follows(context: StepContext, owner: str) -> bool:
 
 
 def is_run_id(owner: str) -> bool:
-    """Whether an owner can be a run of Dagster."""
+    """Whether an owner looks like a run id."""
     return _RUN_ID.fullmatch(owner) is not None
 
 
 def retry_delay(context: StepContext, error: BaseException) -> float | None:
-    """Seconds until Dagster runs this step again after `error`, or None when this attempt is the last one."""
+    """Seconds until Dagster retries this step after `error`; None if this is the last attempt."""
     delay = None if context.get_step_execution_context().retry_mode.disabled else _step_retry_delay(context, error)
     if delay is not None:
         return delay
@@ -94,9 +94,9 @@ def _step_retry_delay(context: StepContext, error: BaseException) -> float | Non
 
 
 def _heeds_policy(error: BaseException) -> bool:
-    """Dagster lets its own errors, and those that are no Exception (SystemExit), pass by the policy of the step.
+    """Dagster does not apply the step's retry policy to its own errors or to non-Exceptions (SystemExit).
 
-    GeneratorExit only says that Dagster could not store what was yielded, and that is under the policy.
+    GeneratorExit means that storing the output failed, to which the policy does apply.
     """
     if isinstance(error, dg.Failure):
         return error.allow_retries
@@ -104,17 +104,17 @@ def _heeds_policy(error: BaseException) -> bool:
 
 
 def failure_of(context: StepContext, error: BaseException) -> BaseException:
-    """Why the step fails. A generator whose result could not be stored is only told to exit."""
+    """The cause of a step failure: if storing fails, a generator sees only GeneratorExit."""
     if isinstance(error, GeneratorExit):
         return context.get_step_execution_context().step_exception or error
     return error
 
 
 def is_interrupted(context: StepContext, error: BaseException | None = None) -> bool:
-    """Whether the step ends because somebody cancelled or deleted its run, or ends its process.
+    """Whether the step ends because its run was cancelled or deleted, or its process is stopping.
 
-    In one process with its run, Dagster answers SIGTERM by trying the step again if a policy says so. The interrupt is
-    remembered, for a process that was told to stop must not begin anything.
+    In-process, Dagster handles SIGTERM by retrying the step if its policy allows. The interrupt is remembered: a
+    stopping process must start nothing.
     """
     if isinstance(error, INTERRUPTS):
         _interrupted.add(context.run.run_id)
@@ -129,7 +129,7 @@ _interrupted: set[str] = set()
 
 
 def is_working(instance: dg.DagsterInstance, run_id: str) -> bool:
-    """Whether a step of the run is at work: one that waits for its retry is not."""
+    """Whether any step of the run is executing (not waiting for a retry)."""
     last = {
         event.step_key: event.event_type
         for entry in instance.all_logs(run_id, of_type={*STARTS, *STOPS})
@@ -141,7 +141,7 @@ def is_working(instance: dg.DagsterInstance, run_id: str) -> bool:
 def will_be_retried(
     instance: dg.DagsterInstance, failed: dg.DagsterRun, reason: RunFailureReason | None = None
 ) -> bool:
-    """Whether Dagster will retry a failed run. Its own verdict, a tag, appears a moment after the failure itself."""
+    """Whether Dagster will retry a failed run. Dagster sets the deciding tag shortly after the failure."""
     verdict = failed.tags.get(WILL_RETRY)
     if verdict is not None:
         return verdict == "true"
@@ -149,13 +149,13 @@ def will_be_retried(
 
 
 def result_was_lost(context: StepContext) -> bool:
-    """Whether an earlier try, of this run or of one that it retries, failed when it had its result: as it was stored.
+    """Whether an earlier attempt, in this run or its group, failed while storing its output.
 
-    A try that failed before, or lost its worker, had none that could be overwritten.
+    An attempt that failed earlier, or lost its worker, had no output to overwrite.
     """
     events = _step_events(context, context.run.run_id)
     while events and events.pop() not in STARTS:
-        pass  # these are of the try that asks
+        pass  # skip the current attempt
     for run_id in _others_of_the_group(context):
         events += _step_events(context, run_id)
     return dg.DagsterEventType.STEP_OUTPUT in events and dg.DagsterEventType.STEP_SUCCESS not in events

@@ -1,8 +1,8 @@
-"""What Airflow's database says of the task instances that hold leases.
+"""Looks up the task instances that hold leases in Airflow's database.
 
-Law: a holder has ended when Airflow will not run its task instance again by itself. A sensor that has handed its lease
-over ends long before the task that adopts it: what it holds belongs to its DAG run, and ends with that. A task instance
-that is missing was this Airflow's only if its audit log tells of it: others may use the same Redis.
+Invariant: a holder has ended if Airflow will not rerun its task instance on its own. A sensor that hands over its lease
+finishes before the adopting task starts, so its lease lives as long as its DAG run. A missing task instance is ours
+only if our audit log has it: other Airflows may share this Redis.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Key: TypeAlias = tuple[str, str, str, int]
 
 
 class Standing(NamedTuple):
-    """Whether Airflow has, or has had, the task instance; why its holder has ended, None while it goes on."""
+    """known: this Airflow has or had the task instance. reason: why the holder ended; None if it has not."""
 
     known: bool
     reason: str | None
 
 
-REPLACED = Standing(True, "its DAG run was deleted, and another one of that name was created")
+REPLACED = Standing(True, "its DAG run was deleted and recreated under the same run_id")
 
 
 class Row(NamedTuple):
-    """A task instance as far as it matters here."""
+    """The task instance columns used here."""
 
     state: str | None
     run_state: str | None
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 def standings(owners: Collection[str]) -> dict[str, Standing]:
-    """How each owner that names a task stands; the others are left out. Blocks, and raises what SQLAlchemy raises."""
+    """Status of each owner that is a task instance; others are omitted. Blocking; SQLAlchemy errors propagate."""
     tasks = dict(_tasks(owners))
     keys = {owner: (task.dag_id, task.run_id, task.task_id, task.map_index) for owner, task in tasks.items()}
     if not keys:
@@ -73,7 +73,7 @@ def _tasks(owners: Collection[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _is_of_another_run(task: TaskIdentity, row: Row | None) -> bool:
-    """Whether the run of this name that there is was created after the one of this task was deleted."""
+    """Whether the task's DAG run was deleted and its run_id reused."""
     return row is not None and task.mark is not None and microseconds(row.run_after) != task.mark.run_after
 
 
@@ -85,13 +85,13 @@ def _rows(session: Any, keys: Collection[Key]) -> dict[Key, Row]:
 
 
 def _returned(session: Any, keys: Collection[Key]) -> dict[Key, Any]:
-    """What these tasks returned, as the database has it: a backend of one's own may keep only a reference there."""
+    """Raw `return_value` XComs; a custom XCom backend may store only a reference."""
     query = select(*_names(XComModel), XComModel.value).where(XComModel.key == "return_value")
     return {(*row[:4],): row[4] for row in _found(session, query, XComModel, keys)}
 
 
 def _audited(session: Any, keys: Collection[Key]) -> Iterator[Key]:
-    """Those that the audit log tells of; deleting a run or a DAG leaves its entries, one for each start of a task."""
+    """Keys in the audit log, which logs each task start and survives deletion of the run or DAG."""
     query = select(*_names(Log)).distinct()
     return ((*row,) for row in _found(session, query, Log, keys))
 
@@ -125,7 +125,7 @@ def _standing(owner: str, row: Row | None, returned: Any, *, known: bool) -> Sta
 
 
 def _names_owner(returned: Any, owner: str) -> bool:
-    """Whether a task returned a lease of that owner for others to adopt; it may have when that cannot be read."""
+    """Whether a task's XCom hands over a lease of that owner; True if it is unreadable."""
     try:
         while isinstance(returned, str):
             returned = json.loads(returned)

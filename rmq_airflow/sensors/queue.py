@@ -1,8 +1,8 @@
 """Waiting for work.
 
-Law: a sensor looks and holds nothing, so it can be killed, retried or cleared at any time; what it saw may be gone when
-the next task claims, which is why an empty claim is a success there. Every mode returns the same report. With
-`hand_over` it claims, but on the worker, as the last thing it does, and under its own name: a retry finds the lease.
+Invariant: a sensor polls and claims nothing, so it can be killed, retried or cleared. Messages may be gone when the
+next task claims, so an empty claim succeeds. Every mode returns the same report. With `hand_over` it claims last, on
+the worker, under its own lease id, so a retry finds the lease.
 """
 
 from __future__ import annotations
@@ -47,31 +47,29 @@ class RedisQueueSensor(BaseSensorOperator):
     """
     Wait until a queue holds enough messages.
 
-    Returns ``{"queue", "ready", "oldest_age"}``, in every mode; ``dead`` or ``depth`` in place of ``ready`` when that
-    is counted, and ``lease_id``, ``owner``, ``claimed``, ``isolated`` and ``settled_before`` besides with
-    ``hand_over``. Messages whose delay has passed
-    and those of expired leases are ready. Deferrable mode waits in Redis without polling and wakes at once; the others
-    look every ``poke_interval``, and so does whatever counts dead letters or depth, or waits for a discipline other
-    than ``leased``.
+    Returns ``{"queue", "ready", "oldest_age"}``, in every mode; with ``count``, ``dead`` or ``depth`` replaces
+    ``ready``; ``hand_over`` adds ``lease_id``, ``owner``, ``claimed``, ``isolated`` and ``settled_before``. Messages
+    with passed delays or expired leases count as ready. Deferrable mode subscribes and wakes at once. Other modes poll
+    every ``poke_interval``, as does any count of dead letters or depth, or a discipline other than ``leased``.
 
     .. seealso:: :ref:`howto/operator:RedisQueueSensor`
 
-    :param redis_queue: the queue to look at (templated)
-    :param min_messages: enough when there are so many messages
-    :param max_age: enough, too, when the oldest ready message is so old: seconds or timedelta
-    :param max_messages: report, and hand over, no more than so many
-    :param count: what to count: ``ready``, ``dead`` (letters), or ``depth``: all that is ready, delayed or leased
-    :param hand_over: claim the messages for the tasks that follow: seconds or timedelta that they have time to adopt
-        the lease, or True for ten minutes; have a RedisQueueSettleOperator give back what nobody adopts
-    :param deferrable: wait in the triggerer instead of in a worker's slot
-    :param start_from_trigger: wait in the triggerer from the very beginning, without a look from a worker before
+    :param redis_queue: the queue to poll (templated)
+    :param min_messages: succeed at this many messages
+    :param max_age: or when the oldest ready message is this old: seconds or timedelta
+    :param max_messages: report and hand over at most this many
+    :param count: what to count: ``ready``, ``dead`` (letters) or ``depth`` (ready + delayed + leased)
+    :param hand_over: claim the messages for downstream tasks, which must adopt the lease within this time (seconds or
+        timedelta; True is ten minutes); add a RedisQueueSettleOperator to requeue a lease that nobody adopts
+    :param deferrable: wait in the triggerer, not in a worker slot
+    :param start_from_trigger: start in the triggerer, without a first poll on a worker
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """
 
     template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
     ui_color = "#f5b7b1"
 
-    def __init__(  # noqa: PLR0913  what an operator can do is said where the DAG is written
+    def __init__(  # noqa: PLR0913  operator options are keyword arguments
         self,
         *,
         redis_queue: str,
@@ -100,12 +98,12 @@ class RedisQueueSensor(BaseSensorOperator):
         self.deferrable = deferrable
         self.redis_queue_conn_id = redis_queue_conn_id
         warn_of_short_lease(self, "hand_over", self.hand_over_s)
-        self._rings = True  # whether the queue's discipline can wake a trigger, or has to be looked at
+        self._rings = True  # whether the discipline notifies, or must be polled
         if start_from_trigger:
             self._start_from_trigger()
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once; with `hand_over`, claim when there is enough."""
+        """Poll once; with `hand_over`, claim if it is met."""
         if self.hand_over_s is not None:
             return self._poke_and_claim(context)
         with closing(self._open()) as queue:
@@ -118,7 +116,7 @@ class RedisQueueSensor(BaseSensorOperator):
             return PokeReturnValue(self.threshold.met_by(backlog), self._seen(backlog))
 
     def execute(self, context: Context) -> Any:
-        """Look, and defer when it is not enough yet."""
+        """Poll once; defer below the threshold."""
         with closing(self._open()) as queue:
             check_discipline(queue)
             self._rings = queue.discipline == "leased"
@@ -130,16 +128,16 @@ class RedisQueueSensor(BaseSensorOperator):
         return looked.xcom_value
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Return the trigger's report, or claim what it saw; RedisMessageQueueError when it could not wait."""
+        """Return the trigger's report, or claim; raise RedisMessageQueueError if the trigger failed."""
         if event["status"] != "success":
-            # Not an AirflowException: `soft_fail` is for a time-out, and would turn a broken connection into a skip.
+            # Not an AirflowException: `soft_fail` would turn a connection error into a skip.
             raise RedisMessageQueueError(event["message"])
         if self.hand_over_s is None:
             seen = event["report"]
             return {**seen, self.count: self._bounded(seen[self.count])}
         looked = self.poke(context)
         if not looked.is_done:
-            self.log.info("Somebody else was faster; waiting on.")
+            self.log.info("Claimed by others; deferring again.")
             self._defer(self._time_left(context))
         return looked.xcom_value
 
@@ -158,7 +156,7 @@ class RedisQueueSensor(BaseSensorOperator):
     def _poke_and_claim(self, context: Context) -> PokeReturnValue:
         identity = TaskIdentity.of(context)
         with RedisQueueHook(self.redis_queue_conn_id).queue(self.redis_queue) as queue:
-            found = has_left(identity, queue)  # before it looks: what a former run held is ready then
+            found = has_left(identity, queue)  # before polling: it requeues what a former run held
             backlog = self._look(queue)
             if not (found or self.threshold.met_by(backlog)):
                 return PokeReturnValue(False, self._seen(backlog))
@@ -199,7 +197,7 @@ class RedisQueueSensor(BaseSensorOperator):
 
     def _start_from_trigger(self) -> None:
         if not self.deferrable:
-            raise ConfigurationError("`start_from_trigger` needs deferrable=True: it says where deferring begins")
+            raise ConfigurationError("`start_from_trigger` requires deferrable=True")
         if is_template(f"{self.redis_queue}{self.redis_queue_conn_id}"):
             raise ConfigurationError(
                 "`start_from_trigger` needs a `redis_queue` and a `redis_queue_conn_id` without templates: no worker "
@@ -218,21 +216,21 @@ class RedisQueueSensor(BaseSensorOperator):
         return found if self.max_messages is None else min(found, self.max_messages)
 
     def _time_left(self, context: Context) -> timedelta:
-        # Airflow keeps the date of the first start while a task is deferred.
+        # Airflow keeps start_date across deferrals.
         left = timedelta(seconds=self.timeout) - (datetime.now(UTC) - context["ti"].start_date)
         if left <= timedelta(0):
-            raise AirflowSensorTimeout(f"Queue {self.redis_queue} had too little work for {self.timeout} s.")
+            raise AirflowSensorTimeout(f"Queue {self.redis_queue} was below threshold for {self.timeout} s.")
         return left
 
 
-def _hand_over_s(hand_over: timedelta | float | bool) -> float | None:  # noqa: FBT001  three ways to say it
+def _hand_over_s(hand_over: timedelta | float | bool) -> float | None:  # noqa: FBT001  bool is a valid value
     if isinstance(hand_over, bool):
         return 600.0 if hand_over else None
-    return check_seconds("hand_over", hand_over or 0, MOMENT_S)  # the time to adopt the lease
+    return check_seconds("hand_over", hand_over or 0, MOMENT_S)  # time allowed to adopt
 
 
 def _check_count(count: str, max_age: object, hand_over_s: float | None) -> None:
     if count not in get_args(Counted):
         raise ConfigurationError(f"`count` must be one of {get_args(Counted)}, not {count!r}")
     if count != "ready" and not (max_age is None and hand_over_s is None):
-        raise ConfigurationError(f"`max_age` and `hand_over` are for ready messages; leave them out to count {count!r}")
+        raise ConfigurationError(f"`max_age` and `hand_over` require count='ready', not {count!r}")

@@ -1,4 +1,4 @@
-"""`rmq top`: what all queues hold, again and again."""
+"""`rmq top`: a live table of all queues' figures."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from rmq_core.reports import QueueStats
 _BARS = " ▁▂▃▄▅▆▇█"
 _REMEMBERED = 12
 
-_Interval = Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Seconds between two looks.")]
-_Times = Annotated[int | None, typer.Option("--times", min=1, help="Stop after so many looks.", show_default=False)]
+_Interval = Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Seconds between polls.")]
+_Times = Annotated[int | None, typer.Option("--times", min=1, help="Stop after this many polls.", show_default=False)]
 
 
 def top(
@@ -40,9 +40,9 @@ def top(
     discipline: Discipline = None,
     as_json: Json = False,
 ) -> None:
-    """A live view of all queues, or of the named ones; q or Ctrl-C ends it.
+    """Show a live view of all or the named queues; q or Ctrl-C quits.
 
-    Where nobody looks, and with --json, it writes one look after the other.
+    Without a terminal, or with --json, append each poll to the output.
     """
     with (
         connected(url) as server,
@@ -58,7 +58,7 @@ def top(
 
 
 class Monitor:
-    """The latest figures of the watched queues, and how many messages were ready before."""
+    """Latest stats of the watched queues, and recent counts of ready messages."""
 
     def __init__(self, server: Server, names: list[str] | None, discipline: str | None) -> None:
         self.server, self.names, self.discipline = server, names, discipline
@@ -69,7 +69,7 @@ class Monitor:
         self._ends = ExitStack()
 
     def look(self) -> None:
-        """Ask again. A server that does not answer is trouble, and not the end."""
+        """Poll once. After the first poll, an unreachable server is only shown."""
         self.looks += 1
         try:
             self.found = [(each, self._stats(each)) for each in chosen(self.server, self.names, self.discipline)]
@@ -80,7 +80,7 @@ class Monitor:
             self.trouble = str(error)
 
     def before(self, queue: Registered) -> deque[int]:
-        """How many messages were ready at the last looks."""
+        """Ready counts of the last polls, oldest first."""
         return self._ready[queue]
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ def _drawn(watch: Monitor, live: Live) -> None:
 
 
 def picture(watch: Monitor) -> Group:
-    """The figures as a table between a heading and what there is to know."""
+    """Heading, table of stats, and a footer: the error or key help."""
     rows = [(*records.stats_row(*each, stats), spark(watch.before(each))) for each, stats in watch.found]
     when = time.strftime("%H:%M:%S")
     head = Text.assemble(("rmq top", "bold"), f"  {plain(str(watch.server.settings))}  {when}")
@@ -130,6 +130,6 @@ def picture(watch: Monitor) -> Group:
 
 
 def spark(values: deque[int]) -> Text:
-    """A row of bars, the highest for the largest value; newest right."""
+    """A sparkline of the values, newest on the right."""
     most = max(values, default=0) or 1
     return Text("".join(_BARS[-(-value * (len(_BARS) - 1) // most)] for value in values), "cyan")

@@ -1,6 +1,6 @@
-"""One queue object: what its operations share, and who is inside it.
+"""State of one queue object: settings and active callers.
 
-Its gateway is used through its verbs, and what they return is checked. Its state is its own, never written to Redis.
+It calls the gateway's public methods and checks what they return. None of this state is stored in Redis.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger("rmq")
 
 @dataclass(eq=False)
 class QueueState:
-    """The state behind a queue's operations: what the queue was made with, checked, and what is going on in it."""
+    """State behind a queue's operations: validated settings and the calls in progress."""
 
     key: QueueKeyManager
     gateway: Any
@@ -43,13 +43,13 @@ class QueueState:
     strict_envelopes: bool
     on_event: Callable[[QueueEvent], Any] | None
     channel: Channel | None = None
-    """What the built-in gateway knows beyond its verbs."""
+    """The built-in gateway's internals, else None."""
     warned: bool = False
     draining: bool = False
     drained: bool = False
     publishing: list[int] = field(default_factory=list)
     claiming: list[int] = field(default_factory=list)
-    """Who is inside, for `drain`. No lock: a signal handler that drains may have interrupted the holder of any."""
+    """Callers publishing or claiming, for `drain`. No lock: a draining signal handler could deadlock on one."""
 
     def __post_init__(self) -> None:
         if isinstance(self.gateway, RedisGatewayBase):
@@ -58,11 +58,11 @@ class QueueState:
                 self.channel.listen()
 
     def is_draining(self) -> bool:
-        """What those who wait inside ask."""
+        """Whether waits should end."""
         return self.draining
 
     def others(self, place: list[int]) -> bool:
-        """Whether anybody but the caller is inside; it would wait for ever for what it has interrupted itself."""
+        """Whether another caller is active; a signal handler must not wait for the call it interrupted."""
         me = self.io_mode.me()
         return any(other != me for other in place)
 
@@ -72,7 +72,7 @@ class QueueState:
         return getattr(self.gateway, "message_visibility_timeout_seconds", None) is not None
 
     async def ask(self, verb: str, kinds: Any, *args: object, finish: bool = False, **options: object) -> Any:
-        """What a verb of the gateway returns, if it is of one of these types; `finish` as for `awaited`."""
+        """Call a gateway method and check its return type; `finish` as for `awaited`."""
         method = getattr(self.gateway, verb, None)
         if not callable(method):
             raise GatewayContractError(f"{type(self.gateway).__name__} has no {verb}(), which RedisGateway has")
@@ -95,7 +95,7 @@ class QueueState:
         of: Received | None = None,
         destination_queue: str | None = None,
     ) -> None:
-        """Tell `on_event`, whatever it makes of it."""
+        """Emit to `on_event`; log its errors."""
         if self.on_event is None:
             return
         about: dict[str, Any] = {}
@@ -110,34 +110,34 @@ class QueueState:
         await self.call_back("on_event", operation, self.on_event, event)
 
     async def tell_noted(self) -> None:
-        """Tell what happened inside the gateway."""
+        """Emit events noted by the gateway."""
         if self.channel is not None and self.on_event is not None:
             for event in self.channel.told():
                 await self.call_back("on_event", event.operation, self.on_event, replace(event, queue=self.key.name))
 
     async def call(self, parameter: str, call: Callable[..., Any], *args: object) -> Any:
-        """What a user's function returns."""
+        """Call a user's function."""
         value = call(*args)
         return checks.plain(parameter, await awaited(value) if self.io_mode.asynchronous else value)
 
     async def call_back(self, parameter: str, at: EventOperation, call: Callable[..., Any], *args: object) -> None:
-        """Tell a user's function; its error is not the queue's."""
+        """Call a user's callback; log and warn if it raises."""
         try:
             await self.call(parameter, call, *args)
-        except Exception as error:  # noqa: BLE001  see above
+        except Exception as error:  # noqa: BLE001  logged
             _log.exception("%s raised at %s of queue %r", parameter, at, self.key.name)
             warn(f"{parameter} raised {type(error).__name__}")
 
     async def complain(
         self, text: str, operation: EventOperation, error: Exception | None = None, **about: Any
     ) -> None:
-        """Log, tell and warn of what raises nothing."""
+        """Log, emit and warn; do not raise."""
         _log.log(logging.WARNING if error is None else logging.ERROR, text, exc_info=error)
         await self.tell(operation, about.pop("outcome", EventOutcome.FAILURE), error=error, **about)
         warn(text if error is None else f"{text} ({type(error).__name__})")
 
     def keep(self, claimed: ClaimedMessage | MessageData) -> bool:
-        """Let the next claim, or `drain`, find a message that does not reach its handler; False when nobody can."""
+        """Mark a claimed message as undelivered, for the next claim or `drain` to pick up; False if not possible."""
         grant = getattr(claimed.stored_message if isinstance(claimed, ClaimedMessage) else claimed, "grant", None)
         if grant is None or self.channel is None:
             return False
@@ -146,7 +146,7 @@ class QueueState:
         return True
 
     def about(self, error: Exception, operation: str, received: Received | None = None) -> Exception:
-        """The error, knowing what it is about."""
+        """The error, with its context set."""
         if isinstance(error, RedisMessageQueueError):
             error.queue, error.operation = self.key.name, operation
             error.message_id = None if received is None else received.id
@@ -154,9 +154,9 @@ class QueueState:
 
 
 class Inside:
-    """Stands in `publishing` or `claiming` for a block; what waits there is told when the queue is drained.
+    """Registers the caller in `publishing` or `claiming` for a block; its waits end when the queue drains.
 
-    No generator: every publish and every claim makes one of these.
+    No generator, for speed: each publish and claim makes one.
     """
 
     __slots__ = ("_body", "_me", "_place", "_token")
@@ -175,6 +175,6 @@ class Inside:
 
 
 def warn(text: str) -> None:
-    """A RuntimeWarning that harms nobody: under `-W error` a message would otherwise be lost over it."""
+    """Issue a RuntimeWarning that never raises: under `-W error` it would lose a message."""
     with contextlib.suppress(RuntimeWarning):
         warnings.warn(text, RuntimeWarning, stacklevel=3)

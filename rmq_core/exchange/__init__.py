@@ -1,8 +1,8 @@
-"""What an operation may ask of Redis, and nothing about how it is sent.
+"""The requests an operation can make of Redis; drivers send them.
 
 An operation is a generator: it yields one of these requests, receives the reply and returns its result. The drivers
-`sync.py` and `aio.py` run the same generators, so every behaviour is written once (the split psycopg makes between
-`generators.py` and `waiting.py`, and h11 between protocol and IO). This module and the operations do no IO.
+`sync.py` and `aio.py` run the same generators, so sync and async share one implementation (sans-IO, as in h11 and
+psycopg's `generators.py`). This module and the operations do no IO.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ Encodable: TypeAlias = bytes | str | int
 
 
 class Call(NamedTuple):
-    """Run a script; `scripts.script` makes one.
+    """Run a script; build by `scripts.script`.
 
-    With a `slot`, the driver adds the call slot that makes a resend harmless: a key and two arguments in front.
+    With `slot`, the driver prepends an idempotency key and two arguments, so a resend has no second effect.
     """
 
     script: Script
     keys: tuple[bytes, ...]
     args: tuple[Encodable, ...] = ()
     confirm: tuple[Encodable, ...] | None = None
-    """A command such as WAIT, sent in the same write; the reply becomes `(reply, its reply)`."""
+    """A command such as WAIT, sent in the same write; the result is `(reply, confirm_reply)`."""
 
     @property
     def slot(self) -> bool:
@@ -35,19 +35,19 @@ class Call(NamedTuple):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The values of keys and arguments by their names, those of a list as a tuple."""
+        """Keys and arguments by parameter name; a list parameter maps to a tuple."""
         own = self.script.own
         return {**_named(own.keys, self.keys), **_named(own.args, self.args)}
 
 
 class Chain(NamedTuple):
-    """Calls sent in one write; each refuses to run unless the one before it ran. Gets the list of replies."""
+    """Calls sent in one write; each runs only if the previous one did. Returns a list of replies."""
 
     calls: tuple[Call, ...]
 
 
 class Batch(NamedTuple):
-    """Independent calls sent in one write. Gets the list of replies."""
+    """Independent calls sent in one write. Returns a list of replies."""
 
     calls: tuple[Call, ...]
 
@@ -59,12 +59,11 @@ class Command(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Block on a wake list for at most `block_ms`, then run the call: both go out in one write.
+    """Block on list `wake` for up to `block_ms`, then run `call`; both are sent in one write.
 
-    into: the list to which what comes is moved (BLMOVE, from the right end to the left) instead of being taken out; the
-    operation then gets `(moved, reply)`. moved: what came, None for nothing, or the error when the server refused to
-    block, as a full one refuses BLMOVE. by: the command that blocks in place of these; its reply is dropped, for the
-    call finds out what came.
+    into: destination list; the element is moved (BLMOVE RIGHT LEFT) instead of popped, and the operation gets `(moved,
+    reply)`. moved: the element, None on timeout, or the server's error (BLMOVE fails at maxmemory). by: a blocking
+    command to use instead; its reply is dropped, since `call` reads the result.
     """
 
     wake: bytes
@@ -75,7 +74,7 @@ class Wait(NamedTuple):
 
 
 class Listen(NamedTuple):
-    """Send a command that blocks in Redis, for `block_ms` as its arguments say, and that may be sent again."""
+    """An idempotent command that blocks in Redis; its arguments set the timeout, `block_ms` repeats it."""
 
     args: tuple[Encodable, ...]
     block_ms: int
@@ -88,15 +87,15 @@ class Sleep(NamedTuple):
 
 
 class Interrupted(Exception):
-    """Whoever waited has given up; the request may have had its effect all the same."""
+    """The caller gave up waiting; the request may still have taken effect."""
 
 
 class Patience(NamedTuple):
-    """How long and how densely a request is sent again while Redis does not answer.
+    """Retry policy of a request: total budget and back-off.
 
-    budget_s: None leaves resending to the client's own retry policy. given_up: looked at while waiting and between two
-    attempts; true ends both. hurried: looked at also while a reply that should come at once does not.
-    noticed: told of each failure that is followed by another attempt.
+    budget_s: None leaves resending to the client's own retry policy. given_up: polled while waiting and between
+    attempts; True ends both. hurried: also poll `given_up` while a non-blocking call's reply is late. noticed: called
+    with each error that will be retried.
     """
 
     budget_s: float | None
@@ -117,7 +116,7 @@ Exchange: TypeAlias = Generator[Want, Any, R]
 
 
 def together(exchanges: Sequence[Exchange[R]]) -> Exchange[list[R]]:
-    """Run exchanges that only make calls side by side: what they want next goes out in one write, in their order."""
+    """Run exchanges that yield only `Call`s concurrently; each round's calls share one write, in order."""
     results: dict[int, R] = {}
     wants: dict[int, Any] = {}
     for at, exchange in enumerate(exchanges):
@@ -139,7 +138,7 @@ def _step(at: int, step: Callable[[], Any], wants: dict[int, Any], results: dict
 
 
 def blocks_for(block_ms: int) -> str:
-    """The timeout of a blocking command, in seconds. Redis 6.2 cuts 0.001 down to 0, for ever: so 2 ms at least."""
+    """A blocking command's timeout in seconds, at least 2 ms: Redis 6.2 truncates 0.001 to 0 (forever)."""
     return f"{max(2, block_ms) / 1000:.3f}"
 
 

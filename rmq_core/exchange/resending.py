@@ -1,4 +1,4 @@
-"""When a request is sent again after a lost connection; shared by both drivers. Call slots make it harmless."""
+"""Retry policy after a lost connection, shared by both drivers. Call slots make resends idempotent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rmq_core.exchange import Patience
 from rmq_core.exchange.frames import NOT_RETRYABLE, RETRYABLE
 
 LOOK_S = 0.1
-"""How often whoever waits looks whether it has been given up."""
+"""Interval at which a waiting driver polls `given_up`."""
 
 
 def resending(patience: Patience) -> dict[str, Any]:
-    """What tenacity is told; it is entered only after a first failure."""
+    """Arguments for tenacity, which is used only after a first failure."""
     stop: Any = tenacity.stop_after_delay(patience.budget_s or 0)
     if patience.given_up is not None:
         stop |= lambda _: patience.over
@@ -35,7 +35,7 @@ def notice(patience: Patience, error: Exception) -> None:
 
 
 def naps(patience: Patience, seconds: float) -> list[float]:
-    """The parts in which to sleep, so that a look between them notices soon that the wait is given up."""
+    """Split a sleep into parts, so that `given_up` is polled between them."""
     if patience.given_up is None:
         return [seconds]
     whole, rest = divmod(seconds, LOOK_S)
@@ -43,13 +43,13 @@ def naps(patience: Patience, seconds: float) -> list[float]:
 
 
 def clients_own(client: Any) -> Any | None:
-    """The retry policy that a client gives its connections: redis-py resends a command as often as it says."""
+    """The client's own redis-py retry policy, which resends commands on its connections."""
     pool = getattr(client, "connection_pool", None)
     return getattr(pool, "connection_kwargs", {}).get("retry")
 
 
 def failed_once(error: Exception, send: Callable[[], Any]) -> Callable[[], Any]:
-    """`send`, except that its first call fails with the error of an attempt that was made before."""
+    """`send`, except that the first call raises `error`, the failure of the attempt already made."""
     before = [error]
 
     def attempt() -> Any:

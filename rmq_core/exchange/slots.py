@@ -1,8 +1,7 @@
-"""Call slots: what makes a call that is sent twice have one effect.
+"""Call slots: idempotency keys, so a resent call takes effect once.
 
-A slot is a key of the queue and a sequence number. A script that changes state stores its reply there, under the number
-of the call; a resend gets the stored reply, and a call older than the stored one is refused. A client owns as many
-slots as it has calls in flight at once.
+A slot is a Redis key and a sequence number. A mutating script stores its reply there with the call's number; a resend
+returns that reply, and an older number is refused. A client owns one slot for each call in flight.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Slots:
         self._own = _Own()
 
     def take(self) -> Slot:
-        """A slot nobody uses, its number advanced."""
+        """Take a free slot; increment its number."""
         own = self._own
         if own.pid != process.id:
             own = self._own = _Own()
@@ -43,14 +42,14 @@ class Slots:
         return slot
 
     def give(self, slot: Slot) -> None:
-        """Use a slot again; safe even when its last call may still arrive, for a newer number refuses it."""
+        """Release a slot. A late copy of its last call is refused once a newer number is used."""
         own = self._own
         if own.pid == process.id:
             own.free.append(slot)
 
 
 class _Own:
-    """What belongs to one process: replaced as a whole, for the threads of a forked child may all be at it at once."""
+    """Per-process state, replaced atomically: several threads of a forked child may do so at once."""
 
     __slots__ = ("client", "free", "numbers", "pid")
 
@@ -58,4 +57,4 @@ class _Own:
         self.pid = process.id
         self.client = nonce().encode()
         self.free: deque[Slot] = deque()
-        self.numbers = itertools.count()  # threads may draw at once and must never get the same
+        self.numbers = itertools.count()  # atomic `next`: threads must never get the same number

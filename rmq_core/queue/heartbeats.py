@@ -32,7 +32,7 @@ class Extender(Protocol):
     def server(self) -> Hashable: ...
 
     def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
-        """Extend leases in one write; False for each that is lost."""
+        """Extend leases in one write; False for each lost one."""
         ...  # pragma: no cover
 
 
@@ -94,7 +94,7 @@ class Heartbeat(Generic[Q]):
                 self.on_lost(self.lease)
             except (KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException:  # noqa: BLE001  a callback, cancelled or not, must not stop the heartbeat of others
+            except BaseException:  # noqa: BLE001  a failing callback must not stop other leases' heartbeats
                 _log.exception("on_lost raised for lease %r", self.lease.id)
 
 
@@ -122,7 +122,7 @@ class HeartbeatThreads:
         self.of(heartbeat.queue).remove(heartbeat)
 
     def reset(self) -> None:
-        """In a forked child: its parent's leases are its parent's."""
+        """Forget the parent's leases in a forked child."""
         self.__init__()  # type: ignore[misc]
 
 
@@ -174,7 +174,7 @@ class HeartbeatThread:
             kept = list(queue.extend_all([heartbeat.asked() for heartbeat in due]))
         except RedisMessageQueueError as error:
             _log.warning("heartbeat of %d leases failed: %s", len(due), error)
-        except BaseException:  # noqa: BLE001  whatever it is, the other queues' leases need their heartbeat
+        except BaseException:  # noqa: BLE001  other queues' leases still need their heartbeat
             _log.exception("heartbeat of %d leases failed", len(due))
         for heartbeat, alive in zip_longest(due, kept):
             self._settle_beat(heartbeat, alive, sent)
@@ -182,14 +182,14 @@ class HeartbeatThread:
     def _settle_beat(self, heartbeat: Heartbeat[Extender], alive: bool | None, sent: float) -> None:  # noqa: FBT001  a reply
         try:
             settle_beat(heartbeat, alive, sent)
-        except BaseException:  # noqa: BLE001  sys.exit() ends no program from here, only the heartbeat of others
+        except BaseException:  # noqa: BLE001  sys.exit() in a callback would only kill this thread
             _log.exception("on_lost raised for lease %r", heartbeat.lease.id)
         if heartbeat.over:
             self.remove(heartbeat)
 
 
 def settle_beat(heartbeat: Heartbeat[Q], alive: bool | None, sent: float) -> None:  # noqa: FBT001  a reply, not a switch
-    """Note the result of an extension sent at that time: True extended, False lost, None not known."""
+    """Apply the result of an extend call sent at `sent`: True extended, False lost, None unknown."""
     lost = heartbeat.lease.state.lost or (alive is False and not heartbeat.overtaken)
     if alive and not lost:
         heartbeat.renewed(sent)

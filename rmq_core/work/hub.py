@@ -1,10 +1,10 @@
-"""`WaitHub`: any number of waits for work, on any number of queues of one server, over a few connections.
+"""`WaitHub`: waits for work on any number of queues of one server, over a few connections.
 
-It only looks; nothing is claimed. Each queue that somebody waits for has one task, which looks when the queue's bell
-rings, when a message falls due and at the latest every 5 s, and answers all its waits. The bell is a one-shot: it rings
-once each time it is armed, so a thousand publishes between two looks cost one ring. A bell that rings again and again
-for too little is answered ever more seldom, down to once a second; a bell after a quiet time and a new wait are
-answered at once. The looks of all queues share one connection, and those that are due together one write.
+It only polls; it claims nothing. Each queue with waiters has one task. It polls on a notification, when a message is
+due, and at least every 5 s, then resolves all its waiters. A subscription is one-shot: each poll re-arms it, so a
+thousand publishes between polls send one notification. Repeated notifications with too little work back off to one poll
+a second; a new wait, or a notification after a quiet time, polls at once. All polls share one connection; polls due
+together share one write.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 _LONGEST_S = 5.0
 _TOGETHER_S = 0.02
-"""What begins to wait within this time is answered by one look."""
+"""One poll serves all waits that begin within this time."""
 _PACE_S, _SELDOM_S = 0.2, 1.0
-"""The least time between two looks of a queue because of its bell, at first and when its bell goes on ringing."""
+"""Minimum interval between notification-driven polls: initial, and after back-off."""
 
 
 @dataclass(eq=False, slots=True)
 class Waiter:
-    """One wait: how much work, or how old, is enough."""
+    """One caller's wait: its threshold and its future."""
 
     enough: Threshold
     answer: asyncio.Future[Backlog]
@@ -45,7 +45,7 @@ class Waiter:
 
 @dataclass(eq=False, slots=True)
 class WatchedQueue:
-    """A queue somebody waits for."""
+    """A queue with waiters."""
 
     engine: LeasedEngine
     driver: AsyncDriver
@@ -57,7 +57,7 @@ class WatchedQueue:
     task: asyncio.Task[None] | None = None
 
     async def pause(self, pause_s: float) -> None:
-        """Until it is time for the next look, after one that found too little."""
+        """Sleep until the next poll is due."""
         loop = asyncio.get_running_loop()
         looked = loop.time()
         if not await _happens(self.rung, pause_s):
@@ -74,7 +74,7 @@ class WaitHub:
     """Waits for work on the queues of one server. `redis` is an asyncio client, a RedisSettings or a URL."""
 
     def __init__(self, redis: Any, config: LeasedConfig | None = None) -> None:
-        from rmq_core.exchange.aio import AsyncDriver  # noqa: PLC0415  loads redis-py, which naming a class must not
+        from rmq_core.exchange.aio import AsyncDriver  # noqa: PLC0415  lazy: importing WaitHub must not load redis-py
         from rmq_core.exchange.pubsub import PubSubListener  # noqa: PLC0415  the same
 
         self._driver = AsyncDriver
@@ -94,7 +94,8 @@ class WaitHub:
     ) -> Backlog:
         """Return as soon as `min_messages` are ready, or the oldest has waited `max_age`; TimeoutError after `timeout`.
 
-        max_age, timeout: seconds or timedelta; without them, only the number counts and the wait has no end.
+        max_age, timeout: seconds or timedelta; without max_age only the number counts; without timeout it waits
+        forever.
         """
         patience_s = None if timeout is None else seconds("timeout", timeout)
         enough = Threshold(
@@ -112,7 +113,7 @@ class WaitHub:
             watch.wishes.discard(wish)
 
     async def aclose(self) -> None:
-        """Stop listening; waits that are under way are cancelled."""
+        """Unsubscribe; pending waits are cancelled."""
         tasks = [watch.task for watch in self._watches.values() if watch.task]
         for task in tasks:
             task.cancel()
@@ -140,21 +141,19 @@ class WaitHub:
         if watch is None:
             engine = LeasedEngine(LeasedKeys(queue), self._config)
             driver = self._driver(self._client, engine.keys.prefix, self._config.retry_budget_s)
-            looks = (
-                BacklogPoller() if is_cluster(self._client) else self._looks
-            )  # there, queues live on different nodes
+            looks = BacklogPoller() if is_cluster(self._client) else self._looks  # a cluster spreads queues over nodes
             watch = self._watches[queue] = WatchedQueue(engine, driver, looks)
         if watch.task is None or watch.task.done():
             watch.task = asyncio.get_running_loop().create_task(self._follow(queue, watch), name=f"rmq-wait {queue}")
         return watch
 
     async def _follow(self, queue: str, watch: WatchedQueue) -> None:
-        """Look and answer for as long as somebody waits; a failure reaches everybody who does."""
+        """Poll and resolve waiters while there are any; on failure, fail them all."""
         try:
             await self._listener.listen(watch.engine.keys.bell)
             while watch.wishes:
                 await watch.pause(await self._look(watch))
-        except Exception as error:  # noqa: BLE001  whatever it is, those who wait must hear of it
+        except Exception as error:  # noqa: BLE001  every waiter must receive the error
             for wish in watch.wishes:
                 if not wish.answer.done():
                     wish.answer.set_exception(error)
@@ -165,7 +164,7 @@ class WaitHub:
                 await self._listener.forget(watch.engine.keys.bell)
 
     async def _look(self, watch: WatchedQueue) -> float:
-        """Answer the waits that are met; seconds until the next look."""
+        """Resolve met waits; return seconds until the next poll."""
         watch.rung.clear()
         watch.asked.clear()
         backlog, due_s = await watch.looks.look(watch.engine, watch.driver)
@@ -186,7 +185,7 @@ class WaitHub:
 
 
 async def _happens(event: asyncio.Event, within_s: float) -> bool:
-    """Whether an event is set, or comes to be within some seconds."""
+    """Whether the event is set within `within_s` seconds."""
     if not event.is_set():
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):

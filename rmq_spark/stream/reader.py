@@ -1,9 +1,8 @@
 """`readStream.format("rmq")`: a lease for each micro-batch, acked when Spark has committed the batch.
 
-Spark calls `latestOffset(start)` when everything up to `start` is in its commit log: that is where batches are acked,
-and where the next one is claimed. `commit` says the same later, with the next batch. All hooks but `read` run in one
-process beside the driver, whose threads keep lease and consumer alive; with that process they end, and a restart of the
-query takes both over.
+Spark calls `latestOffset(start)` once its commit log has everything up to `start`; that call acks those batches and
+claims the next. `commit` comes later, in the next batch. All methods but `read` run in one Python process beside the
+driver. Its threads send heartbeats for the lease and consumer; after it dies, a restarted query takes both over.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from rmq_spark.traces import without_trace
 
 log = logging.getLogger(__name__)
 
-SETTLED_TTL_S = 3600.0  # a batch a second must not fill Redis with records; the consumer's record remembers for longer
-PEEKED = 50  # of queues that cannot bound the bytes of an answer
+SETTLED_TTL_S = 3600.0  # short: one record a batch; the consumer's own record lives longer
+PEEKED = 50  # sample size for queues that cannot browse
 BROWSED = 1000
 
 
 class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The messages of a queue as a stream. Pickled for `read`, it takes only what that needs."""
+    """Streams a queue's messages. Pickling keeps only what `read` needs."""
 
     def __init__(self, options: OptionValues) -> None:
         self._source = Source.of(options)
@@ -56,21 +55,21 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"_source": self._source}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """The beginning of a stream of its own; the same one each time."""
+        """The start offset of a new stream; constant for this reader."""
         return self._fresh.plain
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
-        """What the options say; bytes, where they do, for Spark takes only one limit."""
+        """The limit from the options; bytes win over rows, as Spark accepts only one."""
         most_bytes = self._options[given.MOST_BYTES]
         return ReadMaxRows(self._options[given.MOST_MESSAGES]) if most_bytes is None else ReadMaxBytes(most_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        """From now on, claim no more messages than are ready at this moment, and do not wait for others."""
+        """From now on, claim at most the messages ready now, without waiting for more."""
         self._budget, self._patient = self._queue.backlog().ready, False
 
     @without_trace
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """Ack everything up to `start`, which Spark has committed, and claim the next batch if there is work."""
+        """Ack everything up to `start`, which Spark has committed; claim the next batch if messages are ready."""
         begin = self._offset(start)
         ledger = self._ledger_of(begin)
         ledger.finish(begin.seq)
@@ -85,11 +84,11 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_trace
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """The slices of one batch. Raises ReplayedBatch or LeaseLost where the options say so, else it is empty."""
+        """One batch's partitions. If its lease is gone: ReplayedBatch, LeaseLost or [], by option."""
         begin, until = self._offset(start), self._offset(end)
         ledger = self._ledger_of(until)
         if begin.stream == until.stream:
-            ledger.finish(begin.seq)  # a batch is planned when the one before it is committed
+            ledger.finish(begin.seq)  # Spark commits a batch before planning the next
         if begin == until or not until.seq:
             return []
         self._check_log(begin.seq)
@@ -101,17 +100,17 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_trace
     def commit(self, end: Mapping[str, Any]) -> None:
-        """A second chance to ack; `latestOffset` was told before."""
+        """Ack, unless `latestOffset` did already."""
         until = self._offset(end)
         self._ledger_of(until).finish(until.seq)
         self._committed = until.seq
 
     def read(self, partition: InputPartition) -> Iterator[ArrowBatch]:
-        """The messages of one slice, on an executor. Raises LeaseLost when part of it is gone."""
+        """Read one slice's messages, on an executor. Raises LeaseLost if some are gone."""
         return read_slice(self._source.settings, self._source.discipline, partition)
 
     def stop(self) -> None:
-        """End the heartbeats, and leave the leases to a restart. Spark mostly ends the process instead."""
+        """Stop heartbeats; leases stay for a restart. Spark usually kills the process instead."""
         if self._ledger is not None:
             self._ledger.close()
             self._queue.close()
@@ -134,19 +133,19 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ledger
 
     def _next(self, ledger: Ledger, begin: Offset) -> int:
-        """The number of the next batch, which follows `begin` unless the checkpoint is older than what was acked."""
+        """The next batch number: after `begin`, or after the last acked one if the checkpoint is older."""
         if begin.seq < ledger.finished and not self._options[given.FAIL_ON_LOSS]:
-            log.warning("batches %d to %d of %r were acked before", begin.seq + 1, ledger.finished, begin.consumer)
+            log.warning("skip acked batches %d to %d of %r", begin.seq + 1, ledger.finished, begin.consumer)
             return ledger.finished + 1
         return begin.seq + 1
 
     def _check_log(self, begin: int) -> None:
-        """Refuse a query that runs ahead of its log. Else Spark commits the batch before it plans the next one."""
+        """Refuse async progress tracking, where Spark plans a batch before committing the previous one."""
         if begin and begin == self._planned and self._committed < begin:
             raise ConfigurationError(ASYNC_REFUSED)
 
     def _most(self, limit: ReadLimit) -> int:
-        """How many messages the next batch may have."""
+        """Message limit of the next batch."""
         most = self._budget
         if not isinstance(limit, ReadAllAvailable):
             most = min(most, self._options[given.MOST_MESSAGES])
@@ -158,24 +157,24 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return int(most) if most < math.inf else max(1, self._queue.backlog().ready)
 
     def _found(self, ledger: Ledger, seq: int) -> Lease | None:
-        """The lease of a batch; None when it is gone and that is no failure."""
+        """A batch's lease; None if it is gone and options allow."""
         try:
             return ledger.lease(seq)
         except ReplayedBatch as error:
             if self._options[given.FAIL_ON_LOSS]:
                 raise
             log.warning("%s", error)
-        except LeaseLost as error:  # others have the messages: they are not lost, and must not be read here
+        except LeaseLost as error:  # another holder has the messages: not lost, but not ours to read
             if self._options[given.FAIL_ON_LEASE_LOSS]:
                 raise
-            log.warning("a batch is empty: %s", error)
+            log.warning("empty batch: %s", error)
         return None
 
 
 def how_many(queue: SourceQueue, most_bytes: int) -> int:
-    """How many ready messages have at most so many bytes together: at least one.
+    """How many of the oldest ready messages fit in `most_bytes`, at least one.
 
-    Exact when fewer than a thousand do; for more, the rest is taken to be as large as these.
+    Extrapolated from the mean size beyond 1,000 messages (50 if not leased).
     """
     count = total = 0
     for message in _oldest(queue):
@@ -187,7 +186,7 @@ def how_many(queue: SourceQueue, most_bytes: int) -> int:
 
 
 def _oldest(queue: SourceQueue) -> Iterator[Message]:
-    """The oldest ready messages, read page by page, as far as they are asked for: a page of large ones is cut."""
+    """Lazily yield the oldest ready messages; the server shortens pages of large ones."""
     if not isinstance(queue, LeasedQueue):
         yield from queue.peek(PEEKED)
         return
@@ -198,5 +197,5 @@ def _oldest(queue: SourceQueue) -> Iterator[Message]:
 
 
 def size_of(message: Message) -> int:
-    """The bytes of payload and headers."""
+    """Payload plus header size."""
     return len(message.raw) + sum(len(name) + len(value) for name, value in message.headers.items())

@@ -1,9 +1,8 @@
 """Publishing a DataFrame: `df.write.format("rmq").mode("append")`, and what batch and stream have in common.
 
-`delivery=staged`, the default: tasks put their rows aside, and only when all of them have succeeded does the driver
-publish what the successful attempts staged; a failed job publishes nothing. `delivery=direct`: tasks publish as they
-go, which is faster, seen at once, and repeated by a task that is tried again, unless `dedupKey` tells its rows apart.
-Only so can rows go to the `shards` of a logical queue, for nothing is published to several queues in one step.
+`delivery=staged` (default): tasks stage rows; when all tasks succeed, the driver publishes what the successful attempts
+staged. A failed job publishes nothing. `delivery=direct`: tasks publish as they run: faster and visible at once, but a
+retried task publishes duplicates unless `dedupKey` is set. `shards` needs `direct`, as no commit spans several queues.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ OPTIONS: tuple[Option[Any], ...] = (
     *PLACE, OPERATION, DELIVERY, DEDUP_KEY, DEDUP_WINDOW, JSON, MAX_READY, WAIT_FOR_ROOM, SINK_ID, KEEP_STAGED,
 )  # fmt: skip
 QUERY_ID = "sql.streaming.queryId"
-"""The local property under which Spark tells a task its query; it is the same after a restart from the checkpoint."""
+"""Spark's local property with the streaming query id, stable across restarts from a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver: what it staged, if it did, and of which streaming query it is a part."""
+    """A task's commit message: its stage, if any, and its streaming query id."""
 
     stage: Stage | None = None
     query: str = ""
@@ -53,7 +52,7 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Sink:
-    """Where rows go and how. Pickled to the executors with the credentials, which are in no plan and no page."""
+    """Sink settings. Pickled to executors with the credentials, which no plan or UI shows."""
 
     place: Source
     config: LeasedConfig
@@ -64,7 +63,7 @@ class Sink:
     shards: int | None = None
 
     def write(self, batches: Iterator[ArrowBatch]) -> Written:
-        """Publish the rows of a task, or stage them."""
+        """Publish or stage a task's rows."""
         found = map(self.columns.messages, batches)
         if self.shards is not None:
             self._route(found, self.shards)
@@ -77,7 +76,7 @@ class Sink:
         return Written()
 
     def publish(self, written: Iterable[WriterCommitMessage | None], sink: str | None, batch: int) -> None:
-        """Publish what tasks staged, unless this batch of the sink was published before."""
+        """Publish the tasks' stages, unless this sink has already published the batch."""
         if self.direct:
             return
         with self.open() as queue:
@@ -89,13 +88,13 @@ class Sink:
             )  # fmt: skip
 
     def forget(self, written: Iterable[WriterCommitMessage | None]) -> None:
-        """Drop what tasks staged, as far as they told; what others staged expires."""
+        """Drop the reported stages of a failed job; unreported ones expire."""
         if not self.direct:
             with self.open() as queue:
                 queue.drop_staged(stages_of(written))
 
     def open(self) -> LeasedQueue:
-        """The queue of the sink."""
+        """Open the sink's queue."""
         return LeasedQueue(self.place.settings, self.place.queue, self.config)
 
     def _route(self, batches: Iterator[Iterator[Payload | NewMessage]], shards: int) -> None:
@@ -108,30 +107,30 @@ class Sink:
 
 
 class SinkWriter:
-    """What writers of batches and of streams have in common."""
+    """Shared base of the batch and stream writers."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
     def write(self, iterator: Iterator[ArrowBatch]) -> Written:
-        """The rows of one task."""
+        """Write one task's rows."""
         return self._sink.write(iterator)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: ARG002, N803
-        """The job, or the micro-batch, has failed."""
+        """Drop a failed job's stages."""
         self._sink.forget(messages)
 
 
 class RmqWriter(SinkWriter, DataSourceArrowWriter):
-    """Writes a DataFrame to a queue. With `sinkId`, what was published under it once is not published again."""
+    """Writes a DataFrame to a queue. A `sinkId` publishes only once."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks have succeeded."""
+        """Publish the stages."""
         self._sink.publish(messages, self._sink.sink_id, 0)
 
 
 def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RmqWriter | RmqSettler:
-    """The writer that `format("rmq")` uses. Raises ConfigurationError before any job starts."""
+    """Build the writer for `format("rmq")`. Raises ConfigurationError before any job starts."""
     if overwrite:
         raise ConfigurationError('a queue is not overwritten: use mode("append")')
     if OPERATION.value(given.get(OPERATION.name)) != "publish":
@@ -140,7 +139,7 @@ def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
 
 
 def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
-    """The sink that options and schema describe."""
+    """Build a Sink from options and schema."""
     options = OptionValues(given, OPTIONS)
     if options[DISCIPLINE] != "leased":
         raise Unsupported(options[DISCIPLINE], 'staging (needed by a sink of format("rmq"))', ("leased",))
@@ -158,19 +157,19 @@ def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
 
 
 def stages_of(written: Iterable[WriterCommitMessage | None]) -> list[Stage]:
-    """What the tasks of a job staged, in the order of its partitions."""
+    """Stages of a job's tasks, in partition order."""
     return [each.stage for each in written if isinstance(each, Written) and each.stage]
 
 
 def _check_used(options: OptionValues, *, direct: bool) -> None:
-    """Refuse what would do nothing: who gives it counts on what it does."""
+    """Refuse options that would have no effect."""
     if direct:
-        options.refuse(SINK_ID, "delivery=direct publishes as tasks run; use delivery=staged, or dedupKey")
+        options.refuse(SINK_ID, "delivery=direct cannot publish once; use delivery=staged, or dedupKey")
         options.refuse(KEEP_STAGED, "delivery=direct stages nothing; leave it out, or use delivery=staged")
     if options[MAX_READY] is None:
-        options.refuse(WAIT_FOR_ROOM, "there is room without end unless maxReady says how much; give that too")
+        options.refuse(WAIT_FOR_ROOM, "the queue is unbounded without maxReady; set maxReady too")
     if options[DEDUP_KEY] is None:
-        options.refuse(DEDUP_WINDOW, "no row has a key; name the column of keys with dedupKey, or leave it out")
+        options.refuse(DEDUP_WINDOW, "it has no effect without dedupKey; set dedupKey or omit this option")
 
 
 def _config(options: OptionValues) -> LeasedConfig:

@@ -1,8 +1,7 @@
-"""`Worker`: runs handlers of jobs on an event loop.
+"""`Worker`: runs job handlers on an event loop.
 
-Law: a job is finished only after its handler returned; it is failed in one atomic step; what a worker dies with in its
-hands comes back to others when its lease is over. What is done is told to Redis in batches: with the next reading, or
-when the ack window is over, whichever is first.
+Invariants: a job is acked only after its handler returned; failing is atomic; a dead worker's jobs are requeued when
+its lease expires. Acks are batched: sent with the next fetch or when the ack window ends, whichever is first.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ _MOST = 1000
 
 
 class Worker:
-    """Runs `handler(job)` for the jobs of a queue: a coroutine function, or a plain one, which gets a thread.
+    """Runs `handler(job)` for each job: a coroutine function, or a plain one in a thread.
 
-    What the handler raises is a failure: the job comes back after its backoff, or becomes a dead letter when its
-    attempts are used up or it raised UnrecoverableError. `run` returns after `stop`; many workers may run anywhere.
+    If it raises, the job is retried after its backoff; with no attempts left, or on UnrecoverableError, it becomes a
+    dead letter. `run` returns after `stop`; workers may share a queue.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Worker:
         self._failure: BaseException | None = None
 
     async def run(self) -> None:
-        """Work until `stop`, then end gracefully. Raises what makes working impossible, Unsupported for example."""
+        """Process jobs until `stop`, then shut down gracefully. Raises fatal errors, such as Unsupported."""
         await self._ask(prepare(self.queue.engine))
         reader = asyncio.create_task(self._read())
         parts = [self._start(), self._beat(), self._steal(), *([self._promote()] if self.config.schedule else [])]
@@ -80,7 +79,7 @@ class Worker:
             await self._leave()
 
     def stop(self) -> None:
-        """Begin no more jobs, let the running ones end, give the others back. Returns at once; `run` ends then."""
+        """Start no more jobs, finish running ones, requeue the rest. Returns at once; `run` returns when done."""
         self._stopping.set()
         self._room.set()
         if self._fetch_task is not None:
@@ -101,13 +100,13 @@ class Worker:
         return await self.queue.run_exchange(exchange)
 
     def _begun(self, job: Job) -> None:
-        """A job is about to be handled."""
+        """Record a job's `active` event."""
         if self.queue.config.max_events:
             self._done.active.append(job.id)
             self._flush_soon()
 
     def _untold(self, job_id: str) -> bool:
-        """Whether nobody was told yet that a job became active; from now on that is the caller's to tell."""
+        """Whether a job's `active` event is unsent; if so, remove it, and the caller must send it."""
         if job_id not in self._done.active:
             return False
         self._done.active.remove(job_id)
@@ -117,7 +116,7 @@ class Worker:
         try:
             ended = await self._runner.run(delivery, self._begun)
         except asyncio.CancelledError:
-            self._drop(delivery)  # nothing was told of it: it comes back when its lease is over
+            self._drop(delivery)  # unsettled: it is requeued when its lease expires
             raise
         if isinstance(ended, FailedJob):
             await self._fail(delivery, ended)
@@ -130,23 +129,23 @@ class Worker:
         try:
             await self._ask(working.fail(engine, self.name, delivery, job_id, failed.verdict, **told))
         except QueueUnavailable:
-            pass  # the lease ends, and the job comes back with one attempt more
+            pass  # the lease expires: the job is requeued, the attempt counted
         finally:
             self._settled(delivery)
 
     def _drop(self, delivery: Delivery) -> None:
-        """Hold a job no longer."""
+        """Forget a job."""
         self._held.pop(delivery.entry, None)
         if len(self._held) <= self._capacity // 2:
             self._room.set()
 
     def _settled(self, delivery: Delivery) -> None:
-        """Nothing is left to be told of a job."""
+        """Count a settled job and forget it."""
         self._finished += 1
         self._drop(delivery)
 
     def _complete(self, delivery: Delivery, job: Job, result: bytes | None) -> None:
-        """A job is done; Redis is told with the next batch."""
+        """Add a finished job's ack to the next batch."""
         if self.queue.config.max_events:
             self._done.completed.append(job.id)
         self._done.entries.append(delivery.entry)
@@ -160,7 +159,7 @@ class Worker:
         return self.config.concurrency + self._prefetch.extra
 
     async def _read(self) -> None:
-        """Fetch jobs while there is room for them, telling what is done on the way."""
+        """Fetch jobs up to capacity, flushing acks with each fetch."""
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             self._prefetch.note(self._finished, loop.time())
@@ -172,7 +171,7 @@ class Worker:
             self._accept(await self._tell(room) or await self._listen(room))
 
     async def _listen(self, count: int) -> list[Delivery]:
-        """Wait for jobs; `stop` ends the wait, and nothing that is under way."""
+        """Block for jobs; `stop` cancels only this wait."""
         if self._stopping.is_set():
             return []
         waiting = self._patiently(working.listen(self.queue.engine, self.name, count, _BLOCK_MS))
@@ -187,7 +186,7 @@ class Worker:
             self._fetch_task.cancel()
 
     async def _tell(self, count: int = 0) -> list[Delivery]:
-        """Tell what is done and read up to `count` jobs; what may not have been told is told again."""
+        """Flush acks and fetch up to `count` jobs; unconfirmed acks are sent again."""
         done, self._done = self._done, Done.nothing()
         self._cancel_flush()
         try:
@@ -202,7 +201,7 @@ class Worker:
         return found
 
     async def _patiently(self, exchange: Exchange[R]) -> R | None:
-        """Ask, and go on when Redis is away; what came of it else."""
+        """Run an operation; None if Redis is unreachable."""
         try:
             return await self._ask(exchange)
         except QueueUnavailable as error:
@@ -211,14 +210,14 @@ class Worker:
             return None
 
     def _accept(self, found: list[Delivery]) -> None:
-        fresh = [delivery for delivery in found if delivery.entry not in self._held]  # its own, when a beat came late
+        fresh = [delivery for delivery in found if delivery.entry not in self._held]  # our own, after a late heartbeat
         if fresh:
             self._held.update((delivery.entry, delivery) for delivery in fresh)
             self._waiting.extend(fresh)
             self._work.set()
 
     async def _start(self) -> None:
-        """Let one more task work off what waits, as long as those before wait for something themselves."""
+        """Start tasks for waiting jobs, up to `concurrency`, while earlier tasks are suspended."""
         while True:
             await self._work.wait()
             self._work.clear()
@@ -243,10 +242,10 @@ class Worker:
             await self._work_on(self._waiting.popleft())
             count += 1
             if count % 32 == 0:
-                await asyncio.sleep(0)  # handlers that never wait must not keep the loop from fetching
+                await asyncio.sleep(0)  # yield: handlers that never await would starve the fetcher
 
     async def _beat(self) -> None:
-        """Keep what is held, and leave to others what could not be begun between two beats."""
+        """Heartbeat held jobs; requeue those not started within one interval."""
         before: set[str] = set()
         while True:
             await asyncio.sleep(self.queue.engine.own_lease_ms / 3000)
@@ -259,7 +258,7 @@ class Worker:
                     _log.warning("worker %s lost job entry %s to another worker", self.name, entry)
 
     async def _steal(self) -> None:
-        """Where reading does not take over jobs of silent workers, do it now and then."""
+        """Where fetching does not reclaim dead workers' jobs, do so periodically."""
         start = "0-0"
         while not self.queue.engine.native:
             await asyncio.sleep(self.queue.engine.own_lease_ms / 4000)
@@ -318,7 +317,7 @@ async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
 def run_worker(
     redis: Any, name: str, handler: Handler, config: WorkerConfig | None = None, queue_config: Any = None
 ) -> None:
-    """Run a worker in the main thread until SIGTERM or SIGINT: what a program without an event loop calls."""
+    """Run a worker in the main thread until SIGTERM or SIGINT; for programs without an event loop."""
 
     async def work() -> None:
         async with AsyncJobQueue(redis, name, queue_config) as queue:

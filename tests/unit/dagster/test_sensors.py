@@ -55,7 +55,7 @@ def test_a_tick_asks_for_what_claims_of_messages_get_that_are_tried_apart() -> N
     apart = (IsolatedGroup(size=30, most=15), IsolatedGroup(size=9, most=2), IsolatedGroup(size=100, most=50))
     assert bell.wanted({"orders": Backlog(45, 1.0)}, []) == {"orders": 2}
     assert bell.wanted({"orders": Backlog(30 + 9 + 100 + 45, 1.0, apart)}, []) == {"orders": 2 + 5 + 4 + 2}
-    assert "184 ready, 139 of them tried apart" in bell.busy({"orders": Backlog(184, 1.0, apart)}, 3)
+    assert "184 ready, 139 of them isolated" in bell.busy({"orders": Backlog(184, 1.0, apart)}, 3)
 
 
 def test_sensors_tick_every_ten_seconds_unless_told_otherwise() -> None:

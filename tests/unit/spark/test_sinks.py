@@ -91,8 +91,8 @@ def test_options_that_cannot_work_for_failed_rows_are_refused(
     [
         ({"delivery": "direct", "sinkId": "run"}, {"delivery": "staged"}, "option sinkId: .*staged, or dedupKey"),
         ({"delivery": "direct", "keepStaged": "1 h"}, {"delivery": "staged"}, "option keepStaged: .*delivery=staged"),
-        ({"WaitForRoom": "10 s"}, {"maxReady": "5"}, "option waitForRoom: .* unless maxReady"),
-        ({"dedupWindow": "1 h"}, {"dedupKey": "payload"}, "option dedupWindow: .* with dedupKey"),
+        ({"WaitForRoom": "10 s"}, {"maxReady": "5"}, "option waitForRoom: .* without maxReady"),
+        ({"dedupWindow": "1 h"}, {"dedupKey": "payload"}, "option dedupWindow: .* without dedupKey"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(

@@ -1,4 +1,4 @@
-"""Publishing: chunks go out whole or not at all, several in one write."""
+"""Publishing: chunks are atomic; several share one write."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from rmq_core.reports import Published, PublishReport
 DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
 _CHUNK, _CHUNK_BYTES, _WINDOW = 1000, 4 << 20, 4
 _ID_LENGTH = 512
-_ID_ROOM = 64  # more than a made-up id and what stands around it
+_ID_ROOM = 64  # bound for a generated id plus envelope overhead
 
 
 class Entry(NamedTuple):
-    """A message on its way: its id, its body, the digest of its deduplication key."""
+    """A message to publish: id, encoded body, digest of its deduplication key."""
 
     id: str
     body: bytes
@@ -38,14 +38,14 @@ class Entry(NamedTuple):
     delay_ms: int = 0
 
     def goes_with(self, other: Entry) -> bool:
-        """Whether one call can take both."""
+        """Whether one call can hold both."""
         return self.delay_ms == other.delay_ms and (self.digest is None) == (other.digest is None)
 
 
 class ServerClock:
-    """The server's time in ms as the last reply told it, 0 before that.
+    """The server's time in ms from its last reply; 0 before the first.
 
-    Who publishes many writes it before what goes out next, for the server takes longer to write it than to store them.
+    `publish_many` stamps the next chunk with it: stamping in Lua costs more than storing.
     """
 
     def __init__(self) -> None:
@@ -53,20 +53,20 @@ class ServerClock:
 
     @property
     def stamp(self) -> bytes:
-        """How an envelope of now begins: no delivery, the time, no history."""
+        """Prefix of a fresh envelope: no deliveries, the time, no history."""
         return codec.stamp(self.ms) if self.ms else b""
 
     def take(self, reply: bytes) -> bytes:
-        """Note the time at the end of a reply; the rest of it."""
+        """Store the time a reply ends with; return the rest."""
         rest, _, now = reply.partition(b" @")
         self.ms = int(now or self.ms)
         return rest
 
 
 class Chunk(NamedTuple):
-    """Messages that go out in one call: all have a digest or none has, and their delay is the same.
+    """Messages for one call: all or none have a digest; all have the same delay.
 
-    told_ms: the time that stands before the bodies, 0 when the server has to write it.
+    told_ms: the timestamp already in the bodies; 0 if the server must add it.
     """
 
     ids: Sequence[str]
@@ -77,12 +77,12 @@ class Chunk(NamedTuple):
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> Chunk:
-        """The chunk of these messages."""
+        """Build a chunk from entries."""
         ids, bodies, digests, delays = zip(*entries, strict=True)
         return cls(ids, bodies, () if digests[0] is None else digests, delays[0])
 
     def stamped(self, told: ServerClock) -> Chunk:
-        """The same with the time before each message, if it was told."""
+        """A copy with timestamped bodies, if the time is known."""
         stamp = told.stamp
         return self._replace(bodies=[stamp + body for body in self.bodies], told_ms=told.ms) if stamp else self
 
@@ -98,10 +98,10 @@ def publish(
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Exchange[Published]:
-    """Add a message; with deduplication, only when its key was not published within the window.
+    """Publish a message, unless deduplication finds its key published within the window.
 
-    delay: seconds or timedelta before it becomes ready. Raises PayloadError for what cannot be stored, QueueFull when
-    there is no room, NotDurable when it is stored but not as safely as configured.
+    delay: seconds or timedelta before it becomes ready. Raises PayloadError if unstorable, QueueFull if the queue is
+    full, NotDurable if stored without the configured durability.
     """
     entry = _entry(engine, payload, dedup_key, encode_headers(headers), _delay_ms(delay))
     if not engine.registered:
@@ -127,11 +127,11 @@ def publish_many(
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Exchange[PublishReport]:
-    """Add many messages, in order, in chunks of up to 1,000 messages and 4 MiB, several chunks in one write.
+    """Publish messages in order, in chunks of up to 1,000 messages and 4 MiB, four chunks a write.
 
-    Takes any iterable, of any length; what a NewMessage in it says of itself goes before the arguments. Stops at the
-    first chunk that is refused and raises; `report` of the error holds what was accepted before it. A `dedup_key` must
-    be a callable here. A chunk ends where the delay changes.
+    Takes any iterable; a NewMessage's own fields override the arguments. Raises at the first refused chunk; the error's
+    `report` counts what was accepted before. A `dedup_key` must be a callable here. A chunk ends where the delay
+    changes.
     """
     tally = _Tally(engine)
     chunks = chunks_of(engine, payloads, dedup_key, delay, headers, tally.told)
@@ -155,10 +155,10 @@ def chunks_of(
     told: ServerClock,
     divide: Divide | None = None,
 ) -> Iterator[Chunk]:
-    """Messages as they go out, in order, made as they are asked for; `divide` parts those that are not alike."""
+    """Lazily encode messages into chunks, in order; `divide` splits mixed ones."""
     if dedup_key is not None and not callable(dedup_key):
         raise PayloadError(
-            "dedup_key must be a callable for publish_many and stage: one key would make all but one a duplicate"
+            "dedup_key must be a callable for publish_many and stage: with one key, all but one are duplicates"
         )
     shared = encode_headers(headers), _delay_ms(delay)
     return _chunks(engine, iter(payloads), dedup_key, shared, told, divide or _divided)
@@ -182,7 +182,7 @@ def _chunks(
             yield alike._replace(delay_ms=delay_ms, told_ms=told.ms)
         else:
             entries: list[Entry] = []
-            try:  # rmq_core.chunks.each would cost every message one per cent more
+            try:  # inlined: rmq_core.chunks.each is 1 % slower per message
                 entries.extend(_new_entry(engine, one, dedup_key, headers, delay_ms) for one in some)
             except PayloadError as error:
                 error.name_index(first + len(entries))
@@ -192,7 +192,7 @@ def _chunks(
 
 
 def _alike(payloads: Sequence[Any], headers: bytes, max_bytes: int, stamp: bytes) -> Chunk | None:
-    """A chunk of payloads that are all text or all bytes, made at a quarter of the usual cost; None for others."""
+    """Fast path, four times as cheap: a chunk of only str or only bytes payloads; else None."""
     kinds = set(map(type, payloads))
     try:
         data = [text.encode() for text in payloads] if kinds == {str} else payloads
@@ -227,7 +227,7 @@ def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[
             raise told
         reply, confirmed = told, None
         chained = chained and reply.startswith(b"accepted")
-        if not chained:  # everything after the first refused chunk was held back by the chain
+        if not chained:  # the chain skipped every chunk after the first refused one
             reply, confirmed = apart(call, (yield call))
         if not reply.startswith(b"accepted"):
             reply, confirmed = yield from _insist(engine, call, reply)
@@ -236,11 +236,11 @@ def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[
 
 
 def _insist(engine: LeasedEngine, call: Call, reply: bytes) -> Exchange[tuple[bytes, Any]]:
-    """Send what was refused again while the queue is full and `Overflow.BLOCK` allows; what is said at last."""
+    """Retry a refused call while the queue is full and `Overflow.BLOCK` allows; return the last reply."""
     overflow, pause, began, confirmed = engine.config.overflow, 0.005, None, None
     while not reply.startswith(b"accepted"):
         if not reply.startswith(b"full"):
-            raise ScriptFailed(f"publish got {reply.decode()!r}")
+            raise ScriptFailed(f"publish got unexpected reply {reply.decode()!r}")
         now = int(reply.split()[1])
         began = now if began is None else began
         if overflow.kind != "block" or now - began >= overflow.timeout * 1000:
@@ -259,7 +259,7 @@ def _tell(engine: LeasedEngine, fresh: int, duplicates: int, dropped: int, messa
 
 
 class _Tally:
-    """Counts what became of the chunks so far."""
+    """Running totals for the PublishReport."""
 
     def __init__(self, engine: LeasedEngine) -> None:
         self.engine, self.told = engine, ServerClock()
@@ -313,14 +313,14 @@ def _entry(
 
 
 def deduplicates(engine: LeasedEngine) -> bool:
-    """Whether the queue deduplicates what is published without a key."""
+    """Whether the queue deduplicates messages published without a key."""
     return engine.config.dedup or engine.config.dedup_key is not None
 
 
 def digest_of(
     engine: LeasedEngine, dedup_key: DedupKey | None, payload: Payload, kind: str, data: bytes
 ) -> bytes | None:
-    """What stands for the deduplication key of a message: the call's, else the queue's; None for no deduplication."""
+    """Digest of a message's deduplication key (the call's, else the queue's); None without deduplication."""
     key = engine.config.dedup_key if dedup_key is None else dedup_key
     if key is not None:
         return digest("key", key_bytes(key(payload) if callable(key) else key))
@@ -328,7 +328,7 @@ def digest_of(
 
 
 def _checked_id(message_id: str) -> str:
-    """A chosen id that can stand in an envelope, whose fields are parted by spaces."""
+    """Validate a caller's id; spaces separate the envelope's fields."""
     if not isinstance(message_id, str) or not 0 < len(message_id) <= _ID_LENGTH:
         raise PayloadError(f"id must be a text of 1 to {_ID_LENGTH} characters, not {message_id!r}")
     if not message_id.isprintable() or " " in message_id:
@@ -337,7 +337,7 @@ def _checked_id(message_id: str) -> str:
 
 
 def key_bytes(key: object) -> bytes:
-    """The bytes that stand for a deduplication key; PayloadError when it is empty or no text."""
+    """Encode a deduplication key; PayloadError if it is empty or not str or bytes."""
     data = encode_text(key, "dedup_key") if isinstance(key, str) else key
     if not isinstance(data, bytes):
         raise PayloadError(f"dedup_key must be or return str or bytes, not {type(key).__name__}")

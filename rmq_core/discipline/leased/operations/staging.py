@@ -1,8 +1,7 @@
-"""Staged publishing: many hands put messages aside, one decides, and they become ready together or not at all.
+"""Staged publishing: several writers stage messages; one commit makes all of them ready, or none.
 
-What is staged is seen by nobody and expires. `publish_staged` writes down, in one script, which stages are published:
-from then on they will become ready whatever happens, for a publication that its author left half done stands among
-the leases, where every claim finds what is overdue.
+Staged messages are invisible and expire. `publish_staged` commits in one script. If the committer then dies, the next
+claim finishes the move: an unfinished publication is kept in the leases set with a deadline.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from rmq_core.queue.keys import check_name
 from rmq_core.queue.registry import register
 
 PUBLICATION = b"~+"
-"""How the members of the leases begin that are publications: no caller can choose such a lease id."""
+"""Prefix of publications in the leases set; no caller can choose such a lease id."""
 _WINDOW, _MOVED, _KEYED = 4, 4000, 1000
-_PEACE_MS = 10_000  # how long a silent author is left alone before others finish what it published
+_PEACE_MS = 10_000  # after this long without progress, others finish a publication
 _MONTH_S = 30 * 86400
 
 
@@ -44,11 +43,10 @@ def stage(
     headers: Mapping[str, str] | None = None,
     keep: timedelta | float = 86400,
 ) -> Exchange[Stage]:
-    """Put messages aside for `publish_staged`, in order; nobody sees them, and nothing is deduplicated yet.
+    """Stage messages, in order, for `publish_staged`; they stay invisible and are not yet deduplicated.
 
-    keep: seconds or timedelta without another message or publication after which they are forgotten. Their age counts
-    from here, as that of a Kafka record does from its send and not from the commit. Raises PayloadError for what cannot
-    be stored, QueueFull at the server's `maxmemory`, StageLost when `keep` was too short.
+    keep: seconds or timedelta until an idle stage expires. Their age counts from staging, not from the commit, as in
+    Kafka. Raises PayloadError if unstorable, QueueFull at the server's `maxmemory`, StageLost if the stage expired.
     """
     if engine.config.overflow == Overflow.DROP_OLDEST:
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
@@ -60,7 +58,7 @@ def stage(
             plain = plain and not any(chunk.digests or chunk.delay_ms for chunk in window)
             count += yield from _push(engine, Stage(stage_id, count, plain), window, told, keep_ms)
     except Exception as error:
-        if not isinstance(error, QueueUnavailable):  # else it expires
+        if not isinstance(error, QueueUnavailable):  # else: expires
             yield from drop_staged(engine, [Stage(stage_id, count, plain)])
         raise
     return Stage(stage_id, count, plain)
@@ -74,12 +72,12 @@ def publish_staged(
     batch: int = 0,
     remember: timedelta | float = _MONTH_S,
 ) -> Exchange[bool]:
-    """Make the messages of all these stages ready, in order; False when that was done before, and they are dropped.
+    """Make all these stages' messages ready, in order; False, dropping them, if the batch was already published.
 
-    sink, batch: this `sink` publishes a batch only when its number is higher than that of its last one; that number is
-    remembered for `remember` (seconds or timedelta), so that a call that failed can be repeated. Raises StageLost when
-    a stage is not whole and QueueFull when there is no room; nothing becomes ready then. Once it is decided, the call
-    succeeds: while Redis is out of sight, the messages become ready a little later, by whoever claims.
+    sink, batch: publish only if `batch` exceeds the last number of this `sink`, which is kept for `remember` (seconds
+    or timedelta); so a failed call can be retried. Raises StageLost if a stage is incomplete, QueueFull if the queue is
+    full; neither publishes anything. After the commit the call succeeds; if Redis then fails, the next claim makes the
+    messages ready.
     """
     full = [each for each in stages if each.count]
     publication = new_id()
@@ -96,7 +94,7 @@ def publish_staged(
 
 
 def drop_staged(engine: LeasedEngine, stages: Iterable[Stage]) -> Exchange[None]:
-    """Forget staged messages; those that were published stay published."""
+    """Drop staged messages; published ones stay."""
     gone = iter(stages)
     while some := list(itertools.islice(gone, 100)):
         calls = [script("leased/drop_stage", stage=engine.keys.stage(each.id)) for each in some]
@@ -106,7 +104,7 @@ def drop_staged(engine: LeasedEngine, stages: Iterable[Stage]) -> Exchange[None]
 
 
 def finish(engine: LeasedEngine, member: str) -> Exchange[int]:
-    """Make ready what is left of a publication, several messages a call; how many were moved here."""
+    """Move a publication's remaining messages to ready, in batches; return how many."""
     record, total = engine.keys.staged(member.removeprefix(PUBLICATION.decode())), 0
     while True:
         listed = yield script("leased/scan", key=record, first=0, last=99)
@@ -119,7 +117,7 @@ def finish(engine: LeasedEngine, member: str) -> Exchange[int]:
 def _push(
     engine: LeasedEngine, so_far: Stage, window: Sequence[Chunk], told: ServerClock, keep_ms: int
 ) -> Exchange[int]:
-    """Add some chunks to what was staged so far; how many messages that were."""
+    """Append chunks to the stage; return how many messages."""
     calls, added = [], 0
     for chunk in window:
         call = script(
@@ -132,14 +130,14 @@ def _push(
     for call, reply in zip(calls, replies, strict=True):
         if isinstance(reply, Exception):
             raise reply
-        # One that overtook the chunk before it, whose script the server had yet to be told, is sent again.
+        # Resend a chunk that ran before its predecessor, which got NOSCRIPT.
         if told.take(reply) != b"staged" and told.take((yield call)) != b"staged":
             raise StageLost(so_far.id)
     return added
 
 
 def _set_aside(entries: Iterable[Entry]) -> Iterator[Chunk]:
-    """Chunks in which each message says its delay and digest by itself: those of the chunk tell only whether it has."""
+    """Chunks whose messages carry their own delay and digest; the chunk's only tell whether any has one."""
     for chunk in chunks(entries, lambda entry: len(entry.body)):
         digests = [entry.digest for entry in chunk if entry.digest]
         longest_ms = max(entry.delay_ms for entry in chunk)
@@ -147,7 +145,7 @@ def _set_aside(entries: Iterable[Entry]) -> Iterator[Chunk]:
 
 
 def _staged(entry: Entry) -> bytes:
-    """The body, behind a byte that no body begins with, the delay and the digest when it has one of them."""
+    """The body; with a delay or digest, prefixed by a marker byte and both."""
     if entry.digest is None and not entry.delay_ms:
         return entry.body
     digest = entry.digest.hex() if entry.digest else "-"
@@ -170,7 +168,7 @@ def _commit(
 
 
 def _committed(engine: LeasedEngine, call: Call) -> Exchange[bool]:
-    """Ask until there is room, as long as `Overflow.BLOCK` allows."""
+    """Retry while the queue is full, if `Overflow.BLOCK` allows."""
     overflow, pause, began = engine.config.overflow, 0.005, None
     while True:
         reply, confirmed = apart(call, (yield call))
@@ -181,17 +179,17 @@ def _committed(engine: LeasedEngine, call: Call) -> Exchange[bool]:
         if verdict == "gone":
             raise StageLost(rest)
         if verdict != "full":
-            raise ScriptFailed(f"publish_staged got {reply.decode()!r}")
+            raise ScriptFailed(f"publish_staged got unexpected reply {reply.decode()!r}")
         began = int(rest) if began is None else began
         if overflow.kind != "block" or int(rest) - began >= overflow.timeout * 1000:
             most = engine.config.max_ready
-            raise QueueFull(f"queue {engine.keys.name!r} has no room for what is staged: max_ready={most}; claim some")
+            raise QueueFull(f"queue {engine.keys.name!r} cannot hold all staged messages: max_ready={most}; claim some")
         yield Sleep(pause)
         pause = min(2 * pause, 0.25)
 
 
 def _empty(engine: LeasedEngine, member: str, record: bytes, element: bytes) -> Exchange[int]:
-    """Move the messages of the stage that an element of the record names, unless somebody else does."""
+    """Move one stage of a publication to ready, unless another client does."""
     plain, _, stage_id = element.decode().partition(" ")[2].partition(" ")
     total = 0
     while True:
