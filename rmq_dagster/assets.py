@@ -1,5 +1,5 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
-"""`redis_queue_asset`: a queue in Dagster's lineage. Observing it notes what it holds; nothing is claimed."""
+"""`redis_queue_asset`: a queue in Dagster's lineage. Observing it reports what the queue holds and claims nothing."""
 
 import warnings
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def redis_queue_asset(
         return dg.ObserveResult(metadata={"rmq/queue": queue, **measured(resource.stats(queue, config))})
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)  # whoever calls this has not chosen how it is built
+        warnings.simplefilter("ignore", dg.BetaWarning)  # the caller did not choose the beta API
         made = dg.observable_source_asset(
             key=dagster_name(queue) if key is None else key,
             required_resource_keys={resource_key},
@@ -42,9 +42,10 @@ def redis_queue_asset(
 
 
 def measured(stats: QueueStats) -> dict[str, int | float]:
-    """What Dagster plots: `depth` is all that is ready, delayed or leased; the age is in seconds, 0 when none waits.
+    """Return the numbers that Dagster plots: `depth` counts ready, delayed and leased messages; the age is in seconds.
 
-    `isolated`: how many of the ready messages failed together before and are tried apart from the others.
+    The age is 0 when no message waits. `isolated`: how many of the ready messages failed together before and are tried
+    apart from the others.
     """
     return {
         "rmq/depth": depth(stats),

@@ -18,9 +18,9 @@ from rmq_dagster.ending import concluding
 class ClaimedBatch(HeldBatch):
     """Messages under one lease, in order; empty, and false, when nothing was ready.
 
-    Those that are neither acked, nacked nor released in the block are acked when it ends and nacked when it raises,
-    unless Dagster will retry: then the retry gets them back. `acked_before`: what an earlier run of this step acked.
-    `asked`: how many messages were asked for, at most.
+    Messages that are neither acked, nacked nor released in the block are acked when it ends. When it raises they are
+    nacked, unless Dagster will retry: then the retry gets them back. `acked_before`: how many messages an earlier run
+    of this step acked. `asked`: the maximum that the step asked for.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ClaimedBatch(HeldBatch):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """For the result of the step: queue, lease id, how many were claimed, seconds since, and why so few if so."""
+        """Return metadata for the step's result: queue, lease id, messages claimed, seconds since, why fewer if so."""
         told: dict[str, Any] = {"rmq/queue": self.queue, "rmq/claimed": len(self)}
         if self._lease is not None:
             told |= {"rmq/lease_id": self._lease.id, "rmq/seconds": round(time.monotonic() - self._started, 3)}
@@ -47,7 +47,7 @@ class ClaimedBatch(HeldBatch):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How much a step claims, and what it does when everything under its name is acked already."""
+    """How many messages a step claims, and how it proceeds when all messages of its lease are acked already."""
 
     max_messages: int = 1000
     on_settled: OnSettled = "skip"
@@ -59,7 +59,7 @@ class Terms:
 
 @contextmanager
 def working(context: runs.StepContext, queue: LeasedQueue, terms: Terms) -> Iterator[ClaimedBatch]:
-    """Claim, heartbeat while the block runs, and settle by how it ends."""
+    """Claim, send heartbeats while the block runs, and settle according to how it ends."""
     batch = _claimed(context, queue, terms)
     if not batch:
         yield batch

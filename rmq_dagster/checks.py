@@ -1,5 +1,5 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
-"""`redis_queue_checks`: asset checks on a queue. One look at Redis answers all of them; nothing is claimed."""
+"""`redis_queue_checks`: asset checks on a queue. One read of its counts serves all of them; nothing is claimed."""
 
 import dataclasses
 import datetime as dt
@@ -16,7 +16,7 @@ from rmq_dagster.resources import RedisQueueResource
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """Up to where a value is good: above `warn` a check fails as a warning, above `error` as an error."""
+    """Bounds of a value: above `warn` a check fails as a warning, above `error` as an error."""
 
     warn: float | None = None
     error: float | None = None
@@ -29,7 +29,7 @@ class Limit:
             raise ConfigurationError(f"Limit needs 0 <= warn <= error, not {self}")
 
     def judge(self, value: float) -> dg.AssetCheckSeverity | None:
-        """None when the value is good."""
+        """Return the severity of a value above a bound, or None when the value is good."""
         if self.error is not None and value > self.error:
             return dg.AssetCheckSeverity.ERROR
         return dg.AssetCheckSeverity.WARN if self.warn is not None and value > self.warn else None
@@ -37,11 +37,11 @@ class Limit:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueueLimits:
-    """What is checked; None is not. Ages are seconds.
+    """The limits that the checks compare; a limit of None is not checked. Ages are seconds.
 
     depth: messages that are ready, delayed or leased. oldest_age: how long the oldest ready one has waited.
     dead_letters: messages that failed too often. isolated: ready messages that failed together before and are tried
-    apart from the others. freshness: since the asset was materialized or observed.
+    apart from the others. freshness: time since the asset was materialized or observed.
     """
 
     depth: Limit | None = None
@@ -73,7 +73,7 @@ def redis_queue_checks(
     resource_key: str = "redis_queue",
     blocking: bool = False,
 ) -> dg.AssetChecksDefinition:
-    """Checks named `<queue>_depth`, ... on the asset that publishes, the one that consumes, or the queue's own.
+    """Return checks named `<queue>_depth`, ... on the publishing asset, the consuming asset, or the queue's own.
 
     Without `limits` any dead letter is an error, and nothing else is checked.
     """
@@ -92,7 +92,7 @@ def redis_queue_checks(
 
 
 class QueueChecks:
-    """The checks of a queue on an asset: what Dagster is told of them, and how they end."""
+    """The checks of a queue on an asset: their specifications and their results."""
 
     def __init__(self, queue: str, asset: Any, limits: QueueLimits, *, blocking: bool = False) -> None:
         self.given = limits.given()
@@ -106,7 +106,7 @@ class QueueChecks:
         }
 
     def results(self, instance: dg.DagsterInstance, stats: QueueStats) -> Iterator[dg.AssetCheckResult]:
-        """How each check ends for a queue that holds this."""
+        """Yield the result of each check for a queue with these counts."""
         for name, spec in self.specs.items():
             value = MEASURES[name](stats) if name in MEASURES else _silence(instance, spec.asset_key)
             yield _result(spec, self.given[name], value)

@@ -1,7 +1,8 @@
 """Claiming in a step. The lease is named after the work, so that a retry of the step or the run finds it again.
 
 Law: a lease is taken over only from an earlier run of the same group, from this one, or from the sensor that claimed it
-for this run. Anybody else, a later retry or another orchestrator, is left alone and the step is refused.
+for this run. The lease of any other owner, such as a later retry or another orchestrator, is left alone and the step is
+refused.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ LARGEST_BATCH = 1_000_000
 def claim(
     context: runs.StepContext, queue: LeasedQueue, *, max_messages: int, on_settled: OnSettled = "skip"
 ) -> Lease | None:
-    """Take over what an earlier try of this step holds, else claim what is next; None when nothing is ready.
+    """Take over the lease of an earlier attempt of this step, else claim new messages; None when nothing is ready.
 
-    `on_settled`: when everything under the step's name is acked already, "skip" raises LeaseAlreadySettled and "next"
-    claims more, under `<name>#2`, `#3`, ... Either would overwrite the result of a try that acked, had its result and
-    failed to store it, so then dg.Failure says so, and allows no retries. Raises LeaseOwnedByOther when somebody else
-    has the lease of that name.
+    `on_settled`: when all messages of the step's lease are acked already, "skip" raises LeaseAlreadySettled and "next"
+    claims more, under `<name>#2`, `#3`, ... Either would overwrite the result of an attempt that acked, had its result
+    and failed to store it; in that case dg.Failure is raised and allows no retries. Raises LeaseOwnedByOther when the
+    lease of that name has another owner.
     """
     _refuse_interrupted(context)
     tags = context.run.tags
-    given = tags.get(LEASE) if tags.get(QUEUE) == queue.name else None  # by a sensor that claims
+    given = tags.get(LEASE) if tags.get(QUEUE) == queue.name else None  # set by a claiming sensor
     lease = claim_as(
         StepClaimant(context, given or runs.lease_id(context)),
         queue,
@@ -45,7 +46,7 @@ def claim(
 
 
 def check_batch(parameter: str, messages: int) -> None:
-    """ConfigurationError for a batch that one run cannot be meant to work on."""
+    """Raise ConfigurationError for a batch size that is out of range for one run."""
     if type(messages) is not int or not 1 <= messages <= LARGEST_BATCH:  # not isinstance: True is an int
         raise ConfigurationError(
             f"{parameter} must be an integer from 1 to {LARGEST_BATCH:,}, not {messages!r}: it is what one run claims"
@@ -54,7 +55,7 @@ def check_batch(parameter: str, messages: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class StepClaimant:
-    """A step as the core's `claim_as` asks for it."""
+    """A step in the form that the core's `claim_as` expects."""
 
     context: runs.StepContext
     lease_id: str
@@ -65,13 +66,13 @@ class StepClaimant:
         return runs.owner(self.context)
 
     def relation(self, owner: str) -> Relation:
-        """Who `owner` is to this step."""
+        """Return how `owner` relates to this step."""
         ours = owner == owner_before(self.lease_id) or runs.follows(self.context, owner)
         return Relation.OURS if ours else Relation.FOREIGN
 
 
 def _refuse_interrupted(context: runs.StepContext) -> None:
-    """In one process with its run, Dagster answers an interrupt by trying the step again if a policy says so."""
+    """Refuse an interrupted step: in a process shared with its run, Dagster retries it if a policy says so."""
     if runs.is_interrupted(context):
         raise dg.Failure(
             "The run was cancelled or deleted, or its process was told to stop; nothing was claimed.",
@@ -90,12 +91,12 @@ def _refuse_lost_result(context: runs.StepContext, settled: LeaseAlreadySettled)
 
 
 def shortened(lease: Lease, asked: int) -> dict[str, Any]:
-    """For the result of a step: why its claim got fewer messages than it asked for; empty when nothing shortened it."""
+    """Return metadata that says why a claim got fewer messages than asked for; empty when nothing shortened it."""
     return {} if lease.isolation is None else {"rmq/asked": asked, "rmq/isolated": str(lease.isolation)}
 
 
 def _report(context: runs.StepContext, queue: LeasedQueue, lease: Lease | None, asked: int) -> None:
-    if context.run.tags.get(QUEUE, queue.name) == queue.name:  # else it has yet to claim what it was rung for
+    if context.run.tags.get(QUEUE, queue.name) == queue.name:  # else the claim it was requested for is still to come
         context.instance.add_run_tags(context.run.run_id, _tags(context, lease))
     context.log.info("Claimed %d message(s) of %r", lease.count if lease else 0, queue.name)
     if lease and lease.isolation:
@@ -103,7 +104,7 @@ def _report(context: runs.StepContext, queue: LeasedQueue, lease: Lease | None, 
 
 
 def _tags(context: runs.StepContext, lease: Lease | None) -> dict[str, str]:
-    """How many messages the run has claimed in all, for its steps may claim one piece after the other."""
+    """Return tags with the total that the run has claimed, because several of its steps may claim."""
     run = context.instance.get_run_by_id(context.run.run_id)
     before = int(run.tags.get(CLAIMED, 0)) if run else 0
     if lease is None:

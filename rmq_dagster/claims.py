@@ -1,10 +1,10 @@
-"""`SensorClaims`: what a claiming sensor holds for runs that have yet to start, and looks after in every tick.
+"""`SensorClaims`: the claims that a sensor holds for runs that have yet to start. Every tick maintains them.
 
-A claim must not expire while its run waits in Dagster's queue: that would count a delivery which nobody made. Nor must
-it wait for its expiry, which may be an hour away, when no run will ever take it.
+A claim must not expire while its run waits in Dagster's queue: that would count a delivery although no run received the
+messages. A claim that no run will ever take must not wait for its expiry, which may be an hour away.
 
-A claim is named `<sensor>@<repository>@<code location>/<number>` and owned by what stands before the number, for other
-code locations may have a sensor of the same name on the same queue.
+A claim is named `<sensor>@<repository>@<code location>/<number>`; its owner is the part before the number. Repository
+and code location are included because other code locations may have a sensor of the same name on the same queue.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RunOf = Callable[[str], dg.DagsterRun | None]
 
 @dataclasses.dataclass(frozen=True)
 class SensorClaims:
-    """The claims of one sensor. `repository`: the label of where it is defined, None for a tick by hand."""
+    """The claims of one sensor. `repository`: the label of the place where it is defined; None for a tick by hand."""
 
     sensor: str
     repository: str | None
@@ -33,21 +33,24 @@ class SensorClaims:
 
     @property
     def owner(self) -> str:
-        """Who owns them until a run has them."""
+        """Return the owner of the claims until a run takes them over."""
         return lease_name(f"{self.sensor}@{self.repository}") if self.repository else self.sensor
 
     def lease_id(self, number: int) -> str:
-        """The lease that a tick takes for one request."""
+        """Return the id of the lease that a tick claims for one request."""
         return f"{self.owner}/{number}"
 
     def has_named(self, lease: LeaseInfo) -> bool:
-        """Whether a tick of this sensor claimed it, whoever holds it now; maybe one of before locations were named."""
+        """Return whether a tick of this sensor claimed the lease, no matter which run holds it now.
+
+        Names of older releases, which lack the code location, match too.
+        """
         return number_of(lease.id) > 0 and owner_before(lease.id) in (self.owner, self.sensor)
 
     def claim(self, queue: LeasedQueue, number: int, batch: int) -> bool:
-        """Claim under a name made of a number: a tick that is repeated finds its own lease again.
+        """Claim under a name derived from the request number, so that a repeated tick finds its own lease again.
 
-        False when nothing was left, or a run has it already.
+        Return False when no message was left, or a run has the lease already.
         """
         lease_id = self.lease_id(number)
         info = queue.lease_info(lease_id)
@@ -57,18 +60,18 @@ class SensorClaims:
         return queue.claim(max_messages=batch, **terms) is not None  # type: ignore[arg-type]
 
     def look_after(self, queue: LeasedQueue, run_of: RunOf, *, last: int) -> None:
-        """Hold on to what a run waits for, and give back, with no delivery counted, what none will come for.
+        """Extend the claims whose runs wait, and release, with no delivery counted, those that no run will take.
 
-        `run_of`: the latest run that was requested for a lease. `last`: the number of the last request that Dagster
-        knows; a claim beyond it was made by a tick that Dagster gave up. Anything else is left to the run that is about
-        to take it, or to its expiry: a run whose worker died may show as started for ever.
+        `run_of`: returns the latest run that was requested for a lease. `last`: the number of the last request that
+        Dagster knows; a claim with a higher number was made by a tick that Dagster abandoned. Every other claim is left
+        to the run that is about to take it, or to its expiry: a run whose worker died may show as started for ever.
         """
         for lease in queue.leases(limit=LEASES_LOOKED_AT):
             if lease.owner in (self.owner, self.sensor):
                 self._look_after(queue, lease, run_of(lease.id), last)
 
     def _look_after(self, queue: LeasedQueue, lease: LeaseInfo, run: dg.DagsterRun | None, last: int) -> None:
-        # Under the former name it may be that of another code location: then only its run tells whose it is.
+        # A claim named without a code location may belong to another location's sensor; only its run can tell.
         ours = lease.owner == self.owner
         forsaken = run.is_finished if run else ours and number_of(lease.id) > last
         if not forsaken and not (run and run.status in WAITING):
@@ -87,5 +90,5 @@ def number_of(lease_id: str) -> int:
 
 
 def owner_before(lease_id: str) -> str:
-    """Who owns the lease of that id until a run has taken it, if a sensor took it for one."""
+    """Return the owner of a lease that a sensor claimed for a run, until that run takes it over."""
     return lease_id.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""`redis_queue_definitions`: everything that stands around a queue, in one call."""
+"""`redis_queue_definitions`: the sensors, the asset and the checks of a queue, in one call."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def redis_queue_definitions(
     observe_every: dt.timedelta | float | None = OBSERVE_EVERY_S,
     **sensor_options: Any,
 ) -> dg.Definitions:
-    """The doorbell sensor that starts `target`, the status sensors, and the asset `<queue>_queue` with its checks.
+    """Return the sensor that requests `target`, the status sensors, and the asset `<queue>_queue` with its checks.
 
     A further sensor, `<queue>_observer`, observes the asset and evaluates the checks every `observe_every` seconds (or
     timedelta), without a run; None leaves both to schedules of your own. `sensor_options` are those of
-    build_redis_queue_sensor: batch, max_in_flight_runs, minimum_interval_seconds, ...; a `default_status` is that of
-    all five sensors. `limits`: what the checks compare; without them a dead letter is an error. Queues of partitions
-    have no asset, no checks and no observer. `resource` is bound to `resource_key`; None when another
-    part of the project does that.
+    build_redis_queue_sensor: batch, max_in_flight_runs, minimum_interval_seconds, ...; a `default_status` applies to
+    all five sensors. The checks compare `limits`; without them a dead letter is an error. Queues of partitions have no
+    asset, no checks and no observer. `resource` is bound to `resource_key`; None when another part of the project does
+    that.
 
     >>> defs = dg.Definitions.merge(redis_queue_definitions("flights", target=departures, batch=100), others)
     """

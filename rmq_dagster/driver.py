@@ -1,7 +1,7 @@
-"""The driver's processes. Stopping Spark stops Spark: everything the command started is gone when the block ends.
+"""The driver's processes: every process that the command started is gone when the block ends.
 
-Killing `spark-submit` alone leaves its Python driver working, so the command gets a session of its own and signals go
-to the whole group.
+Killing `spark-submit` alone leaves its Python driver running, so the command gets a session of its own and signals go
+to the whole process group.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class DriverProcess:
         self.pid = self._process.pid
 
     def wait(self, timeout_s: float) -> int | None:
-        """The exit code (negative: the signal that killed it), or None when it still runs after `timeout_s`."""
+        """Return the exit code (negative: the signal that killed it), or None when it still runs after `timeout_s`."""
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
 
     def stop(self) -> None:
-        """SIGTERM to the group, SIGKILL after the grace time; at once when interrupted a second time."""
+        """Send SIGTERM to the group, and SIGKILL after the grace time, or at once when interrupted a second time."""
         try:
             end_group(self.pid, self._stop_grace_s, self._process.poll)
         finally:

@@ -1,7 +1,7 @@
-"""How a step that fails leaves its lease: kept while Dagster will retry, nacked after the last try.
+"""Decide what happens to the lease of a failed step: kept while Dagster will retry, nacked after the last attempt.
 
-It is given back when somebody ends the run or the process of the step, by Dagster's "Terminate" or by SIGTERM: that is
-no failure. Whatever else ends a step, `sys.exit` too, is a failure that counts.
+The lease is released when the run or the process of the step is terminated, by Dagster's "Terminate" or by SIGTERM:
+that is no failure. Every other error that ends a step, `sys.exit` included, counts as a failure.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ CLOCKS_S = 30  # how far the clocks of this machine and of Redis may be apart
 
 
 def kept_s(config: LeasedConfig, delay_s: float) -> float:
-    """How long a lease is kept for a retry: longer than any heartbeat would hold it, by which it can be told."""
+    """Return how long to keep a lease for a retry: longer than a heartbeat extends it, so that `is_kept` detects it."""
     return delay_s + RETRY_MARGIN_S + _lease_s(config)
 
 
 def is_kept(lease: LeaseInfo, config: LeasedConfig) -> bool:
-    """Whether a lease is kept for a retry and not worked on; False also where that can no longer be told."""
+    """Return whether a lease is kept for a retry and not in use; False also when its deadline no longer shows it."""
     return lease.deadline is not None and lease.deadline.timestamp() - time.time() > _lease_s(config) + CLOCKS_S
 
 
@@ -36,7 +36,7 @@ def _lease_s(config: LeasedConfig) -> float:
 
 @contextmanager
 def concluding(context: runs.StepContext, held: Settleable, config: LeasedConfig) -> Iterator[None]:
-    """What becomes of the lease when the block fails. Redis being away then hides nothing: the lease will expire."""
+    """Settle or keep the lease when the block fails. An unreachable Redis hides no error: the lease will expire."""
     try:
         yield
     except BaseException as error:
@@ -45,7 +45,8 @@ def concluding(context: runs.StepContext, held: Settleable, config: LeasedConfig
 
 
 def _conclude(context: runs.StepContext, held: Settleable, config: LeasedConfig, raised: BaseException) -> str:
-    # A function of its own: a name for the error that outlived its block would keep the failed step in a cycle.
+    # A separate function: a variable that holds the error after its except block would create a reference cycle and
+    # so keep the failed step in memory.
     error = runs.failure_of(context, raised)
     ended = runs.is_interrupted(context, error)
     delay = None if ended else runs.retry_delay(context, error)
@@ -58,5 +59,5 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, GeneratorExit):
         return "the result could not be stored"
     if isinstance(error, dg.RetryRequested) and error.__cause__:
-        error = error.__cause__  # Dagster's policy, or the step, asked for retries because of it
+        error = error.__cause__  # the error for which Dagster's policy, or the step, requested a retry
     return f"{type(error).__name__}: {error}"[:500]

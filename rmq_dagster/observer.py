@@ -1,7 +1,8 @@
 """`redis_queue_observer`: a sensor that observes a queue's asset and evaluates its checks. Its ticks start no run.
 
-A schedule would take a run slot and start a process for each look, every few minutes and for each queue; automation
-conditions are evaluated by a sensor that Dagster leaves switched off. A tick reports what it saw by itself.
+A schedule would take a run slot and start a process for each observation, every few minutes and for each queue.
+Automation conditions are evaluated by a sensor that Dagster leaves switched off. A tick of this sensor reports its
+observation itself.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ def redis_queue_observer(
     resource_key: str = "redis_queue",
     **sensor_options: Any,
 ) -> dg.SensorDefinition:
-    """A sensor that notes what `queue` holds as an observation of `asset`, and how the checks of `limits` end.
+    """Return a sensor that reports the content of `queue` as an observation of `asset`, and the results of its checks.
 
-    asset: the key of redis_queue_asset. limits: those of redis_queue_checks, dead letters when None. every: seconds or
-    timedelta between two looks. `sensor_options` go to `dagster.sensor`: name, default_status, ...
+    asset: the key of redis_queue_asset. limits: as in redis_queue_checks; None checks dead letters only. every: seconds
+    or timedelta between two observations. `sensor_options` go to `dagster.sensor`: name, default_status, ...
     """
     every_s = every.total_seconds() if isinstance(every, dt.timedelta) else every
     if not every_s >= 1:  # written so that NaN fails
@@ -56,7 +57,7 @@ def redis_queue_observer(
 
 
 def _evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
-    """What a check reports that no run evaluates."""
+    """Return the event for a check that is evaluated outside a run."""
     if result.asset_key is None or result.check_name is None:
         raise AssertionError("the checks of a queue name their asset and themselves")
     return dg.AssetCheckEvaluation(

@@ -1,5 +1,5 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
-"""`publish_op`: an op that puts what it is given into a queue."""
+"""`publish_op`: an op that publishes its input to a queue."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from rmq_dagster.resources import RedisQueueResource
 def publish_op(
     queue: str, *, name: str | None = None, config: LeasedConfig | None = None, resource_key: str = "redis_queue"
 ) -> dg.OpDefinition:
-    """An op from a list of payloads to how many of them were accepted; duplicates stand in its metadata.
+    """Return an op that publishes a list of payloads and outputs how many were accepted; its metadata has duplicates.
 
     >>> @dg.job
     >>> def publish_orders(): publish_op("orders")(todays_orders())

@@ -1,7 +1,7 @@
 """`QueuePartitions`: one queue for each partition, so that the run of a partition claims that partition's messages.
 
-A partition is a permanent row in Dagster's database and a choice in its UI: let it stand for a tenant, a region or a
-day, never for a message.
+A partition is a permanent row in Dagster's database and a choice in its UI: use one per tenant, region or day, never
+one per message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class QueuePartitions:
     >>> redis_queue.publish(tenants.queue("Müller & Co"), orders)
     >>> redis_queue.claimed(context, tenants.queue_of(context.partition_key))
 
-    `most`: how many partitions there may be before the sensor adds no other one; those that there are go on.
+    `most`: the number of partitions at which the sensor stops adding new ones; existing ones keep working.
     """
 
     prefix: str
@@ -40,15 +40,15 @@ class QueuePartitions:
             raise ConfigurationError(f"most must be at least 1, not {self.most}")
 
     def queue(self, value: str) -> str:
-        """The queue of a value: publish to it."""
+        """Return the queue of a value, for publishing."""
         return f"{self.prefix}/{self.key(value)}"
 
     def queue_of(self, partition_key: str) -> str:
-        """The queue of a partition: claim from it."""
+        """Return the queue of a partition, for claiming."""
         return self.queue(unquote(partition_key))
 
     def key(self, value: str) -> str:
-        """The partition key of a value: percent-encoded, for Dagster refuses `...` and control characters in keys."""
+        """Return the percent-encoded partition key of a value; Dagster refuses `...` and control characters in keys."""
         key = quote(value, safe=" ").replace("...", "%2E%2E%2E")
         if not key or len(key) > 255:
             raise ConfigurationError(f"a partition key must have 1 to 255 characters when encoded, not {len(key)}")
@@ -59,18 +59,18 @@ class QueuePartitions:
         return unquote(partition_key)
 
     def among(self, queues: Iterable[str]) -> dict[str, str]:
-        """The partition key of each queue that is one of these."""
+        """Return the partition key of each of `queues` that belongs to these partitions."""
         start = f"{self.prefix}/"
         found = {queue: queue.removeprefix(start) for queue in queues if queue.startswith(start)}
         return {queue: key for queue, key in found.items() if self._is_key(key)}
 
     def holding(self, redis: Any, config: LeasedConfig) -> dict[str, str]:
-        """The partition key of each of these queues that holds anything; empty queues are passed over."""
+        """Return the partition key of each non-empty queue of these partitions."""
         known = self.among(queues(redis))
         return {name: known[name] for name in holding(redis, known, config)}
 
     def left_out(self, keys: Mapping[str, str], instance: dg.DagsterInstance) -> list[str]:
-        """The queues whose partitions Dagster does not know, and has no room for; `keys`: the key of each queue."""
+        """Return the queues whose partitions are new to Dagster and exceed `most`; `keys`: the key of each queue."""
         known = set(instance.get_dynamic_partitions(self._name))
         new = [queue for queue, key in keys.items() if key not in known]
         return new[max(0, self.most - len(known)) :]
@@ -94,7 +94,7 @@ class QueuePartitions:
         return str(self.definition.name)
 
     def _is_key(self, key: str) -> bool:
-        """Whether `key` would make it: others name queues that somebody else has given the prefix."""
+        """Return whether `self.key` can produce `key`; if not, the queue is unrelated and only shares the prefix."""
         try:
             return self.key(unquote(key)) == key
         except ConfigurationError:

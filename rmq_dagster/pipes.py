@@ -1,8 +1,8 @@
 """`PipesRedisQueueSparkClient`: run a Spark driver through Dagster Pipes on a lease, and ack inside the run.
 
-The run claims, hands the lease to the driver, watches, and succeeds only when the messages are settled. While Dagster
-will retry, a failure keeps the lease, and the retry gets the same messages back; the last failure nacks. A cancelled
-run stops Spark and gives the messages back untouched.
+The run claims, hands the lease over to the driver, polls both, and succeeds only when the messages are settled. While
+Dagster will retry, a failure keeps the lease, and the retry gets the same messages back; the last failure nacks them. A
+cancelled run stops Spark and releases the messages untouched.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rmq_dagster.driver import DriverProcess
 from rmq_dagster.ending import concluding
 from rmq_dagster.resources import RedisQueueResource
 
-LOOK_S = 1.0  # seconds between two looks at the lease, at most
+LOOK_S = 1.0  # seconds between two polls of the lease, at most
 
 
 class LeasedInvocation(dg.PipesClientCompletedInvocation):
-    """What a driver reported, and what became of its messages: `claimed`, and `rmq/...` in the metadata."""
+    """The report of a driver and the outcome of its messages: `claimed`, and `rmq/...` in the metadata."""
 
     def __init__(
         self, context: runs.StepContext, metadata: Mapping[str, Any], session: dg.PipesSession | None = None
@@ -57,9 +57,9 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
     >>> return pipes.run(context=context, command=["spark-submit", "delays.py"]).get_materialize_result()
 
     The driver finds the lease (`RMQ_HANDOVER`) and the connection (`RMQ_URL`, `RMQ_USERNAME`, `RMQ_PASSWORD`) in its
-    process environment. One that uses `rmq_spark.adopted_batch` adopts the lease and settles it; for any other command,
-    exit code 0 acks. `on_settled`: what a re-execution of a run does whose messages are all acked, succeed at once
-    ("skip") or claim new ones ("next"). `stop_grace_s`: seconds between SIGTERM and SIGKILL.
+    process environment. A driver that uses `rmq_spark.adopted_batch` adopts the lease and settles it; for any other
+    command, exit code 0 acks. `on_settled`: how a re-execution of a run proceeds when its messages are all acked:
+    succeed at once ("skip") or claim new ones ("next"). `stop_grace_s`: seconds between SIGTERM and SIGKILL.
     """
 
     redis: RedisQueueResource
@@ -82,9 +82,9 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> LeasedInvocation:
-        """Claim, run `command` to its end, build what it materialized, and see its messages settled.
+        """Claim, run `command` to its end, build its materializations, and settle its messages.
 
-        Raises `dagster.Failure` when the driver fails and `LeaseLost` when others got hold of the messages.
+        Raises `dagster.Failure` when the driver fails and `LeaseLost` when another holder got the messages.
         """
         with self.completed(context=context, command=command, extras=extras, env=env, cwd=cwd) as invocation:
             invocation.get_results()
@@ -100,9 +100,9 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> Iterator[LeasedInvocation]:
-        """As `run`, for a block in which the result of the step is built: its end acks what the driver did not settle.
+        """Do as `run`, around a block that builds the step's result; its end acks messages the driver left unsettled.
 
-        When the block raises, that is a failure like the driver's own.
+        An exception in the block is handled like a failure of the driver.
 
         >>> with pipes.completed(context=context, command=["spark-submit", "delays.py"]) as driver:
         ...     return driver.get_materialize_result()._replace(metadata=counted())
@@ -117,7 +117,7 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
         with concluding(context, submission, queue.config):
             with self._session(context, extras) as session:
                 given |= session.get_bootstrap_env_vars()
-                # Inside the other blocks: what becomes of the lease is decided when the driver's processes are gone.
+                # Innermost block: the driver's processes are gone before the outcome of the lease is decided.
                 with DriverProcess(command, env=given, cwd=cwd, stop_grace_s=self.stop_grace_s) as driver:
                     _watch(context, driver, submission)
             with _acked_at_the_end(queue, submission) as acked:
@@ -152,7 +152,7 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
 
 @contextmanager
 def _acked_at_the_end(queue: LeasedQueue, submission: Submission) -> Iterator[int | None]:
-    """How many messages are acked when the block ends well; None when the driver settled them one by one."""
+    """Yield how many messages are acked when the block succeeds; None when the driver settled them one by one."""
     submission.look()
     if not submission.held:
         yield submission.finish()
@@ -163,12 +163,12 @@ def _acked_at_the_end(queue: LeasedQueue, submission: Submission) -> Iterator[in
 
 
 def _watch(context: runs.StepContext, driver: DriverProcess, submission: Submission) -> None:
-    """Until the driver ends. Raises `LeaseLost` as soon as others hold its messages."""
+    """Poll the lease until the driver ends. Raise `LeaseLost` as soon as another holder has its messages."""
     while (code := driver.wait(min(LOOK_S, submission.pace_s))) is None:
         try:
             submission.look()
         except QueueUnavailable as error:
-            # The driver goes on while its lease lasts; the end of the run tells whether it did.
+            # The driver continues while its lease lasts; the end of the run checks whether it lasted.
             context.log.warning("Cannot see the lease of the driver: %s", error)
     if code:
         raise dg.Failure(

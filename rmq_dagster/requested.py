@@ -25,10 +25,10 @@ RUNS_LOOKED_AT = 1000
 
 @dataclasses.dataclass(frozen=True)
 class RequestedRuns:
-    """The runs of one sensor. `sensor`: its name, None for a tick by hand that has none: then all runs for the queue.
+    """The runs of one sensor. `sensor`: its name; None for a tick by hand without one selects all runs of the queue.
 
-    `repository`: the label of where the sensor is defined, for other code locations may have sensors and queues of the
-    same names. `queue`: the only one that it requests runs for; None when there are several.
+    `repository`: the label of the place where the sensor is defined, because other code locations may have sensors and
+    queues of the same names. `queue`: the only one that it requests runs for; None when there are several.
     """
 
     sensor: str | None
@@ -44,16 +44,16 @@ class RequestedRuns:
         return [record for record in unclaimed if record.dagster_run.run_id not in owners]
 
     def unfinished(self, instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
-        """The runs that wait or work. Asked for by status as well as tag: by the tag alone takes a second in SQLite."""
+        """Return the runs that wait or work. The query filters by status too: by tag alone it takes 1 s in SQLite."""
         return instance.get_run_records(self._filter(statuses=UNFINISHED), limit=RUNS_LOOKED_AT)
 
     def latest_of(self, instance: dg.DagsterInstance, lease_id: str) -> dg.DagsterRun | None:
-        """The latest run that was requested for a lease which a tick has claimed."""
+        """Return the latest run that was requested for a lease that a tick has claimed."""
         tags = {**self._own_tags, LEASE: lease_id}
         return next(iter(instance.get_runs(dg.RunsFilter(tags=tags), limit=1)), None)
 
     def last_number(self, context: dg.SensorEvaluationContext) -> int:
-        """The number of the last request: from the cursor, or, when somebody reset it, from the runs themselves.
+        """Return the number of the last request: from the cursor, or, when it was reset, from the runs themselves.
 
         Starting over at 1 would repeat run keys, and Dagster skips every request whose key it has seen.
         """
@@ -69,7 +69,7 @@ class RequestedRuns:
 
     @property
     def _own_tags(self) -> dict[str, str]:
-        """What Dagster tags the runs of this sensor with."""
+        """Return the tags that Dagster gives the runs of this sensor."""
         given = {SENSOR: self.sensor, REPOSITORY: self.repository}
         return {tag: value for tag, value in given.items() if value}
 
@@ -85,7 +85,7 @@ def requested_for(queue: str, records: Sequence[dg.RunRecord]) -> list[dg.RunRec
 
 
 def coming(records: Sequence[dg.RunRecord], seconds: float) -> int:
-    """How many may still claim: those in Dagster's queue, and those whose status changed less than so long ago."""
+    """Count the runs that may still claim: those in Dagster's queue, or whose status changed in the last `seconds`."""
     patience, now = dt.timedelta(seconds=seconds), dt.datetime.now(dt.UTC)
     return sum(
         record.dagster_run.status is dg.DagsterRunStatus.QUEUED or now - _aware(record.update_timestamp) < patience
@@ -103,15 +103,15 @@ def sensor_of(context: dg.SensorEvaluationContext) -> str | None:
     """The name of the sensor that ticks; None for a tick by hand that was given none."""
     try:
         return context.sensor_name
-    except Exception:  # noqa: BLE001 - what Dagster raises then has no public name
+    except Exception:  # noqa: BLE001 - the error that Dagster raises has no public name
         return None
 
 
 def _owners(redis: Any, name: str, config: LeasedConfig) -> set[str]:
-    """Who holds a lease of one queue."""
+    """Return the owners of the leases of one queue."""
     with LeasedQueue(redis, name, config) as queue:
         return {lease.owner for lease in queue.leases(limit=LEASES_LOOKED_AT)}
 
 
 def _aware(moment: dt.datetime) -> dt.datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)  # run storages differ in which they return
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)  # some run storages return naive times

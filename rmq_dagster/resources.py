@@ -1,7 +1,7 @@
 """`RedisQueueResource`: connections are opened on first use, one for each queue, and closed with the run or the tick.
 
 It starts no thread by itself and claims nothing by itself, so that a sensor tick may use it. Credentials appear in no
-repr, log or tag: passwords belong into an `EnvVar`, because Dagster shows literal resource configuration on its page.
+repr, log or tag: passwords belong in an `EnvVar`, because Dagster shows literal resource configuration on its page.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
     url: str = Field(
         repr=False,
         description="redis://, rediss://, unix://, sentinel://, redis+cluster:// or embedded://PATH."
-        " Credentials belong into the fields below, not in here.",
+        " Credentials belong in the fields below, not in the URL.",
     )
-    username: str | None = Field(default=None, description="ACL user; none logs in as `default`.")
+    username: str | None = Field(default=None, description="ACL user; without one, the login is as `default`.")
     password: str | None = Field(
         default=None,
         repr=False,
@@ -57,10 +57,10 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
     )
     lease_seconds: float = Field(
         default=300,
-        description="How long a claim holds its messages unless its heartbeat extends it. For queues that are opened"
-        " without a `config` of their own, as the next two.",
+        description="How long a claim holds its messages unless its heartbeat extends it. This field and the next two"
+        " apply to queues that are opened without a `config` of their own.",
     )
-    max_deliveries: int = Field(default=10, description="A message that failed so often becomes a dead letter.")
+    max_deliveries: int = Field(default=10, description="A message that failed this many times becomes a dead letter.")
     retry_budget_seconds: float = Field(
         default=30, description="How long a call is tried again while Redis does not answer; a tick gives up sooner."
     )
@@ -78,15 +78,15 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         return RedisSettings.from_url(self.url, username=self.username, password=self.password, **credentials)
 
     def config(self) -> LeasedConfig:
-        """How queues behave that are opened without a configuration of their own."""
+        """Return the configuration of queues that are opened without one of their own."""
         return LeasedConfig(
             lease=self.lease_seconds, max_deliveries=self.max_deliveries, retry_budget=self.retry_budget_seconds
         )
 
     def queue(self, name: str, config: LeasedConfig | None = None) -> LeasedQueue:
-        """The core's queue `name`; asked for again, the same one. It is closed together with the resource.
+        """Return the core's queue `name`, the same object on each call. It is closed together with the resource.
 
-        Whoever peeks, claims or settles may also reclaim what expired, so give every user of a queue the same `config`.
+        Peeking, claiming and settling may also reclaim expired leases, so give every user of a queue the same `config`.
         """
         behaviour = _checked(config) or self.config()
         if self._client is None:
@@ -96,7 +96,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         return self._queues[name, behaviour]
 
     def client(self, timeout_s: float | None = None) -> Any:
-        """A redis-py client of its own, to be closed; one that waits `timeout_s` at most for Redis to answer."""
+        """Return a new redis-py client, which the caller closes; it waits at most `timeout_s` for Redis to answer."""
         settings = self.settings()
         if timeout_s is not None:
             settings = dataclasses.replace(settings, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
@@ -126,15 +126,15 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         on_settled: OnSettled = "skip",
         config: LeasedConfig | None = None,
     ) -> AbstractContextManager[ClaimedBatch]:
-        """Claim for a block of a step: a heartbeat holds the lease meanwhile; the end of the block acks.
+        """Claim messages for a block of a step: a heartbeat extends the lease meanwhile; the end of the block acks.
 
         The lease is named after root run, step and partition and owned by the run. While Dagster will retry the step or
-        the run, an exception keeps the lease, and the retry gets the same messages; the last one nacks; a cancelled run
-        gives back untouched. `on_settled`: what a re-execution does whose messages are all acked, work on nothing
-        ("skip") or claim new ones ("next").
+        the run, an exception keeps the lease, and the retry gets the same messages; the last exception nacks them. A
+        cancelled run releases them untouched. `on_settled`: how a re-execution proceeds when its messages are all
+        acked: work on nothing ("skip") or claim new ones ("next").
 
-        A value for an IO manager is yielded inside the block: `yield dg.Output(value)`. Dagster stores what is returned
-        when the block has acked; if that fails, every retry raises dg.Failure, for there is nothing left to work on.
+        Yield a value for an IO manager inside the block: `yield dg.Output(value)`. Dagster stores a returned value
+        after the block has acked; if that fails, every retry raises dg.Failure, because no messages are left.
 
         >>> with redis_queue.claimed(context, "flights", max_messages=100) as batch:
         ...     for message in batch: ...
@@ -153,12 +153,13 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         max_age: timedelta | float | None = None,
         config: LeasedConfig | None = None,
     ) -> dg.SensorResult:
-        """What a sensor of one's own returns: a request for each run that `queue` needs, or why it needs none.
+        """Return the result of a user-written sensor: a request for each run that `queue` needs, or why it needs none.
 
-        One run for each `batch` ready messages, less the runs of this sensor that are unfinished and have yet to claim,
-        of which there are at most `max_in_flight_runs`. Those claim with `claimed` or PipesRedisQueueSparkClient, at
-        most `batch` messages each. What ended runs hold goes back first. The cursor is left to the sensor. The other
-        arguments are those of build_redis_queue_sensor; times are seconds or timedelta.
+        It requests one run for each `batch` ready messages, minus the runs of this sensor that are unfinished and have
+        yet to claim; there are at most `max_in_flight_runs` of the latter. The runs claim with `claimed` or
+        PipesRedisQueueSparkClient, at most `batch` messages each. The leases of ended runs are settled first. The
+        sensor manages its cursor itself. The other arguments are those of build_redis_queue_sensor; times are seconds
+        or timedelta.
 
         >>> @dg.sensor(target=loaded)
         ... def work_is_there(context: dg.SensorEvaluationContext, redis_queue: RedisQueueResource) -> dg.SensorResult:
@@ -172,13 +173,13 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
 
     @contextmanager
     def ticking(self, config: LeasedConfig | None) -> Iterator[tuple[Any, LeasedConfig]]:
-        """For a tick: a client, and how queues behave. It gives up on Redis long before Dagster gives up the tick."""
+        """Yield a client and a queue configuration for a tick; both give up long before Dagster abandons the tick."""
         peeking = dataclasses.replace(_checked(config) or self.config(), retry_budget=TICK_RETRY_BUDGET_S)
         with self.client(TICK_TIMEOUT_S) as redis:
             yield redis, peeking
 
     def stats(self, queue: str, config: LeasedConfig | None = None) -> QueueStats:
-        """What a queue holds. It only counts: `queue(name).backlog()` brings back what expired or is due by now."""
+        """Return what a queue holds. It only counts; `queue(name).backlog()` also requeues expired and due messages."""
         return self.queue(queue, config).stats()
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature

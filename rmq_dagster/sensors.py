@@ -15,10 +15,10 @@ from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.requested import repository_of
 from rmq_dagster.resources import RING_AGAIN_AFTER_S, RedisQueueResource
 
-TICK_EVERY_S = 10  # Dagster's 30 would leave what a deleted run held with nobody for longer than that
+TICK_EVERY_S = 10  # at Dagster's default of 30, messages of a deleted run would wait for more than 30 s
 
 
-def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said where it is defined
+def build_redis_queue_sensor(  # noqa: PLR0913  the options of a sensor are parameters of its definition
     queue: str | QueuePartitions,
     *,
     target: Any,
@@ -32,20 +32,21 @@ def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said whe
     resource_key: str = "redis_queue",
     **sensor_options: Any,
 ) -> dg.SensorDefinition:
-    """A sensor that requests runs of `target` while `queue` has work.
+    """Return a sensor that requests runs of `target` while `queue` has work.
 
-    Each tick requests one run per `batch` ready messages, and one per claim that messages take which failed together
-    and are tried apart; less the runs of this sensor that are already on their way, of which there are at most
-    `max_in_flight_runs` at a time. A run that has claimed no longer counts: how many runs work at once is for Dagster's
-    own concurrency limits to say. What a run holds that was cancelled or deleted goes back, what one holds that failed
-    for good is nacked. Times are seconds or timedelta.
+    Each tick requests one run per `batch` ready messages, and one per claim of isolated messages (those that failed
+    together and are tried apart from the others), minus the runs of this sensor that are already on their way. At most
+    `max_in_flight_runs` are on their way at a time. A run that has claimed no longer counts: Dagster's own concurrency
+    limits decide how many runs work at once. Leases of cancelled or deleted runs are released, those of runs that
+    failed for good are nacked. Times are seconds or timedelta.
 
     queue: a name, or QueuePartitions, whose queues are the dynamic partitions of `target`.
-    min_messages, max_age: ring when so many are ready, or when the oldest has waited so long.
-    ring_again_after: how long a run that left Dagster's queue and has not claimed keeps the bell silent.
-    claim_for: claim in the tick instead of ringing. Ticks hold the claim while its run waits; a run that is launched,
-    and a sensor that pauses, have so long. Handing over to the run counts as a delivery; one step of the run may claim.
-    config: must be the one that the runs use; that of the resource when None.
+    min_messages, max_age: request runs when this many messages are ready, or when the oldest has waited this long.
+    ring_again_after: how long a run that left Dagster's queue and has not claimed still counts as on its way.
+    claim_for: how long a tick claims on behalf of the run that it requests; None lets the run claim. Ticks extend the
+    claim while its run waits; once the run is launched, or while the sensor pauses, the claim lasts this long. Handing
+    over to the run counts as a delivery; one step of the run may claim.
+    config: must be the one that the runs use; None stands for that of the resource.
 
     Further `sensor_options` go to `dagster.sensor`: name, minimum_interval_seconds (10), default_status, ...
     """
@@ -56,7 +57,7 @@ def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said whe
 
     @dg.sensor(name=name, target=target, required_resource_keys={resource_key}, **with_interval(sensor_options))
     def doorbell(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
-        # The daemon gives resources in the context only, a call by hand (in a test) as keywords too.
+        # The daemon passes resources in the context only; a direct call (in a test) also passes them as keywords.
         resource: RedisQueueResource = getattr(context.resources, resource_key)
         with resource.ticking(config) as (redis, peeking):
             return dataclasses.replace(bell, repository=repository_of(context)).ring(context, redis, peeking)
@@ -65,7 +66,7 @@ def build_redis_queue_sensor(  # noqa: PLR0913  what a sensor can do is said whe
 
 
 def with_interval(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a sensor, with how often it ticks when they do not say."""
+    """Return the options of a sensor, with the default tick interval when they give none."""
     return {**options, "minimum_interval_seconds": options.get("minimum_interval_seconds") or TICK_EVERY_S}
 
 

@@ -1,8 +1,8 @@
-"""`redis_queue_status_sensors`: what a run held when it ended badly is ready again at once, not when its lease expires.
+"""`redis_queue_status_sensors`: requeue the messages of failed and cancelled runs before their leases expire.
 
-They are accelerators. Dagster handles a few runs a tick and none from before a sensor was switched on; the ticks of
-doorbells look for what was left, and the expiry of leases is the guarantee. A settle always names the run as the owner,
-so that a late one cannot hurt a living retry.
+These sensors only shorten the wait. Dagster handles a few runs per tick and none from before a sensor was switched on.
+The ticks of doorbell sensors find the leases that remain, and the expiry of leases is the guarantee. A settle always
+names the run as the owner, so that a late one cannot affect a running retry.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def redis_queue_status_sensors(
     resource_key: str = "redis_queue",
     **sensor_options: Any,
 ) -> list[dg.SensorDefinition]:
-    """Three sensors, `<name>_on_failure`, `_on_cancel` and `_on_canceling`, for what runs hold when they end badly.
+    """Return three sensors, `<name>_on_failure`, `_on_cancel` and `_on_canceling`, that settle leases of ended runs.
 
-    A failed run's messages of these queues are nacked, unless Dagster will retry the run; a cancelled run's are given
-    back untouched, at once when all its steps wait for a retry. Each also settles what other ended runs hold: those
-    whose retry was cancelled or deleted, and those that were deleted themselves. `config` must be the one that the
+    A failed run's messages of these queues are nacked, unless Dagster will retry the run; a cancelled run's are
+    released untouched, at once when all its steps wait for a retry. Each sensor also settles leases of other ended
+    runs: those whose retry was cancelled or deleted, and those that were deleted. `config` must be the one that the
     runs use. `sensor_options` go to Dagster's run status sensors: monitored_jobs, minimum_interval_seconds (10),
     default_status, ...
     """
@@ -79,7 +79,7 @@ def failed(context: dg.RunStatusSensorContext) -> holders.RunEnding | None:
 
 
 def settle_all(context: dg.RunStatusSensorContext, queues: Sequence[LeasedQueue], how: HowItEnded) -> None:
-    """Settle every lease that the run still owns, and those of other ended runs; a living holder's are left alone."""
+    """Settle every lease that the run still owns, and those of other ended runs; leave those of active runs alone."""
     if ending := how(context):
         for queue in queues:
             _settle(context, queue, ending)

@@ -1,4 +1,4 @@
-"""The run tags that RMQ reads and writes. A tag is public and a database row: names and counts, nothing else."""
+"""The run tags that RMQ reads and writes. A tag is public and a database row, so it holds only names and counts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Final
 
 QUEUE: Final = "rmq/queue"
 CLAIMED: Final = "rmq/claimed"
-"""How many messages the run claimed of the queue it was rung for. Present: it is past that claim, whatever it does."""
+"""How many messages the run claimed of the queue it was requested for. Absent until the run has made that claim."""
 ISOLATED: Final = "rmq/isolated"
 """Present, and "true": the run got messages that have failed together before and are tried apart from the others."""
 LEASE: Final = "rmq/lease_id"
-"""The lease that a claiming sensor took for the run: a name, which gives nobody the right to settle it."""
+"""The lease that a claiming sensor took for the run. It is only a name, which gives its reader no right to settle."""
 
-# Dagster's own, which it exports under no public name.
+# Dagster's own tags, for which it exports no public names.
 SENSOR: Final = "dagster/sensor_name"
 REPOSITORY: Final = ".dagster/repository"
 RUN_KEY: Final = "dagster/run_key"

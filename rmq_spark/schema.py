@@ -1,7 +1,7 @@
-"""The columns of messages, an entry each in `COLUMNS`: what reads a lease or a queue and what writes derive theirs.
+"""The columns of messages, one entry each in `COLUMNS`, from which all readers and writers derive their columns.
 
-A new field of messages is one entry. Spark compares a batch with the schema that it was told, names, order, types and
-nullability; both are made of the same entries.
+A new message field needs one new entry. Spark compares a batch with the declared schema: names, order, types and
+nullability. Both are built from the same entries.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ArrowBatch: TypeAlias = "pa.RecordBatch"
-"""Rows as executors get them from Spark, or give them to it."""
+"""Rows that executors receive from Spark, or return to it."""
 
 
 class LeasedMessages(NamedTuple):
-    """Messages of a lease, a list for each of their fields."""
+    """Messages of a lease, as one list per field."""
 
     fields: Columns
     lease: str
@@ -34,7 +34,7 @@ class LeasedMessages(NamedTuple):
 
 
 class BrowsedMessage(NamedTuple):
-    """A message and where it is."""
+    """A message with its state, its queue and its lease."""
 
     message: Message
     state: str
@@ -45,12 +45,12 @@ class BrowsedMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, as far as it is read or written.
+    """A column and how it is read and written.
 
-    leased: its values in the messages of a lease, as they are stored, or one value for all. browsed: its value in a
-    message that is only looked at, which may be null if `nullable`. filtered: whether browsing takes filters of it.
-    field: of `NewMessage`, which a sink fills with it; written: the types that the sink takes; published: what
-    `NewMessage` wants of a value that is not null, where it wants another.
+    leased: returns its values in the messages of a lease, as they are stored, or one value for all. browsed: returns
+    its value in a browsed message, which may be null if `nullable`. filtered: whether browsing accepts filters on it.
+    field: the field of `NewMessage` that a sink fills with it. written: the types that the sink accepts. published:
+    converts a value that is not null to the one `NewMessage` expects; None when no conversion is needed.
     """
 
     name: str
@@ -90,7 +90,7 @@ COLUMNS = (
     Column("queue", TEXT, lambda of: of.queue, lambda at: at.queue, filtered=True),
     Column("delay_ms", T.LongType(), field="delay", written=WHOLE, published=lambda delay_ms: delay_ms / 1000),
 )  # fmt: skip
-"""`due_at` is of delayed messages, `lease` of leased ones; `reason` is what the last failed delivery said."""
+"""Only delayed messages have `due_at`, only leased ones `lease`; `reason` is that of the last failed delivery."""
 LEASED = {column.name: column.leased for column in COLUMNS if column.leased}
 BROWSED = {column.name: column.browsed for column in COLUMNS if column.browsed}
 FILTERED = frozenset(column.name for column in COLUMNS if column.filtered)
@@ -100,19 +100,19 @@ BROWSE_SCHEMA = T.StructType([T.StructField(each.name, each.kind, each.nullable)
 
 
 def leased_batch(messages: LeasedMessages, schema: T.StructType = MESSAGE_SCHEMA) -> ArrowBatch:
-    """Messages of a lease as one Arrow batch of exactly this schema. Raises MalformedMessage for damaged headers."""
+    """Return messages of a lease as one Arrow batch of this exact schema. Raises MalformedMessage for bad headers."""
     rows = len(messages.fields.ids)
     return _batch(schema, lambda name, kind: _array(LEASED[name](messages), kind, rows))
 
 
 def browsed_row(seen: BrowsedMessage) -> dict[str, Any]:
-    """A row of what a queue holds."""
+    """Return the row of a browsed message."""
     return {name: value(seen) for name, value in BROWSED.items()}
 
 
 def browsed_batch(rows: Sequence[Mapping[str, Any]], schema: T.StructType = BROWSE_SCHEMA) -> ArrowBatch:
-    """Rows of `browsed_row` as one Arrow batch of exactly this schema."""
-    import pyarrow as pa  # noqa: PLC0415  300 ms that only executors should pay
+    """Return rows of `browsed_row` as one Arrow batch of exactly this schema."""
+    import pyarrow as pa  # noqa: PLC0415  takes 300 ms, which only executors need
 
     return _batch(schema, lambda name, kind: pa.array([row[name] for row in rows], kind))
 
@@ -127,14 +127,14 @@ def _batch(schema: T.StructType, array: Callable[[str, pa.DataType], pa.Array]) 
 
 @cache
 def _in_utc() -> dict[str, Any]:
-    """How one asks for UTC: older Sparks know no other zone, newer ones want to be told."""
+    """Return the argument that selects UTC: older Spark versions always use UTC, newer ones need it."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  as above
 
     return {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 
 def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
-    """Values as they are stored: texts in UTF-8, maps in JSON, times in milliseconds; or one text for all rows."""
+    """Convert stored values: texts in UTF-8, maps in JSON, times in milliseconds; or one text for all rows."""
     import pyarrow as pa  # noqa: PLC0415  as above
 
     if isinstance(values, str):
@@ -149,7 +149,7 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def _maps(headers: Sequence[bytes], kind: pa.DataType) -> pa.Array:
-    """Headers as an Arrow map; messages mostly have the same, or none, so that each kind is decoded once."""
+    """Return headers as an Arrow map. Most messages have the same headers, so each distinct text is decoded once."""
     import pyarrow as pa  # noqa: PLC0415  as above
 
     known = {text: list(header_items(text)) for text in set(headers)}

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def without_trace(hook: Callable[P, T]) -> Callable[P, T]:
-    """The hook, of whose own errors Spark shows the text and no trace."""
+    """Wrap a hook so that Spark shows the text of our own errors without a trace."""
 
     @wraps(hook)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,1 +1,1 @@
-"""From a URL or settings to a client of redis-py, and what has to be known of one that is given."""
+"""Creates redis-py clients from a URL or settings, and checks clients that a caller passes."""

@@ -1,4 +1,4 @@
-"""What a queue may be given as `redis`: a client, RedisSettings or a URL."""
+"""Handles the `redis` argument of a queue: a client, RedisSettings or a URL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmq_core.errors import ConfigurationError
 
 
 def sync_client(redis: Any) -> tuple[Any, bool]:
-    """A blocking client, and whether it was made here and must be closed by us."""
+    """Return a blocking client, and whether it was created here, so that the queue must close it."""
     settings = _settings(redis)
     if settings is not None:
         return settings.client(), True
@@ -43,7 +43,7 @@ def _checked(redis: Any, *, asynchronous: bool) -> Any:
 
 
 def check_gateway_client(client: Any, *, asynchronous: bool) -> None:
-    """TypeError for what cannot be a gateway's client, with what to pass instead."""
+    """Raise TypeError, which names what to pass instead, for a value that cannot be a gateway's client."""
     kind = type(client).__name__
     execute = getattr(client, "execute_command", None)
     if hasattr(client, "master_for"):
@@ -60,18 +60,18 @@ def check_gateway_client(client: Any, *, asynchronous: bool) -> None:
 
 
 def server_of(client: Any) -> Hashable:
-    """What clients of one server have in common, where a client knows: its address; else the client."""
+    """Return a value that all clients of one server share: its address, or the id of a client with unknown address."""
     about = getattr(getattr(client, "connection_pool", None), "connection_kwargs", None)
     where = tuple(map(about.get, ("path", "host", "port"))) if isinstance(about, dict) else ()
     return where if any(where) else id(client)
 
 
 def is_cluster(client: Any) -> bool:
-    """Whether the keys of one call have to live in one slot."""
+    """Return whether the client is a cluster client, for which all keys of one call must be in one slot."""
     return hasattr(client, "nodes_manager")
 
 
 def decodes(client: Any) -> bool:
-    """Whether the client returns str."""
+    """Return whether the client decodes replies to str."""
     encoder = client.get_encoder() if hasattr(client, "get_encoder") else None
     return bool(getattr(encoder, "decode_responses", False))

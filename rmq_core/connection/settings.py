@@ -1,8 +1,8 @@
-"""How to reach Redis: one frozen value made from a URL, and the clients it makes.
+"""Connection settings: one frozen value read from a URL, which creates the clients.
 
-Credentials go in and never come out: not in `repr`, `str`, `url_without_credentials` or an error. Pickling keeps them,
-for executors on other machines have to connect too. Clients never resend: redis-py's own retries are off, because it
-also repeats writes that are not idempotent; the drivers in `exchange` retry, and know what may be sent twice.
+Credentials never appear in `repr`, `str`, `url_without_credentials` or an error. Pickling keeps them, because executors
+on other machines have to connect too. Clients never resend: redis-py's own retries are off, because they also repeat
+writes that are not idempotent. The drivers in `exchange` retry, because they know what may be sent twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from rmq_core.connection.url import Hosts, Option, parse
 from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError, translate
 
-# ruff: noqa: PLC0415 - redis-py takes longer to import than all the rest together: only making a client pays for it
+# ruff: noqa: PLC0415 - redis-py takes longer to import than all other modules together: import it only for a client
 if TYPE_CHECKING:
     import redis
     import redis.asyncio
@@ -38,7 +38,7 @@ class RedisSettings:
     path: str = ""
     """The Unix socket, or the directory of an embedded server."""
     service: str = ""
-    """The name under which the sentinels know the server."""
+    """The service name of the server at the sentinels."""
     db: int = 0
     username: str | None = None
     password: str | None = None
@@ -65,7 +65,7 @@ class RedisSettings:
     def from_url(
         cls, url: str, *, username: str | None = None, password: str | None = None, **options: Option | None
     ) -> Self:
-        """Read a URL; every option may also stand in its query, under redis-py's names, and a keyword wins.
+        """Read a URL. Its query may hold every option under redis-py's name; a keyword overrides the query.
 
         - `redis://[user:password@]host:6379/0`, `rediss://…` for TLS, `unix:///path/to/redis.sock?db=0`
         - `sentinel://[user:password@]host1:26379,host2:26379/service_name[/db]`; the credentials are those of the
@@ -83,7 +83,7 @@ class RedisSettings:
         return cls(**parse(url, {"username": username, "password": password, **options}))
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work together; raises ConfigurationError."""
+        """Raise ConfigurationError for settings that contradict each other."""
         if self.scheme == "rediss":
             object.__setattr__(self, "tls", True)
         if self.tls and self.scheme not in ("rediss", "sentinel", "redis+cluster"):
@@ -99,7 +99,7 @@ class RedisSettings:
 
     @property
     def url_without_credentials(self) -> str:
-        """The URL that makes these settings again, given the credentials; fit for logs and for other processes."""
+        """The URL from which, with the credentials, these settings can be read again; safe in logs and environments."""
         options = {item.name: getattr(self, item.name) for item in fields(self) if self._is_told(item)}
         place = "".join(f"/{quote(part, safe='')}" for part in (self.service, str(self.db or "")) if part)
         if self.path:
@@ -115,7 +115,7 @@ class RedisSettings:
         return self.url_without_credentials
 
     def client(self) -> redis.Redis | redis.cluster.RedisCluster:
-        """A new client; `embedded://` starts or joins the server first, a cluster is asked for its nodes.
+        """Return a new client. `embedded://` first starts or joins the server; a cluster is asked for its nodes.
 
         Raises ConfigurationError, and QueueUnavailable when a cluster or an embedded server cannot be reached.
         """
@@ -132,9 +132,9 @@ class RedisSettings:
         return made
 
     def async_client(self) -> redis.asyncio.Redis | redis.asyncio.cluster.RedisCluster:
-        """The asyncio twin of `client`: a cluster is asked at the first call, an embedded server is started here.
+        """The asyncio twin of `client`. A cluster is asked at the first call; an embedded server is started here.
 
-        That start blocks the event loop for some 100 ms, once; joining a running server takes well below 1 ms.
+        Starting the server blocks the event loop once for some 100 ms; joining a running one takes well below 1 ms.
         """
         from redis.asyncio import Redis
         from redis.asyncio.cluster import ClusterNode, RedisCluster
@@ -144,7 +144,7 @@ class RedisSettings:
         return made
 
     def _made(self, single: Any, sentinel: Any, cluster: Any, node: Any, retry: Any) -> Any:
-        """The client, from redis-py's blocking classes or from their asyncio twins."""
+        """Create the client from redis-py's blocking classes or from their asyncio twins."""
         from redis.backoff import NoBackoff
 
         once = retry(NoBackoff(), 0)
@@ -187,14 +187,14 @@ class RedisSettings:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def _is_told(self, item: Any) -> bool:
-        """True for an option that a URL has to name: visible, not the default, not implied by the scheme."""
+        """Return True for an option that the URL must name: it is shown, not the default, not implied by the scheme."""
         if not item.metadata.get("shown") or (item.name == "tls" and self.scheme == "rediss"):
             return False
         return bool(getattr(self, item.name) != item.default)
 
 
 def _credentials(username: str | None, password: str | None) -> dict[str, Any]:
-    """A credential provider rather than plain arguments: the repr of a pool of redis-py 6 shows those."""
+    """Return the credentials as a credential provider, because the repr of a redis-py 6 pool shows plain arguments."""
     from redis.credentials import UsernamePasswordCredentialProvider
 
     if username is None and password is None:
@@ -203,7 +203,7 @@ def _credentials(username: str | None, password: str | None) -> dict[str, Any]:
 
 
 def _cluster_trouble(settings: RedisSettings, error: Exception) -> RedisMessageQueueError:
-    """What kept us from learning the nodes of a cluster: redis-py wraps it, and not in one of its RedisErrors."""
+    """Translate the error of a cluster client that could not learn its nodes. redis-py raises it as no RedisError."""
     from redis.exceptions import RedisError
 
     if isinstance(error.__cause__, RedisError):
@@ -214,7 +214,7 @@ def _cluster_trouble(settings: RedisSettings, error: Exception) -> RedisMessageQ
 
 
 def _tidy_async_classes() -> tuple[type[redis.asyncio.sentinel.Sentinel], type[redis.asyncio.cluster.RedisCluster]]:
-    """redis-py's classes without the connections that they leave behind when a client is closed."""
+    """Return subclasses of redis-py's classes that leave no connection open when a client is closed."""
     from redis.asyncio.cluster import RedisCluster
     from redis.asyncio.sentinel import Sentinel
 
@@ -228,15 +228,15 @@ def _tidy_async_classes() -> tuple[type[redis.asyncio.sentinel.Sentinel], type[r
             try:
                 return await super().discover_master(service_name)
             finally:
-                if len(set(self.sentinels)) < len(known):  # calls that overlap swap one of them out of the list
+                if len(set(self.sentinels)) < len(known):  # concurrent calls can lose an entry of the list
                     self.sentinels = list(known)
-                for sentinel in known:  # nobody closes the clients of the sentinels later
+                for sentinel in known:  # no later code closes the clients of the sentinels
                     await sentinel.connection_pool.disconnect(inuse_connections=False)
 
     class TidyCluster(RedisCluster):
         async def aclose(self) -> None:
             await super().aclose()
-            for nodes in ("nodes_cache", "startup_nodes"):  # which it skips if the last command failed
+            for nodes in ("nodes_cache", "startup_nodes"):  # redis-py skips them if the last command failed
                 await self.nodes_manager.aclose(nodes)
 
     return TidySentinel, TidyCluster

@@ -1,7 +1,7 @@
-"""A Redis URL and its options, read into plain values. Pure: nothing is opened, resolved or asked.
+"""Reads a Redis URL and its options into plain values. Pure: it opens no connection and resolves no name.
 
-Errors name the parameter and never repeat what stands in the URL before the host: when a special character in a
-password was not encoded, any piece of the text may be a piece of that password.
+Errors name the parameter and never repeat the part of the URL before the host: if a special character in a password
+is not encoded, any piece of that text may be a piece of the password.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Authority(NamedTuple):
 
 
 def parse(url: str, options: Mapping[str, Option | None]) -> dict[str, Any]:
-    """The fields of `RedisSettings` that a URL and its options spell out; options win over the URL's query.
+    """Return the fields of `RedisSettings` that a URL and its options set; options override the URL's query.
 
     Raises ConfigurationError.
     """
@@ -122,7 +122,7 @@ def _directory(parts: _Parts, values: Mapping[str, Option]) -> dict[str, Any]:
 
 
 def _absolute(path: str) -> str:
-    """The path as every process that shares the server can use it: they may run in other directories."""
+    """Return the absolute path, because processes that share the server may run in other directories."""
     try:
         return str(Path(path).expanduser().absolute())
     except RuntimeError as error:

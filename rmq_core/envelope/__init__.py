@@ -1,1 +1,1 @@
-"""How a message is written and read: the only place that knows, for Python; `lua/include/envelope.lua` is its twin."""
+"""The only Python code that knows the format of a stored message; `lua/include/envelope.lua` is its twin in Lua."""

@@ -1,4 +1,4 @@
-"""Cutting what is published into parts that one script can take."""
+"""Splits published items into chunks that are small enough for one script call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST, _MOST_BYTES = 1000, 4 << 20
 
 
 def chunks(items: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """The items in order, in lists of at most 1,000 items and 4 MiB; `size` tells the bytes of one."""
+    """Yield the items in order, in lists of at most 1,000 items and 4 MiB; `size` returns the bytes of an item."""
     chunk: list[T] = []
     total = 0
     for item in items:

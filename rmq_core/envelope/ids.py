@@ -1,4 +1,4 @@
-"""Identifiers: unique without asking anybody, short because they stand in every envelope."""
+"""Identifiers: unique without coordination, and short because every envelope contains one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _nonces: deque[str] = deque()
 
 
 class ThisProcess:
-    """This process. `id` is what os.getpid() says, which is a system call and too dear to ask for at every call."""
+    """This process. `id` caches os.getpid(), which is a system call and too slow to make at every operation."""
 
     __slots__ = ("id",)
 
@@ -27,7 +27,7 @@ process = ThisProcess()
 
 
 def nonce() -> str:
-    """64 random bits in hexadecimal; drawn from the system by the block, for a system call costs more than a claim."""
+    """Return 64 random bits in hexadecimal, from a block read ahead: a system call for each costs more than a claim."""
     try:
         return _nonces.pop()
     except IndexError:
@@ -37,18 +37,18 @@ def nonce() -> str:
 
 
 def new_id() -> str:
-    """An id unique among all processes: 64 random bits of the process and a counter."""
+    """Return an id that is unique among all processes: 64 random bits of the process and a counter."""
     return f"{_prefix}-{next(_counter):x}"
 
 
 def new_ids(count: int) -> list[str]:
-    """So many of them."""
+    """Return `count` such ids."""
     prefix = _prefix
     return [f"{prefix}-{number:x}" for number in itertools.islice(_counter, count)]
 
 
 def anonymous_lease_id() -> str:
-    """A lease id that nobody else has and that no caller can choose; short, for it is stored with every lease."""
+    """Return a unique lease id of a form that callers cannot choose; it is short because every lease stores it."""
     return f"~{_prefix}{next(_leases):x}"
 
 

@@ -1,4 +1,4 @@
-"""Payloads, headers and deduplication keys to bytes and back. Pure: no Redis, no clock.
+"""Encodes payloads, headers and deduplication keys as bytes and decodes them. Pure: no Redis, no clock.
 
 Kinds of payload: `s` str, `b` bytes, `j` JSON.
 """
@@ -16,18 +16,19 @@ from rmq_core.errors import MalformedMessage, PayloadError, PayloadTooDeep, Payl
 _JSON = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
 )
-# `encode` makes the C encoder anew for each value, which costs as much as encoding a small dict.
+# `encode` creates a new C encoder for each value, which costs as much as encoding a small dict.
 _MAKE = getattr(_encoder, "c_make_encoder", None)
 _ENCODE = _MAKE and _MAKE(None, _JSON.default, _encoder.encode_basestring, None, ":", ",", True, False, False)
-_MOST_BITS, _MOST_DIGITS = 13_000, 3900  # Python reads and writes up to 4,300 digits
+_MOST_BITS, _MOST_DIGITS = 13_000, 3900  # by default, Python reads and writes integers of up to 4,300 digits
 _FLAT = frozenset((str, bool, int, float, type(None)))
 _SCALARS = (str, bool, int, float, type(None))
 
 
 def encode_payload(payload: Any, max_bytes: int | None = None, max_depth: int = 64) -> tuple[str, bytes]:
-    """The kind and the canonical bytes of a payload (JSON: sorted keys, no spaces, UTF-8).
+    """Return the kind and the canonical bytes of a payload (JSON: sorted keys, no spaces, UTF-8).
 
-    Raises PayloadError for what cannot be stored, with the path to it; PayloadTooLarge, PayloadTooDeep for the limits.
+    Raises PayloadError, which names the path, for a value that cannot be stored; PayloadTooLarge and PayloadTooDeep for
+    the limits.
     """
     if isinstance(payload, str):
         kind, data = "s", encode_text(payload, "payload")
@@ -43,7 +44,7 @@ def encode_payload(payload: Any, max_bytes: int | None = None, max_depth: int = 
 
 
 def _is_flat(payload: Any) -> bool:
-    """Whether a payload is a dict of scalars, as most are: the encoder itself refuses what those may hold amiss."""
+    """Return whether a payload is a dict of scalars, as most are; the encoder itself refuses invalid scalars."""
     return (
         type(payload) is dict and _FLAT.issuperset(map(type, payload.values())) and {str}.issuperset(map(type, payload))
     )
@@ -56,15 +57,15 @@ def _encode_json(payload: Any, max_depth: int) -> bytes:
     try:
         data = _dumps(payload).encode()
     except ValueError:
-        check_json(payload, "payload", max_depth)  # says where it is
+        check_json(payload, "payload", max_depth)  # raises an error that names the path
         raise
     if flat and len(data) > _MOST_DIGITS:
-        check_json(payload, "payload", max_depth)  # there may be a number too long for readers
+        check_json(payload, "payload", max_depth)  # it may contain a number too long for readers
     return data
 
 
 def decode_payload(kind: str, data: bytes) -> Any:
-    """What was published; MalformedMessage when the bytes are not of that kind."""
+    """Return the published payload. Raises MalformedMessage if the bytes are not of that kind."""
     try:
         if kind == "s":
             return data.decode()
@@ -89,7 +90,10 @@ def _dumps(value: Any) -> str:
 
 
 def check_json(value: Any, path: str, depth: int) -> None:
-    """Refuse what JSON would change or lose: NaN, keys that are not str, other types, lone surrogates, deep nests."""
+    """Raise PayloadError for a value that JSON would change or lose.
+
+    These are NaN, keys that are not str, other types, lone surrogates, and nesting deeper than `depth`.
+    """
     if isinstance(value, dict | list):
         if depth <= 0:
             raise PayloadTooDeep(f"{path} nests deeper than max_payload_depth allows")
@@ -111,7 +115,7 @@ def check_json(value: Any, path: str, depth: int) -> None:
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> bytes:
-    """Headers as JSON, nothing when there are none."""
+    """Return headers as JSON, empty bytes if there are none."""
     if not headers:
         return b""
     if not isinstance(headers, Mapping):
@@ -129,5 +133,5 @@ def one_line(reason: str | None) -> str:
 
 
 def digest(kind: str, key: bytes) -> bytes:
-    """128 bits that stand for a deduplication key (BLAKE2b, RFC 7693); kinds keep "1" and 1 apart."""
+    """Return a 128-bit digest of a deduplication key (BLAKE2b, RFC 7693); the kind distinguishes "1" from 1."""
     return hashlib.blake2b(key, digest_size=16, person=kind.encode()).digest()

@@ -1,6 +1,6 @@
 """The asyncio driver: the twin of `sync`, on a `redis.asyncio` client's own connections.
 
-A cancelled call closes its connection, so that its late reply can never be read by another.
+A cancelled call closes its connection, so that another call can never read the late reply.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ W = TypeVar("W", Plan, Command)
 
 
 class PooledConnection:
-    """A connection on loan from its pool, where it is kept when nobody uses it, and the clock of its round trips.
+    """A connection borrowed from its pool, the list that holds it while idle, and the timeout of its round trips.
 
-    One timer serves many of them: set for the first, it looks for the one under way when it rings. A timer for each, as
-    `asyncio.timeout` sets, costs more than packing a command and reading its reply.
+    One timer serves many round trips: it is set for the first one and, when it fires, checks the one in progress. A
+    timer per round trip, as `asyncio.timeout` sets, costs more than packing a command and reading its reply.
     """
 
     def __init__(self, pool: Any, connection: Any, home: deque[PooledConnection]) -> None:
@@ -54,7 +54,7 @@ class PooledConnection:
         self._overdue = False
 
     def start(self, block_ms: int) -> None:
-        """From here on this task waits for a reply; `block_ms` is what the server may take for it."""
+        """Start the timeout of a reply that this task waits for; the server may block for `block_ms` before it."""
         if self.timeout_s is not None:
             task = self._task = asyncio.current_task()
             self._cancelling = task.cancelling() if task else 0
@@ -63,11 +63,11 @@ class PooledConnection:
                 self._look()
 
     def stop(self) -> None:
-        """Nothing is waited for."""
+        """End the timeout: no reply is expected any more."""
         self._due_s, self._task = math.inf, None
 
     def ended(self, error: BaseException) -> BaseException:
-        """What a round trip ended with: the cancellation by the timer is a timeout, any other is the caller's."""
+        """Return the error to raise: a cancellation by the timer becomes a timeout, the caller's stays as it is."""
         task, overdue, self._overdue = self._task, self._overdue, False
         self.stop()
         if task and overdue and task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
@@ -92,7 +92,7 @@ class PooledConnection:
 
 
 class Canceller:
-    """Cancels the task that waits as soon as `given_up` says so."""
+    """Cancels the waiting task as soon as `given_up` returns true."""
 
     def __init__(self, given_up: Callable[[], bool]) -> None:
         self._given_up, self._task, self._fired = given_up, asyncio.current_task(), False
@@ -102,7 +102,7 @@ class Canceller:
         self._timer.cancel()
 
     def ended(self, error: BaseException) -> BaseException:
-        """What the wait ended with: the cancellation by this watch is an interruption, any other is the caller's."""
+        """Return the error to raise: a cancellation by this object becomes Interrupted, the caller's stays as it is."""
         if self._fired and self._task and not self._task.uncancel() and isinstance(error, asyncio.CancelledError):
             return Interrupted()
         return error
@@ -128,7 +128,7 @@ class AsyncDriver:
         self._pool: Any = None
 
     async def run(self, exchange: Exchange[R], patience: Patience | None = None) -> R:
-        """Run an operation to its end and return its result; `patience` instead of the driver's own."""
+        """Run an operation to its end and return its result; `patience` replaces the driver's own."""
         patience = patience or self._patience
         try:
             want = next(exchange)
@@ -146,7 +146,7 @@ class AsyncDriver:
             return result
 
     async def close(self) -> None:
-        """Give the connections back to the client's pool; one that another task uses follows when its call ends."""
+        """Return the connections to the client's pool; one that another task uses is returned when its call ends."""
         idle, self._idle = self._idle, deque()
         if self._owner == (process.id, asyncio.get_running_loop()):
             await self._give_back(idle)
@@ -271,19 +271,19 @@ class AsyncDriver:
         return _NodePool(self.client.get_node_from_key(self._key.decode()))
 
     async def _recover(self) -> None:
-        """Before a resend: forget connections to a server that is gone or no longer the primary."""
+        """Drop the connections before a resend: their server may be gone or no longer the primary."""
         while self._idle:
             line = self._idle.pop()
             await line.connection.disconnect(nowait=True)
             await line.release()
         self._pool = None
         if hasattr(self.client, "nodes_manager"):
-            with contextlib.suppress(*FAILURES):  # the next attempt says whether the cluster is back
+            with contextlib.suppress(*FAILURES):  # the next attempt shows whether the cluster is back
                 await cancellable(self.client.nodes_manager.initialize())
 
 
 class _NodePool:
-    """A cluster node's connections behind the two verbs of a pool."""
+    """The connections of a cluster node, behind the two methods that the driver uses of a pool."""
 
     def __init__(self, node: Any) -> None:
         self._node = node

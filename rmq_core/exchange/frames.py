@@ -23,11 +23,11 @@ RETRYABLE = (
     errors.MasterDownError,
     errors.AskError,
     errors.MovedError,
-    errors.RedisClusterException,  # no RedisError: what a cluster client says when it finds no node
+    errors.RedisClusterException,  # not a RedisError; a cluster client raises it when it finds no node
     OSError,
 )
 FAILURES = (errors.RedisError, errors.RedisClusterException, OSError)
-# Before redis-py 5.3 a pool had to be told the command; later ones warn when they are.
+# Before redis-py 5.3, a pool requires the name of the command; later versions warn when they get one.
 POOL_ARGS = (
     ("_",) if signature(ConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty else ()
 )
@@ -35,7 +35,7 @@ NOT_RETRYABLE = (errors.AuthenticationError, errors.AuthorizationError)
 
 
 class Frame(NamedTuple):
-    """One command of a write: the script call it stands for, if any, and its call slot."""
+    """One command of a write, with the script call that it sends, if any, and the slot of that call."""
 
     args: tuple[Any, ...]
     call: Call | None = None
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The commands of one write. `block_ms` is how long the first of them may block, unless `given_up` says stop."""
+    """The commands of one write. The first may block for `block_ms`; the wait ends early if `given_up` is true."""
 
     frames: list[Frame]
     block_ms: int = 0
@@ -59,12 +59,12 @@ class Plan(NamedTuple):
         return b"".join([hiredis.pack_command(frame.args) for frame in self.frames])
 
     def again(self) -> Plan:
-        """The plan for a resend: what was waited for must not be waited for once more, unless it is all there is."""
+        """Return the plan for a resend: without the blocking command, unless that is the only one."""
         return Plan(self.frames[1:]) if self.block_ms and not self.alone else self
 
     @property
     def alone(self) -> bool:
-        """Whether the command that blocks is what was asked for, and not a way to wait for a call."""
+        """Whether the blocking command is the request itself, and not a wait before a call."""
         return len(self.frames) == 1
 
     def release(self, slots: Slots) -> None:
@@ -74,7 +74,7 @@ class Plan(NamedTuple):
 
 
 def plan(want: Call | Wait | Listen | Chain | Batch, slots: Slots) -> Plan:
-    """The plan of a request, its call slots taken."""
+    """Return the plan of a request and take call slots for it."""
     if isinstance(want, Call):
         return Plan(_frames(want, slots))
     if isinstance(want, Wait):
@@ -89,7 +89,10 @@ def plan(want: Call | Wait | Listen | Chain | Batch, slots: Slots) -> Plan:
 
 
 def frame(call: Call, slots: Slots, before: Slot | None = None) -> Frame:
-    """A script call; chained calls name the slot and the number of the one before as their last key and argument."""
+    """Return the frame of a script call. In a chain, `before` is the previous call's slot.
+
+    The slot's key and its sequence number then become the last key and the last argument.
+    """
     if not call.slot:
         return Frame(("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args), call)
     slot = slots.take()
@@ -102,7 +105,7 @@ def frame(call: Call, slots: Slots, before: Slot | None = None) -> Frame:
 
 
 def at_once(blocking: Frame) -> Frame:
-    """The command of a blocking frame in the form that does not block, for clients that cannot."""
+    """Return the non-blocking form of a blocking command, for clients that cannot block."""
     verb, wake, *rest = blocking.args
     if "BLOCK" in rest:
         at = rest.index("BLOCK")
@@ -127,8 +130,8 @@ def _frames(call: Call, slots: Slots) -> list[Frame]:
 
 
 def unknown_script(replies: Sequence[Any]) -> bool:
-    """Whether the server has not seen one of the scripts yet."""
-    for reply in replies:  # noqa: SIM110  making a generator takes longer than looking
+    """Return whether a reply says that the server does not know a script yet."""
+    for reply in replies:  # noqa: SIM110  creating a generator takes longer than this loop
         if isinstance(reply, errors.NoScriptError):
             return True
     return False
@@ -141,13 +144,16 @@ def raise_retryable(replies: Sequence[Any]) -> None:
             if isinstance(reply, RETRYABLE) and not isinstance(reply, NOT_RETRYABLE):
                 raise reply
             text = str(reply)
-            # Redis 6.2 wraps what a script met on a replica: "Error running script ...: -READONLY ..."
+            # Redis 6.2 wraps the error of a script that writes on a replica: "Error running script ...: -READONLY ..."
             if text.startswith(("UNBLOCKED", "LOADING", "MASTERDOWN", "FAILOVER")) or ": -READONLY " in text:
                 raise errors.ConnectionError(text)
 
 
 def answer(want: Call | Wait | Listen | Chain | Batch, planned: Plan, replies: Sequence[Any]) -> Any:
-    """What the operation gets: the call's reply, with that of its confirmation; of many calls a list, errors in it."""
+    """Return the answer for the operation: the call's reply, paired with that of a confirmation if there is one.
+
+    For a chain or a batch it is the list of replies, in which errors stand as values.
+    """
     if isinstance(want, Chain | Batch):
         return [_told(reply) for reply in replies]
     last = replies[-1]

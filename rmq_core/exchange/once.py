@@ -1,6 +1,6 @@
 """Drivers that attempt each request once, for queues that promise to surface every failure and to hide no retry.
 
-Their connections are their own, opened in one attempt as well: a client's retry policy would try again on its behalf.
+Such a driver opens connections of its own, in one attempt too: the client's retry policy would otherwise try again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ W = TypeVar("W", Plan, Command)
 
 
 def once_driver(client: Any, prefix: bytes) -> SyncDriver:
-    """A driver of one attempt; for a client that is not redis-py's own, its own policy is all that is left."""
+    """Return a driver that makes one attempt. A client that is not redis-py's own may still retry by its own policy."""
     return (OnceDriver if is_genuine(client) else OncePublicDriver)(client, prefix, 0)
 
 
@@ -29,7 +29,7 @@ def async_once_driver(client: Any, prefix: bytes) -> AsyncDriver:
 
 
 def without_retries(pool: Any) -> Any:
-    """A pool like this one whose connections are opened in one attempt; the node of an asyncio cluster as it is."""
+    """Return a copy of a pool that opens connections in one attempt; a node of an asyncio cluster is returned as is."""
     if not hasattr(pool, "connection_kwargs"):
         return pool
     twin = copy.copy(pool)
@@ -61,7 +61,7 @@ class OncePublicDriver(PublicDriver):
 class OnceDriver(SyncDriver):
     """One attempt over connections of its own."""
 
-    _persist = OncePublicDriver._persist  # noqa: SLF001  the same rule
+    _persist = OncePublicDriver._persist  # noqa: SLF001  the same rule applies here
 
     def _plain(self, command: Command) -> Any:
         return _told(self._send(Plan([Frame(command.args)]).packed(), 1, 0)[0])
@@ -70,7 +70,7 @@ class OnceDriver(SyncDriver):
         return without_retries(super()._find_pool())
 
     def _release(self, pool: Any, connection: Any) -> None:
-        """Close the connection too: nobody else can use it."""
+        """Close the connection before its release: no other user of the pool can use it."""
         connection.disconnect()
         pool.release(connection)
 
@@ -90,7 +90,7 @@ class AsyncOncePublicDriver(AsyncPublicDriver):
 class AsyncOnceDriver(AsyncDriver):
     """The asyncio twin of OnceDriver."""
 
-    _persist = AsyncOncePublicDriver._persist  # noqa: SLF001  the same rule
+    _persist = AsyncOncePublicDriver._persist  # noqa: SLF001  the same rule applies here
 
     async def _plain(self, command: Command) -> Any:
         return _told((await self._send(Plan([Frame(command.args)]).packed(), 1, 0))[0])
@@ -99,6 +99,6 @@ class AsyncOnceDriver(AsyncDriver):
         return without_retries(await super()._find_pool())
 
     async def _release(self, line: PooledConnection) -> None:
-        """Close the connection too: nobody else can use it."""
+        """Close the connection before its release: no other user of the pool can use it."""
         await line.connection.disconnect(nowait=True)
         await line.release()

@@ -1,7 +1,7 @@
-"""The drivers for clients that are not what they seem: fakes, stubs, clients whose methods somebody has wrapped.
+"""Drivers for clients that are not plain redis-py clients: fakes, stubs, and clients whose methods are wrapped.
 
-They send one command at a time through `execute_command`, which such clients have, and look for wake tokens now and
-then instead of blocking, which many cannot. `sync_driver` and `async_driver` choose once, when a queue is made.
+They send one command at a time through `execute_command`, which such clients have. They poll for wake tokens instead
+of blocking, because many such clients cannot block. `sync_driver` and `async_driver` choose once, when a queue is made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOTHING: tuple[Any, ...] = (None, [], {})
 
 
 def sync_driver(client: Any, prefix: bytes, retry_budget_s: float) -> SyncDriver:
-    """The fastest driver that this client allows."""
+    """Return the fastest driver that this client allows."""
     return (SyncDriver if is_genuine(client) else PublicDriver)(client, prefix, retry_budget_s)
 
 
@@ -34,17 +34,20 @@ def async_driver(client: Any, prefix: bytes, retry_budget_s: float) -> AsyncDriv
 
 
 def shared(make: Callable[[Any, bytes, float], D], client: Any, prefix: bytes, retry_budget_s: float) -> D:
-    """The driver that all users of a client and a queue share who have no end at which to give connections back."""
+    """Return one driver per client and queue, shared by all users that never close it.
+
+    Such users have no point at which they could return connections to the pool.
+    """
     try:
         drivers = vars(client).setdefault("_rmq_drivers", {})
-    except TypeError:  # a client without attributes; one that is only asked holds no connections either
+    except TypeError:  # a client without attributes is called only by its public methods, so no connections are held
         return make(client, prefix, retry_budget_s)
     key = (prefix, retry_budget_s)
     return drivers.get(key) or drivers.setdefault(key, make(client, prefix, retry_budget_s))  # type: ignore[no-any-return]
 
 
 def is_genuine(client: Any) -> bool:
-    """Whether client and connections are redis-py's own, so that commands may be packed onto the connections."""
+    """Return whether client and connections are redis-py's own, so that a driver may write to the connections."""
     pool = getattr(client, "connection_pool", None)
     if pool is None and not hasattr(client, "nodes_manager"):
         return False
@@ -111,14 +114,14 @@ class AsyncPublicDriver(AsyncDriver):
 
 
 def undecoded(reply: Any) -> Any:
-    """A reply as the operations expect it, from a client that may decode."""
+    """Return a reply as bytes, as the operations expect it, even if the client decodes its replies."""
     if isinstance(reply, str):
         return reply.encode()
     return [undecoded(item) for item in reply] if isinstance(reply, list) else reply
 
 
 def _looks(planned: Plan) -> Iterator[float]:
-    """Pauses that grow, until the time to wait is over; Interrupted when whoever waits gives up."""
+    """Yield growing pauses until the wait is over. Raise Interrupted when the caller gives up."""
     until, pause_s = time.monotonic() + planned.block_ms / 1000, 0.005
     given_up: Callable[[], bool] = planned.given_up or (lambda: False)
     while (left := until - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""Hearing channels: one subscribed asyncio connection that tells its owner which channel rang."""
+"""Subscriptions to channels: one asyncio connection that tells its owner which channel received a notification."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _PATIENCE_S, _HASTE_S = 5.0, 0.5
 
 
 class PubSubListener:
-    """Subscriptions of one client. `ring(channel)` is called for each message, and once when a subscription stands.
+    """Subscriptions of one client. `ring(channel)` is called for each notification and each confirmed subscription.
 
-    A cluster client cannot listen; then nothing rings, and whoever waits has to look now and then, as it must anyway:
-    what is published while the connection is lost is not heard.
+    A cluster client cannot subscribe; then `ring` is never called and waiters have to poll. They have to poll in any
+    case, because notifications sent while the connection is lost do not arrive.
     """
 
     def __init__(self, client: Any, ring: Callable[[bytes], object]) -> None:
         self._ring = ring
         self._pubsub = client.pubsub() if hasattr(client, "pubsub") else None
         self._standing: dict[bytes, asyncio.Event] = {}
-        self._turn = asyncio.Lock()  # redis-py opens one connection for each of those who subscribe first at once
+        self._turn = asyncio.Lock()  # without it, redis-py opens a connection for each of several first subscribers
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self, channel: bytes) -> None:
-        """Subscribe, and return when the server says so, or after 5 s. redis-py renews it on every new connection."""
+        """Subscribe, and return when the server confirms it, or after 5 s. redis-py resubscribes on reconnecting."""
         if self._pubsub is None or (channel in self._standing and self._standing[channel].is_set()):
             return
         standing = self._standing.setdefault(channel, asyncio.Event())
@@ -44,7 +44,7 @@ class PubSubListener:
                 await standing.wait()
 
     async def forget(self, channel: bytes) -> None:
-        """Subscribe no longer. What cannot be said at once is left unsaid: a bell that nobody hears does no harm."""
+        """Unsubscribe. Give up after a short time or a failure: a notification without a waiter does no harm."""
         if self._pubsub is not None and channel in self._standing:
             del self._standing[channel]
             with contextlib.suppress(errors.RedisError, OSError):

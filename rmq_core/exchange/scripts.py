@@ -1,4 +1,4 @@
-"""Makes calls of scripts, whose parameters are passed by the names that their headers give them."""
+"""Builds script calls; parameters are passed by the names that the script's header declares."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rmq_core.lua import Parameter, Script, load
 
 
 def script(name: str, keys: object = None, /, **given: Any) -> Call:
-    """Make a call of a script. Parameters are passed by the names that the script's header declares.
+    """Return a call of a script. Parameters are passed by the names that the script's header declares.
 
     A key that is not passed is read from the attribute of `keys` with the same name. Optional parameters may be omitted
     from the end. A list takes any sequence. Raises TypeError for a missing or unknown parameter and names it.
@@ -26,7 +26,7 @@ _ARRANGED: dict[tuple[str, ...], _Arrange] = {}
 
 
 def _arrange(found: Script, keys: object, given: Mapping[str, Any]) -> _Arrange:
-    """Build the function that puts parameters in order, for calls which pass these names."""
+    """Build the function that puts the parameters in order, for all calls that pass the same names."""
     keys_of, args_of = found.own
     if unknown := given.keys() - {parameter.name for parameter in (*keys_of, *args_of)}:
         message = f"{found.name} has no parameter {', '.join(sorted(unknown))}"
@@ -36,9 +36,9 @@ def _arrange(found: Script, keys: object, given: Mapping[str, Any]) -> _Arrange:
         "".join(f"{value}, " for value in _expressions(found, some, given, known))
         for some, known in ((keys_of, attributes), (args_of, set[str]()))
     ]
-    # Written out as code, as namedtuple does: it runs at every call.
+    # Generated as source code, as namedtuple does, for speed: it runs at every call.
     code = f"lambda keys, given: Call(script, ({ordered[0]}), ({ordered[1]}))"
-    arranged: _Arrange = eval(code, {"Call": Call, "script": found})  # noqa: S307  made of names in our own headers
+    arranged: _Arrange = eval(code, {"Call": Call, "script": found})  # noqa: S307  only names from our own headers
     return arranged
 
 

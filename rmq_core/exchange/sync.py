@@ -51,7 +51,7 @@ class SyncDriver:
         self._pool: Any = None
 
     def run(self, exchange: Exchange[R], patience: Patience | None = None) -> R:
-        """Run an operation to its end and return its result; `patience` instead of the driver's own."""
+        """Run an operation to its end and return its result; `patience` replaces the driver's own."""
         patience = patience or self._patience
         try:
             want = next(exchange)
@@ -69,13 +69,13 @@ class SyncDriver:
             return result
 
     def close(self) -> None:
-        """Give the connections back to the client's pool; one that another thread uses follows when its call ends."""
+        """Return the connections to the client's pool; one that another thread uses is returned when its call ends."""
         idle, self._idle = self._idle, deque()
         self._give_back(idle)
 
     def _give_back(self, idle: deque[tuple[Any, Any]]) -> None:
         with contextlib.suppress(IndexError):
-            while True:  # one at a time: another thread may be giving back the rest
+            while True:  # one at a time: another thread may be returning connections too
                 pool, connection = idle.pop()
                 if self._pid == process.id:
                     self._release(pool, connection)
@@ -166,7 +166,7 @@ class SyncDriver:
         return replies
 
     def _connection(self) -> tuple[Any, Any]:
-        """A connection of the client's pool, behind the pool."""
+        """Return the client's pool and a connection from it."""
         pool = self._pool = self._pool or self._find_pool()
         return pool, pool.get_connection(*POOL_ARGS)
 
@@ -178,20 +178,20 @@ class SyncDriver:
         return self.client.get_redis_connection(node).connection_pool
 
     def _recover(self) -> None:
-        """Before a resend: forget connections to a server that is gone or no longer the primary."""
+        """Drop the connections before a resend: their server may be gone or no longer the primary."""
         with contextlib.suppress(IndexError):
-            while True:  # one at a time: a connection that another thread has just taken must be left to it
+            while True:  # one at a time: a connection that another thread has just taken must stay with that thread
                 pool, connection = self._idle.pop()
                 connection.disconnect()
                 pool.release(connection)
         self._pool = None
         if hasattr(self.client, "nodes_manager"):
-            with contextlib.suppress(*FAILURES):  # the next attempt says whether the cluster is back
+            with contextlib.suppress(*FAILURES):  # the next attempt shows whether the cluster is back
                 self.client.nodes_manager.initialize()
 
 
 def _listen(connection: Any, block_ms: int, given_up: Callable[[], bool] | None) -> None:
-    """Wait until a command that blocks in Redis is answered, whatever the connection's own timeout."""
+    """Wait for the reply to a command that blocks in Redis, regardless of the connection's own timeout."""
     until = time.monotonic() + block_ms / 1000 + _GRACE_S
     while (left := until - time.monotonic()) > 0:
         if connection.can_read(timeout=min(left, LOOK_S) if given_up else left):

@@ -1,4 +1,4 @@
-"""What the façades of all disciplines share: running operations, heartbeats, `process`, closing. No Redis commands."""
+"""Base of the façades of all disciplines: running operations, heartbeats, `process`, closing. No Redis commands."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ R = TypeVar("R")
 
 
 class Engine(Protocol):
-    """What a façade asks of the state that the operations of a queue share.
+    """The state that the operations of a queue share, as far as a façade uses it.
 
-    prefix: what the keys of the queue begin with. beat_s: for how many seconds heartbeats extend a lease; None for no
+    prefix: the common prefix of the queue's keys. beat_s: for how many seconds heartbeats extend a lease; None for no
     heartbeats.
     """
 
@@ -36,9 +36,9 @@ E = TypeVar("E", bound=Engine)
 
 
 class Method(Generic[E, P, R]):
-    """An operation in the list of a discipline; the façades make methods of it, one that blocks and one to await.
+    """An operation that a discipline lists. The façades turn it into methods: one blocks, the other is awaited.
 
-    once: whether it makes one attempt, by the driver of the native calls, instead of being sent again.
+    once: whether the operation makes a single attempt, with the driver of the native calls, and is never resent.
     """
 
     def __init__(self, operation: Callable[Concatenate[E, P], Exchange[R]], *, once: bool = False) -> None:
@@ -53,19 +53,19 @@ class Method(Generic[E, P, R]):
     @overload
     def __get__(self, queue: None, kind: type[Awaited]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]: ...
     def __get__(self, queue: object, kind: object) -> Any:
-        return self  # a façade has put a method in its place
+        return self  # a façade replaces this object by a method
 
     def show(self, call: Callable[..., Any], returns: Callable[[Any], Any]) -> Callable[..., Any]:
-        """The method `call` of a façade, as `help` shows it: like the operation, without its engine."""
+        """Make `help` show the method `call` of a façade like the operation, without the engine parameter."""
         shown: Any = update_wrapper(call, self.operation)
         shown.__wrapped__ = Shown(self.operation, returns)
         return call
 
 
 class QueueBase(Generic[E]):
-    """What the queues of a discipline have in common, blocking or not. A discipline lists its operations in a subclass.
+    """Common base of the blocking and asyncio queues. A discipline lists its operations in a subclass.
 
-    Beside Method, that subclass says what heartbeats and the last moment before closing need.
+    Besides its `Method` objects, that subclass defines the exchanges that heartbeats and closing run.
     """
 
     discipline: str
@@ -78,7 +78,7 @@ class QueueBase(Generic[E]):
 
     @classmethod
     def _add_methods(cls, make: Callable[[Method[Any, ..., Any]], Callable[..., Any]]) -> None:
-        """Put a method in the place of each operation that this class lists or inherits."""
+        """Replace each operation that this class lists or inherits by a method."""
         for name in dir(cls):
             if isinstance(listed := getattr(cls, name), Method):
                 method: Any = make(listed)
@@ -91,20 +91,20 @@ class QueueBase(Generic[E]):
 
     @staticmethod
     def _extend_all(engine: Any, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
-        """Behind heartbeats, where leases can be extended."""
+        """Extend leases for the heartbeats; a discipline whose leases can be extended overrides this."""
         del engine
         yield from ()
         return [False] * len(leases)
 
     @staticmethod
     def _leave(engine: Any) -> Exchange[None]:
-        """What is to be done before closing."""
+        """Do what is needed before closing; here nothing."""
         del engine
         yield from ()
 
     @property
     def _verbs(self) -> Any:
-        """This queue, with the operations that its class adds."""
+        """This queue, untyped, so that the operations its class adds can be called."""
         return self
 
     def __repr__(self) -> str:
@@ -120,10 +120,10 @@ class Awaited:
 
 
 class Shown:
-    """An operation as `help` and `inspect` show the method that runs it: without engine and Exchange.
+    """Presents an operation to `help` and `inspect` as the method that runs it: without engine and Exchange.
 
-    The signature is made when somebody asks for it: making them all would slow down the import. returns: what a call
-    of the method gives for the result of the operation.
+    The signature is built on request, because building all of them would slow down the import. returns: maps the
+    result type of the operation to the return type of the method.
     """
 
     def __init__(self, operation: Callable[..., Any], returns: Callable[[Any], Any]) -> None:
@@ -137,12 +137,12 @@ class Shown:
         return getattr(self._operation, name)
 
     @property  # type: ignore[misc]
-    def __class__(self) -> Any:  # or `inspect.getsource` would not find the operation
+    def __class__(self) -> Any:  # without this, `inspect.getsource` would not find the operation
         return FunctionType
 
     @property
     def __signature__(self) -> Any:
-        from inspect import Parameter, iscoroutinefunction, signature  # noqa: PLC0415  only for those who ask
+        from inspect import Parameter, iscoroutinefunction, signature  # noqa: PLC0415  needed only on request
         from typing import get_args  # noqa: PLC0415  the same
 
         found = signature(self._operation, eval_str=True)

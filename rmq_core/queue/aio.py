@@ -40,14 +40,14 @@ def _awaited(result: Any) -> Any:
 class AsyncFacade(QueueBase[E], Awaited):
     """A queue over a redis.asyncio client, RedisSettings or a URL; it closes only a client it made itself.
 
-    A class of a queue is its list of operations and this; `claim`, `ack` and `nack` must be in the list.
+    A queue class combines a list of operations with this class; the list must hold `claim`, `ack` and `nack`.
     """
 
     def __init_subclass__(cls) -> None:
         cls._add_methods(_method)
 
     def _connect(self, redis: Any) -> None:
-        from rmq_core.exchange.public import async_driver  # noqa: PLC0415  loads redis-py, which naming a class must not
+        from rmq_core.exchange.public import async_driver  # noqa: PLC0415  loads redis-py, which an import must not do
 
         engine = self._engine
         self.client, self._owned = async_client(redis)
@@ -57,9 +57,9 @@ class AsyncFacade(QueueBase[E], Awaited):
     def hold(
         self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None
     ) -> AbstractAsyncContextManager[Lease]:
-        """Let the heartbeat task extend a lease while the block runs; it calls `on_lost(lease)` if that is gone.
+        """Let the heartbeat task extend a lease while the block runs; it calls `on_lost(lease)` if the lease is lost.
 
-        by: seconds or timedelta of each extension, the queue's lease when None.
+        by: the length of each extension, in seconds or as a timedelta; None for the queue's lease.
         """
         return self._hold(lease, by, on_lost)
 
@@ -72,7 +72,7 @@ class AsyncFacade(QueueBase[E], Awaited):
         *,
         fresh: bool = False,
     ) -> AsyncIterator[Lease]:
-        token_of(lease)  # one that cannot be extended would stop the heartbeat of the others
+        token_of(lease)  # raises for a lease without a token, which would stop the heartbeat of the other leases
         lease_s = self._engine.beat_s if by is None else by
         if lease_s is None:
             yield lease
@@ -98,9 +98,10 @@ class AsyncFacade(QueueBase[E], Awaited):
     ) -> AsyncProcess:
         """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
 
-        Yields None when there is no work. An exception goes on after the nack; cancellation, KeyboardInterrupt
-        and SystemExit leave the lease alone, so that it is redelivered when it expires. What was settled inside stays
-        as it is; the rest is settled at the end. Takes the arguments of `claim`; also decorates a function of a lease.
+        Yields None when there is no work. An exception propagates after the nack; cancellation, KeyboardInterrupt
+        and SystemExit leave the lease alone, so that it is redelivered when it expires. Messages settled in the block
+        stay so; the end of the block settles the rest. Takes the arguments of `claim`. Also decorates a function that
+        takes a lease.
         """
         claim = functools.partial(
             self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
@@ -136,11 +137,11 @@ class AsyncFacade(QueueBase[E], Awaited):
         try:
             return await self._beats.run(self._extend_all(self._engine, leases))
         finally:
-            if self._closed:  # meanwhile, and without the connection that was in use here
+            if self._closed:  # `close` ran meanwhile and could not close the connection in use here
                 await self._beats.close()
 
     async def close(self) -> None:
-        """Release what was claimed without an answer, and give back the connections."""
+        """Release claims whose reply never arrived, and return the connections to the pool."""
         self._closed = True
         try:
             await self._driver.run(self._leave(self._engine))
@@ -151,7 +152,7 @@ class AsyncFacade(QueueBase[E], Awaited):
                 await self.client.aclose()
 
     async def messages(self, lease: Lease) -> AsyncIterator[Message]:
-        """The messages of a lease that are not settled yet, in order."""
+        """Yield the messages of a lease that are not settled yet, in order."""
         found = lease.messages
         for place in open_places(lease):
             yield found[place]
@@ -166,10 +167,10 @@ class AsyncFacade(QueueBase[E], Awaited):
 
 
 class AsyncLargeLeaseFacade(AsyncFacade[E]):
-    """A façade whose leases may be too large for one answer; `read` must be among its operations."""
+    """A façade whose leases may be too large for one reply; `read` must be among its operations."""
 
     async def messages(self, lease: Lease, slice_size: int = 1000) -> AsyncIterator[Message]:
-        """The unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
+        """Yield the unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
         if lease.complete and not lease.state.partly:
             for message in lease.messages:
                 yield message

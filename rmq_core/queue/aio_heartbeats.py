@@ -21,7 +21,7 @@ _log = logging.getLogger("rmq")
 
 
 class AsyncExtender(Protocol):
-    """What a heartbeat needs of a queue."""
+    """The part of a queue that a heartbeat uses."""
 
     async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
         """Extend leases in one write; False for each that is lost."""
@@ -53,7 +53,7 @@ class HeartbeatTask:
             while self._heartbeats or self._beating:
                 await self._send_due()
         finally:
-            if not self._heartbeats:  # else it would keep its event loop in memory, and that loop the heartbeats
+            if not self._heartbeats:  # an entry left behind would keep its event loop in memory, and so the heartbeats
                 _tasks_of.pop(asyncio.get_running_loop(), None)
 
     async def _send_due(self) -> None:
@@ -88,7 +88,7 @@ class HeartbeatTask:
             kept = list(await queue.extend_all([heartbeat.asked() for heartbeat in due]))
         except RedisMessageQueueError as error:
             _log.warning("heartbeat of %d leases failed: %s", len(due), error)
-        except Exception:  # noqa: BLE001  whatever it is, the other queues' leases need their heartbeat
+        except Exception:  # noqa: BLE001  no error may stop the heartbeats of other queues
             _log.exception("heartbeat of %d leases failed", len(due))
         for heartbeat, alive in zip_longest(due, kept):
             settle_beat(heartbeat, alive, sent)
@@ -100,7 +100,7 @@ _tasks_of: WeakKeyDictionary[Any, HeartbeatTask] = WeakKeyDictionary()
 
 
 def heartbeats() -> HeartbeatTask:
-    """The heartbeats of the running event loop."""
+    """Return the heartbeats of the running event loop."""
     loop = asyncio.get_running_loop()
     if loop not in _tasks_of:
         _tasks_of[loop] = HeartbeatTask()

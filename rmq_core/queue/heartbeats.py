@@ -26,7 +26,7 @@ Q = TypeVar("Q")
 
 
 class Extender(Protocol):
-    """What a heartbeat needs of a queue; `server` is the same for all queues of one server."""
+    """The part of a queue that a heartbeat uses; `server` is the same for all queues of one server."""
 
     @property
     def server(self) -> Hashable: ...
@@ -38,14 +38,18 @@ class Extender(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Heartbeat(Generic[Q]):
-    """A lease that is extended in the background: by which queue, by how many seconds, and until when at the latest."""
+    """A lease that is extended in the background.
+
+    queue: the queue that extends it. lease_s: the length of each extension. lost_at: when the lease counts as lost
+    unless it has been extended before.
+    """
 
     queue: Q
     lease: Lease
     lease_s: float
     on_lost: Callable[[Lease], object] | None = None
     fresh: bool = False
-    """True when the lease was claimed just now; others are extended at once: their deadline may be near."""
+    """True for a lease that was claimed just now. Any other is extended at once, because its deadline may be near."""
     ended: bool = field(default=False, init=False)
     next_at: float = field(init=False)
     lost_at: float = field(init=False)
@@ -64,12 +68,12 @@ class Heartbeat(Generic[Q]):
 
     @property
     def overtaken(self) -> bool:
-        """Whether a settlement ran beside the extension: then the lease may be gone because it was settled."""
+        """Whether a settlement ran during the extension; if so, the lease may be gone because it was settled."""
         state = self.lease.state
         return not self.settles == state.begun == state.ended
 
     def asked(self) -> tuple[Lease, float]:
-        """The arguments of the next extension."""
+        """Return the arguments of the next extension."""
         self.settles = self.lease.state.begun
         return self.lease, self.lease_s
 
@@ -106,7 +110,7 @@ class HeartbeatThreads:
         self._of: WeakValueDictionary[Hashable, HeartbeatThread] = WeakValueDictionary()
 
     def of(self, queue: Extender) -> HeartbeatThread:
-        """The thread for the server of a queue."""
+        """Return the thread for the server of a queue."""
         server = queue.server
         found = self._of.get(server)
         if found is None:

@@ -3,28 +3,28 @@
 rmq:{q}:ready        list    envelopes; publish pushes right, claim pops left
 rmq:{q}:delayed      zset    envelope -> due time, ms; below zero isolated messages: -g for the group g
 rmq:{q}:leases       zset    lease id -> deadline, ms; +inf is never reclaimed. `~+<p>`: a publication
-                             that anybody may finish from then on
+                             that any process may finish from that time on
 rmq:{q}:lease:<id>   list    [0] head (token, state, claimed, takeovers, returned, owner), then the envelopes
 rmq:{q}:settled:<id> bitmap  indexes settled one by one
-rmq:{q}:done:<id>    string  a lease whose id the caller chose was acked whole; expires
-rmq:{q}:consumer:<c> hash    who has the name of a consumer: run, stream, until (ms), finished, before; expires
-rmq:{q}:fence        string  counter of fencing numbers: a claim adds one, whatever else needs a number two
+rmq:{q}:done:<id>    string  record that a lease with a caller-chosen id was acked whole; expires
+rmq:{q}:consumer:<c> hash    current holder of a consumer's name: run, stream, until (ms), finished, before; expires
+rmq:{q}:fence        string  counter of fencing numbers: a claim adds one, any other use adds two
 rmq:{q}:slot:<c>/<n> string  last call and reply of a client's call slot; expires
 rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of the publishing call; expires
-rmq:{q}:stage:<id>   list    messages put aside, in the order of ready; expires until they are published
+rmq:{q}:stage:<id>   list    staged messages, in the order of ready; expires unless they are published before
 rmq:{q}:staged:<p>   list    stages of a publication that are not ready yet: "<messages> <1 when plain> <id>"
 rmq:{q}:sink:<id>    string  number of the last batch that a sink published; expires
 rmq:{q}:dead         list    dead letters, newest left, capped
 rmq:{q}:completed    list    acked messages, newest left, capped, off by default
 rmq:{q}:failed       list    nacked messages, newest left, capped, off by default
-rmq:{q}:waiters      zset    waiter -> ms until which it counts; `*` is the bell of watchers, `=` at 0 a pause
+rmq:{q}:waiters      zset    waiter -> ms until which it counts; `*` is the armed bell, `=` at 0 a pause
 rmq:{q}:wake         list    tokens that wake waiters; expires
-rmq:{q}:timer        string  next due time and the waiter that looks after it; expires
-rmq:{q}:bell         channel that rings once for watchers who armed it
+rmq:{q}:timer        string  next due time and the waiter that is responsible for it; expires
+rmq:{q}:bell         channel of a one-shot notification for the watchers that armed it
 rmq:queues           set     names of all queues, for tools
 rmq:queues:<d>       set     names of the queues of another discipline `d`; a name that is in none of these is leased
 
-Other disciplines draw their keys in `keys.py` of their own packages.
+Other disciplines document their keys in `keys.py` of their own packages.
 """
 
 from __future__ import annotations
@@ -36,16 +36,19 @@ from rmq_core.errors import ConfigurationError
 
 QUEUES = b"rmq:queues"
 UNHELD = ("ready", "isolated", "delayed", "dead", "completed", "failed")
-"""Where a leased queue has messages that nobody holds: what can be browsed and purged."""
+"""The places of a leased queue whose messages are under no lease; they can be browsed and purged."""
 
 
 def queues_of(discipline: str) -> bytes:
-    """The key of the names of a discipline's queues."""
+    """Return the key of the set that holds the names of a discipline's queues."""
     return b"%b:%b" % (QUEUES, discipline.encode())
 
 
 def check_name(parameter: str, name: str) -> str:
-    """A name that can stand in a key and in a head: text without control characters or braces."""
+    """Return a name that is allowed in a key and in a lease's head: text without control characters or braces.
+
+    Raises ConfigurationError for any other value.
+    """
     if not isinstance(name, str) or not name or len(name) > 512:
         raise ConfigurationError(f"{parameter} must be a text of 1 to 512 characters, not {name!r}")
     if not name.isprintable() or "{" in name or "}" in name:
@@ -54,7 +57,7 @@ def check_name(parameter: str, name: str) -> str:
 
 
 def fill(keys: Any, prefix: str) -> None:
-    """Give a frozen value of keys its prefix, with the hash tag, and every field behind it the key of that name."""
+    """Set the prefix of a frozen keys object, with the hash tag, and set each later field to the key of its name."""
     start = prefix.format(check_name("name", keys.name)).encode()
     object.__setattr__(keys, "prefix", start)
     for name in keys.__slots__[2:]:

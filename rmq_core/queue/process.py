@@ -1,4 +1,4 @@
-"""`queue.process(...)`: a block, or a decorated function, in which a lease is held and at whose end it is settled."""
+"""`queue.process(...)`: a block, or a decorated function, that holds a lease and settles it at its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Process(AbstractContextManager["Lease | None", "bool | None"]):
         return self._entered.pop().__exit__(kind, error, trace)
 
     def __call__(self, handler: Callable[Concatenate[Lease, P], R]) -> Callable[P, R | None]:
-        """The handler as a function that claims first; it returns None when there is no work."""
+        """Return a function that claims and then calls the handler; it returns None when there is no work."""
 
         @functools.wraps(handler)
         def handle(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -76,10 +76,10 @@ class AsyncProcess(AbstractAsyncContextManager["Lease | None", "bool | None"]):
 
 
 def reason_of(error: BaseException) -> str:
-    """What a nack says about the exception that caused it."""
+    """Return the reason of a nack that an exception caused."""
     return f"{type(error).__name__}: {error}"
 
 
 def nack_failed(lease: Lease, error: RedisMessageQueueError) -> None:
-    """The handler's own exception goes on; that its nack failed too is only logged: expiry does the rest."""
+    """Log that a nack failed; do not raise, so that the handler's exception propagates. The lease is left to expire."""
     _log.warning("lease %r could not be nacked after its handler failed: %s", lease.id, error)

@@ -1,4 +1,4 @@
-"""Publishing, as far as it is the same for disciplines without a pipeline of their own."""
+"""Publishing code shared by the disciplines that have no publishing pipeline of their own."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ T = TypeVar("T")
 
 
 def refuse(discipline: str, **asked: object) -> None:
-    """Unsupported for the first of these capabilities that is asked for; None and an empty dict ask for nothing."""
+    """Raise Unsupported for the first of these capabilities that is requested; None and {} request nothing."""
     for capability, value in asked.items():
         if value is not None and value != {}:
             raise lacking(discipline, capability)
 
 
 def publish_chunks(chunks: Iterable[T], push: Callable[[T], Exchange[Sequence[str | None]]]) -> Exchange[PublishReport]:
-    """Push chunk after chunk; `push` says the id of each message, None for a duplicate.
+    """Push one chunk after the other; `push` returns the id of each message, None for a duplicate.
 
-    Stops at the first chunk that is refused and raises; `report` of the error holds what was accepted before it.
+    Stops at the first chunk that is refused and raises; `report` of the error covers the chunks accepted before it.
     """
     ids: list[str | None] = []
     try:

@@ -1,4 +1,4 @@
-"""Telling tools what exists: names are written down, so that nobody ever has to search the keyspace."""
+"""Registry of queue names for tools, so that a tool never has to search the keyspace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmq_core.queue.keys import QUEUES, queues_of
 
 
 class Named(Protocol):
-    """What is known of a queue object: its name, and whether tools can find it."""
+    """A queue object with a name; `registered` tells whether tools can find the queue."""
 
     registered: bool
 
@@ -21,9 +21,9 @@ class Named(Protocol):
 
 
 def register(name: str, discipline: str) -> Exchange[bool]:
-    """Write a queue's name where tools look for it; False on a full server, where the next call has to try again.
+    """Register a queue's name for tools. False if the server is full; the next call then has to try again.
 
-    A name that stands in the set of no discipline is one of the default's.
+    A name that is in the set of no discipline belongs to the default discipline.
     """
     try:
         yield Command(("SADD", QUEUES, name))
@@ -35,7 +35,7 @@ def register(name: str, discipline: str) -> Exchange[bool]:
 
 
 def ready(engine: Named, discipline: str) -> Exchange[None]:
-    """Make sure that tools can find this queue, before its first message."""
+    """Register this queue for tools before its first message, unless that has been done."""
     if not engine.registered:
         engine.registered = yield from register(engine.name, discipline)
 
@@ -48,7 +48,7 @@ def list_all(pipeline: Any) -> Any:
 
 
 def named_in(replies: Sequence[Iterable[bytes | str]]) -> dict[str, str]:
-    """The discipline of each queue, by name."""
+    """Return the discipline of each queue, by name."""
     *own, every = replies
     found = dict.fromkeys(map(_text, every), DEFAULT)
     for discipline, names in zip(DISCIPLINES, own, strict=True):
@@ -64,7 +64,7 @@ def look_up(pipeline: Any, name: str) -> Any:
 
 
 def found_in(replies: Sequence[int]) -> str | None:
-    """The discipline of the queue, None for an unknown queue. A registered queue without a discipline is leased."""
+    """Return the discipline of a queue; None if it is unknown. A registered queue without a discipline is leased."""
     return next((name for name, has_it in zip((*DISCIPLINES, DEFAULT), replies, strict=True) if has_it), None)
 
 

@@ -1,6 +1,6 @@
-"""Ending leases and extending them, as far as it is the same for every discipline.
+"""Code for settling and extending leases that all disciplines share.
 
-`settle` is for those where Redis keeps no record of what was settled one by one: the lease's state remembers it.
+`settle` serves the disciplines where Redis keeps no record of single settled messages: the lease's state records them.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from rmq_core.messages import Lease, token_of
 from rmq_core.reports import Outcome, SettleReport
 
 Some: TypeAlias = Iterable[Message | MessageRef]
-"""The messages of a lease that are meant, where not all are."""
+"""Some of the messages of a lease, where an operation does not apply to all."""
 _DONE = {Outcome.SETTLED, Outcome.DEAD}
 
 
 def check_queue(queue: str, lease: Lease) -> None:
-    """ConfigurationError for a lease of another queue, or one read from JSON, which has no token."""
+    """Raise ConfigurationError for a lease of another queue, or for one read from JSON, which has no token."""
     if lease.queue != queue:
         raise ConfigurationError(f"lease {lease.id!r} is of queue {lease.queue!r}; settle it there, not in {queue!r}")
     token_of(lease)
 
 
 def places_of(lease: Lease, messages: Some) -> list[int]:
-    """The indexes of these messages; ConfigurationError for one of another lease."""
+    """Return the indexes of these messages. Raises ConfigurationError for a message of another lease."""
     places = []
     for message in messages:
         if message.lease_id != lease.id or not 0 <= message.index < lease.count:
@@ -40,12 +40,12 @@ def places_of(lease: Lease, messages: Some) -> list[int]:
 
 
 def open_places(lease: Lease) -> list[int]:
-    """The indexes that this process has not settled."""
+    """Return the indexes of the messages that this process has not settled."""
     return [place for place in range(lease.count) if place not in lease.state.done]
 
 
 def lost(lease: Lease) -> LeaseLost:
-    """Note that a lease is gone; the error to raise."""
+    """Mark a lease as lost and return the error to raise."""
     lease.state.lost = True
     return LeaseLost(lease.id)
 
@@ -53,9 +53,9 @@ def lost(lease: Lease) -> LeaseLost:
 def settle(
     queue: str, lease: Lease, messages: Some | None, send: Callable[[list[int]], Exchange[list[Outcome]]]
 ) -> Exchange[SettleReport]:
-    """End a lease, or some of its messages. `send` asks Redis for the messages at these indexes.
+    """Settle a lease, or some of its messages. `send` settles the messages at the given indexes in Redis.
 
-    Raises LeaseLost for a whole lease of which nothing is left, ConfigurationError for one of another queue.
+    Raises LeaseLost for a whole lease without unsettled messages, ConfigurationError for a lease of another queue.
     """
     with lease.state:
         check_queue(queue, lease)
@@ -70,9 +70,9 @@ def settle(
 
 
 def outcomes_of(lease: Lease, reply: bytes, count: int, letters: Mapping[str, Outcome]) -> list[Outcome]:
-    """What became of `count` messages: a script says a letter for each, behind a word or alone, or `lost`.
+    """Return the outcomes of `count` messages from a script's reply: one letter each, after a word or alone.
 
-    Raises LeaseLost; ScriptFailed for any other reply.
+    Raises LeaseLost for the reply `lost`, ScriptFailed for any other reply.
     """
     if reply == b"lost":
         raise lost(lease)
@@ -83,7 +83,7 @@ def outcomes_of(lease: Lease, reply: bytes, count: int, letters: Mapping[str, Ou
 
 
 def deadline_of(lease: Lease, reply: bytes) -> datetime | None:
-    """The deadline that a script says it has set, None for never. Raises LeaseLost."""
+    """Return the deadline that a script reports, None for a lease that never expires. Raises LeaseLost."""
     if reply == b"lost":
         raise lost(lease)
     return None if reply == b"inf" else datetime.fromtimestamp(int(reply) / 1000, UTC)
@@ -99,13 +99,13 @@ def extend_each(calls: Iterable[Call]) -> Exchange[list[bool]]:
 
 
 def settled_whole(lease: Lease, found: Sequence[Outcome]) -> SettleReport:
-    """Note that every message of a lease is settled; what became of them."""
+    """Record that every message of a lease is settled, and return the report."""
     lease.state.settled = True
     return SettleReport(sum(outcome in _DONE for outcome in found), found.count(Outcome.DEAD))
 
 
 def settled_some(lease: Lease, places: Sequence[int], outcomes: Mapping[int, Outcome]) -> SettleReport:
-    """Note which messages of a lease are settled; the report in the order in which they were given."""
+    """Record which messages of a lease are settled, and return the report, in the order of `places`."""
     state, told = lease.state, tuple(outcomes.get(place, Outcome.SETTLED_BEFORE) for place in places)
     state.done |= {place for place, outcome in outcomes.items() if outcome in _DONE}
     state.partly, state.settled = True, len(state.done) == lease.count

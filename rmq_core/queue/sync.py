@@ -39,14 +39,14 @@ def _itself(result: Any) -> Any:
 class Facade(QueueBase[E], Blocking):
     """A queue over a redis-py client, RedisSettings or a URL; it closes only a client it made itself.
 
-    A class of a queue is its list of operations and this; `claim`, `ack` and `nack` must be in the list.
+    A queue class combines a list of operations with this class; the list must hold `claim`, `ack` and `nack`.
     """
 
     def __init_subclass__(cls) -> None:
         cls._add_methods(_method)
 
     def _connect(self, redis: Any) -> None:
-        from rmq_core.exchange.public import sync_driver  # noqa: PLC0415  loads redis-py, which naming a class must not
+        from rmq_core.exchange.public import sync_driver  # noqa: PLC0415  loads redis-py, which an import must not do
 
         engine = self._engine
         self.client, self._owned = sync_client(redis)
@@ -57,9 +57,9 @@ class Facade(QueueBase[E], Blocking):
     def hold(
         self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None
     ) -> AbstractContextManager[Lease]:
-        """Let the heartbeat thread extend a lease while the block runs; it calls `on_lost(lease)` if that is gone.
+        """Let the heartbeat thread extend a lease while the block runs; it calls `on_lost(lease)` if the lease is lost.
 
-        by: seconds or timedelta of each extension, the queue's lease when None.
+        by: the length of each extension, in seconds or as a timedelta; None for the queue's lease.
         """
         return self._hold(lease, by, on_lost)
 
@@ -72,7 +72,7 @@ class Facade(QueueBase[E], Blocking):
         *,
         fresh: bool = False,
     ) -> Iterator[Lease]:
-        token_of(lease)  # one that cannot be extended would stop the heartbeat of the others
+        token_of(lease)  # raises for a lease without a token, which would stop the heartbeat of the other leases
         lease_s = self._engine.beat_s if by is None else by
         if lease_s is None:
             yield lease
@@ -96,9 +96,10 @@ class Facade(QueueBase[E], Blocking):
     ) -> Process:
         """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
 
-        Yields None when there is no work. An exception goes on after the nack; KeyboardInterrupt, SystemExit and
-        GeneratorExit leave the lease alone, so that it is redelivered when it expires. What was settled inside stays
-        as it is; the rest is settled at the end. Takes the arguments of `claim`; also decorates a function of a lease.
+        Yields None when there is no work. An exception propagates after the nack; KeyboardInterrupt, SystemExit and
+        GeneratorExit leave the lease alone, so that it is redelivered when it expires. Messages settled in the block
+        stay so; the end of the block settles the rest. Takes the arguments of `claim`. Also decorates a function that
+        takes a lease.
         """
         claim = functools.partial(
             self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
@@ -132,11 +133,11 @@ class Facade(QueueBase[E], Blocking):
         try:
             return self._beats.run(self._extend_all(self._engine, leases))
         finally:
-            if self._closed:  # meanwhile, and without the connection that was in use here
+            if self._closed:  # `close` ran meanwhile and could not close the connection in use here
                 self._beats.close()
 
     def close(self) -> None:
-        """Release what was claimed without an answer, and give back the connections."""
+        """Release claims whose reply never arrived, and return the connections to the pool."""
         self._closed = True
         try:
             self._driver.run(self._leave(self._engine))
@@ -147,7 +148,7 @@ class Facade(QueueBase[E], Blocking):
                 self.client.close()
 
     def messages(self, lease: Lease) -> Iterator[Message]:
-        """The messages of a lease that are not settled yet, in order."""
+        """Return an iterator over the messages of a lease that are not settled yet, in order."""
         found = lease.messages
         return (found[place] for place in open_places(lease))
 
@@ -161,10 +162,10 @@ class Facade(QueueBase[E], Blocking):
 
 
 class LargeLeaseFacade(Facade[E]):
-    """A façade whose leases may be too large for one answer; `read` must be among its operations."""
+    """A façade whose leases may be too large for one reply; `read` must be among its operations."""
 
     def messages(self, lease: Lease, slice_size: int = 1000) -> Iterator[Message]:
-        """The unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
+        """Yield the unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""
         if lease.complete and not lease.state.partly:
             yield from lease.messages
             return

@@ -1,4 +1,4 @@
-"""What orchestrators share: claiming under a name, batches, handing a lease over, keeping it for a retry."""
+"""Helpers that all orchestrators share: claims under a name, batches, handover, keeping a lease for a retry."""
 
 from __future__ import annotations
 

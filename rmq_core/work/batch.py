@@ -1,7 +1,7 @@
-"""Messages under one lease, and what becomes of each.
+"""A batch of messages under one lease, which are settled one by one or at the end.
 
-Law: a message is settled the moment its verdict is spoken, by the holder of its lease; what nobody spoke about is
-settled by how the work ended. A verdict that comes too late changes nothing in the queue and raises LeaseLost.
+Law: when the holder of the lease settles a single message, that takes effect at once. The end of the work, good or
+bad, settles the others. A settlement that comes too late changes nothing in the queue and raises LeaseLost.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ GONE = {Outcome.LOST, Outcome.MISSING}
 
 
 class HeldBatch:
-    """Messages under one lease, in order; none, and no lease, when there was no work.
+    """Messages under one lease, in order. Without work it holds no messages and no lease.
 
-    acked, failed, dead, released: how many were, so far; those that are dead letters now have failed, too.
+    acked, failed, dead, released: counts of messages so far; `failed` includes those that became dead letters.
     """
 
     def __init__(self, queue: LeasedQueue, lease: Lease | None) -> None:
@@ -34,78 +34,81 @@ class HeldBatch:
         return 0 if self._lease is None else self._lease.count
 
     def __iter__(self) -> Iterator[Message]:
-        """The messages that are not settled yet; a large batch is read in slices."""
+        """Iterate over the messages that are not settled yet; a large batch is read in slices."""
         return iter(()) if self._lease is None else self._queue.messages(self._lease)
 
     @property
     def queue(self) -> str:
-        """The name of the queue they were claimed from."""
+        """The name of the queue that the messages were claimed from."""
         return self._queue.name
 
     @property
     def payloads(self) -> list[Any]:
-        """What was published, of the messages that are not settled yet."""
+        """The payloads of the messages that are not settled yet."""
         return [message.payload for message in self]
 
     @property
     def isolation(self) -> Isolation | None:
-        """Why these are fewer messages than were asked for, when they failed together before; else None."""
+        """Why the claim returned fewer messages than requested, if they had failed together before; else None."""
         return None if self._lease is None else self._lease.isolation
 
     def ack(self, *messages: Message) -> None:
-        """These are done, whatever becomes of the others. Raises LeaseLost."""
+        """Ack these messages; the others stay unsettled. Raises LeaseLost."""
         if messages:
             self.acked += self._spoken(self._queue.ack(self._held, messages), messages).settled
 
     def nack(self, *messages: Message, reason: str | None = None, delay: timedelta | float | None = None) -> None:
-        """These failed: back into the queue after `delay` (its backoff when None), or a dead letter. LeaseLost."""
+        """Nack these messages: each returns after `delay` or becomes a dead letter. Raises LeaseLost.
+
+        delay: seconds or timedelta; None for the queue's backoff.
+        """
         if messages:
             report = self._queue.nack(self._held, messages, reason=reason, delay=delay)
             self.failed += self._spoken(report, messages).settled
             self.dead += report.dead
 
     def release(self, *messages: Message) -> None:
-        """These were not tried: back into the queue, without a delivery being counted. Raises LeaseLost."""
+        """Release these messages, which were not attempted; no delivery is counted. Raises LeaseLost."""
         if messages:
             self.released += self._spoken(self._queue.release(self._held, messages), messages).settled
 
     def check(self) -> None:
-        """Raise LeaseLost when the messages are known to be somebody else's; call it before what cannot be undone."""
+        """Raise LeaseLost if the lease is known to be lost; call it before an action that cannot be undone."""
         if self._lease is not None:
             self._lease.check()
 
     def finish(self) -> None:
-        """The work ended well: ack what nobody spoke about. Raises LeaseLost."""
+        """Ack the unsettled messages after the work succeeded. Raises LeaseLost."""
         self.check()
         if self._open:
             self.acked += self._queue.ack(self._held).settled
 
     def keep(self, seconds: float | None) -> bool:
-        """The work failed and will be tried again: hold what is left. False: nothing was left. Raises LeaseLost."""
+        """Extend the lease after a failure that will be retried. False if no message was left. Raises LeaseLost."""
         if self._open:
             self._queue.extend(self._held, seconds)
         return self._open
 
     def give_up(self, reason: str) -> bool:
-        """The work failed for good: nack what is left. False: nothing was left. Raises LeaseLost."""
+        """Nack the unsettled messages after the final failure. False if none was left. Raises LeaseLost."""
         if was_open := self._open:
             report = self._queue.nack(self._held, reason=reason)
             self.failed, self.dead = self.failed + report.settled, self.dead + report.dead
         return was_open
 
     def give_back(self) -> bool:
-        """Nobody's fault: release what is left. False: nothing was left. Raises LeaseLost."""
+        """Release the unsettled messages when no failure is to blame. False if none was left. Raises LeaseLost."""
         if was_open := self._open:
             self.released += self._queue.release(self._held).settled
         return was_open
 
     def unspoken(self, messages: Iterable[Message]) -> list[Message]:
-        """Those of the messages that have no verdict yet."""
+        """Return those of the messages that are not settled yet."""
         return [message for message in messages if message.index not in self._judged]
 
     @property
     def _open(self) -> bool:
-        """Whether messages wait for a verdict."""
+        """Whether unsettled messages are left."""
         return self._lease is not None and not self._lease.state.settled
 
     @property

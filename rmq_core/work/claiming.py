@@ -1,8 +1,8 @@
-"""Claiming under a name: a retry finds what it held, and nobody takes from somebody else.
+"""Claims under a name: a retry finds the lease of the earlier attempt, and no claimant takes the lease of another.
 
-Law: a lease is taken over only from an earlier attempt at the same work, or from whoever handed it over. A copy that
-should be dead, or somebody else who uses the same lease id, is refused and disturbs nobody. What a former run of the
-same name held goes back to the queue, and what it settled is not this run's.
+Law: a lease is taken over only from an earlier attempt at the same work, or from the process that handed it over. A
+stale copy of the work, or another claimant that uses the same lease id, is refused and changes nothing. The messages
+that a deleted run of the same name held return to the queue. Messages that it settled do not count for this run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Relation(StrEnum):
-    """What the owner of a lease, or of the record of one, is to a claimant."""
+    """How the owner of a lease, or of a settled record, is related to a claimant."""
 
     OURS = "an earlier attempt at this work, or this one"
     FORMER = "a run of the same name that was deleted"
@@ -32,24 +32,24 @@ class Relation(StrEnum):
 
 
 class Claimant(Protocol):
-    """Who claims. The lease id names the work and survives retries; the owner names the attempt."""
+    """The identity of a claimant. The lease id names the work and survives retries; the owner names the attempt."""
 
     @property
     def lease_id(self) -> str:
-        """The same for every attempt."""
+        """The lease id: the same for every attempt."""
 
     @property
     def owner(self) -> str:
-        """Another one for every attempt."""
+        """The owner: a different one for every attempt."""
 
     def relation(self, owner: str) -> Relation:
-        """Who `owner` is to this attempt."""
+        """Return how `owner` is related to this attempt."""
 
 
 class Claimed(NamedTuple):
-    """What a claim came to: no lease when the queue was empty.
+    """The result of a claim; `lease` is None when the queue was empty.
 
-    settled_before: messages were settled under this name before, by this work as far as one can tell.
+    settled_before: whether messages were settled under this name before, as far as known by this same work.
     """
 
     lease: Lease | None
@@ -57,7 +57,7 @@ class Claimed(NamedTuple):
 
     @property
     def isolated(self) -> int:
-        """How many of the messages had failed together before and were claimed apart from the others."""
+        """How many of the messages had failed together before and were therefore claimed apart from others."""
         return self.lease.count if self.lease is not None and self.lease.isolation is not None else 0
 
 
@@ -71,11 +71,11 @@ def claim_as(
     named: str | None = None,
     check_settled: Callable[[LeaseAlreadySettled, SettledRecord], None] | None = None,
 ) -> Claimed:
-    """Take over what an earlier attempt holds, else claim.
+    """Take over the lease of an earlier attempt; without one, claim.
 
-    named: the lease id, the claimant's own when None. on_settled: when everything under that name was acked, `next`
-    claims more under `<id>#2`, `#3`, …; `skip` raises LeaseAlreadySettled. check_settled: gets the first such error
-    and the record, and may raise another. Raises LeaseOwnedByOther when somebody else has the lease of that name.
+    named: the lease id; None for the claimant's own. on_settled: applies when all messages under that name were acked:
+    `next` claims more under `<id>#2`, `#3`, …; `skip` raises LeaseAlreadySettled. check_settled: called with the first
+    such error and the record; it may raise another error. Raises LeaseOwnedByOther when another owner has the lease.
     """
     settled_before = False
     for lease_id in names(named or claimant.lease_id):
@@ -99,32 +99,32 @@ def claim_as(
 
 
 def has_left(claimant: Claimant, queue: LeasedQueue) -> bool:
-    """Whether an earlier attempt left a lease; what a former run left goes back to the queue."""
+    """Return whether an earlier attempt left a lease. Messages that a deleted run left return to the queue."""
     lease_id = next(name for name in names(claimant.lease_id) if queue.settled(name) is None)
     owner = _freed(claimant, queue, lease_id)
     return owner is not None and claimant.relation(owner) is Relation.OURS
 
 
 def refuse_foreign(claimant: Claimant, lease_id: str, owner: str) -> None:
-    """LeaseOwnedByOther for an owner whose lease the claimant may not take over."""
+    """Raise LeaseOwnedByOther for an owner whose lease the claimant may not take over."""
     if claimant.relation(owner) is not Relation.OURS:
         raise LeaseOwnedByOther(lease_id, f"it is owned by {owner!r}, which is no earlier try of this work")
 
 
 def names(lease_id: str) -> Iterator[str]:
-    """The lease ids of one piece of work after the other: `<id>`, `<id>#2`, `<id>#3`, and so on."""
+    """Yield the lease ids of one piece of work, in order: `<id>`, `<id>#2`, `<id>#3`, and so on."""
     yield lease_id
     yield from (f"{lease_id}#{number}" for number in itertools.count(2))
 
 
 def check_on_settled(on_settled: str) -> None:
-    """ConfigurationError for an unknown word."""
+    """Raise ConfigurationError for an unknown value."""
     if on_settled not in get_args(OnSettled):
         raise ConfigurationError(f"on_settled must be one of {', '.join(get_args(OnSettled))}, not {on_settled!r}")
 
 
 def _freed(claimant: Claimant, queue: LeasedQueue, lease_id: str) -> str | None:
-    """The owner of a lease, None where there is none or where it was a former run's."""
+    """Return the owner of a lease; None if there is no lease, or after releasing that of a deleted run."""
     info = queue.lease_info(lease_id)
     if info is None:
         return None
@@ -132,14 +132,14 @@ def _freed(claimant: Claimant, queue: LeasedQueue, lease_id: str) -> str | None:
         return info.owner
     try:
         released = queue.release_lease(lease_id, if_owner=info.owner).settled
-    except (LeaseLost, LeaseAlreadySettled):  # its holder, or its deadline, was faster
+    except (LeaseLost, LeaseAlreadySettled):  # meanwhile its holder settled it, or it expired
         return None
     log.info("Released %d messages of lease %s: %s held it in a run that was deleted.", released, lease_id, info.owner)
     return None
 
 
 def _record_of_ours(claimant: Claimant, queue: LeasedQueue, lease_id: str) -> SettledRecord | None:
-    """What was settled under that name; None for the record of a former run, or one that has just gone."""
+    """Return the settled record of that name; None if a deleted run wrote it or it has just expired."""
     record = queue.settled(lease_id)
     if record is None or claimant.relation(record.owner) is Relation.FORMER:
         log.info("Lease %s was settled by a run of the same name that was deleted; going on.", lease_id)

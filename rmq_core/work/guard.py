@@ -1,10 +1,11 @@
-"""Ending the process group of a driver: on purpose, or when the process that started it ends, however that happens.
+"""Ends the process group of a driver: on request, or when the process that started it ends for any reason.
 
-Law: where that process may be killed, the decision must not live in it. Airflow kills a task 5 s after asking it to
-stop, and a SIGKILL asks nothing; a driver in a session of its own would survive both. So a small process holds the
-other end of a pipe: when that closes (on purpose, or because the kernel closed it for a dead task) it ends the group.
+Law: a process that may be killed must not be the one that ends the group. Airflow kills a task 5 s after asking it to
+stop, and SIGKILL gives no warning; a driver in a session of its own would survive both. Therefore a small guard
+process holds the other end of a pipe. When the pipe closes, on request or because the task died, the guard ends the
+group.
 
-The file runs as a script too: it imports nothing but the standard library.
+The file also runs as a script, so it imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 TERM_TO_KILL_S = 10.0
-KILL_TO_GONE_S = 5.0  # the kernel takes its time over a process with much memory
+KILL_TO_GONE_S = 5.0  # the kernel needs time to end a process with much memory
 POLL_S = 0.1
 
 
 class DriverGuard:
-    """The guard of one process group; `stop` asks it to act, and this process's death does so too."""
+    """The guard of one process group; it ends the group on `stop` or when this process dies."""
 
     def __init__(self, group: int) -> None:
-        # -I -S: no site, no environment: the guard starts in tens of milliseconds and imports nothing of the user's.
+        # -I -S: no site module, no environment. The guard starts in tens of milliseconds and imports no user code.
         self._process = subprocess.Popen(  # noqa: S603  our own interpreter, our own file, a number
             [sys.executable, "-I", "-S", __file__, str(group)],
             stdin=subprocess.PIPE,
@@ -37,13 +38,13 @@ class DriverGuard:
         )
 
     def stop(self) -> None:
-        """Have the group ended; returns at once, may be called again and from a signal handler."""
+        """Tell the guard to end the group, and return at once. It may be called again and from a signal handler."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
 
     def wait(self, timeout: float = TERM_TO_KILL_S + KILL_TO_GONE_S + 1.0) -> bool:
-        """Stop, and wait up to `timeout` seconds for the group to be gone; whether it is."""
+        """Stop, wait up to `timeout` seconds for the group to end, and return whether it has ended."""
         self.stop()
         try:
             return self._process.wait(timeout) == 0
@@ -52,10 +53,10 @@ class DriverGuard:
 
 
 def end_group(group: int, grace_s: float = TERM_TO_KILL_S, reap: Callable[[], object] = lambda: None) -> bool:
-    """TERM to every process of a group, KILL to what is left of it after `grace_s`, or at once when interrupted.
+    """Send TERM to every process of a group, then KILL to those left after `grace_s`, or at once when interrupted.
 
-    Returns whether nothing is left, as soon as nothing is, or some seconds after the KILL. `reap` takes leave of the
-    leader, for the process whose child that is.
+    Returns True as soon as no process is left, or False some seconds after the KILL. `reap` is called to collect the
+    exit status of the group's leader; pass it if the leader is a child of this process.
     """
     gone = False
     try:
@@ -78,7 +79,7 @@ def _ends(group: int, within_s: float, reap: Callable[[], object]) -> bool:
 
 
 def alive(group: int, reap: Callable[[], object] = lambda: None) -> bool:
-    """Whether a process of the group still runs. One that is dead and waits for its parent to notice does not."""
+    """Return whether a process of the group still runs. Zombies, which only wait for their parent, do not count."""
     reap()
     if not _signal(group, 0):
         return False
@@ -87,19 +88,19 @@ def alive(group: int, reap: Callable[[], object] = lambda: None) -> bool:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Send it; False when there is no such group."""
+    """Send a signal to the group; return False when there is no such group."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
         return False
     except PermissionError:
-        # On Linux, of a process that changed its user and is not ours to stop; macOS says it of a group of zombies.
+        # Linux reports this for a process that changed its user and that we may not stop, macOS for a group of zombies.
         return sys.platform == "linux"
     return True
 
 
 def _stat(file: Path) -> list[str]:
-    """State, parent, group, … of a process; empty when it has ended. Its name, in parentheses, may hold anything."""
+    """Return state, parent, group, … of a process; empty if it has ended. Its name in parentheses is skipped."""
     try:
         return file.read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -107,5 +108,5 @@ def _stat(file: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.stdin.buffer.read()  # returns when the other end is closed: the task ended, or asks for the stop
+    sys.stdin.buffer.read()  # returns when the other end is closed: the task ended or called `stop`
     sys.exit(not end_group(int(sys.argv[1])))

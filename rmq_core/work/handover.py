@@ -1,9 +1,9 @@
 """One lease, two processes: a submitter claims it and hands it to a driver, which adopts it, works and settles.
 
 Law: one holder at a time. The submitter keeps the lease alive until the driver adopts it under the same owner; from
-then on it only watches. Being overtaken by its own driver is the plan; only a reclaim or another owner means that the
-lease is lost. What passes between them stands in the environment of the driver's process, the one place that neither
-`ps` nor Spark's pages show, and the token is not among it: adopting makes a new one.
+then on it only watches. That its own driver takes the lease over is expected; only a reclaim or another owner means
+that the lease is lost. The handover data is in the environment of the driver's process, which neither `ps` nor Spark's
+pages show. It does not include the token, because adopting creates a new one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SECRETS = ("username", "password", "sentinel_username", "sentinel_password", "ss
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A lease that waits to be adopted, and where it is. `owner` is who must still own it.
+    """A lease to be adopted, and the server and queue it is in. The driver adopts it only if `owner` still owns it.
 
-    `lease_ms` is for how long the submitter's queue holds a lease, `inf` for ever, None when it does not say.
+    `lease_ms` is the length of a lease in the submitter's queue: `inf` for one that never expires, None if unknown.
     """
 
     settings: RedisSettings
@@ -41,24 +41,24 @@ class Handover:
 
     @property
     def config(self) -> LeasedConfig:
-        """For the driver's queue: it holds what it adopts no longer than the submitter would have."""
+        """The configuration of the driver's queue: it holds an adopted lease no longer than the submitter would."""
         if self.lease_ms is None:
             return LeasedConfig()
         return LeasedConfig(lease=None if self.lease_ms == "inf" else int(self.lease_ms) / 1000)
 
     def environment(self) -> dict[str, str]:
-        """The variables that carry it; for a process environment only, for it holds the credentials."""
+        """Return the variables that carry the handover. They hold credentials: use them only as an environment."""
         names = {name: getattr(self, name) for name in NAMES}
         if self.lease_ms is not None:
             names["lease_ms"] = self.lease_ms
         given = {name: value for name in SECRETS if (value := getattr(self.settings, name))}
-        names["credentials"] = list(given)  # those that a process inherits besides are of another server
+        names["credentials"] = list(given)  # any other credentials that a process inherits belong to another server
         secrets = {_variable(name): value for name, value in given.items()}
         return {"RMQ_HANDOVER": json.dumps(names), "RMQ_URL": self.settings.url_without_credentials, **secrets}
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """What the submitter left. Raises ConfigurationError where there is nothing, or nothing usable."""
+        """Read the submitter's handover. Raises ConfigurationError if there is none or if it is unusable."""
         try:
             names = json.loads(environment["RMQ_HANDOVER"])
             queue, lease_id, owner = (names[name] for name in NAMES)
@@ -76,7 +76,7 @@ class Handover:
 
 
 class Submission:
-    """What the submitter knows about the lease it hands over, and what it may still do with it."""
+    """The submitter's view of a lease that it hands over, and the operations that it may still perform on it."""
 
     def __init__(self, queue: LeasedQueue, lease: Lease) -> None:
         self.lease = lease
@@ -87,9 +87,9 @@ class Submission:
 
     @classmethod
     def resumed(cls, queue: LeasedQueue, lease: Lease, fence: int) -> Self | None:
-        """For a submitter that starts anew while its driver runs: `lease` and `fence` are those of its claim.
+        """Resume after a restart of the submitter while its driver runs; `lease` and `fence` are those of its claim.
 
-        A driver that has adopted is watched; what none has adopted yet is taken back. None when somebody else has it.
+        If a driver has adopted the lease, only watch it; otherwise take the lease back. None if another owner has it.
         """
         info = queue.lease_info(lease.id)
         if info is None or info.owner != lease.owner:
@@ -102,23 +102,23 @@ class Submission:
 
     @property
     def pace_s(self) -> float:
-        """Seconds between two looks that keep the lease alive and notice a loss soon."""
+        """Seconds between two calls of `look`, short enough to keep the lease alive and to notice a loss soon."""
         lease_ms = self._queue.config.lease_ms
         return _LONGEST_PACE_S if lease_ms == "inf" else min(_LONGEST_PACE_S, int(lease_ms) / 3000)
 
     @property
     def held(self) -> bool:
-        """Whether the driver left the lease to the submitter, as far as the last look can tell."""
+        """Whether the submitter still holds the lease, as far as the last call of `look` can tell."""
         return not (self.adopted or self._settled_by_driver)
 
     def handover(self, settings: RedisSettings) -> Handover:
-        """What the driver needs in order to adopt."""
+        """Return the data that the driver needs in order to adopt the lease."""
         return Handover(settings, self._queue.name, self.lease.id, self.lease.owner, self._queue.config.lease_ms)
 
     def look(self) -> None:
-        """Keep the lease alive or, once the driver has adopted it, see that it still holds it. Raises LeaseLost.
+        """Extend the lease or, once the driver has adopted it, check that the driver holds it. Raises LeaseLost.
 
-        Call it every `pace_s` seconds. QueueUnavailable is no loss: the lease may well be alive.
+        Call it every `pace_s` seconds. QueueUnavailable does not mean a loss: the lease may still be alive.
         """
         if self._settled_by_driver:
             return
@@ -135,10 +135,10 @@ class Submission:
             self.adopted, self._deadline = True, info.deadline
 
     def finish(self) -> int | None:
-        """After the driver's success: how many messages were acked, None when it settled them one by one.
+        """Return, after the driver succeeded, how many messages were acked; None if it settled them one by one.
 
-        Acks here if the driver never adopted. Raises LeaseLost if others have the messages, LeftUnsettled if the
-        driver adopted them and did not settle them.
+        Ack here if the driver never adopted the lease. Raises LeaseLost if another holder has the messages,
+        LeftUnsettled if the driver adopted them and did not settle them.
         """
         if not self.adopted:
             with suppress(LeaseLost):
@@ -156,34 +156,35 @@ class Submission:
         return None
 
     def keep(self, seconds: float | None = None) -> bool:
-        """Take the lease back and hold it for `seconds`, by default an ordinary lease. False: nothing was left."""
+        """Take the lease back for `seconds`, None for the queue's usual lease. False if no message was left."""
         return self._take_back(seconds) is not None
 
     def give_up(self, reason: str) -> bool:
-        """The last attempt failed: nack what is left. False: there was nothing left."""
+        """Nack the unsettled messages after the last attempt failed. False if none was left."""
         lease = self._take_back()
         if lease:
             self._queue.nack(lease, reason=reason)
         return lease is not None
 
     def give_back(self) -> bool:
-        """Nobody's fault: release what is left. False: there was nothing left."""
+        """Release the unsettled messages when no failure is to blame. False if none was left."""
         lease = self._take_back()
         if lease:
             self._queue.release(lease)
         return lease is not None
 
     def _take_back(self, seconds: float | None = None) -> Lease | None:
-        # Adopting also fences off whatever is left of the driver, and under the same owner costs no delivery.
+        # Adopting also fences off a driver that may still run; under the same owner it counts no delivery.
         owner = self.lease.owner
         with suppress(LeaseLost, LeaseAlreadySettled):
             return self._queue.adopt(self.lease.id, owner=owner, if_owner=owner, lease=seconds)
         return None
 
     def _explain_absence(self) -> None:
-        """A lease goes by being settled or by being reclaimed, and nothing is reclaimed before its deadline.
+        """Find out why the lease is gone: it was settled, or it was reclaimed, which happens only after its deadline.
 
-        A driver that settles message by message leaves no record when one failed, and may do it all between two looks.
+        A driver that settles message by message leaves no record if one message failed. It may adopt the lease and
+        settle every message between two calls of `look`.
         """
         record = self._queue.settled(self.lease.id)
         in_time = self._deadline is None or self._queue.server_time() < self._deadline

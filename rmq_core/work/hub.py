@@ -90,7 +90,7 @@ class WaitHub:
         *,
         min_messages: int = 1,
         max_age: timedelta | float | None = None,
-        timeout: timedelta | float | None = None,  # noqa: ASYNC109  the name callers know from every other wait
+        timeout: timedelta | float | None = None,  # noqa: ASYNC109  the same name as in every other wait
     ) -> Backlog:
         """Return as soon as `min_messages` are ready, or the oldest has waited `max_age`; TimeoutError after `timeout`.
 

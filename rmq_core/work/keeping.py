@@ -1,4 +1,4 @@
-"""What becomes of a lease when the work on it fails: kept for a retry, given back, or nacked after the last one."""
+"""Treatment of a lease after a failure: kept for a retry, released, or nacked after the last attempt."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ log = logging.getLogger(__name__)
 
 
 class Settleable(Protocol):
-    """What is held; each verb returns False, or raises LeaseLost, when nothing of it was left."""
+    """An object that holds a lease. Each method returns False, or raises LeaseLost, when no message was left."""
 
     @property
     def lease(self) -> Lease | None:
         """The lease."""
 
     def keep(self, seconds: float | None) -> bool:
-        """Hold it for a retry; for as long as the queue does when None."""
+        """Hold the lease for a retry, for `seconds`; None for the queue's usual lease."""
 
     def give_up(self, reason: str) -> bool:
-        """Nack what is left."""
+        """Nack the unsettled messages."""
 
     def give_back(self) -> bool:
-        """Release what is left."""
+        """Release the unsettled messages."""
 
 
 def conclude(
     held: Settleable, reason: str, *, keep_s: float | None = None, retried: bool = True, blameless: bool = False
 ) -> str:
-    """After a failure: what was done about the lease, in words. What Redis being away hinders, its expiry does later.
+    """Keep, release or nack a lease after a failure, and return in words what was done.
 
-    blameless: nobody's failure, so that it is released. retried: it is held for another `keep_s` seconds; else nacked.
+    If Redis is unavailable, the lease is left as it is; its messages return when it expires. blameless: release the
+    lease, because the work did not fail by itself. retried: hold it for another `keep_s` seconds; otherwise nack.
     """
     try:
         if blameless:

@@ -1,4 +1,4 @@
-"""Looks at queues over one connection: whoever asks while a write is under way goes with the next."""
+"""Polls of queues over one connection: requests that arrive while a write is in progress share the next write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rmq_core.exchange.aio import AsyncDriver
 
 Look: TypeAlias = tuple[Backlog, float | None]
-"""What a queue holds, and the seconds until its next due time."""
+"""The backlog of a queue, and the seconds until its next due time."""
 BELL_MS, _AT_ONCE = 15_000, 100
 
 
@@ -25,9 +25,9 @@ class _Asked(NamedTuple):
 
 
 class BacklogPoller:
-    """Looks, all that are asked for at the time in one write. Each also arms the queue's bell for 15 s.
+    """Polls queues; all requests pending at a time share one write. Each poll arms the queue's notification for 15 s.
 
-    The queues that share one of these live on one server, so that any of their drivers can ask for all.
+    The queues that share a poller live on one server, so that the driver of any of them can poll all.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class BacklogPoller:
         self._task: asyncio.Task[None] | None = None
 
     async def look(self, engine: LeasedEngine, driver: AsyncDriver) -> Look:
-        """What a queue holds now; expired leases are taken back first. Raises RedisMessageQueueError."""
+        """Return the current backlog of a queue; reclaim expired leases first. Raises RedisMessageQueueError."""
         loop = asyncio.get_running_loop()
         asked = _Asked(engine, driver, loop.create_future())
         self._asked.append(asked)
@@ -44,7 +44,7 @@ class BacklogPoller:
         return await asked.answer
 
     async def aclose(self) -> None:
-        """Look no longer."""
+        """Stop polling."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -61,7 +61,7 @@ async def _answer(batch: list[_Asked]) -> None:
     driver = batch[0].driver
     try:
         found = await driver.run(together([_attempt(asked.engine) for asked in batch]))
-    except Exception as error:  # noqa: BLE001  whatever it is, those who wait for it must hear of it
+    except Exception as error:  # noqa: BLE001  every error must reach the waiters
         found = [error] * len(batch)
     finally:
         await driver.close()
@@ -70,7 +70,7 @@ async def _answer(batch: list[_Asked]) -> None:
 
 
 def _attempt(engine: LeasedEngine) -> Exchange[Glance | Exception]:
-    """A glance whose failure is a result: it must not end those that go with it."""
+    """Run a glance and return its failure as a result, so that it does not end the other glances of the write."""
     try:
         return (yield from glance(engine, BELL_MS))
     except Exception as error:  # noqa: BLE001  the same
@@ -88,7 +88,7 @@ async def _tell(asked: _Asked, seen: Glance | Exception) -> None:
 
 
 async def _reclaim(asked: _Asked) -> Look | Exception:
-    """Look again, by the queue's own driver: taking leases back writes, into keys of that queue alone."""
+    """Poll again with the queue's own driver, because a reclaim writes to the keys of that queue only."""
     try:
         return await asked.driver.run(look(asked.engine, BELL_MS))
     except Exception as error:  # noqa: BLE001  the same

@@ -1,4 +1,4 @@
-"""When a queue holds enough: a pure decision on what a look returned."""
+"""Decides whether a queue holds enough work: a pure function of the backlog that a poll returned."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ Counted: TypeAlias = Literal["ready", "dead", "depth"]
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Enough is `min_messages` ready ones, or an oldest one of `max_age_s` seconds, whichever comes first."""
+    """Enough work is `min_messages` ready messages, or an oldest one of `max_age_s` seconds, whichever comes first."""
 
     min_messages: int = 1
     max_age_s: float | None = None
 
     def met_by(self, backlog: Backlog) -> bool:
-        """Whether there is enough work to go on."""
+        """Return whether the backlog meets the threshold."""
         age_s = backlog.oldest_age
         old = self.max_age_s is not None and age_s is not None and age_s >= self.max_age_s
         return backlog.ready >= self.min_messages or (old and backlog.ready > 0)
 
     def met_in(self, backlog: Backlog, otherwise: float) -> float:
-        """Seconds until the oldest message is old enough; `otherwise` when no age would be, or none waits."""
+        """Return the seconds until the oldest message is old enough; `otherwise` without an age limit or a message."""
         if self.max_age_s is None or backlog.oldest_age is None:
             return otherwise
         return self.max_age_s - backlog.oldest_age
 
 
 def depth(stats: QueueStats) -> int:
-    """All the work that is not done: ready, delayed or leased."""
+    """Return the number of messages that are not done: ready, delayed or leased."""
     return stats.ready + stats.delayed + stats.leased
 
 
 def counted(count: Counted, stats: QueueStats) -> int:
-    """How many messages of a kind a queue holds; `depth` is all that is still to be done."""
+    """Return how many messages of a kind a queue holds; `depth` counts all that are not done."""
     return depth(stats) if count == "depth" else int(getattr(stats, count))

@@ -1,4 +1,4 @@
-"""What the components of a queue have in common: its name, its partitions, how it behaves and where its Redis is."""
+"""Fields that all components of a queue share: its name, its partitions, its settings and the resource of its Redis."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rmq_dagster.resources import RedisQueueResource
 
 
 class QueueSettings(dg.Model, dg.Resolvable):
-    """How a queue behaves; what is not said is as in `LeasedConfig`."""
+    """Settings of a queue; those that are not given have the values of `LeasedConfig`."""
 
     lease_seconds: float = Field(default=300, description="How long a claim holds unless a heartbeat extends it.")
-    max_deliveries: int = Field(default=10, description="A message that failed so often becomes a dead letter.")
+    max_deliveries: int = Field(default=10, description="A message that failed this many times becomes a dead letter.")
     dedup: bool = Field(default=False, description="Publish each payload once within the deduplication window.")
     dedup_window_seconds: float = Field(default=3600, description="How long a payload is remembered.")
 
     def config(self) -> LeasedConfig:
-        """As the core takes it."""
+        """Return the settings as the core's configuration object."""
         return LeasedConfig(
             lease=self.lease_seconds,
             max_deliveries=self.max_deliveries,
@@ -34,33 +34,33 @@ class QueueSettings(dg.Model, dg.Resolvable):
 class QueueComponent(dg.Component, dg.Resolvable, dg.Model, ABC):
     """A component around one queue, or around one queue for each partition."""
 
-    queue: str = Field(description="Name of the queue, or what the names of the partitions' queues begin with.")
+    queue: str = Field(description="Name of the queue, or, with `partitions`, the prefix of their queue names.")
     partitions: str | None = Field(
         default=None, description="Name of the dynamic partitions, each of which has the queue `<queue>/<partition>`."
     )
     most_partitions: int = Field(
-        default=10_000, description="A sensor adds no partitions beyond these; those that there are go on."
+        default=10_000, description="A sensor adds no partitions beyond this number; existing ones keep working."
     )
     settings: QueueSettings | None = Field(
         default=None,
-        description="How the queue behaves; the same for all of its components. None: as the resource says.",
+        description="Settings of the queue, the same in all of its components. None: those of the resource.",
     )
     resource_key: str = Field(default="redis_queue", description="The key of the project's RedisQueueResource.")
 
     @property
     def config(self) -> LeasedConfig | None:
-        """The queue's own configuration; None for the resource's."""
+        """Return the queue's own configuration, or None to use that of the resource."""
         return None if self.settings is None else self.settings.config()
 
     @property
     def queues(self) -> str | QueuePartitions:
-        """The queue, or those of the partitions."""
+        """Return the queue, or the queues of the partitions."""
         if self.partitions is None:
             return self.queue
         definition = dg.DynamicPartitionsDefinition(name=self.partitions)
         return QueuePartitions(self.queue, definition, self.most_partitions)
 
     def redis(self, context: Any) -> RedisQueueResource:
-        """The resource, of the context of a step."""
+        """Return the resource from the context of a step."""
         resource: RedisQueueResource = getattr(context.resources, self.resource_key)
         return resource

@@ -18,21 +18,21 @@ from rmq_dagster.partitions import QueuePartitions
 
 @dg.scaffold_with(PublishScaffolder)
 class RedisQueuePublishComponent(QueueComponent):
-    """An asset that publishes what stands in YAML, or what a function returns.
+    """An asset that publishes the payloads given in YAML, or those that a function returns.
 
-    With `partitions`, the field `partition_by` of a message says to which partition's queue it goes.
+    With `partitions`, the message field that `partition_by` names selects the partition, and so the queue.
     """
 
     asset: dg.ResolvedAssetSpec = Field(description="The asset: key, deps, group_name, description, ...")
-    messages: list[Any] | None = Field(default=None, description="The payloads themselves,")
+    messages: list[Any] | None = Field(default=None, description="The payloads, unless `function` is given.")
     function: str | None = Field(
         default=None,
-        description="or a function that returns them: package.module.name, or .module.name beside defs.yaml.",
+        description="A function that returns the payloads: package.module.name, or .module.name beside defs.yaml.",
     )
     partition_by: str | None = Field(default=None, description="The field of a message that names its partition.")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The asset. ConfigurationError unless its payloads come from exactly one place."""
+        """Return the asset. Raise ConfigurationError unless its payloads come from exactly one source."""
         if (self.messages is None) == (self.function is None):
             raise ConfigurationError("RedisQueuePublishComponent needs either `messages` or `function`")
         if (self.partitions is None) != (self.partition_by is None):
@@ -50,7 +50,7 @@ class RedisQueuePublishComponent(QueueComponent):
         return dg.Definitions(assets=[publish])
 
     def execute(self, context: dg.AssetExecutionContext, package: str) -> dg.MaterializeResult[Any]:
-        """Publish; the counts stand in the metadata. `package`: where a function that begins with a dot is."""
+        """Publish and report the counts as metadata. `package`: the base of a function name that begins with a dot."""
         by_queue = self.sorted(self.payloads(package))
         reports = [self.publish(context, name, payloads) for name, payloads in by_queue.items()]
         return dg.MaterializeResult(
@@ -63,7 +63,7 @@ class RedisQueuePublishComponent(QueueComponent):
         )
 
     def payloads(self, package: str) -> Iterable[Any]:
-        """What to publish."""
+        """Return the payloads to publish."""
         if self.function is None:
             return self.messages or []
         module, _, name = self.function.rpartition(".")
@@ -71,7 +71,7 @@ class RedisQueuePublishComponent(QueueComponent):
         return produced
 
     def sorted(self, payloads: Iterable[Any]) -> dict[str, list[Any]]:
-        """The payloads of each queue."""
+        """Return the payloads grouped by queue."""
         queues = self.queues
         if not isinstance(queues, QueuePartitions):
             return {queues: list(payloads)}
@@ -81,7 +81,7 @@ class RedisQueuePublishComponent(QueueComponent):
         return by_queue
 
     def partition_of(self, payload: Any) -> str:
-        """The partition of a message. ConfigurationError when it does not say."""
+        """Return the partition of a message. Raise ConfigurationError when the message lacks the field."""
         if not isinstance(payload, Mapping) or self.partition_by not in payload:
             raise ConfigurationError(f"partition_by={self.partition_by!r} is no field of the message {payload!r:.200}")
         return str(payload[self.partition_by])

@@ -1,4 +1,4 @@
-"""What `dg scaffold defs` writes: a defs.yaml that works, and beside it the Python that it names."""
+"""Write the files of `dg scaffold defs`: a working defs.yaml and, beside it, the Python file that it names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def todays() -> list[dict[str, str]]:
 
 
 class SensorParameters(BaseModel):
-    """Of a sensor."""
+    """Scaffold parameters of a sensor."""
 
     queue: str = Field(description="Name of the queue.")
     target: str = Field(description="The asset that a run works on.")
@@ -33,14 +33,14 @@ class SensorParameters(BaseModel):
 
 
 class AssetParameters(BaseModel):
-    """Of an asset that publishes or consumes."""
+    """Scaffold parameters of an asset that publishes or consumes."""
 
     queue: str = Field(description="Name of the queue.")
     asset: str = Field(description="Key of the asset.")
 
 
 class SensorScaffolder(dg.Scaffolder[SensorParameters]):
-    """defs.yaml of a sensor."""
+    """Write the defs.yaml of a sensor."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[SensorParameters]:
@@ -51,7 +51,7 @@ class SensorScaffolder(dg.Scaffolder[SensorParameters]):
 
 
 class PublishScaffolder(dg.Scaffolder[AssetParameters]):
-    """defs.yaml of a publisher, and messages.py with the function that it calls."""
+    """Write the defs.yaml of a publisher, and messages.py with the function that it calls."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[AssetParameters]:
@@ -62,7 +62,7 @@ class PublishScaffolder(dg.Scaffolder[AssetParameters]):
 
 
 class SparkScaffolder(dg.Scaffolder[AssetParameters]):
-    """defs.yaml of a Spark job, and job.py with the job."""
+    """Write the defs.yaml of a Spark job, and job.py with the job."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[AssetParameters]:

@@ -1,4 +1,4 @@
-"""`RedisQueueSensorComponent`: runs are requested while a queue has work, and the queue is watched."""
+"""`RedisQueueSensorComponent`: request runs while a queue has work, and observe the queue."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rmq_dagster.observer import OBSERVE_EVERY_S
 
 
 class LimitSettings(dg.Model, dg.Resolvable):
-    """Up to where a value is good."""
+    """Bounds above which a check of a value fails."""
 
     warn: float | None = Field(default=None, description="Above this a check fails as a warning.")
     error: float | None = Field(default=None, description="Above this a check fails as an error.")
 
 
 class LimitsSettings(dg.Model, dg.Resolvable):
-    """What is checked of the queue."""
+    """Limits that the checks of the queue compare."""
 
     depth: LimitSettings | None = Field(default=None, description="Messages that are ready, delayed or leased.")
     oldest_age: LimitSettings | None = Field(default=None, description="Seconds that the oldest has been ready.")
@@ -33,7 +33,7 @@ class LimitsSettings(dg.Model, dg.Resolvable):
     freshness: LimitSettings | None = Field(default=None, description="Seconds since the queue was observed.")
 
     def limits(self) -> QueueLimits:
-        """As the checks take them; dead letters are an error unless something else is said."""
+        """Return the limits in the form that the checks take; dead letters are an error unless they have a limit."""
         return QueueLimits(**{name: Limit(**bounds) for name, bounds in self.model_dump().items() if bounds})
 
 
@@ -43,23 +43,25 @@ class RedisQueueSensorComponent(QueueComponent):
 
     target: str = Field(description="The assets that a run works on: a key, or a selection such as `group:flights`.")
     batch: int = Field(default=1, description="How many messages a run claims: its max_messages.")
-    max_in_flight_runs: int = Field(default=10, description="How many runs may be requested that have yet to claim.")
-    min_messages: int = Field(default=1, description="Ring when so many are ready,")
-    max_age_seconds: float | None = Field(default=None, description="or when the oldest has waited so long.")
+    max_in_flight_runs: int = Field(default=10, description="Limit on requested runs that have yet to claim.")
+    min_messages: int = Field(default=1, description="Request runs when this many messages are ready.")
+    max_age_seconds: float | None = Field(
+        default=None, description="Request runs also when the oldest message has waited this long."
+    )
     ring_again_after_seconds: float = Field(
-        default=600, description="How long a run that left Dagster's queue and has not claimed keeps the bell silent."
+        default=600, description="How long a run that left Dagster's queue counts as about to claim."
     )
     claim_for_seconds: float | None = Field(
-        default=None, description="Claim in the tick, for so long, instead of ringing; read the guide first."
+        default=None, description="Claim in the tick, for this long, on behalf of the run; read the guide first."
     )
-    minimum_interval_seconds: int | None = Field(default=None, description="Seconds between two ticks; 10.")
+    minimum_interval_seconds: int | None = Field(default=None, description="Seconds between two ticks; None: 10.")
     running: bool = Field(default=True, description="Whether the sensors run without being switched on.")
     observe_every_seconds: float | None = Field(
         default=OBSERVE_EVERY_S,
         description="How often the queue is observed and its checks are evaluated, by a sensor and without a run; null"
         " leaves both to schedules of your own. At least 1.",
     )
-    limits: LimitsSettings | None = Field(default=None, description="What is checked; by default only dead letters.")
+    limits: LimitsSettings | None = Field(default=None, description="Limits to check; by default only dead letters.")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - Dagster's signature
         """The sensors, the asset and its checks."""
@@ -74,7 +76,7 @@ class RedisQueueSensorComponent(QueueComponent):
         )
 
     def sensor_options(self) -> dict[str, Any]:
-        """What build_redis_queue_sensor is told."""
+        """Return the options for build_redis_queue_sensor."""
         status = dg.DefaultSensorStatus.RUNNING if self.running else dg.DefaultSensorStatus.STOPPED
         return {
             "batch": self.batch,

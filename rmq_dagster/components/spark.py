@@ -27,21 +27,21 @@ class RedisQueueSparkComponent(QueueComponent):
 
     asset: dg.ResolvedAssetSpec = Field(description="The asset: key, deps, group_name, description, ...")
     application: str = Field(description="The job's file, beside defs.yaml unless its path is absolute.")
-    arguments: list[str] = Field(default=[], description="What the job is told on its command line.")
+    arguments: list[str] = Field(default=[], description="Command-line arguments of the job.")
     submit: list[str] = Field(
-        default=[], description="spark-submit and its options; pyspark's own, with this Python, if there are none."
+        default=[], description="spark-submit and its options; if empty, pyspark's own spark-submit with this Python."
     )
-    env: dict[str, str] = Field(default={}, description="More variables of the job's environment.")
+    env: dict[str, str] = Field(default={}, description="Additional environment variables of the job.")
     max_messages: int = Field(default=1000, description="How many messages a run claims: the batch of its sensor.")
     on_settled: OnSettled = Field(
         default="skip",
-        description="What a re-execution does whose messages are all acked: skip, or claim the next ones.",
+        description="How a re-execution proceeds when its messages are all acked: skip, or claim the next ones.",
     )
     retries: int = Field(
-        default=0, description="How often Dagster tries again, with the same messages; 0: as the job says, if it does."
+        default=0, description="How often Dagster retries with the same messages; 0: the Dagster job's policy, if any."
     )
-    retry_delay_seconds: float = Field(default=0, description="How long it waits before.")
-    stop_grace_seconds: float = Field(default=10, description="Between SIGTERM and SIGKILL when a run is cancelled.")
+    retry_delay_seconds: float = Field(default=0, description="Seconds before a retry.")
+    stop_grace_seconds: float = Field(default=10, description="Seconds from SIGTERM to SIGKILL on cancelling.")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The asset."""
@@ -61,11 +61,11 @@ class RedisQueueSparkComponent(QueueComponent):
         return dg.Definitions(assets=[spark])
 
     def retry_policy(self) -> dg.RetryPolicy | None:
-        """None when no retries are asked for: a policy of none would beat the job's `op_retry_policy`."""
+        """Return None when no retries are requested: a policy of zero would override the job's `op_retry_policy`."""
         return dg.RetryPolicy(max_retries=self.retries, delay=self.retry_delay_seconds) if self.retries else None
 
     def execute(self, context: dg.AssetExecutionContext, folder: Path) -> dg.MaterializeResult[Any]:
-        """Run the job in `folder`, that of defs.yaml. Override it to add what only Python can say."""
+        """Run the job in `folder`, which contains defs.yaml. Override it to add logic that YAML cannot express."""
         pipes = self.client(context)
         command = self.command(folder)
         with pipes.completed(context=context, command=command, env=self.env, cwd=str(folder)) as driver:

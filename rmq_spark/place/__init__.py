@@ -1,1 +1,1 @@
-"""What rows come from and go to: options, the Redis and the queue that they name, its shards."""
+"""Source and target of rows: options, the Redis and the queue that they name, and the queue's shards."""

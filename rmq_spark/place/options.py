@@ -1,7 +1,7 @@
-"""Options of `format("rmq")`: declared with a type and a default, and read all at once, before Redis is asked anything.
+"""Options of `format("rmq")`: declared with a type and a default, and all parsed before the first call to Redis.
 
-Spark hands options over as text, in any case. What is unknown, missing or of the wrong type is one ConfigurationError
-that names the option and the way out; it never repeats the value of a secret.
+Spark passes options as text; their names may be in upper or lower case. An option that is unknown, missing or of the
+wrong type raises a ConfigurationError that names the option and the remedy and never repeats the value of a secret.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ D = TypeVar("D")
 N = TypeVar("N", int, float)
 
 SPARK_ADDS = frozenset({"checkpointlocation"})
-"""What Spark passes on to a streaming source or sink although it is meant for Spark itself."""
+"""Options that Spark passes on to a streaming source or sink although they are meant for Spark itself."""
 ASYNC = "asyncProgressTrackingEnabled"
 ASYNC_REFUSED = (
     f"option {ASYNC}: leave it out. With it Spark goes on before its log is durable: batches are acked that the log"
@@ -43,7 +43,7 @@ _SIZES = {"": 1.0, "b": 1.0} | {
 class Option(Generic[T]):
     """One option. It must be given unless `or_else` made it optional.
 
-    wanted: what the text has to be, for the error. read: the value of a text; ValueError or KeyError when it is not.
+    wanted: the expected text, for the error. read: parses the text; raises ValueError or KeyError when it is wrong.
     """
 
     name: str
@@ -54,11 +54,11 @@ class Option(Generic[T]):
     secret: bool = False
 
     def or_else(self, default: D) -> Option[T | D]:
-        """The same option with a value for when it is not given."""
+        """Return the same option, made optional with a default."""
         return Option(self.name, self.wanted, self.read, default, required=False, secret=self.secret)
 
     def value(self, text: str | None) -> T:
-        """What was given, or the default. An empty text counts as not given."""
+        """Return the parsed text, or the default. An empty text counts as not given."""
         if not text and self.required:
             raise ConfigurationError(f'format("rmq") needs the option {self.name!r}: {self.wanted}')
         try:
@@ -83,13 +83,13 @@ class OptionValues:
         return value
 
     def refuse(self, option: Option[Any], why: str) -> None:
-        """Raise ConfigurationError when an option was given that would do nothing here."""
+        """Raise ConfigurationError when an option was given that would have no effect here."""
         if option.name in self._given:
             raise ConfigurationError(f"option {option.name}: {why}")
 
 
 def check_names(given: Mapping[str, str], declared: Sequence[Option[Any]]) -> None:
-    """Refuse an option that nobody declared: a misspelt one would silently mean its default."""
+    """Refuse an undeclared option: otherwise a misspelt option would silently keep its default."""
     known = {option.name.lower(): option.name for option in declared}
     for name in given:
         if name.lower() == ASYNC.lower():

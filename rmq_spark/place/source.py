@@ -1,6 +1,6 @@
-"""Where rows come from: which Redis, which queue, of which discipline; checked on the driver.
+"""The source of rows: the Redis, the queue and its discipline, checked on the driver.
 
-Two disciplines hold leases large enough for Spark, `leased` and `jobs`; the others refuse.
+Two disciplines hold leases large enough for Spark, `leased` and `jobs`; the others raise Unsupported.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ PARTITIONS = whole("numPartitions").or_else(4)
 SHARDS = whole("shards").or_else(None)
 DELIVERIES = whole("maxDeliveries").or_else(10)
 PLACE: tuple[Option[Any], ...] = (URL, USERNAME, PASSWORD, QUEUE, DISCIPLINE, SHARDS)
-"""What every source and sink needs to know."""
+"""The options of every source and sink."""
 ABLE = ("leased", "jobs")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A queue as options name it. Pickled to the executors, credentials and all."""
+    """A queue as the options name it. It is pickled to the executors, including the credentials."""
 
     settings: RedisSettings
     queue: str
@@ -50,7 +50,7 @@ class Source:
 
     @classmethod
     def of(cls, options: OptionValues, *, sharded: bool = False) -> Source:
-        """What `PLACE` says. Raises ConfigurationError for a wrong URL, and for shards that it cannot have."""
+        """Build it from the options in `PLACE`. Raises ConfigurationError for a wrong URL or unsupported shards."""
         queue, shards = options[QUEUE], options[SHARDS]
         if shards is not None and not sharded:
             raise ConfigurationError(
@@ -64,7 +64,7 @@ class Source:
         return cls(settings, queue, options[DISCIPLINE])
 
     def open(self, **config: Any) -> SourceQueue:
-        """The queue; `config` are settings that both disciplines have. Raises Unsupported for any other discipline."""
+        """Open the queue. `config`: settings that both disciplines have. Raises Unsupported for other disciplines."""
         if self.discipline == "leased":
             return LeasedQueue(self.settings, self.queue, LeasedConfig(**config))
         if self.discipline == "jobs":
@@ -72,7 +72,7 @@ class Source:
         raise Unsupported(self.discipline, 'large_leases (needed by format("rmq"))', ABLE)
 
     def check(self) -> None:
-        """Refuse a queue that nobody ever used, or one of another discipline; both are mostly spelling mistakes."""
+        """Refuse a queue that was never used, or one of another discipline; both are mostly spelling mistakes."""
         found = discipline_of(self.settings, self.queue)
         if found is None:
             near = get_close_matches(self.queue, disciplines(self.settings), n=1)
@@ -85,7 +85,7 @@ class Source:
 
 
 def check_place(given: Mapping[str, str]) -> None:
-    """Refuse options that name neither Redis nor queue: those of a table do not arrive here."""
+    """Refuse options that name neither Redis nor queue, because Spark does not pass on those of a table."""
     names = {name.lower() for name, value in given.items() if value}
     if not names & {URL.name, QUEUE.name}:
         raise ConfigurationError(

@@ -1,1 +1,1 @@
-"""What Spark runs on: Java, a session, and processes that lack this package."""
+"""The runtime of Spark: Java, a session, and shipping this package to processes that lack it."""

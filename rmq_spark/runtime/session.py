@@ -1,4 +1,4 @@
-"""A Spark session for this interpreter, on whatever Java the machine has, and `format("rmq")` in it."""
+"""Create a Spark session for this interpreter with the Java of the machine, and register `format("rmq")` in it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rmq_spark.runtime.shipping import packed, self_contained_source, unpacked
 
 
 def session(app_name: str, **conf: str | float | bool) -> SparkSession:
-    """The running session, or a new one, with Spark settings as in `**{"spark.sql.shuffle.partitions": 8}`.
+    """Return the running session, or a new one, with Spark settings as in `**{"spark.sql.shuffle.partitions": 8}`.
 
-    Raises ConfigurationError where Spark would have to start Java and there is none.
+    Raises ConfigurationError when Spark would have to start Java and there is none.
     """
     if "spark.remote" not in conf and not _java_runs():
         os.environ.update(spark_environment())
@@ -27,8 +27,8 @@ def session(app_name: str, **conf: str | float | bool) -> SparkSession:
 def register(spark: SparkSession, *, ship: bool = False) -> None:
     """Make `format("rmq")` known to a session that does not find the package `pyspark_rmq` by itself.
 
-    Needed where this package came by `--py-files` and over Spark Connect; works for streams there too. ship: send the
-    package to the executors as well, which then need only its dependencies: redis, hiredis, tenacity and pyarrow.
+    This is needed where the package came by `--py-files`, and over Spark Connect; it works for streams there too. ship:
+    also send the package to the executors, which then need only its dependencies: redis, hiredis, tenacity and pyarrow.
     """
     archive = packed()
     if ship and is_connect(spark):
@@ -39,6 +39,6 @@ def register(spark: SparkSession, *, ship: bool = False) -> None:
 
 
 def _java_runs() -> bool:
-    """Under spark-submit, with Spark Connect or beside a session of this process, Java is there already."""
+    """Return whether Java runs already: under spark-submit, with Spark Connect or with a session of this process."""
     started_for_us = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"} & os.environ.keys()
     return bool(started_for_us) or SparkSession.getActiveSession() is not None

@@ -1,10 +1,10 @@
-"""`format("rmq")` for Spark processes that cannot import this package: a class pickled by value brings it along.
+"""`format("rmq")` for Spark processes that cannot import this package: a class pickled by value carries the package.
 
-What `--py-files` and `addArtifacts` shipped is seen by the executors of a batch; by those of a stream only on a classic
-session, and by the process that runs a stream's source on neither. So the class, and what it makes, carry an archive of
-the package and unpack it where they are unpickled and the package is missing. This module imports nothing of RMQ at its
-top, for pickled by value it has to work alone until then. The dependencies (redis, hiredis, tenacity, pyarrow) are not
-in the archive.
+The executors of a batch see files shipped by `--py-files` and `addArtifacts`. The executors of a stream see them only
+on a classic session; the process that runs a stream's source never sees them. Therefore the class, and the readers and
+writers it makes, carry an archive of the package. They unpack it when they are unpickled and the package is missing.
+This module is pickled by value and must work alone until then, so it imports nothing of RMQ at its top. The
+dependencies (redis, hiredis, tenacity, pyarrow) are not in the archive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def _making(hook: str) -> Callable[..., Any]:
-    """The hook of RmqDataSource, of which what it makes carries the archive too."""
+    """Return a method that calls this hook of RmqDataSource and adds the archive to the reader or writer it makes."""
 
     def make(self: SelfContainedSource, *arguments: Any, **named: Any) -> Any:
         return self_contained(getattr(self._source(), hook)(*arguments, **named), self.archive)
@@ -40,7 +40,7 @@ def _making(hook: str) -> Callable[..., Any]:
 
 
 class SelfContainedSource(DataSource):
-    """Stands for RmqDataSource, which it makes once the archive is unpacked."""
+    """Stand in for RmqDataSource, which it creates after unpacking the archive."""
 
     archive = b""
     reader, writer = _making("reader"), _making("writer")
@@ -52,18 +52,18 @@ class SelfContainedSource(DataSource):
         return "rmq"
 
     def schema(self) -> StructType | str:
-        """What RmqDataSource says."""
+        """Return the schema of RmqDataSource."""
         return self._source().schema()
 
     def _source(self) -> DataSource:
         make_importable(self.archive)
-        from rmq_spark.data_source import RmqDataSource  # noqa: PLC0415  not before
+        from rmq_spark.data_source import RmqDataSource  # noqa: PLC0415  the archive comes first
 
         return RmqDataSource(self.options)
 
 
 def self_contained(made: T, archive: bytes) -> T:
-    """The same reader or writer, which can be unpickled where the package is missing."""
+    """Return the same reader or writer, changed so that it can be unpickled where the package is missing."""
     kind = type(made)
 
     def reduced(self: Any) -> tuple[Any, ...]:
@@ -74,7 +74,7 @@ def self_contained(made: T, archive: bytes) -> T:
 
 
 def restored(archive: bytes, pickled: bytes) -> Any:
-    """What `self_contained` was given, in another process."""
+    """Return, in another process, the reader or writer that was passed to `self_contained`."""
     make_importable(archive)
     kind, state = cloudpickle.loads(pickled)
     made = kind.__new__(kind)
@@ -83,9 +83,9 @@ def restored(archive: bytes, pickled: bytes) -> Any:
 
 
 def make_importable(archive: bytes) -> None:
-    """Unpack the archive unless the package is here."""
+    """Unpack the archive unless the package can be imported."""
     try:
-        import rmq_spark.data_source  # noqa: F401, PLC0415  whether it is
+        import rmq_spark.data_source  # noqa: F401, PLC0415  tests the import
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in ("rmq_core", "rmq_spark"):
             raise
@@ -93,7 +93,7 @@ def make_importable(archive: bytes) -> None:
 
 
 def unpacked(archive: bytes) -> str:
-    """The path of a file with these bytes, in a folder that only this user can write to."""
+    """Write the archive to a folder that only this user can write to; return the file's path."""
     folder = tempfile.mkdtemp(prefix="rmq-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     place = Path(folder) / "rmq.zip"
@@ -102,7 +102,7 @@ def unpacked(archive: bytes) -> str:
 
 
 def packed() -> bytes:
-    """The sources of this package and of the core as a zip archive that Python can import from."""
+    """Return the sources of this package and of the core as a zip archive that Python can import from."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:
@@ -112,7 +112,7 @@ def packed() -> bytes:
 
 
 def self_contained_source(archive: bytes) -> type[DataSource]:
-    """The class to register: pickled by value, with the archive in it."""
+    """Return the class to register; it is pickled by value and contains the archive."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     members: dict[str, Any] = {"archive": archive, "__module__": __name__}
     return type("SelfContainedRmq", (SelfContainedSource,), members)

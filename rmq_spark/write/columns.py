@@ -1,9 +1,9 @@
 """The columns that a sink understands, and Arrow batches of them as messages.
 
 `payload` (or `value`, as Kafka's sink calls it) is text or bytes; a message may have its own `message_id`, `headers`
-and `delay_ms`, and the option `dedupKey` names the column of its deduplication key. What reading adds to a message
-(`deliveries`, `lease` and so on) belongs to that delivery and is left out. Any other column would be lost in silence,
-and is refused.
+and `delay_ms`, and the option `dedupKey` names the column of its deduplication key. Columns that reading adds to a
+message (`deliveries`, `lease` and so on) belong to that delivery and are left out. Any other column would be lost
+silently, and is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """Which columns a sink publishes. json: payloads are JSON texts, of objects or arrays, and arrive as such."""
+    """The columns that a sink publishes. json: payloads are JSON texts and are published as objects or arrays."""
 
     payload: str
     own: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class SinkColumns:
     json: bool = False
 
     def messages(self, batch: ArrowBatch) -> Iterator[Payload | NewMessage]:
-        """The rows of a batch, in order. Raises PayloadError for a row without a payload."""
+        """Return the rows of a batch as messages, in order. Raises PayloadError for a row without a payload."""
         payloads = self._payloads(batch)
         if not self.own and self.dedup_key is None:
             return payloads
@@ -58,7 +58,7 @@ class SinkColumns:
 
 
 def columns_of(schema: StructType, dedup_key: str | None = None, *, as_json: bool = False) -> SinkColumns:
-    """The columns of a DataFrame that a sink can publish. Raises ConfigurationError for those that it cannot."""
+    """Return the columns of a DataFrame that a sink publishes. Raises ConfigurationError for unsupported columns."""
     given = {field.name: field.dataType for field in schema.fields}
     payload = _payload_of(given)
     own = [name for name in WRITTEN if name in given]

@@ -1,10 +1,10 @@
-"""Writing failed rows back: `operation=nack` returns their messages to the queue, `operation=dead` sets them aside.
+"""Writing failed rows back: `operation=nack` requeues their messages, `operation=dead` makes them dead letters.
 
-The rows are those of a source, or made of them: `message_id`, `lease` and `deliveries` say which delivery failed, an
-optional column `reason` says why. A delivery that is over by now, because the lease was lost or the message is settled,
-is left alone; where a lease holds several messages of one id, all of them are settled, for nothing tells them apart.
-Nothing is settled before all tasks have succeeded: what is settled is no longer read, and a task that is tried again
-reads its rows again.
+The rows are those of a source, or derived from them: `message_id`, `lease` and `deliveries` identify the failed
+delivery, an optional column `reason` says why. A delivery that is over, because the lease was lost or the message is
+settled, is left alone. Where a lease holds several messages of one id, all of them are settled, because nothing tells
+them apart. Nothing is settled before all tasks have succeeded: a settled message can no longer be read, and a retried
+task reads its rows again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DELAY = duration("delay", 0).or_else(None)
 OPTIONS: tuple[Option[Any], ...] = (*PLACE, OPERATION, REASON, DELAY, DELIVERIES)
 NAMES = ("message_id", "lease", "deliveries")
 DeliveryKey: TypeAlias = tuple[str, str, int]
-"""Which one: the message, its lease, and how many deliveries it had had."""
+"""Identifies a delivery: the message, its lease, and how many deliveries it had had."""
 DONE = (Outcome.SETTLED, Outcome.DEAD)
 
 
@@ -48,20 +48,20 @@ class FailedDelivery(NamedTuple):
 
     @property
     def delivery(self) -> DeliveryKey:
-        """Which one, whatever the reason."""
+        """Return the key of the delivery, without the reason."""
         return self[:3]
 
 
 @dataclass(frozen=True)
 class FailedRows(WriterCommitMessage):
-    """What a task found failed; few rows, for they all pass through the driver."""
+    """The failed rows of a task; there should be few, because all of them pass through the driver."""
 
     failed: tuple[FailedDelivery, ...]
 
 
 @dataclass
 class RmqSettler(DataSourceArrowWriter):
-    """Nacks the messages of the rows it is given, or makes them dead letters."""
+    """Nack the messages of the rows it is given, or make them dead letters."""
 
     place: Source
     config: LeasedConfig
@@ -69,11 +69,11 @@ class RmqSettler(DataSourceArrowWriter):
     delay_s: float | None
 
     def write(self, iterator: Iterator[ArrowBatch]) -> FailedRows:
-        """The rows of one task."""
+        """Return the failed rows of one task."""
         return FailedRows(tuple(row for batch in iterator for row in self._failed(batch)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks have succeeded: settle."""
+        """Settle, after all tasks have succeeded."""
         failed = {row.delivery: row for each in messages if isinstance(each, FailedRows) for row in each.failed}
         with LeasedQueue(self.place.settings, self.place.queue, self.config) as queue:
             settled = sum(self._settle(queue, lease, failed) for lease in {lease: None for _, lease, _ in failed})
@@ -81,10 +81,10 @@ class RmqSettler(DataSourceArrowWriter):
             log.warning("%d of %d deliveries are over and were left alone", len(failed) - settled, len(failed))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """The job has failed; nothing was settled."""
+        """Do nothing: the job has failed, and nothing was settled."""
 
     def _settle(self, queue: LeasedQueue, lease_id: str, failed: Mapping[DeliveryKey, FailedDelivery]) -> int:
-        """Settle what still is under a lease, of deliveries that still go on; of how many rows that was."""
+        """Settle the failed deliveries that are still unsettled under a lease; return how many rows they were."""
         try:
             lease = queue.join(lease_id)
             messages = ((message, (message.id, lease_id, message.deliveries)) for message in queue.messages(lease))
@@ -101,7 +101,7 @@ class RmqSettler(DataSourceArrowWriter):
 
 
 def settler_of(given: Mapping[str, str], schema: StructType) -> RmqSettler:
-    """The writer for failed rows. Raises ConfigurationError or Unsupported before any job starts."""
+    """Return the writer for failed rows. Raises ConfigurationError or Unsupported before any job starts."""
     options = OptionValues(given, OPTIONS)
     if options[DISCIPLINE] != "leased":
         raise Unsupported(
@@ -121,7 +121,7 @@ def settler_of(given: Mapping[str, str], schema: StructType) -> RmqSettler:
 
 
 def _check_queues(batch: ArrowBatch, queue: str) -> None:
-    """Refuse rows of another queue: nothing would be found for them, and their batch would ack what failed."""
+    """Refuse rows of another queue: their deliveries would not be found, and their batch would ack failed messages."""
     for other in set(_column(batch, "queue")) - {queue, None}:
         raise ConfigurationError(
             f"option queue: rows whose column queue is {other!r} cannot be settled in {queue!r}; write those of each"
@@ -130,14 +130,14 @@ def _check_queues(batch: ArrowBatch, queue: str) -> None:
 
 
 def _column(batch: ArrowBatch, name: str) -> list[Any]:
-    """The values of a column that need not be there."""
+    """Return the values of a column, or None for each row when the column is missing."""
     return batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
 
 
 def nack_each(
     queue: LeasedQueue, lease: Lease, verdicts: Mapping[MessageRef, Verdict]
 ) -> Iterator[tuple[MessageRef, Outcome]]:
-    """Nack messages of a lease, with one call for all that have the same verdict; what became of each."""
+    """Nack messages of a lease, with one call for all that have the same verdict; yield the outcome of each."""
     alike: defaultdict[Verdict, list[MessageRef]] = defaultdict(list)
     for ref, verdict in verdicts.items():
         alike[verdict].append(ref)

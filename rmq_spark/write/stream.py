@@ -1,8 +1,8 @@
 """Publishing a stream: `stream.writeStream.format("rmq")`, each micro-batch once.
 
-The number of a batch is remembered under the query, or under `sinkId`, in the step that publishes it: a batch that
-Spark repeats after a crash is not published twice. A query whose checkpoint is deleted counts from 0 again: give it
-another `sinkId`, or none.
+The step that publishes a batch also stores its number under the query id, or under `sinkId`, so that a batch that Spark
+repeats after a crash is not published twice. A query whose checkpoint is deleted counts from 0 again: give it another
+`sinkId`, or none.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from rmq_spark.write.sink import SinkWriter, Written, sink_of
 
 
 class RmqStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
-    """Writes micro-batches to a queue. Spark makes another one for each commit: all it knows is in the messages."""
+    """Write micro-batches to a queue. Spark makes a new writer for each commit, so all its state is in the messages."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
-        """All tasks of a micro-batch have succeeded."""
+        """Publish a micro-batch, after all its tasks have succeeded."""
         queries = {each.query for each in messages if isinstance(each, Written)}
         if queries:
             self._sink.publish(messages, self._sink.sink_id or queries.pop(), batchId)
 
 
 def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RmqStreamWriter:
-    """The stream writer that `format("rmq")` uses. Raises ConfigurationError before the query starts."""
+    """Return the stream writer that `format("rmq")` uses. Raises ConfigurationError before the query starts."""
     if overwrite:
         raise ConfigurationError('a queue is not overwritten: use outputMode("append") or ("update")')
     if OPERATION.value(given.get(OPERATION.name)) != "publish":

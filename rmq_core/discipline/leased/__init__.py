@@ -1,1 +1,1 @@
-"""The leased engine: a queue whose unit of holding is the lease, not the message."""
+"""The leased engine: a consumer holds messages under a lease, not each message by itself."""

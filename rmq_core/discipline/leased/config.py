@@ -1,4 +1,4 @@
-"""How a queue behaves: one frozen value, validated once."""
+"""The settings of a leased queue: one frozen value, validated when it is created."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ _DEEPEST = 500
 class LeasedConfig:
     """Settings of a LeasedQueue. Durations are seconds or timedelta; sizes are bytes.
 
-    lease: how long a claim holds its messages unless extended; None means for ever (an operator can release it).
-    max_hold: how long heartbeats may keep a lease at most, from its claim; None for no bound.
-    max_deliveries: a message that failed so often, for what it did alone, becomes a dead letter; None for no bound.
+    lease: how long a claim holds its messages unless it is extended; None means for ever (an operator can release it).
+    max_hold: the longest time that heartbeats may keep a lease, counted from its claim; None for no limit.
+    max_deliveries: after this many failed deliveries a message becomes a dead letter; deliveries in which it failed
+    together with other messages do not count. None for no limit.
     backoff: delay of a nacked message when the nack names none.
-    max_ready, overflow: how many messages may wait (ready and delayed), and what publish does beyond.
-    dedup: deduplicate by payload when publish names no key; dedup_key: the key of a payload, instead of its digest.
-    dedup_window: how long a deduplication key is remembered.
-    settled_ttl: how long it is remembered that a lease id was acked whole.
-    max_dead: how many dead letters are kept. completed_log, failed_log: how many acked and nacked messages are.
+    max_ready: how many messages may wait (ready and delayed). overflow: what publish does above that number.
+    dedup: deduplicate by payload when publish names no key. dedup_key: returns the key of a payload, which replaces
+    the payload's digest. dedup_window: how long a deduplication key is remembered.
+    settled_ttl: how long the record is kept that a lease id was acked as a whole.
+    max_dead: how many dead letters are kept. completed_log, failed_log: how many acked and nacked messages are kept.
     durability: what publish and ack wait for. retry_budget: how long a call is retried while Redis does not answer.
     """
 

@@ -1,4 +1,4 @@
-"""What the operations of one queue share: its keys, its settings, its unfinished claims. No IO."""
+"""The state that the operations of one queue share: its keys, its settings, its unanswered claims. No IO."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class LeasedEngine:
             tell(self.on_event, event)
 
     def lost(self, lease: Lease) -> LeaseLost:
-        """Note and tell that a lease is gone; the error to raise."""
+        """Mark a lease as lost, emit that event, and return the error to raise."""
         self.tell(Operation.LOST, lease.count, lease.id)
         return lost(lease)
 
     def lease_ms(self, lease: timedelta | float | None, parameter: str = "lease") -> int | str:
-        """A lease time as the scripts want it; None is the queue's own."""
+        """Return a lease time in the form that the scripts expect; None stands for the queue's own lease time."""
         return self.own_lease_ms if lease is None else milliseconds(parameter, lease, minimum=0.001)

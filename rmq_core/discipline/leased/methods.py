@@ -1,4 +1,4 @@
-"""The operations of a leased queue, as both its façades have them."""
+"""The operations of a leased queue, which its blocking and its asyncio façade share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rmq_core.queue.keys import LeasedKeys
 
 
 class LeasedMethods(QueueBase[LeasedEngine]):
-    """What LeasedQueue and AsyncLeasedQueue can do."""
+    """The methods of LeasedQueue and AsyncLeasedQueue."""
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
@@ -51,7 +51,7 @@ class LeasedMethods(QueueBase[LeasedEngine]):
     release_lease = Method(managing.release_lease)
     register_consumer = Method(consumers.register_consumer)
     renew_consumer = Method(consumers.renew_consumer)
-    enroll = Method(consumers.enroll)  # deprecated, as the next one
+    enroll = Method(consumers.enroll)  # deprecated, like the next one
     stay = Method(consumers.stay)
     read = Method(inspecting.read)
     read_columns = Method(inspecting.read_columns)

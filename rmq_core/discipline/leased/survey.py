@@ -1,4 +1,4 @@
-"""Many leased queues of one server, looked at together, run by the blocking driver."""
+"""Inspect many leased queues of one server together, with the blocking driver."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rmq_core.reports import Backlog
 
 
 def holding(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> list[str]:
-    """Those of these leased queues that have messages which are ready, delayed or leased, in the order given.
+    """Return the names of the leased queues that have ready, delayed or leased messages, in the given order.
 
-    `redis` is a client, RedisSettings or a URL. Of `config` only the retry budget counts. Raises QueueUnavailable.
+    `redis` is a client, RedisSettings or a URL. Only the retry budget of `config` is used. Raises QueueUnavailable.
     """
     client, owned = sync_client(redis)
     try:
@@ -29,10 +29,10 @@ def holding(redis: Any, names: Iterable[str], config: LeasedConfig | None = None
 
 
 def backlogs(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> dict[str, Backlog]:
-    """The backlog of each of these leased queues, as `LeasedQueue.backlog` tells it of one.
+    """Return the backlog of each of these leased queues, as `LeasedQueue.backlog` reports it for one.
 
-    What has expired is taken back first. `redis` is a client, RedisSettings or a URL; `config` should be that of all
-    users of the queues. Raises QueueUnavailable.
+    Expired leases are reclaimed first. `redis` is a client, RedisSettings or a URL; `config` should be the one that all
+    users of the queues share. Raises QueueUnavailable.
     """
     client, owned = sync_client(redis)
     found: dict[str, Backlog] = {}
@@ -53,7 +53,7 @@ def _reclaimed(client: Any, name: str, config: LeasedConfig | None) -> Backlog:
 
 
 def _run(client: Any, names: Sequence[str], config: LeasedConfig | None, exchange: Exchange[Any]) -> Any:
-    from rmq_core.exchange.public import sync_driver  # noqa: PLC0415  loads redis-py, which naming this must not
+    from rmq_core.exchange.public import sync_driver  # noqa: PLC0415  loads redis-py; importing this must not
 
     driver = sync_driver(client, LeasedKeys(names[0]).prefix, (config or LeasedConfig()).retry_budget_s)
     try:

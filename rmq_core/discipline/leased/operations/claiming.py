@@ -35,9 +35,11 @@ _INLINE = 4000
 
 
 class LeaseRequest(NamedTuple):
-    """What a caller wants to claim, checked. `mode` tells whether the lease id can exist: new, again or named.
+    """The validated arguments of a claim.
 
-    again: an earlier claim under this id and nonce ended without an answer, and may have been granted.
+    mode: whether a lease of this id can exist already: `new` (no), `again` (an unanswered claim may have made it) or
+    `named` (the caller chose the id). again: an earlier claim under this id and nonce got no reply, and may have been
+    granted.
     """
 
     id: str
@@ -58,10 +60,11 @@ def claim(
     lease_id: str | None = None,
     owner: str | None = None,
 ) -> Exchange[Lease | None]:
-    """Take the oldest ready messages under a lease, or None when there are none within `wait`.
+    """Claim the oldest ready messages under a lease; return None when there are none within `wait`.
 
-    lease, wait: seconds or timedelta. An existing `lease_id` is taken over: the same messages under a new token, the
-    former holder fenced off, one more delivery counted. Raises LeaseAlreadySettled when that id was acked whole.
+    lease, wait: seconds or timedelta. If `lease_id` exists, the caller takes that lease over: it gets the same messages
+    under a new token, the former holder is fenced off, and one more delivery is counted. Raises LeaseAlreadySettled
+    when that lease was acked as a whole.
     """
     wait_ms = milliseconds("wait", wait)
     return (yield from grant(engine, requested(engine, max_messages, lease, lease_id, owner), wait_ms))
@@ -70,7 +73,7 @@ def claim(
 def grant(
     engine: LeasedEngine, request: LeaseRequest, wait_ms: int, expired: list[bytes] | None = None
 ) -> Exchange[Lease | None]:
-    """Claim what is requested. Expired leases are reclaimed on the way, or only told where `expired` is given."""
+    """Claim what the request asks for. Reclaim expired leases too; if `expired` is given, only add their ids to it."""
     try:
         if not engine.registered:
             engine.registered = yield from register(engine.name, DISCIPLINE)
@@ -88,7 +91,10 @@ def claim_next(
     lease: timedelta | float | None = None,
     wait: timedelta | float = 0,
 ) -> Exchange[Lease | None]:
-    """Ack a whole lease and claim the next messages in one round trip. Raises LeaseLost, then nothing is claimed."""
+    """Ack a whole lease and claim the next messages in one round trip.
+
+    Raises LeaseLost when the lease to ack is lost; nothing is claimed then.
+    """
     wait_ms = milliseconds("wait", wait)
     whole("max_messages", max_messages, minimum=1)
     request = _new(engine.lease_ms(lease), max_messages, owner_of("owner", ack.owner))
@@ -130,12 +136,12 @@ def _ack_and_claim(
 
 
 def reclaim_all(engine: LeasedEngine, late: list[bytes]) -> Exchange[int]:
-    """Take back every lease of the list, earliest deadline first, that is expired; the number of messages.
+    """Reclaim the expired leases of a list, which has the earliest deadline first; return the number of messages.
 
-    Publications that were left half done stand in the same list, and are finished.
+    The list also names unfinished publications; they are finished.
     """
     moved = 0
-    for lease_id in reversed(late):  # each goes to the claim end, so the earliest must be the last to go
+    for lease_id in reversed(late):  # each is requeued at the claim end, so the earliest comes last
         do = finish if lease_id.startswith(PUBLICATION) else reclaim
         moved += yield from do(engine, lease_id.decode())
     return moved
@@ -172,7 +178,7 @@ def _wait(
 def _hand_over(
     engine: LeasedEngine, request: LeaseRequest, words: list[str], late: list[bytes], batches: list[list[bytes]]
 ) -> Exchange[Lease]:
-    """Everything between the grant and the caller's hands; when it fails, the id can be entered again."""
+    """Complete a granted claim and return its lease. After an error, a later claim can retry the same id."""
     try:
         granted = yield from _granted(engine, request, words, batches)
         if late:
@@ -206,7 +212,7 @@ def _granted(
 
 
 def _fetch(engine: LeasedEngine, granted: Lease) -> Exchange[Lease]:
-    """Bring the messages of a lease that fits one chunk, when they did not come with the answer."""
+    """Read the messages of a lease that fits in one chunk, when the reply to the claim did not contain them."""
     if granted.count > _INLINE:
         return granted
     keys = engine.keys
@@ -219,7 +225,7 @@ def _fetch(engine: LeasedEngine, granted: Lease) -> Exchange[Lease]:
 
 
 def _fill(engine: LeasedEngine, granted: Lease, limit: int) -> Exchange[Lease]:
-    """Go on moving messages into a large lease, chunk by chunk."""
+    """Move the remaining messages into a large lease, chunk by chunk."""
     keys, count, token = engine.keys, granted.count, granted.token or ""
     while count < limit:
         reply = yield script(
@@ -238,7 +244,7 @@ def _fill(engine: LeasedEngine, granted: Lease, limit: int) -> Exchange[Lease]:
 
 
 def taken_over(engine: LeasedEngine, lease_id: str, rest: str) -> Lease:
-    """The lease that the words of a takeover describe."""
+    """Return the lease that a script's reply to a takeover describes; emit the takeover."""
     token, deadline, count, failures, most, takeovers, _, owner = rest.split(" ", 7)
     engine.tell(Operation.TAKEOVER, int(count), lease_id)
     return Lease(
@@ -248,13 +254,16 @@ def taken_over(engine: LeasedEngine, lease_id: str, rest: str) -> Lease:
 
 
 def isolation_of(words: Sequence[str | int]) -> Isolation | None:
-    """What a script says of the messages of a lease: in how many leases they failed together, 0 for not isolated."""
+    """Return the Isolation of a lease's messages, None when they are not isolated.
+
+    words: from a script: in how many leases they failed together (0: not isolated), and how many one claim may take.
+    """
     failures, most = map(int, words)
     return Isolation(failures, most) if failures else None
 
 
 def tell_isolated(engine: LeasedEngine, lease: Lease) -> None:
-    """Emit why a claim got fewer messages than it asked for."""
+    """Emit an event that says why a claim got fewer messages than it asked for."""
     engine.tell(Operation.ISOLATE, lease.count, lease.id, reason=str(lease.isolation))
 
 
@@ -265,7 +274,7 @@ def requested(
     lease_id: str | None = None,
     owner: str | None = None,
 ) -> LeaseRequest:
-    """What `claim` is asked for, checked; an id whose claim ended without an answer is entered again."""
+    """Return the validated arguments of `claim`. A claim that got no reply is repeated under its id and nonce."""
     whole("max_messages", max_messages, minimum=1)
     lease_ms, owned = engine.lease_ms(lease), owner_of("owner", owner)
     if lease_id is not None:
@@ -287,7 +296,7 @@ def _new(lease_ms: int | str, max_messages: int, owner: str) -> LeaseRequest:
 
 def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int) -> Call:
     keys, most = engine.keys, engine.config.max_deliveries or 0
-    if request.mode == "new":  # by far the most, so nothing is merged for them
+    if request.mode == "new":  # most claims by far, so this path merges no keys
         return script(
             "leased/claim", keys, lease=keys.lease(request.id), lease_id=request.id, nonce=request.nonce,
             lease_ms=request.lease_ms, max_messages=request.max_messages, owner=request.owner, max_deliveries=most,
@@ -304,7 +313,10 @@ def _call(engine: LeasedEngine, request: LeaseRequest, wait_ms: int, until: int)
 
 
 def _keep(engine: LeasedEngine, request: LeaseRequest, error: BaseException) -> None:
-    """A claim that ended without an answer may have been granted: the next one, or `close`, enters it again."""
+    """Record a claim that got no reply, because it may have been granted.
+
+    The next claim repeats it, or `close` releases its lease.
+    """
     if isinstance(error, LeaseLost | LeaseAlreadySettled):
         return
     answered = isinstance(error, RedisMessageQueueError) and not isinstance(error, QueueUnavailable | NotDurable)
@@ -313,7 +325,7 @@ def _keep(engine: LeasedEngine, request: LeaseRequest, error: BaseException) -> 
 
 
 def owner_of(parameter: str, value: str | None) -> str:
-    """An owner as the scripts want it, '' for none."""
+    """Return an owner in the form that the scripts expect: '' for none."""
     if value is None or value == "":
         return ""
     return check_name(parameter, value)

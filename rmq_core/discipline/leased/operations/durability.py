@@ -1,4 +1,4 @@
-"""Waiting until replicas, or the AOF, have what a call wrote: what `durability` adds to publish and ack."""
+"""Wait until replicas, or the AOF, have the writes of a call: the effect of `durability` on publish and ack."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rmq_core.exchange import Call
 
 
 def confirming(engine: LeasedEngine, call: Call) -> Call:
-    """The call with the command that confirms it behind it; as it is when nothing is to be waited for."""
+    """Return the call followed by the command that confirms its writes; unchanged when `durability` is None."""
     durability = engine.config.durability
     return call if durability is None else call._replace(confirm=durability.command())
 
 
 def apart(call: Call, reply: Any) -> tuple[Any, Any]:
-    """The reply of a call, and that of its confirmation."""
+    """Return the reply of a call and the reply of its confirmation, None without one."""
     return reply if call.confirm else (reply, None)
 
 
 def check(engine: LeasedEngine, done: str, confirmed: Any) -> None:
-    """Raise NotDurable when too few have what was done; it is done all the same."""
+    """Raise NotDurable when too few replicas or AOF files confirmed the writes; the writes are not undone."""
     durability = engine.config.durability
     if durability is None:
         return

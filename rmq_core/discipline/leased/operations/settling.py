@@ -1,4 +1,4 @@
-"""Ending leases: extend, ack, nack, release; whole, or some of their messages. All fenced by the token."""
+"""Extend a lease; ack, nack or release it as a whole or only some of its messages. The token fences all of these."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ _EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RE
 
 
 def extend(engine: LeasedEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
-    """Move the deadline to `by` (seconds or timedelta, the queue's lease when None) from now; never to an earlier time.
+    """Move the deadline to `by` from now, never to an earlier time.
 
-    Returns the deadline, None for never. Costs the same for 1 and for 1,000,000 messages. Raises LeaseLost.
+    by: seconds or timedelta; None is the queue's lease time. Returns the deadline, or None when the lease never
+    expires. Costs the same for 1 and for 1,000,000 messages. Raises LeaseLost.
     """
     reply = yield extension(engine, lease, by)
     return extended(engine, lease, reply)
 
 
 def extend_all(engine: LeasedEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
-    """Extend many leases in one write; False for each that is lost."""
+    """Extend many leases in one write; return True for each that is extended, False for each that is lost."""
     return (yield from extend_each(extension(engine, lease, by) for lease, by in leases))
 
 
@@ -51,7 +52,10 @@ def extended(engine: LeasedEngine, lease: Lease, reply: bytes) -> datetime | Non
 
 
 def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Finish the messages of a lease, or some of them. Raises LeaseLost for a whole lease, reports it for some."""
+    """Finish all messages of a lease, or only the given ones.
+
+    When the lease is lost, acking the whole lease raises LeaseLost; acking some messages reports it as their outcome.
+    """
     if messages is not None:
         return (yield from _settle_some(engine, lease, "ack", messages))
     config = engine.config
@@ -69,7 +73,10 @@ def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exc
 
 
 def acking(engine: LeasedEngine, lease: Lease, done_ttl_ms: int, most: int, log: bytes | None = None) -> Call:
-    """The call that acks a lease whole; `log` keeps its newest messages, `most` in all: the completed log when None."""
+    """Return the call that acks a whole lease.
+
+    log: the list in which the acked messages are kept, at most `most` in all; None is the completed log.
+    """
     keys = engine.keys
     kept: dict[str, bytes | int] = {}
     if done_ttl_ms or most:
@@ -91,8 +98,9 @@ def nack(
 ) -> Exchange[SettleReport]:
     """Give messages back as failed: the delivery is counted; past `max_deliveries` they become dead letters.
 
-    delay: seconds or timedelta before they are ready again, the queue's backoff when None. reason: kept in the
-    message's history, 200 characters of it. Raises LeaseLost for a whole lease, reports it for some messages.
+    delay: seconds or timedelta before they are ready again; None is the queue's backoff. reason: its first 200
+    characters are kept in the message's history. When the lease is lost, nacking the whole lease raises LeaseLost;
+    nacking some messages reports it as their outcome.
     """
     delay_ms = _delay_ms(engine, lease, delay)
     if messages is not None:
@@ -101,7 +109,11 @@ def nack(
 
 
 def release(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Give messages back untouched: no delivery is counted. Raises LeaseLost for a whole lease, reports it for some."""
+    """Give messages back without counting a delivery.
+
+    When the lease is lost, releasing the whole lease raises LeaseLost; releasing some messages reports it as their
+    outcome.
+    """
     if messages is not None:
         return (yield from _settle_some(engine, lease, "release", messages))
     return (yield from _give_back(engine, lease, "release"))
@@ -167,7 +179,7 @@ def _settle_some(
 
 
 def _once_over(lease: Lease, index: int) -> Outcome:
-    """What became of a message that nobody asks for any more, because its lease was settled to the last message."""
+    """Return the outcome of a message that was not sent to Redis, because an earlier chunk settled the whole lease."""
     return Outcome.SETTLED_BEFORE if 0 <= index < lease.count else Outcome.MISSING
 
 
