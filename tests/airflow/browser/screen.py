@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -69,7 +70,14 @@ class Screen:
         self.wait(lambda: text in self.find(selector).text, f"{text!r} in {selector}")
 
     def click(self, selector: str) -> None:
-        self.find(selector).click()
+        """Click the first element once it stands still: what loads above it pushes it away under the pointer."""
+        self.wait(lambda: self._still(selector), selector).click()
+
+    def _still(self, selector: str) -> WebElement | None:
+        found = self.find(selector)
+        place = found.rect
+        time.sleep(0.1)
+        return found if found.rect == place else None
 
     def button(self, text: str) -> WebElement:
         """The button that says so."""

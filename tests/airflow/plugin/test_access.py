@@ -114,12 +114,12 @@ async def test_an_auth_manager_that_fails_lets_nobody_in(
 async def test_a_page_that_cannot_be_imported_serves_nothing(
     op: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rmq_airflow.plugin import late
+    from rmq_airflow.plugin import lazy
 
     def broken() -> Any:
         raise ImportError("Airflow moved its security module")
 
-    monkeypatch.setattr(late, "_page", broken)
+    monkeypatch.setattr(lazy, "_page", broken)
     assert (await op.get("/")).status_code == 500
 
 
