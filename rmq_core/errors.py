@@ -1,4 +1,4 @@
-"""Everything RMQ raises: one root, one leaf for each thing a caller can do about it.
+"""The errors of RMQ: one root, and one subclass for each way in which a caller can react.
 
 `translate` is the only place where redis-py's exceptions become RMQ's. Messages never hold credentials or payloads.
 """
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 
 class RedisMessageQueueError(Exception):
-    """Root of every error RMQ raises. `report` holds what `publish_many` had accepted before it, else None.
+    """Root of every error that RMQ raises. `report` says what `publish_many` had accepted before it, else None.
 
-    RedisMessageQueue says what it was about: `queue`, `message_id` and `operation`, each None where that is unknown.
+    RedisMessageQueue sets `queue`, `message_id` and `operation` on its errors; each is None when it is unknown.
     """
 
     report: object = None
@@ -23,11 +23,11 @@ class RedisMessageQueueError(Exception):
 
 
 class ConfigurationError(RedisMessageQueueError, ValueError):
-    """A parameter has a value that cannot work; the message names it and says what would."""
+    """A parameter has an invalid value; the message names the parameter and says which values are valid."""
 
 
 class Unsupported(RedisMessageQueueError):
-    """This discipline cannot do what was asked; the message names those that can."""
+    """The discipline lacks a capability that the caller asked for; the message names the disciplines that have it."""
 
     def __init__(self, discipline: str, what: str, able: tuple[str, ...] = ()) -> None:
         instead = f"; {' or '.join(able)} can" if able else ""
@@ -39,15 +39,15 @@ class Unsupported(RedisMessageQueueError):
 
 
 class PayloadError(RedisMessageQueueError, ValueError):
-    """A payload, header or deduplication key cannot be stored; the message holds the path to the culprit.
+    """A payload, header or deduplication key cannot be stored; the message has the path to the invalid part.
 
-    index: which of many payloads it is, where there are many.
+    index: the position of the payload among many, else None.
     """
 
     index: int | None = None
 
     def name_index(self, index: int) -> None:
-        """Say in the message which of many payloads it is."""
+        """Set the position of the payload among many, and add it to the message."""
         self.index, self.args = index, (f"payloads[{index}]: {self}",)
 
 
@@ -68,7 +68,7 @@ class QueueBackpressureError(QueueFull):
 
 
 class QueueDrainedError(RedisMessageQueueError):
-    """This queue object was drained and publishes no more; another object on the same queue can."""
+    """This queue object was drained and cannot publish any more; another object on the same queue can."""
 
 
 class CleanupFailedError(RedisMessageQueueError):
@@ -76,7 +76,7 @@ class CleanupFailedError(RedisMessageQueueError):
 
 
 class GatewayContractError(RedisMessageQueueError, TypeError):
-    """A gateway returned what it must not; the message names the method and what it has to return."""
+    """A gateway returned an invalid value; the message names the method and says what it must return."""
 
 
 class QueueUnavailable(RedisMessageQueueError):
@@ -84,7 +84,7 @@ class QueueUnavailable(RedisMessageQueueError):
 
 
 class QueueNotEmpty(RedisMessageQueueError):
-    """The queue holds something still, so it was not taken off the list; nothing was changed. Consume or purge that."""
+    """The queue is not empty, so it stays on the list of queues; nothing was changed. Consume or purge its contents."""
 
 
 class NotDurable(RedisMessageQueueError):
@@ -100,7 +100,7 @@ class ScriptFailed(RedisMessageQueueError):
 
 
 class QueueError(RedisMessageQueueError):
-    """A stream could not be read, written or acked, or an entry is no message. It was tried once."""
+    """A stream could not be read, written or acked, or an entry is no message. RMQ made one attempt."""
 
 
 class MalformedMessage(RedisMessageQueueError):
@@ -108,7 +108,7 @@ class MalformedMessage(RedisMessageQueueError):
 
 
 class LeaseLost(RedisMessageQueueError):
-    """The lease expired, was taken over or was settled: stop working on it, its messages belong to somebody else."""
+    """The lease expired, was taken over or was settled: stop working on its messages, which are no longer yours."""
 
     def __init__(self, lease_id: str, detail: str = "it expired, was taken over or is settled") -> None:
         super().__init__(f"lease {lease_id!r} is lost: {detail}; nothing was changed")
@@ -120,11 +120,11 @@ class LeaseLost(RedisMessageQueueError):
 
 
 class LeaseOwnedByOther(LeaseLost):
-    """`if_owner` names somebody who no longer owns the lease; the present owner goes on undisturbed."""
+    """`if_owner` names an owner that does not hold the lease; the present owner keeps it."""
 
 
 class ConsumerTaken(RedisMessageQueueError):
-    """Another run uses this consumer's name: stop that one, or give this one a name of its own."""
+    """Another run uses this consumer's name: stop that run, or give this run another consumer name."""
 
     def __init__(self, consumer: str, left: float) -> None:
         instead = "stop that run, or use another name for this one"
@@ -136,11 +136,11 @@ class ConsumerTaken(RedisMessageQueueError):
 
 
 class LeftUnsettled(RedisMessageQueueError):
-    """A driver ended well, but the messages it adopted are neither acked nor given back."""
+    """A driver ended without an error, but it left messages unsettled that it had adopted."""
 
 
 class StageLost(RedisMessageQueueError):
-    """Staged messages are not there whole any more: stage them again, and keep them for longer."""
+    """A stage no longer has all of its messages: stage them again, and keep them for longer."""
 
     def __init__(self, stage_id: str) -> None:
         super().__init__(f"stage {stage_id!r} is not whole: its messages were not published within `keep`")
@@ -151,7 +151,7 @@ class StageLost(RedisMessageQueueError):
 
 
 class LeaseAlreadySettled(RedisMessageQueueError):
-    """Every message of this lease id was acked before: succeed at once, or claim under another id."""
+    """Every message of this lease id was acked before: treat the work as done, or claim under another id."""
 
     def __init__(self, lease_id: str, acked: int) -> None:
         super().__init__(f"lease {lease_id!r} was settled: all its {acked} messages are acked; claim under a new id")
@@ -163,14 +163,14 @@ class LeaseAlreadySettled(RedisMessageQueueError):
 
 
 class UnrecoverableError(RedisMessageQueueError):
-    """A handler of a Worker raises it to say that its job can never succeed: no retry, a dead letter at once.
+    """A handler of a Worker raises it when its job can never succeed: no retry, the job is a dead letter at once.
 
-    The history of that begins its reason with `UnrecoverableError`, and names the subclass that was raised.
+    In the history of the dead letter, the reason begins with `UnrecoverableError` and names the subclass raised.
     """
 
 
 class JobFailed(RedisMessageQueueError):
-    """The job that was waited for is a dead letter; `reason` is what it died of. `peek_dlq` shows its history."""
+    """The job that the caller waits for is a dead letter; `reason` says why. `peek_dlq` shows its history."""
 
     def __init__(self, job_id: str, reason: str) -> None:
         super().__init__(f"job {job_id!r} is a dead letter: {reason}")
@@ -182,7 +182,7 @@ class JobFailed(RedisMessageQueueError):
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise RMQ's errors instead of redis-py's, where a client is used without a driver."""
+    """Raise RMQ's errors instead of redis-py's in code that uses a client without a driver."""
     from redis.exceptions import RedisClusterException, RedisError  # noqa: PLC0415  redis-py takes long to load
 
     try:
@@ -192,7 +192,7 @@ def translated() -> Iterator[None]:
 
 
 def translate(error: Exception) -> RedisMessageQueueError:
-    """The RMQ error for what redis-py raised, with that as its cause."""
+    """Return the RMQ error for an exception of redis-py, with that exception as its cause."""
     known = _known(error, str(error))
     known.__cause__ = error
     return known

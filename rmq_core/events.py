@@ -1,4 +1,4 @@
-"""What happened to a queue, told to `on_event`: mostly after the commit it reports."""
+"""Events of a queue, passed to `on_event`. Most are emitted after Redis has committed the step that they report."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _log = logging.getLogger("rmq")
 
 
 class EventOperation(StrEnum):
-    """The steps of a message's and a lease's life: those of LeasedQueue, then those that RedisMessageQueue has besides.
+    """The steps of messages and leases: those of LeasedQueue, then those that only RedisMessageQueue has.
 
-    RedisMessageQueue says `publish_dedup_hit` for `duplicate`, `claim_reclaim` for `reclaim` and `dlq` for `dead`.
+    RedisMessageQueue uses `publish_dedup_hit` for `duplicate`, `claim_reclaim` for `reclaim` and `dlq` for `dead`.
     """
 
     PUBLISH = "publish"
@@ -53,7 +53,7 @@ Operation: TypeAlias = EventOperation
 
 
 class EventOutcome(StrEnum):
-    """How a step ended; `skipped` is one that had nothing to do."""
+    """How a step ended; `skipped` means that there was nothing to do."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -71,10 +71,10 @@ class QueueEvent:
     claim_id: str | None = None
     """The lease of the message."""
     lease_token_hash: str | None = None
-    """Tells two holders of a message apart without giving the right to settle it away."""
+    """Distinguishes two holders of a message without exposing the token, which permits settling it."""
     destination_queue: str | None = None
     exception_type: str | None = None
-    """The name of the error's class, fit for a metric's label."""
+    """The name of the error's class; it can be used as the label of a metric."""
     duration_ms: float | None = None
     error: BaseException | None = None
     count: int = 1
@@ -84,7 +84,7 @@ class QueueEvent:
 
     @property
     def lease_id(self) -> str | None:
-        """`claim_id` in the words of LeasedQueue."""
+        """The same as `claim_id`, under the name that LeasedQueue uses."""
         return self.claim_id
 
 
@@ -92,10 +92,10 @@ OnEvent: TypeAlias = Callable[[QueueEvent], object]
 
 
 def tell(on_event: OnEvent | None, event: QueueEvent) -> None:
-    """Call the callback; whatever it raises is logged and never harms the queue."""
+    """Call the callback. An exception that it raises is logged and does not affect the queue."""
     if on_event is None:
         return
     try:
         on_event(event)
-    except Exception:  # noqa: BLE001  whatever it is, it is the callback's, not the queue's
+    except Exception:  # noqa: BLE001  an error of the callback must not affect the queue
         _log.exception("on_event raised at %s of queue %r", event.operation, event.queue)

@@ -1,4 +1,4 @@
-"""Stopping a consumer between two messages: by signals, or by an event that somebody else sets."""
+"""Stop a consumer between two messages: by signals, or by an event that other code sets."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class BaseGracefulInterruptHandler(ABC):
 
 
 class GracefulInterruptHandler(BaseGracefulInterruptHandler):
-    """Owns signals of the process: the first one is noted, a second one acts as it would have without this handler.
+    """Handles signals of the process: the first one requests the stop, a second one acts as without this handler.
 
-    Make it in the main thread. A signal that somebody else handles, be it another GracefulInterruptHandler, is left
-    alone: ValueError. One that the process ignores, as under `nohup` or in a shell's background, stays ignored. A
-    forked child calls `reset()` on the handler it inherited before it makes its own.
+    Create it in the main thread. Raises ValueError, and changes nothing, when a signal already has a handler, such as
+    another GracefulInterruptHandler. A signal that the process ignores, as under `nohup` or in a shell's background,
+    stays ignored. A forked child calls `reset()` on the handler that it inherited before it creates its own.
     """
 
     def __init__(self, verbose: bool = True, signals: Iterable[signal.Signals] = _USUAL) -> None:  # noqa: FBT001, FBT002
@@ -59,7 +59,7 @@ class GracefulInterruptHandler(BaseGracefulInterruptHandler):
         return self._interrupted
 
     def reset(self) -> None:
-        """Give the signals back, as often as you like. Only in the main thread."""
+        """Restore the previous handlers of the signals; repeated calls do nothing. Call it only in the main thread."""
         while self._before:
             number, before = self._before.popitem()
             signal.signal(number, before)
@@ -70,7 +70,7 @@ class GracefulInterruptHandler(BaseGracefulInterruptHandler):
             return
         self._interrupted = True
         if self._verbose:
-            with contextlib.suppress(Exception):  # a write that the signal interrupted cannot be entered again
+            with contextlib.suppress(Exception):  # the signal may have interrupted a write, which is not reentrant
                 print(f"Received signal: {signal.strsignal(number)}", file=sys.stderr)  # noqa: T201  asked for
 
     def _act(self, number: int, frame: FrameType | None) -> None:
@@ -83,7 +83,7 @@ class GracefulInterruptHandler(BaseGracefulInterruptHandler):
 
 
 class Stop(Protocol):
-    """Such as threading.Event."""
+    """An object that says whether to stop, such as threading.Event."""
 
     def is_set(self) -> bool:
         """Whether to stop."""
@@ -91,7 +91,7 @@ class Stop(Protocol):
 
 
 class EventDrivenInterruptHandler(BaseGracefulInterruptHandler):
-    """Interrupted once `stop_event` is set by whatever owns the signals: an orchestrator, a web server."""
+    """Stops once the owner of the signals, such as an orchestrator or a web server, sets `stop_event`."""
 
     def __init__(self, stop_event: Stop) -> None:
         if not callable(getattr(stop_event, "is_set", None)):
@@ -104,7 +104,7 @@ class EventDrivenInterruptHandler(BaseGracefulInterruptHandler):
 
 
 def _free(number: signal.Signals) -> Any:
-    """The present disposition of a signal that nobody handles."""
+    """Return the present disposition of a signal; raise ConfigurationError when the signal has a handler."""
     before = signal.getsignal(number)
     if isinstance(getattr(before, "__self__", None), GracefulInterruptHandler):
         raise ConfigurationError(f"{number.name} is owned by another GracefulInterruptHandler; share that one")

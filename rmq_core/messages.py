@@ -1,4 +1,4 @@
-"""What a queue hands out: frozen values that do no IO."""
+"""Messages and leases: frozen values that do no IO."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rmq_core.errors import ConfigurationError, LeaseLost
 
 
 class NewMessage(NamedTuple):
-    """A message for `publish_many` and `stage` with what is its own.
+    """A message for `publish_many` and `stage` with an id, headers, a delay or a deduplication key of its own.
 
-    id: instead of one made up, up to 512 characters without spaces; no promise that there is only one message of it.
-    delay: seconds or timedelta. dedup_key: instead of what the queue or the call deduplicates by.
+    id: replaces the generated one; up to 512 characters without spaces. RMQ does not check that it is unique.
+    delay: seconds or timedelta. dedup_key: replaces the key of the queue or of the call.
     """
 
     payload: Payload
@@ -32,7 +32,7 @@ class NewMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Messages put aside by `stage`: the id, how many, and whether none has a delay or a deduplication key."""
+    """Messages staged by `stage`: the stage's id, their number, and whether none has a delay or deduplication key."""
 
     id: str
     count: int
@@ -40,7 +40,7 @@ class Stage:
 
 
 class Messages(Sequence[Message]):
-    """The messages that came with a claim, decoded when looked at."""
+    """The messages that came with a claim, decoded on access."""
 
     __slots__ = ("_delivered", "_envelopes", "_lease_id")
 
@@ -68,9 +68,9 @@ class Messages(Sequence[Message]):
 
 
 class Isolation(NamedTuple):
-    """Why a claim got fewer messages than it asked for: they failed together before and are tried apart.
+    """Why a claim got fewer messages than it asked for: they failed together before and are retried apart.
 
-    failures: how many leases of several messages they failed in. most: how many of them one claim takes at most.
+    failures: in how many leases of several messages they failed. most: how many of them one claim takes at most.
     """
 
     failures: int
@@ -91,11 +91,13 @@ class IsolatedGroup(NamedTuple):
 
 
 class LeaseState:
-    """What this process knows of a lease: settled, partly or wholly; lost, at the latest at `until` (monotonic).
+    """The state of a lease as this process knows it.
 
-    done: the indexes it settled one by one, where Redis keeps no record of them. begun, ended: how often settling it,
-    or a part of it, was begun and came to its end, for heartbeats that meet a settlement; `with state:` counts it.
-    joined: this process only works for the holder, who ends the lease.
+    settled, partly: all or some of its messages are settled. lost: the lease is gone. until: the monotonic time from
+    which on it counts as lost. done: the indexes that this process settled one by one, when Redis keeps no record of
+    them. begun, ended: how many settlements of the lease, or of a part of it, have begun and ended; `with state:`
+    counts them, and a heartbeat compares them to detect a settlement that runs at the same time. joined: this process
+    only works for the holder, who ends the lease.
     """
 
     lost = partly = settled = joined = False
@@ -103,7 +105,7 @@ class LeaseState:
     done: frozenset[int] = frozenset()
     begun = ended = 0
     _counting = Lock()
-    """One for all: threads may settle parts of one lease at once, and a lock for each lease would slow every claim."""
+    """One lock for all leases. Threads may settle parts of a lease at once; a lock per lease would slow every claim."""
 
     def __enter__(self) -> None:
         with self._counting:
@@ -114,11 +116,11 @@ class LeaseState:
             self.ended += 1
 
     def __reduce__(self) -> tuple[type[LeaseState], tuple[()]]:
-        return LeaseState, ()  # another process has another heartbeat, and another clock
+        return LeaseState, ()  # a copy in another process starts anew: heartbeat and clock differ
 
     @classmethod
     def count_anew(cls) -> None:
-        """In a forked child: a thread that its parent had may have been counting."""
+        """Replace the lock in a forked child, because a thread of the parent may have held it during the fork."""
         cls._counting = Lock()
 
 
@@ -142,13 +144,13 @@ class Lease:
     takeovers: int = 0
     named: bool = False
     isolation: Isolation | None = None
-    """Why these are fewer messages than were asked for, when they failed together before; else None."""
+    """Why the claim got fewer messages than it asked for, if they failed together before; else None."""
     envelopes: tuple[bytes, ...] | list[bytes] | None = field(default=None, repr=False, compare=False)
     state: LeaseState = field(default_factory=LeaseState, repr=False, compare=False)
 
     @property
     def deadline(self) -> datetime | None:
-        """When it expires unless extended, in UTC by the server's clock; None is never."""
+        """The time at which it expires unless extended, in UTC by the server's clock; None means never."""
         return None if self.deadline_ms is None else datetime.fromtimestamp(self.deadline_ms / 1000, UTC)
 
     @property
@@ -168,10 +170,10 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is gone: the heartbeat was told so, or could not extend it in time. It stays lost then."""
+        """Whether the lease is gone for good: Redis said so, or the heartbeat could not extend it in time."""
         state = self.state
         if monotonic() >= state.until:
-            state.lost = True  # a late answer to a heartbeat must not call back who has already given up
+            state.lost = True  # final: after a late heartbeat reply the holder may have given up already
         return state.lost and not state.settled
 
     def check(self) -> None:
@@ -198,14 +200,14 @@ class Lease:
 
 
 def token_of(lease: Lease) -> str:
-    """The right to settle a lease; ConfigurationError when it was read from JSON."""
+    """Return the token, which permits settling a lease; raise ConfigurationError when the lease was read from JSON."""
     if lease.token is None:
         raise ConfigurationError(f"lease {lease.id!r} was read from JSON and has no token; adopt(lease.id) it first")
     return lease.token
 
 
 def envelopes_of(lease: Lease) -> Sequence[bytes]:
-    """The messages of a lease as stored; ConfigurationError when they did not come with the claim."""
+    """Return the messages of a lease as stored; raise ConfigurationError when they did not come with the claim."""
     if lease.envelopes is None or len(lease.envelopes) != lease.count:
         raise ConfigurationError(
             f"the {lease.count} messages of lease {lease.id!r} are not in memory; iterate over queue.messages(lease)"
@@ -214,7 +216,7 @@ def envelopes_of(lease: Lease) -> Sequence[bytes]:
 
 
 def envelope_of(lease: Lease) -> bytes:
-    """The only message of a lease of one as stored."""
+    """Return the message of a lease of one, as stored; raise ConfigurationError for more than one."""
     if lease.count != 1:
         raise ConfigurationError(f"lease {lease.id!r} holds {lease.count} messages; use messages")
     return envelopes_of(lease)[0]

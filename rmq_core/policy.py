@@ -1,4 +1,4 @@
-"""Decisions as small frozen values: how long to wait, what to do when full, how sure to be. Pure: no IO, no clock."""
+"""Policies as small frozen values: backoff, overflow and durability. Pure: no IO, no clock."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import ClassVar, Protocol
 
 from rmq_core.errors import ConfigurationError
 
-_LONGEST_S = 10**9  # 31 years; the scripts count on times of at most 14 digits in ms
+_LONGEST_S = 10**9  # 31 years; the scripts rely on times of at most 14 digits in ms
 
 
 def seconds(parameter: str, value: timedelta | float, *, minimum: float = 0) -> float:
-    """A duration in seconds from a `timedelta` or a number; ConfigurationError names the parameter."""
+    """Return a `timedelta` or a number as seconds; raise a ConfigurationError that names the parameter."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not minimum <= number <= _LONGEST_S:
         raise ConfigurationError(f"{parameter} must be a timedelta or {minimum} to {_LONGEST_S} seconds, not {value!r}")
@@ -21,12 +21,12 @@ def seconds(parameter: str, value: timedelta | float, *, minimum: float = 0) -> 
 
 
 def milliseconds(parameter: str, value: timedelta | float, *, minimum: float = 0) -> int:
-    """The same in whole milliseconds, rounded up so that nothing above zero becomes zero."""
+    """Return the same in whole milliseconds, rounded up so that a duration above zero never becomes zero."""
     return -int(-seconds(parameter, value, minimum=minimum) * 1000 // 1)
 
 
 def whole(parameter: str, value: int, *, minimum: int = 0) -> int:
-    """A whole number; ConfigurationError names the parameter. Booleans are not numbers."""
+    """Return a whole number; raise a ConfigurationError that names the parameter. Booleans are refused."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise ConfigurationError(f"{parameter} must be a whole number >= {minimum}, not {value!r}")
     return value
@@ -66,7 +66,7 @@ def exponential(base: timedelta | float = 1, cap: timedelta | float = 300, jitte
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """What publish does when `max_ready` messages wait: `RAISE`, `DROP_OLDEST` or `BLOCK(timeout)`."""
+    """The behaviour of publish when `max_ready` messages wait: `RAISE`, `DROP_OLDEST` or `BLOCK(timeout)`."""
 
     kind: str
     timeout: float = 0
@@ -75,7 +75,7 @@ class Overflow:
     DROP_OLDEST: ClassVar[Overflow]
 
     @staticmethod
-    def BLOCK(timeout: timedelta | float) -> Overflow:  # noqa: N802  stands beside its constant siblings
+    def BLOCK(timeout: timedelta | float) -> Overflow:  # noqa: N802  named like the constants beside it
         """Wait up to `timeout` (seconds or timedelta) for room, then raise QueueFull."""
         return Overflow("block", seconds("timeout", timeout))
 
@@ -86,7 +86,7 @@ Overflow.DROP_OLDEST = Overflow("drop_oldest")
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """Publish and ack return only when `replicas` replicas have what they wrote, and with `aof` the local AOF too.
+    """Publish and ack return only when `replicas` replicas, and with `aof` the local AOF too, have their writes.
 
     `replicas` uses WAIT, `aof` WAITAOF (Redis 7.2 or later); `timeout` is in seconds. See redis.io/commands/wait.
     """

@@ -1,7 +1,7 @@
-"""What every discipline promises, so that orchestrators can use any of them: `WorkQueue` and its asyncio twin.
+"""The interface of every discipline, so that orchestrators can use any of them: `WorkQueue` and its asyncio twin.
 
-A discipline declares what its structure can do as `Capabilities`. What it cannot do it refuses with `Unsupported`,
-before anything is sent: nothing a caller asks for is silently left out.
+A discipline declares its features as `Capabilities`. It refuses any other request with `Unsupported` before it sends
+anything, and never ignores an argument silently.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rmq_core.reports import Backlog, Published, PublishReport, QueueStats, Sett
 
 
 class Discipline(NamedTuple):
-    """What there is to know of a discipline beside its own package.
+    """The description of a discipline outside its own package.
 
-    queue: its class in `sync` of that package; `aio` has the twin, Async<queue>. commands: what it sends to Redis
-    besides what its scripts call. scripts: the folders of `lua` that it uses, its own when there are none here. keys:
-    what stands before the name in the keys of a queue. bare: a key has no more than the queue's name. package: where it
-    is, when not in `rmq_core.discipline`.
+    queue: the name of its class in the module `sync` of that package; the module `aio` has the twin, Async<queue>.
+    commands: the commands that it sends to Redis besides those that its scripts call. scripts: the folders of `lua`
+    that it uses; without any, its own folder. keys: the part before the queue's name in its keys. bare: one of its keys
+    is the queue's name alone. package: its package, when that is not in `rmq_core.discipline`.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Discipline(NamedTuple):
     package: str = ""
 
     def load(self, *, blocking: bool = True) -> Any:
-        """Its queue class, or the one for asyncio."""
+        """Return its queue class: the blocking one, or the one for asyncio."""
         module = import_module(f"{self.package or f'rmq_core.discipline.{self.name}'}.{'sync' if blocking else 'aio'}")
         return getattr(module, self.queue if blocking else f"Async{self.queue}")
 
@@ -53,21 +53,22 @@ DISCIPLINES = {
         ),
     )
 }
-"""All there are, by name. Whatever lists disciplines reads this, or a test compares it with this."""
+"""All disciplines by name. Any other list of disciplines is derived from this one, or a test compares the two."""
 DEFAULT = "leased"
 LARGE = 4000
-"""How many messages a lease may hold where there are no large leases, at most."""
+"""The largest number of messages in a lease of a discipline without large leases."""
 
 
 class Capabilities(NamedTuple):
-    """What a discipline can do.
+    """The features of a discipline.
 
-    fenced: a holder whose time is over can settle nothing. extend: a holder can ask for more time. takeover: a lease
-    id of one's own choice can be claimed again, or adopted. delay: publish and nack take a delay. dedup: publish takes
-    a deduplication key. dead_letters: what fails too often is set aside. auto_reclaim: claiming takes back what
-    expired, no reaper is needed. partial_settle: messages of a lease can be settled one by one. batch: a lease may hold
-    several messages; large_leases: more than 4,000. headers: messages carry headers. payload: `any` of str, bytes, dict
-    and list; `json`, dict and list; `dict` alone; or an `id`, str. order: in which order ready messages are claimed.
+    fenced: a holder whose lease is expired cannot settle anything. extend: a holder can extend its lease. takeover: a
+    lease id that the caller chose can be claimed again, or adopted. delay: publish and nack take a delay. dedup:
+    publish takes a deduplication key. dead_letters: messages that fail too often become dead letters. auto_reclaim: a
+    claim reclaims expired messages, so no reaper is needed. partial_settle: messages of a lease can be settled one by
+    one. batch: a lease may hold several messages. large_leases: a lease may hold more than 4,000. headers: messages
+    carry headers. payload: `any` is str, bytes, dict or list; `json` is dict or list; `dict` is dict alone; `id` is an
+    id, a str. order: in which order ready messages are claimed.
     """
 
     fenced: bool = False
@@ -122,13 +123,13 @@ class WorkQueue(Protocol):
         lease_id: str | None = None,
         owner: str | None = None,
     ) -> Lease | None:
-        """Take messages, or None when there are none within `wait` seconds."""
+        """Claim messages; return None when there are none within `wait` seconds."""
 
     def messages(self, lease: Lease) -> Iterator[Message]:
         """The unsettled messages of a lease, in order."""
 
     def extend(self, lease: Lease, by: timedelta | float | None = None) -> datetime | None:
-        """Ask for more time; the new deadline. Raises LeaseLost."""
+        """Extend a lease; return the new deadline. Raises LeaseLost."""
 
     def ack(self, lease: Lease, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
         """Finish all messages of a lease, or some of them. Raises LeaseLost for a whole lease that is gone."""
@@ -141,10 +142,10 @@ class WorkQueue(Protocol):
         delay: timedelta | float | None = None,
         reason: str | None = None,
     ) -> SettleReport:
-        """Give back as failed, or set aside as dead. Raises LeaseLost for a whole lease that is gone."""
+        """Give messages back as failed, or as dead letters. Raises LeaseLost for a whole lease that is gone."""
 
     def release(self, lease: Lease, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
-        """Give back untouched. Raises LeaseLost for a whole lease that is gone."""
+        """Give messages back without counting a delivery. Raises LeaseLost for a whole lease that is gone."""
 
     def process(
         self,
@@ -155,28 +156,28 @@ class WorkQueue(Protocol):
         lease_id: str | None = None,
         owner: str | None = None,
     ) -> AbstractContextManager[Lease | None]:
-        """Claim for a block: ack when it ends, nack when it raises."""
+        """Claim messages for a `with` block; ack them when it ends, nack them when it raises."""
 
     def backlog(self) -> Backlog:
-        """How much is ready, and how old the oldest is; claims nothing."""
+        """Return how many messages are ready and how old the oldest is; claim nothing."""
 
     def stats(self) -> QueueStats:
-        """What the queue holds."""
+        """Return what the queue holds."""
 
     def peek(self, count: int = 1) -> list[Message]:
-        """The messages that would be claimed next, left where they are."""
+        """Return the messages that would be claimed next, without claiming them."""
 
     def dead_letters(self, count: int = 10) -> list[Message]:
-        """The newest messages that were set aside."""
+        """Return the newest dead letters."""
 
     def redrive(self, max_messages: int | None = None) -> int:
-        """Make dead letters ready again; how many."""
+        """Make dead letters ready again; return how many."""
 
     def purge(self, which: str) -> int:
-        """Delete the `ready`, `delayed` or `dead` messages; how many."""
+        """Delete the `ready`, `delayed` or `dead` messages; return how many."""
 
     def close(self) -> None:
-        """Give back what the queue object holds."""
+        """Release the messages of claims that got no reply, and close the connections of the queue object."""
 
 
 @runtime_checkable
@@ -274,7 +275,7 @@ class AsyncWorkQueue(Protocol):
 
 
 def open_queue(redis: Any, name: str, discipline: str = DEFAULT, config: Any = None) -> WorkQueue:
-    """A queue of the named discipline. `redis` is a client, RedisSettings or a URL; `config` is that discipline's own.
+    """Open a queue of a discipline. `redis` is a client, RedisSettings or a URL; `config` is that discipline's config.
 
     Raises ConfigurationError for an unknown discipline.
     """
@@ -283,25 +284,28 @@ def open_queue(redis: Any, name: str, discipline: str = DEFAULT, config: Any = N
 
 
 def open_async_queue(redis: Any, name: str, discipline: str = DEFAULT, config: Any = None) -> AsyncWorkQueue:
-    """The asyncio twin of `open_queue`; `rmq_core.asyncio` has it under that name."""
+    """The asyncio twin of `open_queue`; `rmq_core.asyncio` exports it as `open_queue`."""
     queue: AsyncWorkQueue = _known(discipline).load(blocking=False)(redis, name, config)
     return queue
 
 
 def require(queue: WorkQueue | AsyncWorkQueue, component: str, *capabilities: str) -> None:
-    """Refuse a queue that lacks what a component is built on: Unsupported names both, and what would do."""
+    """Raise Unsupported when a queue lacks a capability that a component needs.
+
+    The error names the component, the capability, and the disciplines that have it.
+    """
     for capability in capabilities:
         if not getattr(queue.capabilities, capability):
             raise Unsupported(queue.discipline, f"{capability} (needed by {component})", able(capability))
 
 
 def lacking(discipline: str, capability: str, what: str | None = None) -> Unsupported:
-    """The error for what a discipline cannot do; it names those that can."""
+    """Return the error for a capability that a discipline lacks; it names the disciplines that have it."""
     return Unsupported(discipline, what or capability, able(capability))
 
 
 def able(capability: str) -> tuple[str, ...]:
-    """The disciplines that have a capability."""
+    """Return the disciplines that have a capability."""
     return tuple(name for name, each in DISCIPLINES.items() if getattr(each.load().capabilities, capability))
 
 

@@ -1,4 +1,4 @@
-"""Answers of a queue: what publishing and settling did, and what the queue holds. Frozen values that do no IO."""
+"""Reports of a queue: the results of publishing and settling, and what the queue holds. Frozen values without IO."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Published(NamedTuple):
 
 
 class PublishReport(NamedTuple):
-    """What publishing did with many payloads. `ids` has one entry per payload, None for a duplicate."""
+    """The result of publishing many payloads. `ids` has one entry per payload, None for a duplicate."""
 
     accepted: int
     duplicates: int
@@ -29,7 +29,7 @@ class PublishReport(NamedTuple):
 
 
 class Outcome(StrEnum):
-    """What settling did to one message."""
+    """The result of settling one message."""
 
     SETTLED = "settled"
     DEAD = "dead"
@@ -39,7 +39,7 @@ class Outcome(StrEnum):
 
 
 class SettleReport(NamedTuple):
-    """How many messages were settled, how many of them are dead letters now; outcomes in the order they were given."""
+    """How many messages were settled and how many of them became dead letters; `outcomes` in the order of the call."""
 
     settled: int
     dead: int = 0
@@ -47,9 +47,9 @@ class SettleReport(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """How many messages are ready and for how many seconds the oldest of them has been.
+    """How many messages are ready, and the age of the oldest of them in seconds.
 
-    groups: those of the ready messages that failed together before and are tried apart from the others.
+    groups: the ready messages that failed together before and are retried apart from the others.
     """
 
     ready: int
@@ -57,7 +57,7 @@ class Backlog(NamedTuple):
     groups: tuple[IsolatedGroup, ...] = ()
 
     def claims(self, batch: int) -> int:
-        """How many claims of `batch` messages it takes to claim all that is ready: an isolated group needs its own."""
+        """Return how many claims of `batch` messages claim all ready messages: each isolated group needs its own."""
         free = self.ready - sum(group.size for group in self.groups)
         return ceil(free / batch) + sum(ceil(group.size / min(batch, group.most)) for group in self.groups)
 
@@ -71,9 +71,9 @@ class MessagePage(NamedTuple):
 
 
 class QueueStats(NamedTuple):
-    """What a queue holds: numbers of messages, of leases, and the age of the oldest ready message in seconds.
+    """The contents of a queue: numbers of messages, of leases, and the age of the oldest ready message in seconds.
 
-    isolated: how many of the ready messages failed together before and are tried apart from the others.
+    isolated: how many of the ready messages failed together before and are retried apart from the others.
     """
 
     ready: int
@@ -103,7 +103,7 @@ class LeaseInfo:
 
 
 class SettledRecord(NamedTuple):
-    """A lease that was acked: how many of its messages, by whom and when. The others had been nacked or released."""
+    """How many messages of a lease were acked, by which owner and when. The others had been nacked or released."""
 
     lease_id: str
     acked: int

@@ -1,10 +1,10 @@
-"""`format("rmq")`: a lease, a look at a queue, or a stream of its messages, as a DataFrame.
+"""`format("rmq")`: a lease, the content of a queue, or a stream of its messages, as a DataFrame.
 
-`claimed_batch` hands its lease to the executors inside a pickled reader, where no page, plan or event log shows it. The
-mode `claim` is for drivers that claim by themselves: its options are `url`, `username`, `password`, `queue`,
+`claimed_batch` passes its lease to the executors inside a pickled reader, so that no page, plan or event log shows it.
+The mode `claim` is for drivers that claim by themselves: its options are `url`, `username`, `password`, `queue`,
 `discipline`, `numPartitions`, `lease` (its id) and `token` (of the lease that claiming or adopting returned). The mode
-`browse` looks at what a queue holds, and `readStream` claims for itself; `browse` and `stream_reader` tell of theirs.
-Spark prints options, but redacts these three keys: `url`, `password` and `token`.
+`browse` reads what a queue holds, and `readStream` claims by itself; the modules `read.browse` and `stream.options`
+list their options. Spark prints options, but redacts these three keys: `url`, `password` and `token`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ LEASE = text(
 TOKEN = text("token", "the token of that lease", secret=True)
 CLAIM: tuple[Option[Any], ...] = (*PLACE, MODE, PARTITIONS, LEASE, TOKEN)
 CREATES_TABLE = "provider"
-"""Spark gives it, among other properties of a table, when CREATE TABLE asks for the columns; no query gives it."""
+"""Spark passes this table property when CREATE TABLE asks for the columns; no query passes it."""
 
 
 class RmqDataSource(DataSource):
-    """Reads a lease, a queue or a stream. Raises ConfigurationError for options, LeaseLost for a stale token."""
+    """Read a lease, a queue or a stream. Raises ConfigurationError for wrong options, LeaseLost for a stale token."""
 
     @classmethod
     def name(cls) -> str:
@@ -52,15 +52,15 @@ class RmqDataSource(DataSource):
 
     @without_trace
     def schema(self) -> StructType:
-        """The columns, which depend on nothing but the mode. Spark asks when a DataFrame is made: `load()`."""
+        """Return the columns, which depend only on the mode. Spark calls this when `load()` makes a DataFrame."""
         browse = self._mode == "browse"
-        if CREATES_TABLE not in self.options:  # nobody tells here whether a batch or a stream is to be read
+        if CREATES_TABLE not in self.options:  # Spark does not tell yet whether it reads a batch or a stream
             check_names(self.options, BROWSE if browse else (*CLAIM, *STREAM))
         return BROWSE_SCHEMA if browse else MESSAGE_SCHEMA
 
     @without_trace
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the lease that the options name, or of what the queue holds."""
+        """Return a reader of the lease that the options name, or of the messages that the queue holds."""
         self._check(schema)
         if self._mode == "browse":
             return browse_reader(OptionValues(self.options, BROWSE), schema)
@@ -72,9 +72,9 @@ class RmqDataSource(DataSource):
             slices = plan(queue, lease, info, options[PARTITIONS])
         return LeaseReader(source.settings, slices, source.discipline, schema)
 
-    # Not without_trace: when it fails, Spark raises an error of its own over it, and only the trace shows ours.
+    # Not without_trace: Spark replaces an error of this hook by one of its own, and only the trace shows ours.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-        """A reader of a queue, batch by batch."""
+        """Return a reader of a queue, batch by batch."""
         with needing("4.2", "readStream"):
             from rmq_spark.stream.reader import RmqStreamReader  # noqa: PLC0415  batches need less
         check_place(self.options)
@@ -86,7 +86,7 @@ class RmqDataSource(DataSource):
 
     @without_trace
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
-        """A writer of the rows of a DataFrame."""
+        """Return a writer of the rows of a DataFrame."""
         from rmq_spark.write.sink import writer_of  # noqa: PLC0415  readers do not need it
 
         check_place(self.options)
@@ -94,13 +94,13 @@ class RmqDataSource(DataSource):
 
     @without_trace
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  as Spark's
-        """A writer of the rows of a stream, batch by batch."""
+        """Return a writer of the rows of a stream, batch by batch."""
         with needing("4.1", "writeStream"):
             from rmq_spark.write.stream import stream_writer_of  # noqa: PLC0415  batches need less
         return stream_writer_of(self.options, schema, overwrite=overwrite)
 
     def _check(self, schema: StructType) -> None:
-        """Refuse other columns. Those of a table may all be null, for Spark's catalog makes them so."""
+        """Refuse other columns. Nullability may differ: Spark's catalog makes all columns of a table nullable."""
         check_place(self.options)
         if schema.simpleString() != self.schema().simpleString():
             raise ConfigurationError(
@@ -115,7 +115,7 @@ class RmqDataSource(DataSource):
 
 @contextmanager
 def needing(version: str, what: str) -> Iterator[None]:
-    """Say which Spark is needed where an older one lacks what a module imports."""
+    """Raise ConfigurationError with the Spark version needed when a module's import fails on an older Spark."""
     try:
         yield
     except ImportError as error:
@@ -128,7 +128,7 @@ def needing(version: str, what: str) -> Iterator[None]:
 
 
 def frame_of(spark: SparkSession, reader: LeaseReader) -> DataFrame:
-    """The DataFrame of a reader made by the driver. The reader travels in the class, which Spark ships as bytes."""
+    """Return the DataFrame of a reader made by the driver. The class contains the reader; Spark ships it pickled."""
     name = f"rmq_{uuid.uuid4().hex}"
     members = {"name": classmethod(lambda _: name), "reader": lambda _, schema: reader}  # noqa: ARG005  Spark's names
     spark.dataSource.register(type("LeasedSource", (RmqDataSource,), members))

@@ -1,6 +1,6 @@
-"""`python -m rmq_spark.submit APP ARGS…`: pyspark's own spark-submit, with Java and this interpreter found for it.
+"""`python -m rmq_spark.submit APP ARGS…`: run pyspark's own spark-submit with a suitable Java and this interpreter.
 
-The process becomes spark-submit: its pid, signals and exit status are those the caller sees.
+The process replaces itself by spark-submit, so the caller sees the pid, signals and exit status of spark-submit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rmq_spark.runtime.java import spark_environment
 
 
 def submit(arguments: Sequence[str]) -> None:
-    """Become spark-submit with these arguments. Raises ConfigurationError where there is no Java."""
+    """Replace this process by spark-submit with these arguments. Raises ConfigurationError when there is no Java."""
     home = Path(_find_spark_home())
     command = str(home / "bin" / "spark-submit")
     os.execve(command, [command, *arguments], os.environ | spark_environment() | {"SPARK_HOME": str(home)})  # noqa: S606

@@ -1,8 +1,8 @@
-"""What a failure shows first: Spark prints the trace of a Python hook, of which only the last line is about the user.
+"""Hide traces of our own errors: Spark prints the whole trace of a Python hook, but users need only its last line.
 
-A hook can change that by Spark's own switch SPARK_HIDE_TRACEBACK alone: a worker reads it when it reports what a hook
-raised, and ends with that report. So it is set for our own errors, whose text says what to do. Any other error, and any
-of a user's function, which runs in another worker, keeps its trace.
+A hook can hide the trace only with Spark's own switch SPARK_HIDE_TRACEBACK. A worker reads it when it reports the error
+of a hook, and exits after that report. So it is set for our own errors, whose text says what to do. All other errors
+keep their trace, and so do errors of a user's function, which runs in another worker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def without_trace(hook: Callable[P, T]) -> Callable[P, T]:
             return hook(*args, **kwargs)
         except RedisMessageQueueError:
             spec = getattr(sys.modules["__main__"], "__spec__", None)
-            if spec is not None and spec.name.startswith("pyspark."):  # started for hooks: a driver goes on
+            if spec is not None and spec.name.startswith("pyspark."):  # a hook's worker: a driver keeps running
                 os.environ["SPARK_HIDE_TRACEBACK"] = "1"
             raise
 

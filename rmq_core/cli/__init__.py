@@ -1,7 +1,7 @@
-"""`rmq`: inspecting at queues, working on them and checking their server from a shell.
+"""`rmq`: a shell command that inspects queues, operates them and checks their server.
 
-It formats and computes nothing that the core knows. The exit code tells what happened (see `failures`); what is meant
-for programs goes to stdout, everything else to stderr; tokens and credentials go nowhere.
+It only formats the results of the core and computes none itself. The exit code tells the outcome (see `failures`).
+Output for programs goes to stdout, all other output to stderr. Tokens and credentials are never written.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _PARTS = ("typer", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command, those of the process when None; ends with SystemExit."""
+    """Run one command with these arguments, those of the process when None; ends with SystemExit."""
     try:
-        from rmq_core.cli.app import run  # noqa: PLC0415  what it needs is an extra that may be missing
+        from rmq_core.cli.app import run  # noqa: PLC0415  needs the extra `cli`, which may be missing
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in _PARTS:
             raise

@@ -1,4 +1,4 @@
-"""The commands under their names, and what happens around each of them."""
+"""Registers the commands under their names, and turns the errors of a command into its exit code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ app.add_typer(letters, name="dlq")
 
 
 def run(arguments: Sequence[str] | None) -> int:
-    """Run a command; its exit code."""
+    """Run a command and return its exit code."""
     try:
         app(args=arguments, prog_name="rmq")
     except RedisMessageQueueError as error:

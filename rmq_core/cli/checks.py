@@ -1,4 +1,4 @@
-"""What facts about a server mean for queues. Pure: facts in, findings out."""
+"""Judges facts about a server by what queues need. Pure: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEARLY = 0.8
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARN = "warn"
@@ -23,7 +23,7 @@ class Level(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What was looked at, what was found, and what to do about it."""
+    """The result of one check: its subject, what it found, and advice."""
 
     level: Level
     what: str
@@ -32,7 +32,7 @@ class Finding(NamedTuple):
 
 
 def examine(facts: Facts) -> list[Finding]:
-    """Every finding, in the order of reading."""
+    """Return all findings, in the order of display."""
     found = [_permissions(facts)]
     if facts.info:
         found = [_version(facts), _role(facts), *_persistence(facts), *_memory(facts), *found]

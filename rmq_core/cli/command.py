@@ -1,4 +1,4 @@
-"""Running the command that works on a message, for as long as the message is ours."""
+"""Runs the command that processes a message, as long as this process holds the lease of the message."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _GRACE_S = 10
 
 
 def run_command(command: Sequence[str], data: bytes, about: Mapping[str, str], lease: Lease) -> int:
-    """The exit code of a command that gets `data` on stdin; minus the number of the signal that killed it.
+    """Run a command with `data` on stdin. Return its exit code, or minus the number of the signal that killed it.
 
-    It has a process group of its own, so that Ctrl-C reaches `rmq` alone and the command may end its work. When its
-    lease is lost, or somebody insists, it is ended with everything it started.
+    The command has a process group of its own: Ctrl-C reaches only `rmq`, and the command can finish its work. When the
+    lease is lost, or a second signal comes, the command and all processes it started are ended.
     """
-    with tempfile.TemporaryFile() as payload:  # a pipe would have to be fed while the lease is watched
+    with tempfile.TemporaryFile() as payload:  # a pipe would need writing while the lease is checked
         payload.write(data)
         payload.seek(0)
         child = subprocess.Popen(command, stdin=payload, env={**os.environ, **about}, process_group=0)  # noqa: S603  the user's own

@@ -1,4 +1,4 @@
-"""Asking before what cannot be undone."""
+"""Asks for confirmation before an action that cannot be undone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmq_core.errors import ConfigurationError
 
 
 def confirm(question: str) -> None:
-    """Go on after a yes; end the command after a no, and where there is nobody to ask."""
+    """Return after a yes; end the command after a no. Raises ConfigurationError if stdin is no terminal."""
     if not sys.stdin.isatty():
         raise ConfigurationError(f"{question} There is nobody to ask: add --yes")
     typer.confirm(plain(question), abort=True, err=True)

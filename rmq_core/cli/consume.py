@@ -1,4 +1,4 @@
-"""`rmq consume`: one message after the other, printed or handed to a command whose exit code is the verdict."""
+"""`rmq consume`: prints messages one by one, or passes each to a command whose exit code acks or nacks it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rmq_core.errors import ConfigurationError, LeaseLost
 from rmq_core.messages import Lease
 
 _RETRY_S = 10.0
-_LOOK_S = 1.0  # how long a wait goes on after a signal, at most
+_LOOK_S = 1.0  # how long a wait may go on after a signal
 
 _Command = Annotated[
     list[str] | None,
@@ -67,9 +67,9 @@ def consume(
 ) -> None:
     """Take messages: print and ack each, or run a command for each.
 
-    Ends when the queue is empty, after --max messages, or at the first Ctrl-C or SIGTERM once the present message is
-    done; a second one ends the command and gives its message back. Ends with 1 when a message failed, and when the
-    queue is paused. With --json, whole messages instead of payloads.
+    Ends when the queue is empty, after --max messages, or at the first Ctrl-C or SIGTERM once the current message is
+    done; a second one ends the command and gives its message back. The exit code is 1 when a message failed or the
+    queue is paused. With --json, prints or passes whole messages instead of payloads.
     """
     if command and shutil.which(command[0]) is None:
         raise ConfigurationError(f"command {command[0]!r} was not found; nothing was claimed")
@@ -92,7 +92,7 @@ def consume(
 
 
 class Consumer:
-    """Takes messages one by one and counts what becomes of them."""
+    """Takes messages one by one and counts their outcomes."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Consumer:
     ) -> None:
         self.queue, self.command, self.as_json = queue, command, as_json
         self.lease_s, self.retry_after_s = lease_s, retry_after_s
-        if retry_after_s is None and queue.capabilities.delay:  # else it would fail again and again without a pause
+        if retry_after_s is None and queue.capabilities.delay:  # else it might fail repeatedly without a pause
             self.retry_after_s = _RETRY_S
         self.acked = self.nacked = self.dead = self.lost = 0
 
@@ -118,7 +118,7 @@ class Consumer:
         return self.nacked + self.dead + self.lost
 
     def step(self, wait_s: float, stopping: Stopping) -> bool:
-        """Deal with one message, waiting for it in short turns; False when there is none or nobody wants it."""
+        """Process one message, waiting for it in short turns. Return False if none comes or `stopping` is asked."""
         while not stopping.asked:
             turn_s = min(wait_s, _LOOK_S)
             lease = self.queue.claim(lease=self.lease_s, wait=turn_s)
@@ -132,7 +132,7 @@ class Consumer:
         return False
 
     def _held(self, lease: Lease) -> AbstractContextManager[object]:
-        """Heartbeats, where a lease can be extended."""
+        """Return a context that sends heartbeats if the discipline can extend leases."""
         return self.queue.hold(lease, self.lease_s) if self.queue.capabilities.extend else nullcontext()
 
     def summary(self) -> str:
@@ -157,7 +157,7 @@ class Consumer:
         except LeaseLost as error:
             self.lost += 1
             complain(str(error))
-        except (KeyboardInterrupt, OSError):  # stdout is closed, the command cannot be run: no fault of the message
+        except (KeyboardInterrupt, OSError):  # stdout is closed or the command cannot run: the message is not at fault
             self.queue.release(lease)
             raise
 

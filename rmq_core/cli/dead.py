@@ -20,7 +20,7 @@ _Most = Annotated[
 def listed(
     queue: Queue, *, count: Count = 10, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
 ) -> None:
-    """The newest dead letters and what befell them."""
+    """List the newest dead letters and the reasons of their failures."""
     with connected(url) as server, server.queue(queue, discipline) as opened:
         found = opened.dead_letters(count)
     if as_json:

@@ -1,4 +1,4 @@
-"""`rmq doctor`: is this server set up for queues, and if not, what to change."""
+"""`rmq doctor`: checks whether a server is set up for queues, and says what to change."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _Name = Annotated[
 def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
     """Check version, role, persistence, memory, eviction, clock and permissions, and a queue; change nothing.
 
-    Ends with 1 when something must be changed. Tells whether a named queue is paused, and of its leases whose holder
-    has ended, as far as Airflow or Dagster, where they are installed and configured here, know it.
+    The exit code is 1 when something must be changed. For a named queue, it reports whether the queue is paused and
+    which leases have a holder that has ended. It asks Airflow or Dagster for that, if installed and configured here.
     """
     with connected(url) as server:
         known = discipline or _discipline_of(server, queue)
@@ -61,7 +61,7 @@ def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline
 def _discipline_of(server: Server, queue: str) -> str:
     try:
         return server.discipline_of(queue) or DEFAULT
-    except ScriptFailed:  # the registry may not be read: one of the findings will say so
+    except ScriptFailed:  # the user may not read the registry: one of the findings says so
         return DEFAULT
 
 
@@ -72,7 +72,7 @@ def _of_queue(server: Server, queue: str, discipline: str) -> list[Finding]:
             return []
         try:
             return [examine_pause(held), *examine_leases(queue, held.leases(_LISTED))]
-        except ScriptFailed as error:  # a user who may not look there; the permissions say which right is missing
+        except ScriptFailed as error:  # the user lacks a permission; another finding says which one
             return [Finding(Level.UNKNOWN, "queue", str(error))]
 
 

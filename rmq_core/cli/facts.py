@@ -1,4 +1,4 @@
-"""What the doctor asks the server. Nothing is changed; what the user may not ask stays unknown."""
+"""The facts that the doctor asks the server for. It changes nothing. A fact that the user may not read is unknown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ return refused
 
 @dataclass(frozen=True)
 class Facts:
-    """None stands for what could not be asked."""
+    """Facts about a server; None stands for an unknown fact."""
 
     info: Mapping[str, Any]
     save: str | None = None
@@ -41,7 +41,7 @@ class Facts:
 
 
 def gather(needs: Requirements) -> Exchange[Facts]:
-    """Ask for everything."""
+    """Ask the server for all facts."""
     info = yield from _or_none("INFO", "everything")
     scripts, refused = yield from _permissions(needs)
     return Facts(
@@ -70,7 +70,7 @@ def _setting(name: str) -> Exchange[str | None]:
 
 
 def _skew() -> Exchange[float | None]:
-    """How far our clock is ahead of the server's: less than the round trip cannot be told."""
+    """Return how many seconds this clock is ahead of the server's. A skew below the round-trip time is not visible."""
     before = time.time()
     reply = yield from _or_none("TIME")
     after = time.time()
@@ -81,7 +81,7 @@ def _skew() -> Exchange[float | None]:
 
 
 def _permissions(needs: Requirements) -> Exchange[tuple[str | None, tuple[str, ...] | None]]:
-    """Why scripts cannot be run, and which commands are refused: None where the server, before Redis 7, cannot tell."""
+    """Return why scripts cannot run, and which commands are refused: None if the server (before 7) cannot tell."""
     try:
         yield Command(("EVAL", "return 1", 1, needs.key))
     except RedisMessageQueueError as error:
@@ -94,7 +94,7 @@ def _permissions(needs: Requirements) -> Exchange[tuple[str | None, tuple[str, .
 
 
 def _one(info: Any) -> Mapping[str, Any]:
-    """The facts of one node, where a cluster answers for each."""
+    """Return the INFO of one node; a cluster client returns one for each node."""
     if not info:
         return {}
     first = next(iter(info.values()))
@@ -102,7 +102,7 @@ def _one(info: Any) -> Mapping[str, Any]:
 
 
 def _pairs(reply: Any) -> dict[str, str]:
-    """What CONFIG GET answers, under RESP 2 or 3."""
+    """Return a CONFIG GET reply, of RESP 2 or 3, as a dict."""
     pairs = reply.items() if isinstance(reply, Mapping) else list(zip(reply[::2], reply[1::2], strict=True))
     return {_text(name) or "": _text(value) or "" for name, value in pairs}
 

@@ -1,4 +1,4 @@
-"""What an exit code says, and the words that go with it on stderr."""
+"""The exit codes, and the error messages that go with them on stderr."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Exit(IntEnum):
 
     DONE = 0
     FAILED = 1
-    """RMQ or Redis refused, a consumed message failed, or the doctor found what has to change."""
+    """RMQ or Redis refused, a consumed message failed, or the doctor found something to change."""
     USAGE = 2
     """A parameter cannot work, or the discipline cannot do this."""
     UNAVAILABLE = 3
     """Redis did not answer."""
     FULL = 4
-    """There is no room; the message says how much was stored before."""
+    """There is no room; the error message says how many messages were stored before."""
 
 
 def report(error: RedisMessageQueueError) -> Exit:
-    """Say what went wrong; the exit code for it."""
+    """Write an error to stderr and return the exit code for it."""
     complain(str(error))
     if isinstance(error.report, PublishReport):
         complain(f"stored before that: {error.report.accepted}")

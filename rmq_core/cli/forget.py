@@ -1,4 +1,4 @@
-"""`rmq queues forget`: take a queue that holds nothing off the list of queues."""
+"""`rmq queues forget`: removes an empty queue from the list of queues."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rmq_core.errors import Unsupported
 
 
 def forget(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
-    """Take a queue that holds nothing off the list; one that holds anything, dead letters too, is refused.
+    """Remove an empty queue from the list; refuse one that holds anything, even dead letters.
 
-    Sensors, the page and `stats` look at it no more. Who publishes to it with a new queue object lists it again.
+    Sensors, the queues page and `stats` no longer include it. Publishing to it with a new queue object lists it again.
     """
     with connected(url) as server, server.queue(queue, discipline) as opened:
         leased: Any = opened

@@ -1,7 +1,7 @@
-"""Which holders of leases have ended, as far as the orchestrators installed beside RMQ know.
+"""Finds holders of leases that have ended, by asking the orchestrators installed beside RMQ.
 
-A package says so through the entry point group `rmq.holders`: a function from owners to the reason for each that has
-ended. What an orchestrator cannot be asked for here, such as a database that is not configured, it leaves out.
+A package registers a function under the entry point group `rmq.holders`. It gets owners and returns the reason for each
+owner that has ended. It leaves out owners that it cannot check here, for example because no database is configured.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Ended = Callable[[Collection[str]], Mapping[str, str]]
 
 
 def examine_leases(queue: str, leases: Collection[LeaseInfo]) -> Iterator[Finding]:
-    """What is wrong with the leases of a queue: their holder has ended, and nobody will take them over."""
+    """Yield a finding for each lease whose holder has ended and that no process will take over, else an OK."""
     owners = {lease.owner for lease in leases if lease.owner}
     ended: dict[str, str] = {}
     for point in entry_points(group=GROUP) if owners else ():
         try:
-            with redirect_stdout(sys.stderr):  # Airflow logs to stdout, which is for data here
+            with redirect_stdout(sys.stderr):  # Airflow logs to stdout, which this command reserves for data
                 ask: Ended = point.load()
                 ended |= ask(owners)
-        except Exception as error:  # noqa: BLE001  whatever ails an orchestrator, the other checks count
+        except Exception as error:  # noqa: BLE001  an orchestrator's error must not end the other checks
             yield Finding(Level.UNKNOWN, "leases", f"{point.name} cannot be asked: {type(error).__name__}: {error}")
     kept = [lease for lease in leases if lease.owner in ended]
     for lease in kept:

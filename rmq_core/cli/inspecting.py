@@ -22,7 +22,7 @@ _State = Annotated[
 
 
 def stats(queue: Queues = None, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
-    """What queues hold: how much is ready, delayed, leased and dead.
+    """Show how many messages of queues are ready, delayed, leased and dead.
 
     Isolated messages are ready ones that failed together before; claims get them apart from the others, in halves.
     """
@@ -44,7 +44,7 @@ def peek(
     discipline: Discipline = None,
     as_json: Json = False,
 ) -> None:
-    """The messages that would be claimed next, or those in another state; they stay where they are."""
+    """Show the messages that would be claimed next, or those in another state, without moving them."""
     with connected(url) as server, server.queue(queue, discipline) as opened:
         found = seen(opened, state, count)
     if as_json:
@@ -57,9 +57,9 @@ def peek(
 def leases(
     queue: Queue, *, count: Count = 100, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
 ) -> None:
-    """Who holds what, and until when; those that expire first come first.
+    """List the leases with their owners, messages and deadlines; those that expire first come first.
 
-    A lease of isolated messages has fewer than were asked for: they failed together before and are tried apart.
+    A lease of isolated messages holds fewer than its claim asked for: they failed together before and are tried apart.
     """
     with connected(url) as server, server.queue(queue, discipline) as opened:
         found = _leases(server, opened, count)
@@ -71,7 +71,7 @@ def leases(
 
 
 def listed(*, url: Url = LOCAL, as_json: Json = False) -> None:
-    """The names and disciplines of all queues that were ever used on this server."""
+    """List the names and disciplines of all queues that were ever used on this server."""
     with connected(url) as server:
         found = server.registered()
     if as_json:
@@ -85,7 +85,7 @@ def listed(*, url: Url = LOCAL, as_json: Json = False) -> None:
 
 
 def chosen(server: Server, names: list[str] | None, discipline: str | None) -> list[Registered]:
-    """The named queues, or all that are registered (with this discipline)."""
+    """Return the named queues, or all registered queues (of this discipline) if no name is given."""
     if not names:
         return [each for each in server.registered() if discipline in (None, each.discipline)]
     found = []

@@ -17,7 +17,7 @@ _LOOK_S = 0.2
 
 
 class Keyboard:
-    """Reads keys one by one while its block runs; deaf where stdin is no terminal, or is somebody else's."""
+    """Reads keys one by one while its block runs. Ignores keys unless both stdin and stdout are terminals."""
 
     def __init__(self) -> None:
         self._before: list[Any] | None = None
@@ -35,14 +35,14 @@ class Keyboard:
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
 
     def waited(self, seconds: float, stopping: Stopping) -> bool:
-        """Wait so long; True as soon as `q` is pressed or a signal asks to stop."""
+        """Wait for `seconds`. Return True as soon as `q` is pressed or a signal asks to stop, else False."""
         if self._before is None:
             stopping.rest(seconds)
             return stopping.asked
         until = time.monotonic() + seconds
         while not stopping.asked and (left := until - time.monotonic()) > 0:
             readable, _, _ = select.select([sys.stdin], [], [], min(left, _LOOK_S))
-            # Past Python's buffer, in which `select` would not see a second key.
+            # Read without Python's buffer: `select` does not see a second key that is already buffered.
             if readable and b"q" in os.read(sys.stdin.fileno(), 64).lower():
                 return True
         return stopping.asked

@@ -1,4 +1,4 @@
-"""From a URL to a server, and from a name to its queue: the registry knows of which discipline it is."""
+"""Opens the server of a URL, and the queue of a name. The registry stores the discipline of each queue."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _PATIENCE_S = 2.0
 
 
 class Registered(NamedTuple):
-    """A queue that was written down when it was first used."""
+    """A queue in the registry, which records each queue on first use."""
 
     name: str
     discipline: str
 
 
 class Server:
-    """A server, asked whether it is there before anything else is."""
+    """A connection to a server; `connected` sends PING before anything else."""
 
     def __init__(self, settings: RedisSettings, client: Any) -> None:
         from rmq_core.exchange.public import sync_driver  # noqa: PLC0415  loads redis-py, which `--help` must not
 
         self.settings, self.client = settings, client
-        # Nobody wants to look at a prompt for half a minute, which is the patience of a queue.
+        # A queue retries for 30 s; a user at a prompt should not wait that long for an error.
         self._driver = sync_driver(client, b"rmq:", _PATIENCE_S)
 
     def ask(self, exchange: Exchange[R]) -> R:
-        """Run an exchange with little patience."""
+        """Run an exchange; give up after 2 s without a reply."""
         return self._driver.run(exchange)
 
     def registered(self) -> list[Registered]:
-        """All queues by name; one that is registered by several disciplines comes several times."""
+        """Return all queues, sorted by name. A queue registered under several disciplines appears several times."""
         return self.ask(_registered())
 
     def discipline_of(self, name: str) -> str | None:
-        """The discipline of a queue; None when it is not registered. ConfigurationError when there are several."""
+        """Return the discipline of a queue, None if it is not registered. Raises ConfigurationError for several."""
         found = [queue.discipline for queue in self.registered() if queue.name == name]
         if len(found) > 1:
             raise ConfigurationError(f"queue {name!r} is {' and '.join(found)}: say which with --discipline")
@@ -57,7 +57,7 @@ class Server:
     def queue(
         self, name: str, discipline: str | None, settings: Sequence[str] | None = None, *, new: bool = False
     ) -> Iterator[WorkQueue]:
-        """The queue of a name, which must be registered unless its discipline is given or it may be `new`."""
+        """Open the queue of a name. It must be registered unless `discipline` is given or it may be `new`."""
         known = discipline or self.discipline_of(name) or (DEFAULT if new else None)
         if known is None:
             raise ConfigurationError(
@@ -68,14 +68,14 @@ class Server:
             yield opened
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         self._driver.close()
         self.client.close()
 
 
 @contextmanager
 def connected(url: str) -> Iterator[Server]:
-    """The server of a URL; credentials may stand in RMQ_USERNAME, RMQ_PASSWORD and so on. Raises QueueUnavailable."""
+    """Connect to the server of a URL; RMQ_USERNAME, RMQ_PASSWORD etc. may hold credentials. Raises QueueUnavailable."""
     given = {name: os.environ.get(f"RMQ_{name.upper()}") for name in SECRETS}
     settings = RedisSettings.from_url(url, **{name: value for name, value in given.items() if value})
     with closing(Server(settings, sync_client(settings)[0])) as server:
@@ -84,7 +84,7 @@ def connected(url: str) -> Iterator[Server]:
 
 
 def configured(queue: Any, client: Any, settings: Sequence[str]) -> WorkQueue:
-    """The same queue with other settings, `name=value` each, values as JSON or as they stand."""
+    """Return the queue with other settings, `name=value` each. A value is JSON, or taken literally if it is not."""
     found: WorkQueue = queue
     if not settings:
         return found
@@ -113,7 +113,7 @@ def _ping() -> Exchange[None]:
 
 
 def _registered() -> Exchange[list[Registered]]:
-    """What the sets of the disciplines hold; a name that stands in none of them is leased."""
+    """Read the registry's sets: one for each discipline and one for all. A name only in the last one is leased."""
     found, others = [], set()
     for discipline in DISCIPLINES:
         if discipline != DEFAULT:

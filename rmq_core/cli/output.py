@@ -1,6 +1,6 @@
-"""What the commands write: JSON lines for programs, tables for people.
+"""The output of the commands: JSON lines for programs, tables for people.
 
-Text out of messages is foreign: on a terminal it is shown without control characters and never read as markup.
+Text from messages is untrusted: a terminal shows it without control characters, and it is never parsed as markup.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def console(*, errors: bool = False) -> Console:
-    """A console on the present stdout or stderr; wide where nobody looks at it."""
+    """Return a console on the current stdout or stderr, 160 columns wide if that is no terminal."""
     made = Console(stderr=errors, highlight=False, emoji=False)
     if not made.is_terminal:
         made.width = _WIDE
@@ -28,28 +28,28 @@ def console(*, errors: bool = False) -> Console:
 
 
 def say(text: str) -> None:
-    """A line for people, on stdout."""
+    """Write a line for people to stdout."""
     console().print(Text(plain(text)), soft_wrap=True)
 
 
 def note(text: str) -> None:
-    """A remark, on stderr."""
+    """Write a remark to stderr."""
     console(errors=True).print(Text(plain(text)), soft_wrap=True, style="dim")
 
 
 def complain(text: str) -> None:
-    """What went wrong, on stderr."""
+    """Write an error or a warning to stderr."""
     console(errors=True).print(Text("rmq: ", "bold red"), Text(plain(text)), sep="", soft_wrap=True)
 
 
 def emit(record: Mapping[str, Any]) -> None:
-    """One JSON object on a line of its own, at once."""
+    """Write one JSON object on a line of its own to stdout, and flush it."""
     sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
-    """A table, or what to say when there are no rows."""
+    """Print a table, or the text `empty` if there are no rows."""
     filled = table(columns, rows)
     if filled.row_count:
         console().print(filled)
@@ -58,7 +58,7 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Numbers stand to the right, texts to the left."""
+    """Return a table with numbers aligned right and texts aligned left."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     listed = [list(row) for row in rows]
     for place, column in enumerate(columns):
@@ -76,7 +76,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
 
 
 def cell(value: object) -> Text:
-    """A value in a table."""
+    """Return a value as the text of a table cell."""
     if isinstance(value, Text):
         return value
     if value is None or isinstance(value, bool):
@@ -85,12 +85,12 @@ def cell(value: object) -> Text:
 
 
 def plain(text: str) -> str:
-    """A text whose control characters are spelled out, so that it cannot act on a terminal."""
+    """Return a text with its control characters escaped, so that it cannot control a terminal."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def preview(text: str, length: int = 60) -> str:
-    """The beginning of a text."""
+    """Return the beginning of a text, at most `length` characters."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
@@ -100,7 +100,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def ago(seconds: float | None) -> str | None:
-    """A duration in its two largest units."""
+    """Return a duration in its two largest units, None for None."""
     if seconds is None:
         return None
     left, words = int(seconds), list[str]()

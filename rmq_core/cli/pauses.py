@@ -1,4 +1,4 @@
-"""Whether a queue is paused: it hands out nothing then, whatever it holds."""
+"""Checks whether a queue is paused: a claim on a paused queue gets nothing, whatever the queue holds."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _ADVICE = "claims get nothing until its `resume()` is called"
 
 
 def paused(queue: Any) -> str | None:
-    """That a queue is paused, and what to do; None when it hands out messages."""
+    """Return a text that says the queue is paused and what to do; None when it is not paused."""
     able = hasattr(queue, "resume")  # other disciplines cannot be paused
     return f"{queue.name} is paused: {_ADVICE}" if able and queue.stats().paused else None
 
 
 def examine_pause(queue: Any) -> Finding:
-    """What a doctor says of it."""
+    """Return the finding of `rmq doctor` about a pause."""
     if paused(queue):
         return Finding(Level.WARN, "pause", f"{queue.name} is paused", _ADVICE)
     return Finding(Level.OK, "pause", f"{queue.name} hands out messages")

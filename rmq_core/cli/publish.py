@@ -54,7 +54,7 @@ def publish(
     discipline: Discipline = None,
     as_json: Json = False,
 ) -> None:
-    """Add messages to a queue, which is made when it is new: as a leased one unless --discipline says otherwise."""
+    """Add messages to a queue. A new queue is created, with the discipline leased unless --discipline is given."""
     texts = _texts(payload or (), file)
     payloads: Iterable[Payload] = map(_parsed, texts) if json_payload else texts
     key_of = _key(dedup_key, payload or ())
@@ -90,7 +90,7 @@ def _file_lines(file: Path) -> Iterator[str]:
 
 
 def _lines(lines: BinaryIO, where: str) -> Iterator[str]:
-    """The lines that are not empty."""
+    """Yield the lines that are not empty."""
     for number, line in enumerate(lines, 1):
         try:
             text = line.decode().rstrip("\r\n")

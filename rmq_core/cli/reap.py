@@ -1,4 +1,4 @@
-"""`rmq reap`: bring back what expired, where nobody claims and would do so."""
+"""`rmq reap`: makes expired messages ready again, when no consumer makes claims that would do so."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def reap(
     discipline: Discipline = None,
     as_json: Json = False,
 ) -> None:
-    """Give back what dead or stuck workers hold for too long.
+    """Give back messages that dead or stuck workers have held for too long.
 
-    Only `reliable` queues need it: in the other disciplines claiming takes back what expired.
+    Only `reliable` queues need it: in the other disciplines, each claim also reclaims expired messages.
     """
     with connected(url) as server, server.queue(queue, discipline, settings) as opened, closing(Stopping()) as stopping:
         if every is None:
@@ -39,7 +39,7 @@ def reap(
         while not stopping.asked:
             try:
                 _round(opened, as_json=as_json)
-            except (QueueUnavailable, QueueFull) as error:  # the next round may be luckier
+            except (QueueUnavailable, QueueFull) as error:  # the next round may succeed
                 complain(str(error))
             stopping.rest(every)
 
@@ -49,7 +49,7 @@ def _round(queue: Any, *, as_json: bool) -> None:
         found = queue.reap()._asdict()
     elif queue.capabilities.auto_reclaim:
         found = {}
-        queue.backlog()  # which also takes back what expired, where the discipline can without claiming
+        queue.backlog()  # it also reclaims expired messages, if the discipline can do so without a claim
     else:
         raise Unsupported(queue.discipline, "reaper")
     if as_json:

@@ -1,4 +1,4 @@
-"""Messages, leases and figures as JSON objects and as rows. The names are documented and stay."""
+"""Converts messages, leases and figures to JSON objects and table rows. The names are documented and do not change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ LEASES = ("lease", "owner", "state", "messages", "settled", "takeovers", "since"
 
 
 def message_record(queue: str, message: Message) -> dict[str, Any]:
-    """`payload` is as published; bytes stand in `payload_base64` instead. A list of ids keeps no `enqueued_at`."""
+    """Return a message as a JSON object.
+
+    `payload` is as published; bytes are in `payload_base64` instead. A queue that is a list of ids has no
+    `enqueued_at`.
+    """
     payload = message.payload
     told = (
         {"payload_base64": base64.b64encode(payload).decode()} if isinstance(payload, bytes) else {"payload": payload}
@@ -35,7 +39,7 @@ def message_record(queue: str, message: Message) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; a time that is not known is stored as 0."""
+    """Return a value as JSON. An unknown time, which is stored as 0, becomes None."""
     if isinstance(value, datetime):
         return value.isoformat() if value.timestamp() else None
     return value

@@ -1,4 +1,4 @@
-"""`rmq release`: give back what a lease holds whose holder will not come back for it."""
+"""`rmq release`: releases the messages of a lease that its holder will not settle any more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def release(
     discipline: Discipline = None,
     as_json: Json = False,
 ) -> None:
-    """Make the messages of a lease ready again, no delivery counted; its holder can settle nothing any more."""
+    """Make the messages of a lease ready again without counting a delivery; its holder can no longer settle them."""
     with connected(url) as server, server.queue(queue, discipline) as opened:
         leased: Any = opened
         if not hasattr(leased, "release_lease"):

@@ -1,4 +1,4 @@
-"""Which commands a discipline sends: read off its scripts, plus the few that are sent plainly."""
+"""Lists the commands that a discipline sends: those that its scripts call, plus the few sent outside of scripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ _REGISTRY = ("SADD", "SMEMBERS")
 
 
 class Requirements(NamedTuple):
-    """Commands in capitals, subcommands behind a bar, each with a key to try it on; and the rules for keys."""
+    """The permissions that a user needs.
+
+    commands: pairs of a command in capitals (`XGROUP|CREATE` for a subcommand) and a key to check it with. keys: ACL
+    rules for the keys. key: a key to run scripts with.
+    """
 
     commands: tuple[tuple[str, str], ...]
     keys: str
@@ -26,7 +30,7 @@ class Requirements(NamedTuple):
 
 
 def needed(discipline: str, queue: str) -> Requirements:
-    """What a user needs for a queue."""
+    """Return the permissions that a user needs for a queue."""
     record = DISCIPLINES[discipline]
     found = {*_EVERYWHERE, *record.commands}
     for folder in record.scripts or (discipline,):
@@ -40,5 +44,5 @@ def needed(discipline: str, queue: str) -> Requirements:
 
 
 def commands_of(source: str) -> set[str]:
-    """The commands that a script calls by their names."""
+    """Return the commands that a script calls with a literal name."""
     return {f"{name}|{sub}" if sub and name in _CONTAINERS else name for name, sub in _CALL.findall(source)}

@@ -1,4 +1,4 @@
-"""The options that all commands have may also stand before the command; what stands behind it goes first."""
+"""Lets the options of all commands also stand before the command; an option after the command takes precedence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SPELLED = {"url": "--url", "discipline": "--discipline", "as_json": "--json"}
 
 
 class Group(TyperGroup):
-    """Commands that get the options which stood before them."""
+    """A group of commands that passes the options written before a command on to the command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -20,7 +20,7 @@ class Group(TyperGroup):
 
 
 def _given(ctx: Any) -> list[str]:
-    """What was written down, not what the environment says: the command asks that itself."""
+    """Return the options of the command line, not those of the environment, which the command reads itself."""
     written = {name for name in _SPELLED if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"}
     return [
         word
@@ -30,5 +30,5 @@ def _given(ctx: Any) -> list[str]:
 
 
 def shared(*, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
-    """Parse the options; the command that follows gets them."""
+    """Parse the options before a command; `Group` passes them on to the command."""
     del url, discipline, as_json

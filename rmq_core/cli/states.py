@@ -1,4 +1,4 @@
-"""What waits in the parts of a queue: ready, delayed, isolated, or inside of leases."""
+"""Shows the messages of a queue in one state: ready, delayed, isolated or leased."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class State(StrEnum):
 
 
 class FoundMessage(NamedTuple):
-    """A message where it was found: when its delay ends, or who holds it."""
+    """A message, with the end of its delay if it is delayed, or the lease and owner that hold it."""
 
     message: Message
     due: datetime | None = None
@@ -44,7 +44,7 @@ COLUMNS = {
 
 
 def seen(queue: Any, state: State, count: int) -> list[FoundMessage]:
-    """At most `count` messages of a queue in that state; nothing is claimed. Unsupported where it cannot be seen."""
+    """Return at most `count` messages in that state, claiming none. Raises Unsupported if the discipline cannot."""
     if state == State.READY:
         return [FoundMessage(message) for message in queue.peek(count)]
     if not hasattr(queue, "browse"):
@@ -62,7 +62,7 @@ def row(state: State, one: FoundMessage) -> tuple[object, ...]:
 
 
 def record(queue: str, state: State, one: FoundMessage) -> dict[str, Any]:
-    """A message as JSON, with `due_at` when it is delayed, and `lease` and `owner` when somebody holds it."""
+    """Return a message as JSON, with `due_at` if it is delayed, and `lease` and `owner` if it is leased."""
     about: dict[str, Any] = records.message_record(queue, one.message)
     if state == State.DELAYED:
         about["due_at"] = one.due.isoformat() if one.due else None

@@ -11,20 +11,20 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping:
-    """Owns the signals of the process until it is closed."""
+    """Handles SIGINT and SIGTERM of the process until it is closed."""
 
     def __init__(self) -> None:
         self.asked = False
         self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
 
     def rest(self, seconds: float) -> None:
-        """Sleep, but not past a signal."""
+        """Sleep for `seconds`; return early after a signal."""
         until = time.monotonic() + seconds
         while not self.asked and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _LOOK_S))
 
     def close(self) -> None:
-        """Give the signals back."""
+        """Restore the former signal handlers."""
         for number, before in self._before.items():
             signal.signal(number, before)
 

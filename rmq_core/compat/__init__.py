@@ -1,6 +1,6 @@
-"""`RedisMessageQueue`: one message at a time in a `with` block, by gateways that can be exchanged.
+"""`RedisMessageQueue`: one message at a time in a `with` block, through a gateway that can be replaced.
 
-A thin shell over the leased engine. `methods`, `consuming` and `heartbeat` hold the behaviour, written once as
-coroutines over a `body`; `sync` runs them in one go, `aio` awaits them. They ask a gateway: `verbs` is what the
-built-in one does, `operations` are the exchanges that it runs besides the engine's own.
+A thin layer over the leased engine. `queue_methods`, `consuming` and `heartbeat` hold the behaviour, written once as
+coroutines over a `body`; `sync` runs each without suspending, `aio` awaits them. They call a gateway:
+`gateway_methods` implements the built-in one, and `operations` holds the exchanges that it runs besides the engine's.
 """

@@ -1,4 +1,4 @@
-"""`RedisMessageQueue` and its gateways, for asyncio: what differs from `sync` and nothing else."""
+"""`RedisMessageQueue` and its gateways, for asyncio: only the code that differs from `sync`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Awaited: TypeAlias = Coroutine[Any, Any, R]
 def method(
     operation: Callable[Concatenate[S, P], Awaited[R]],
 ) -> Callable[Concatenate[Stateful[S], P], Awaited[R]]:
-    """The method that awaits an operation."""
+    """Return the method that awaits an operation."""
 
     async def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await operation(self._state, *args, **kwargs)
@@ -36,10 +36,10 @@ def method(
 class AbstractRedisGateway(
     Gateway[Awaited[bool], Awaited[None], Awaited[ClaimedMessage | MessageData | None]],
 ):
-    """Redis as a queue sees it. Subclass it to store messages your way; the queue checks what each method returns.
+    """The storage interface of a queue. Subclass it to store messages differently; the queue checks all return values.
 
-    Its methods are coroutine functions. The heartbeat calls `renew_message_lease` from a task of its own while others
-    are called.
+    Its methods are coroutine functions. The heartbeat calls `renew_message_lease` from a task of its own, while other
+    methods may be running.
     """
 
 
@@ -62,7 +62,7 @@ class RedisGateway(RedisGatewayBase, AbstractRedisGateway):  # noqa: D101  inher
 
 
 class TaskHeartbeat(LeaseHeartbeat):
-    """A beat in a task."""
+    """A heartbeat that runs in a task."""
 
     def _start(self, beat: Beat) -> None:
         async def pause() -> bool:
@@ -72,7 +72,7 @@ class TaskHeartbeat(LeaseHeartbeat):
         self._task = asyncio.get_running_loop().create_task(beat.run(pause), name="rmq-lease-heartbeat")
 
     async def stop(self) -> None:
-        """End it, a renewal under way too; one that cannot be cancelled is not waited for for long."""
+        """End the heartbeat and cancel a renewal in progress; wait only briefly for a renewal that ignores this."""
         self.end()
         if self._beat is not None:
             self._task.cancel()
@@ -96,9 +96,9 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
     async def process_message(self) -> AsyncIterator[MessageData | None]:
         """Wait some seconds for a message; None when there is none. str if the client decodes, else bytes.
 
-        The message is done when the block ends, and also, for the failed log if there is one, when it raises.
-        KeyboardInterrupt, SystemExit and cancellation of the task leave it to be delivered again. Raises
-        CleanupFailedError when the block succeeded but Redis could not be told.
+        The message is finished when the block ends. It is also finished when the block raises; it then goes to the
+        failed log if there is one. KeyboardInterrupt, SystemExit and cancellation of the task leave the message to be
+        redelivered. Raises CleanupFailedError when the block succeeded but the message could not be acknowledged.
         """
         body = self._state
         received = await consuming.claim(body)
@@ -121,7 +121,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
             await heartbeat.stop()
 
     async def process_message_callback(self, handler: Callable[[MessageData], Awaitable[object] | object]) -> bool:
-        """Process the next message by a function, awaited if it has to be; whether there was a message."""
+        """Process the next message with a function, whose result is awaited if needed. False without a message."""
         async with self.process_message() as message:
             if message is None:
                 return False
@@ -135,7 +135,10 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
 
 
 def _left_alone(error: BaseException) -> bool:
-    """A handler may fail with the cancellation of a task of its own; only this task's own leaves the message alone."""
+    """Return whether an error leaves the message to be redelivered.
+
+    A CancelledError does so only if this task was cancelled, not if the handler raised that of another task.
+    """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""What the two RedisMessageQueues share: the documented constructor, turned into small checked values."""
+"""The base of both RedisMessageQueues: the documented constructor, whose arguments become small checked values."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 class MessageQueueBase(Stateful[QueueState]):
     """A queue of messages, each processed in a `with` block. Made from `client` or, to tune more, from `gateway`.
 
-    deduplication, get_deduplication_key: which messages count as the same: by a digest of their content, by the key
-      that the function returns, or (None) by their literal text.
+    deduplication, get_deduplication_key: whether duplicates are refused, and how they are recognised: by default by a
+      digest of the content, else by the key that the function returns, or (None) by the literal text.
     enable_completed_queue, enable_failed_queue, max_completed_length, max_failed_length: logs and how many entries
       they keep, None for all.
-    visibility_timeout_seconds: after which an unfinished message is delivered again; None for never, which means at
-      most once. heartbeat_interval_seconds renews it while a handler runs, on_heartbeat_failure is told of failure.
-    max_delivery_count: deliveries after which a message becomes a dead letter; None for no bound.
+    visibility_timeout_seconds: after which an unfinished message is redelivered; None for never, which means delivery
+      at most once. heartbeat_interval_seconds: how often the timeout is renewed while a handler runs.
+      on_heartbeat_failure: called when a renewal fails.
+    max_delivery_count: deliveries after which a message becomes a dead letter; None for no limit.
     max_pending_length, pending_overload_policy, pending_overload_block_timeout_seconds: how many messages may wait,
-      and whether one more raises QueueBackpressureError, replaces the oldest or waits for room.
-    key_separator: between the queue's name and the names of its parts. interrupt: ends waiting between two messages.
-    on_event: gets a QueueEvent for each step.
-    max_payload_bytes, max_payload_depth, strict_payload_types: what publish refuses.
-    strict_envelope_decoding: whether a damaged message of a foreign gateway is an error, not its own payload.
+      and whether a further one raises QueueBackpressureError, replaces the oldest or waits for room.
+    key_separator: text between the queue's name and the names of its parts. interrupt: ends a wait for messages.
+    on_event: called with a QueueEvent for each step.
+    max_payload_bytes, max_payload_depth, strict_payload_types: limits beyond which `publish` refuses a message.
+    strict_envelope_decoding: whether a damaged message of a foreign gateway raises an error; if not, it is delivered
+      as its own payload.
 
     A wrong type raises TypeError, a wrong value or combination ConfigurationError.
     """
@@ -108,7 +110,7 @@ class MessageQueueBase(Stateful[QueueState]):
 
     @property
     def is_drained(self) -> bool:
-        """Whether, besides, no publish of another thread or task is under way any more."""
+        """Whether `drain` was called and no publish of another thread or task is in progress any more."""
         return self._state.drained
 
     def __repr__(self) -> str:
@@ -165,7 +167,7 @@ def _timeout_of(gateway: Any) -> int | None:
 
 
 def _bind(gateway: Any, pending: str) -> None:
-    """Dead letters go to one place for a whole gateway, so it serves one queue only."""
+    """Bind a gateway with dead letters to one queue, because it stores all its dead letters in one place."""
     if gateway.max_delivery_count is None:
         return
     if vars(gateway).setdefault("_serves", pending) != pending:

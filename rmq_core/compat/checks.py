@@ -1,6 +1,6 @@
 """Checks of arguments: a wrong type is a TypeError, a wrong value a ConfigurationError; both name the parameter.
 
-Booleans are not numbers here, for `max_delivery_count=True` is a mistake.
+A bool does not count as a number, because `max_delivery_count=True` is a mistake.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 def flag(parameter: str, value: object) -> None:
-    """True or False and nothing like them."""
+    """Accept only True and False."""
     if not isinstance(value, bool):
         raise TypeError(f"'{parameter}' must be True or False, not {_kind(value)}")
 
 
 def whole(parameter: str, value: object, *, minimum: int = 1) -> None:
-    """A whole number from `minimum` on."""
+    """Accept only a whole number of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"'{parameter}' must be a whole number, not {_kind(value)}")
     if value < minimum:
@@ -29,13 +29,13 @@ def whole(parameter: str, value: object, *, minimum: int = 1) -> None:
 
 
 def whole_or_none(parameter: str, value: object) -> None:
-    """A positive whole number, or None."""
+    """Accept only a positive whole number or None."""
     if value is not None:
         whole(parameter, value)
 
 
 def number(parameter: str, value: object, *, positive: bool = False) -> None:
-    """A finite number that is not negative."""
+    """Accept only a finite number that is not negative or, if `positive`, above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"'{parameter}' must be a number, not {_kind(value)}")
     if not isfinite(value) or value < 0 or (positive and value == 0):
@@ -45,7 +45,7 @@ def number(parameter: str, value: object, *, positive: bool = False) -> None:
 
 
 def text(parameter: str, value: object) -> None:
-    """Text with something to see in it."""
+    """Accept only a str with visible characters and without a null byte."""
     if not isinstance(value, str):
         raise TypeError(f"'{parameter}' must be a str, not {_kind(value)}")
     if not value.strip() or "\0" in value:
@@ -53,7 +53,7 @@ def text(parameter: str, value: object) -> None:
 
 
 def callback(parameter: str, value: object, *, asynchronous: bool | None) -> None:
-    """A callable; `asynchronous` says which kind, None that either will do."""
+    """Accept only a callable; `asynchronous` tells whether it must be async, None accepts both kinds."""
     if not callable(value):
         raise TypeError(f"'{parameter}' must be callable, not {_kind(value)}")
     later = inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None))  # noqa: B004
@@ -64,13 +64,13 @@ def callback(parameter: str, value: object, *, asynchronous: bool | None) -> Non
 
 
 def instance(parameter: str, value: object, kind: type, example: str) -> None:
-    """An object of a class."""
+    """Accept only an instance of `kind`; `example` is shown in the error."""
     if not isinstance(value, kind):
         raise TypeError(f"'{parameter}' must be a {kind.__name__}, for example {example}, not {_kind(value)}")
 
 
 def plain(parameter: str, value: T) -> T:
-    """The result of a callback that was not awaited, because nobody here can."""
+    """Return the result of a callback. Raise TypeError for an awaitable, which the blocking queue cannot await."""
     if not inspect.isawaitable(value):
         return value
     dispose(value)
@@ -78,7 +78,7 @@ def plain(parameter: str, value: T) -> T:
 
 
 def dispose(value: Any) -> None:
-    """End an awaitable that nobody will await; leave anything else alone."""
+    """Close or cancel an awaitable that will never be awaited; leave any other value alone."""
     if inspect.isawaitable(value) and (end := getattr(value, "close", None) or getattr(value, "cancel", None)):
         end()
 

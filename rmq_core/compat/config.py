@@ -1,4 +1,4 @@
-"""What the keywords of RedisMessageQueue and RedisGateway mean: small frozen values, each validated once."""
+"""The settings behind the keywords of RedisMessageQueue and RedisGateway: small frozen values, validated once each."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ _DEEPEST = 500
 
 
 def digest_of_content(message: str | dict[str, Any]) -> str:
-    """The deduplication key of a message: a digest of its canonical form."""
+    """Return the default deduplication key of a message: a digest of its canonical form."""
     return digest_of_text(PayloadRules().serialize(message))
 
 
 def digest_of_text(text: str) -> str:
-    """The same for a message in its canonical form."""
+    """Return the same digest for a message that is in its canonical form already."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Deduplication:
-    """Which messages count as the same: by a key function, by their text (None), or none at all."""
+    """Which messages count as duplicates: those with the same key from `key_of`, or (None) with the same text.
+
+    If not enabled, no message counts as a duplicate.
+    """
 
     enabled: bool
     key_of: Callable[[Any], Any] | None
@@ -60,7 +63,7 @@ class Logs:
 
 
 def log_cap(name: str, enabled: object, cap: object) -> int | None:
-    """How many messages a log keeps, from its two keywords."""
+    """Return how many messages a log keeps, from its two keywords."""
     checks.flag(f"enable_{name}_queue", enabled)
     checks.whole_or_none(f"max_{name}_length", cap)
     if not enabled and cap not in (None, MAX_LOG):
@@ -70,7 +73,7 @@ def log_cap(name: str, enabled: object, cap: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Backpressure:
-    """How many messages may wait, and what happens to one more."""
+    """How many messages may wait, and what happens to a further one."""
 
     max_pending: int | None = None
     policy: str = "raise"
@@ -89,7 +92,7 @@ class Backpressure:
             raise ConfigurationError(f"'pending_overload_policy={self.policy}' needs 'max_pending_length'")
 
     def check_losses(self, *, deduplication: bool = False, max_delivery_count: int | None = None) -> None:
-        """Dropping a message must not break a promise made elsewhere."""
+        """Raise ConfigurationError if dropping messages would break deduplication or dead letters."""
         if self.policy == "drop_oldest" and deduplication:
             raise ConfigurationError(
                 "'pending_overload_policy=drop_oldest' cannot be combined with deduplication: "
@@ -109,7 +112,10 @@ class Backpressure:
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """How long a consumer may hold a message (None: for ever, at most once) and how often it is delivered."""
+    """How long a consumer may hold a message, and how often it is delivered.
+
+    visibility_timeout: None means that the consumer holds it for ever, so it is delivered at most once.
+    """
 
     visibility_timeout: int | None
     max_count: int | None
@@ -129,7 +135,7 @@ class DeliverySettings:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSettings:
-    """How often the lease of a message is renewed while its handler runs, and whom to tell when that fails."""
+    """How often the lease of a message is renewed while its handler runs, and a callback for a failed renewal."""
 
     interval: float | None
     on_failure: Callable[[], Any] | None
@@ -151,7 +157,7 @@ class HeartbeatSettings:
 
 
 def retries(budget: int, longest: float, first: float, interrupted: Callable[[], bool] | None) -> Patience:
-    """How long and how densely a gateway repeats a call that Redis did not answer."""
+    """Return how long and how often a gateway resends a call that Redis did not answer."""
     checks.whole("retry_budget_seconds", budget, minimum=0)
     checks.number("retry_max_delay_seconds", longest, positive=True)
     checks.number("retry_initial_delay_seconds", first, positive=True)
@@ -162,7 +168,7 @@ def retries(budget: int, longest: float, first: float, interrupted: Callable[[],
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """Everything a gateway needs to know."""
+    """All settings of a gateway."""
 
     delivery: DeliverySettings
     backpressure: Backpressure
@@ -177,7 +183,7 @@ class GatewayConfig:
         self.backpressure.check_losses(max_delivery_count=self.delivery.max_count)
 
     def leased(self) -> LeasedConfig:
-        """The engine's settings."""
+        """Return the settings of the leased engine."""
         return LeasedConfig(
             lease=self.delivery.visibility_timeout,
             max_deliveries=self.delivery.max_count,

@@ -1,4 +1,4 @@
-"""Claiming a message, and the two ends it can have."""
+"""Claims a message and ends it after success or failure of its handler."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _CLAIMED = (ClaimedMessage, str, bytes, type(None))
 
 
 class NotAcknowledged(BaseException):
-    """Leaves a `with` block without an end of its message."""
+    """Raised to leave a `with` block without settling its message."""
 
 
 LEFT_ALONE = (KeyboardInterrupt, SystemExit, GeneratorExit, NotAcknowledged)
-"""What ends a process rather than a message, which is delivered again."""
+"""Exceptions that end the process but not the message, which is redelivered."""
 
 
 async def claim(body: QueueState) -> Received | None:
-    """The next message, or None; the caller ends what it got with `succeed` or `fail`."""
+    """Return the next message, or None. The caller must end a message with `succeed` or `fail`."""
     began = perf_counter()
     with Inside(body, body.claiming):
         claimed = None if body.draining else await _wait(body, began)
@@ -40,7 +40,7 @@ async def claim(body: QueueState) -> Received | None:
     if claimed is None:
         await body.tell(EventOperation.CLAIM_EMPTY, EventOutcome.SKIPPED, began=began)
         if body.draining:
-            await body.io_mode.pause(_IDLE_S)  # whoever loops until told otherwise must not spin
+            await body.io_mode.pause(_IDLE_S)  # keeps a caller that claims in a loop from spinning
         return None
     try:
         if body.leased and not isinstance(claimed, ClaimedMessage):
@@ -61,18 +61,18 @@ async def _wait(body: QueueState, began: float) -> ClaimedMessage | MessageData 
         claimed: ClaimedMessage | MessageData | None = await body.ask(
             "wait_for_message_and_move", _CLAIMED, body.key.pending, body.key.processing
         )
-    except Exception as error:  # noqa: BLE001  told, and raised again
+    except Exception as error:  # noqa: BLE001  reported and raised again
         await body.tell_noted()
         await body.tell(EventOperation.CLAIM, EventOutcome.FAILURE, error=error, began=began)
         raise body.about(error, "claim") from error.__cause__
     await body.tell_noted()
     if claimed is not None and body.draining and body.keep(claimed):
-        return None  # drained meanwhile, so it is given back
+        return None  # the queue was drained meanwhile, so the claim is released
     return claimed
 
 
 async def succeed(body: QueueState, received: Received, began: float) -> None:
-    """The handler is done."""
+    """Acknowledge a message after its handler succeeded."""
     cleaning = perf_counter()
     log, logs = body.key.completed, body.logs.completed != 0
     try:
@@ -88,9 +88,9 @@ async def succeed(body: QueueState, received: Received, began: float) -> None:
 
 
 async def fail(body: QueueState, received: Received, error: BaseException, began: float) -> None:
-    """The handler raised; that its message could not be put away must not hide why.
+    """End a message after its handler raised. A failure to do so must not hide the handler's error.
 
-    Neither must an interruption, which goes on all the same: a program that it does not reach would not end.
+    An interruption meanwhile is raised, because the program has to end, and the handler's error becomes its cause.
     """
     try:
         await _put_away(body, received, error, began)
@@ -105,7 +105,7 @@ async def _put_away(body: QueueState, received: Received, error: BaseException, 
     cleaning = perf_counter()
     try:
         applied = await _settle(body, received, log, body.logs.failed)
-    except Exception as failure:  # noqa: BLE001  reported; the handler's own error goes on
+    except Exception as failure:  # noqa: BLE001  reported; the handler's own error propagates
         text = "a message could not be put away after its handler failed"
         await body.complain(text, EventOperation.CLEANUP_FAILED, error=failure, began=cleaning, of=received)
         return

@@ -1,4 +1,4 @@
-"""Errors that are also redis-py's, and what an error of the engine is called here."""
+"""Errors that are also redis-py errors, and the translation of the engine's errors into them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RetryBudgetExhaustedError(redis_errors.RedisError, RedisMessageQueueError)
 
 
 def in_redis_terms(error: RedisMessageQueueError, *, resent: bool) -> Exception:
-    """The error as users of RedisMessageQueue know it: what redis-py raised, or one of the classes above."""
+    """Return the error that users of RedisMessageQueue expect: redis-py's own, or one of the classes above."""
     cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
     named: Exception = error
     if isinstance(error, QueueUnavailable) and cause is not None:

@@ -1,4 +1,4 @@
-"""What a queue asks of a gateway, and the settings of the one to the leased engine, whose methods are in `verbs`."""
+"""The interface of a gateway, and the constructor of the built-in gateway, whose methods are in `gateway_methods`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Claim = TypeVar("Claim")
 
 
 class Gateway(ABC, Generic[Flag, Done, Claim]):
-    """What a queue asks of a gateway; the types are what its methods return in either io_mode.
+    """The interface that a queue uses. The type parameters are the return types of its methods in either io_mode.
 
-    Override those of the properties that apply. A gateway whose claims expire must have
+    Override the properties that apply. A gateway whose claims expire must have
     `message_visibility_timeout_seconds` and return ClaimedMessage.
     """
 
@@ -43,7 +43,7 @@ class Gateway(ABC, Generic[Flag, Done, Claim]):
 
     @abstractmethod
     def publish_message(self, queue: str, message: str, dedup_key: str) -> Flag:
-        """Add a message unless `dedup_key` is remembered; whether it was added."""
+        """Add a message unless `dedup_key` is remembered. Return whether it was added."""
 
     @abstractmethod
     def add_message(self, queue: str, message: str) -> Done:
@@ -51,7 +51,7 @@ class Gateway(ABC, Generic[Flag, Done, Claim]):
 
     @abstractmethod
     def wait_for_message_and_move(self, from_queue: str, to_queue: str) -> Claim:
-        """Claim the next message; None when there is none for some seconds, so that the queue can look around.
+        """Claim the next message. Return None if there is none for some seconds, so that the queue can check its state.
 
         With a visibility timeout, return ClaimedMessage, whose token is the right to settle the message.
         """
@@ -64,7 +64,7 @@ class Gateway(ABC, Generic[Flag, Done, Claim]):
 
     @abstractmethod
     def remove_message(self, queue: str, message: MessageData, *, lease_token: str | None = None) -> Flag:
-        """Forget a claimed message; False, with nothing changed, when the token is no longer valid."""
+        """Delete a claimed message; False, with nothing changed, when the token is no longer valid."""
 
     @abstractmethod
     def renew_message_lease(
@@ -75,21 +75,21 @@ class Gateway(ABC, Generic[Flag, Done, Claim]):
         *,
         is_interrupted: BaseGracefulInterruptHandler | None = None,
     ) -> Flag:
-        """Renew a claim; False when the token is no longer valid. Stop trying once `is_interrupted` says so."""
+        """Renew a claim; False when the token is no longer valid. Stop trying once `is_interrupted` is set."""
 
     @abstractmethod
     def trim_queue(self, queue: str, max_length: int) -> Done:
-        """Cut a log to its newest entries."""
+        """Trim a log to its newest entries."""
 
 
 class RedisGatewayBase(Stateful[Channels]):
     """The gateway to the leased engine; `redis_client` is a redis-py client of this io_mode.
 
-    Queues go by the names of `queue.key`.
+    Its methods take the queue names of `queue.key`.
 
-    retry_budget_seconds, retry_max_delay_seconds, retry_initial_delay_seconds: how long and how densely calls are
-      repeated while Redis does not answer; a budget of 0 repeats nothing. Messages without deduplication are published
-      once.
+    retry_budget_seconds, retry_max_delay_seconds, retry_initial_delay_seconds: how long and how often calls are
+      resent while Redis does not answer; a budget of 0 resends nothing. Publishing a message without deduplication is
+      never resent.
     message_deduplication_log_ttl_seconds: how long a message counts as published before, 3600 when None.
     message_wait_interval_seconds: how long to wait for a message, 5 when None, not at all when 0.
     message_visibility_timeout_seconds, max_delivery_count, dead_letter_queue, max_pending_length,
@@ -146,5 +146,5 @@ class RedisGatewayBase(Stateful[Channels]):
 
     @property
     def message_visibility_timeout_seconds(self) -> int | None:
-        """For how long a claim holds its message; None for ever."""
+        """For how many seconds a claim holds its message; None for ever."""
         return self.config.delivery.visibility_timeout

@@ -1,6 +1,6 @@
-"""The engines behind a gateway, and its verbs over them.
+"""The engines behind the built-in gateway, and the methods of the gateway.
 
-A verb says which exchange is run, how patiently, and what its result or its error is to the caller.
+Each method chooses the exchange to run and its retries, and translates the result or the error for the caller.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rmq_core.queue.keys import LeasedKeys
 R = TypeVar("R")
 
 giving_up: ContextVar[Callable[[], bool] | None] = ContextVar("giving_up", default=None)
-"""Set by a queue around verbs that wait, for a message or for room: true as soon as the queue is drained."""
+"""Set by a queue around methods that wait for a message or for room; the function returns True once it is drained."""
 
 _TOLD = {
     EventOperation.RECLAIM: EventOperation.CLAIM_RECLAIM,
@@ -51,7 +51,7 @@ _TOLD = {
 
 @dataclass(eq=False, slots=True)
 class Channel:
-    """One queue as seen by one gateway. `noted` is what its engine had to tell, until the queue asks."""
+    """One queue as seen by one gateway. `noted` holds the events of its engine until the queue reports them."""
 
     engine: LeasedEngine
     driver: Any
@@ -60,7 +60,10 @@ class Channel:
     noted: deque[QueueEvent] = field(default_factory=lambda: deque(maxlen=1000))
 
     async def run(self, exchange: Exchange[R], patience: Patience | None = None, attempt: str | None = None) -> R:
-        """Run an exchange, as patiently as the gateway is otherwise; `attempt` names a claim, whose end is noted."""
+        """Run an exchange, by default with the gateway's retries.
+
+        attempt: the id of a claim; its event is recorded if the retries are exhausted.
+        """
         patience = patience or self.config.patience
         try:
             result = self.driver.run(exchange, patience)
@@ -73,11 +76,11 @@ class Channel:
         return found
 
     def listen(self) -> None:
-        """Note events from now on."""
+        """Record events from now on."""
         self.engine.on_event = self.noted.append
 
     def note(self, operation: EventOperation, attempt: str, error: BaseException) -> None:
-        """A failed attempt to claim."""
+        """Record a failed attempt to claim."""
         if self.engine.on_event is not None:
             event = QueueEvent(
                 self.engine.name, operation, EventOutcome.FAILURE, claim_id=attempt,
@@ -86,7 +89,7 @@ class Channel:
             self.noted.append(event)
 
     def told(self) -> Iterator[QueueEvent]:
-        """What happened besides the verbs' results since the last time, in the words of RedisMessageQueue."""
+        """Yield the events recorded since the last call, translated into those of RedisMessageQueue."""
         while self.noted:
             event = self.noted.popleft()
             if event.operation == EventOperation.DEAD:
@@ -100,7 +103,7 @@ class Channel:
 
 
 class Channels:
-    """The engines behind one gateway: one for each queue that it is asked about, made when it is."""
+    """The engines behind one gateway: one for each queue, created at the first call for that queue."""
 
     def __init__(self, config: GatewayConfig, client: Any, io_mode: IoMode) -> None:
         self.config, self.decode = config, decodes(client)
@@ -109,14 +112,14 @@ class Channels:
         self._found: dict[str, tuple[Channel, QueuePart]] = {}
 
     def find(self, key: str) -> tuple[Channel, QueuePart]:
-        """The channel of the queue that a name belongs to, and the part that it names."""
+        """Return the channel of the queue that a name belongs to, and the part that it names."""
         found = self._found.get(key)
         if found is None:
             found = self._found[key] = self._look_up(key)
         return found
 
     def log(self, key: str) -> QueuePart:
-        """The part that a name stands for, whatever queue it belongs to."""
+        """Return the part that a name stands for, regardless of the queue it belongs to."""
         return QueuePart.DEAD_LETTER if key == self.config.delivery.dead_letter_queue else place(key)[1]
 
     def _look_up(self, key: str) -> tuple[Channel, QueuePart]:
@@ -142,14 +145,14 @@ class Channels:
         given_up: Callable[[], bool] | None = None,
         noticed: Callable[[Exception], object] | None = None,
     ) -> Patience:
-        """How patiently to ask: for `most_s` seconds at most, None leaves repeating to the client."""
+        """Return the retries of a call: for `most_s` seconds at most; None leaves resending to the client."""
         budget_s, first_s, longest_s, interrupted, *_ = self.config.patience
         most_s = None if most_s is None or budget_s is None else min(most_s, budget_s)
         return Patience(most_s, first_s, longest_s, either(interrupted, given_up), noticed)
 
 
 async def publish_message(channels: Channels, queue: str, message: str, dedup_key: str) -> bool:
-    """Add a message unless `dedup_key` is remembered; whether it was added."""
+    """Add a message unless `dedup_key` is remembered. Return whether it was added."""
     return await _publish(channels, queue, message, dedup_key, channels.patience(given_up=giving_up.get()))
 
 
@@ -175,9 +178,9 @@ async def _publish(channels: Channels, queue: str, message: str, dedup_key: str 
 async def wait_for_message_and_move(
     channels: Channels,
     from_queue: str,
-    to_queue: str,  # noqa: ARG001  the lease knows
+    to_queue: str,  # noqa: ARG001  the lease records the holder
 ) -> ClaimedMessage | MessageData | None:
-    """Claim the next message; None when there is none for some seconds, or the wait is interrupted."""
+    """Claim the next message. Return None if there is none for some seconds or the wait is interrupted."""
     channel, _ = channels.find(from_queue)
     wait_s, attempt = channels.config.wait, new_id()
     patience = channels.patience(
@@ -202,7 +205,7 @@ async def move_message(
 async def remove_message(
     channels: Channels, queue: str, message: MessageData, *, lease_token: str | None = None
 ) -> bool:
-    """Forget a claimed message; False, with nothing changed, when the token is no longer valid."""
+    """Delete a claimed message; False, with nothing changed, when the token is no longer valid."""
     return await _finish(channels, queue, message, lease_token)
 
 
@@ -222,12 +225,12 @@ async def _finish(
 async def renew_message_lease(
     channels: Channels,
     queue: str,
-    message: MessageData,  # noqa: ARG001  the token says it all
+    message: MessageData,  # noqa: ARG001  the token identifies the lease
     lease_token: str,
     *,
     is_interrupted: BaseGracefulInterruptHandler | None = None,
 ) -> bool:
-    """Renew a claim; False when the token is no longer valid. Stops trying once `is_interrupted` says so."""
+    """Renew a claim; False when the token is no longer valid. Stop trying once `is_interrupted` is set."""
     channel, _ = channels.find(queue)
     timeout, lease = channels.config.delivery.visibility_timeout, lease_of(channel.engine.name, "", lease_token)
     if timeout is None or lease is None:
@@ -237,19 +240,19 @@ async def renew_message_lease(
 
 
 async def trim_queue(channels: Channels, queue: str, max_length: int) -> None:
-    """Cut a log to its newest entries."""
+    """Trim a log to its newest entries."""
     channel, part = channels.find(queue)
     await channel.run(operations.trim(channel.engine, part, max_length))
 
 
 async def queue_length(channels: Channels, queue: str) -> int:
-    """How many messages a part of a queue holds."""
+    """Return how many messages a part of a queue holds."""
     channel, part = channels.find(queue)
     return await channel.run(operations.length(channel.engine, part))
 
 
 async def peek_messages(channels: Channels, queue: str, count: int) -> list[MessageData]:
-    """Payloads of a part of a queue: the next ones of what waits, the newest of a log."""
+    """Return payloads of a part of a queue: the next to be delivered if messages wait there, the newest of a log."""
     channel, part = channels.find(queue)
     payloads = await channel.run(operations.peek(channel.engine, part, count))
     return [payload.decode() if channels.decode else payload for payload in payloads]
@@ -261,13 +264,13 @@ async def redrive_messages(
     to_queue: str,
     max_messages: int | None = None,
 ) -> int:
-    """Move the oldest dead letters back with a fresh delivery budget; how many."""
+    """Move the oldest dead letters back with a fresh delivery budget. Return how many."""
     channel, _ = channels.find(to_queue)
     return await channel.run(managing.redrive(channel.engine, max_messages))
 
 
 async def purge_queue(channels: Channels, queue: str) -> int:
-    """Delete what a part of a queue holds; how many messages."""
+    """Delete the messages of a part of a queue. Return how many."""
     channel, part = channels.find(queue)
     if part is QueuePart.PROCESSING:
         raise ConfigurationError("what is being processed cannot be purged; let it complete or expire")
@@ -275,7 +278,7 @@ async def purge_queue(channels: Channels, queue: str) -> int:
 
 
 async def recover_claims(channels: Channels, queue: str, budget_s: float | None = None) -> bool:
-    """Give back what claims took whose answer never came, within some seconds; whether nothing of it is left."""
+    """Release claims whose reply never arrived, for at most `budget_s` seconds. Return whether none is left."""
     channel, _ = channels.find(queue)
     patience = channels.config.patience._replace(given_up=None)
     if budget_s is not None:
@@ -289,7 +292,7 @@ async def recover_claims(channels: Channels, queue: str, budget_s: float | None 
 
 
 def either(one: Callable[[], bool] | None, other: Callable[[], bool] | None) -> Callable[[], bool] | None:
-    """True when one of two says so."""
+    """Combine two conditions into one that is true when either is; None stands for no condition."""
     if one is None or other is None:
         return one or other
     return lambda: one() or other()

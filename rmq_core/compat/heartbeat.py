@@ -1,7 +1,7 @@
-"""Renewing the lease of a message while its handler runs.
+"""Renews the lease of a message while its handler runs.
 
-One thread or task a message: a gateway may block for as long as it likes without keeping other leases from being
-renewed, and the task sees the context of its handler. The first failed renewal ends the heartbeat.
+Each message has a thread or task of its own: a gateway that blocks does not keep other leases from being renewed, and
+the task has the context variables of its handler. The first failed renewal ends the heartbeat.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rmq_core.interrupt_handler import EventDrivenInterruptHandler
 
 
 class Beat:
-    """What a heartbeat does, until it is `over`."""
+    """The work of a heartbeat, until it is `over`."""
 
     def __init__(self, body: QueueState, received: Received, interval: float) -> None:
         self.interval, self.over = interval, threading.Event()
@@ -29,7 +29,7 @@ class Beat:
 
     @property
     def stop_s(self) -> float:
-        """For how long whoever ends it waits for a renewal under way."""
+        """For how many seconds the caller that ends the heartbeat waits for a renewal in progress."""
         return max(2 * self.interval, 0.1)
 
     async def run(self, pause: Callable[[], Awaitable[bool]]) -> None:
@@ -38,7 +38,7 @@ class Beat:
             renewed, failure = False, None
             try:
                 renewed = await self._renew()
-            except Exception as error:  # noqa: BLE001  told to all who asked; the message expires if nobody acts
+            except Exception as error:  # noqa: BLE001  reported below; without action the lease expires
                 failure = error
             if self.over.is_set():
                 return
@@ -58,7 +58,7 @@ class Beat:
             await self._body.call_back("on_heartbeat_failure", operation, on_failure)
 
     async def late(self) -> None:
-        """A renewal under way did not end in time."""
+        """Report a renewal in progress that did not end in time."""
         text = "the heartbeat did not stop in time; it may renew its lease once more"
         await self._body.complain(text, EventOperation.HEARTBEAT_STOP_TIMEOUT, of=self._received)
 
@@ -75,9 +75,9 @@ def _beat_of(body: QueueState, received: Received) -> Beat | None:
 
 
 class LeaseHeartbeat:
-    """The heartbeat of a message, if it is to have one, until it is told to end.
+    """The heartbeat of a message, if one is configured, until `end`.
 
-    If it cannot begin, before the handler has, the message is left to the next claim.
+    It starts before the handler does. If it cannot start, the next claim takes the message.
     """
 
     def __init__(self, body: QueueState, received: Received) -> None:
@@ -93,6 +93,6 @@ class LeaseHeartbeat:
         raise NotImplementedError
 
     def end(self) -> None:
-        """From here on its message is being settled: it renews no more, and a failure is nobody's business."""
+        """Stop renewing and reporting failures, because the message is being settled from now on."""
         if self._beat is not None:
             self._beat.over.set()

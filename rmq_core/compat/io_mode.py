@@ -1,7 +1,7 @@
-"""Blocking and asyncio behind one face, so that the behaviour of a queue is written once.
+"""One interface for blocking and asyncio code, so that the behaviour of a queue is written once.
 
-What a user gives, a gateway or a callback, is called by either queue and awaited by one. So operations are coroutines.
-Blocking, they await nothing that suspends: `run` needs no event loop, and no second step.
+Both queues call the gateway and the callbacks of a user; the asyncio queue also awaits their results. Therefore all
+operations are coroutines. In the blocking queue they never suspend, so `run` needs no event loop and a single step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ S = TypeVar("S")
 
 
 class IoMode(NamedTuple):
-    """What differs: whether results are awaited, how to pause, and who is calling."""
+    """The differences: whether results are awaited, how to pause, and the id of the calling thread or task."""
 
     asynchronous: bool
     pause: Callable[[float], Awaitable[object]]
@@ -36,16 +36,16 @@ class Stateful(Generic[S]):
 
 
 def shown(call: C, operation: Callable[..., Any]) -> C:
-    """A method as `help` shows it: like the operation, whose first argument is the state of the method's object."""
+    """Make `help` show a method like its operation, without the first argument, which is the state of the object."""
     wrapped: Any = update_wrapper(call, operation)
     wrapped.__wrapped__ = Shown(operation, lambda result: result)
     return call
 
 
 async def awaited(value: Any, *, finish: bool = False) -> Any:
-    """What a user's function returned, awaited if it has to be.
+    """Return the result of a user's function, awaited if it is awaitable.
 
-    finish: a cancellation does not cut it short. It ends first, then the task is cancelled.
+    finish: a cancellation does not interrupt the function; it runs to its end, then the task is cancelled.
     """
     if not inspect.isawaitable(value):
         return value
@@ -58,12 +58,12 @@ async def awaited(value: Any, *, finish: bool = False) -> Any:
         if not task.done():
             await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # looked at, or asyncio complains that nobody did
+            task.exception()  # retrieved, because asyncio logs an exception that is never retrieved
         raise
 
 
 async def _sleep(seconds: float) -> None:
-    time.sleep(seconds)  # noqa: ASYNC251  no event loop runs this
+    time.sleep(seconds)  # noqa: ASYNC251  never runs in an event loop
 
 
 BLOCKING = IoMode(False, _sleep, threading.get_ident)

@@ -1,8 +1,8 @@
-"""The names by which users and gateways speak of a queue's parts, and the engine's queue behind them.
+"""The names that users and gateways use for the parts of a queue, and their mapping to the engine's queue.
 
-`orders::pending`, `orders::processing` and so on are names only: the messages live under the keys of the leased queue
-`orders`, drawn in `rmq_core.queue.keys`. A name that the engine cannot take, such as `{orders}`, is written with
-percent signs, and so is one with another separator than `::`; two queues never share an engine's queue.
+`orders::pending`, `orders::processing` and so on are names only: the messages are stored under the keys of the leased
+queue `orders`, documented in `rmq_core.queue.keys`. A name that the engine does not accept, such as `{orders}`, is
+percent-encoded, and so is one with a separator other than `::`; two queues never share an engine's queue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEPARATOR = "::"
 
 
 class QueuePart(StrEnum):
-    """The parts of a queue; the value is the end of their names."""
+    """The parts of a queue; each value is the suffix of the part's name."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -40,15 +40,15 @@ class QueueKeyManager:
         self.pending, self.processing = self._base + QueuePart.PENDING, self._base + QueuePart.PROCESSING
         self.completed, self.failed = self._base + QueuePart.COMPLETED, self._base + QueuePart.FAILED
         self.dead_letter = dead_letter or self._base + QueuePart.DEAD_LETTER
-        """Where dead letters go; a gateway may name the place."""
+        """The name of the dead letters; a gateway may choose it."""
         self.deduplication_prefix = f"{self._base}deduplication{separator}"
 
     def deduplication(self, key: str) -> str:
-        """The name under which a deduplication key is remembered."""
+        """Return the name under which a deduplication key is remembered."""
         return self.deduplication_prefix + key
 
     def check_slots(self) -> None:
-        """On a cluster all parts must live in one slot: a hash tag in the queue's name sees to that."""
+        """Raise ConfigurationError unless a hash tag puts all parts into one slot, as a cluster requires."""
         tag = hash_tag(self.pending)
         if tag is None or hash_tag(self.name) != tag:
             raise ConfigurationError(
@@ -62,14 +62,14 @@ class QueueKeyManager:
 
 
 def hash_tag(key: str) -> str | None:
-    """What decides about a key's slot in a cluster, when it is not the whole key."""
+    """Return the hash tag of a key, which determines its slot in a cluster; None if the whole key does."""
     _, _, rest = key.partition("{")
     tag, end, _ = rest.partition("}")
     return tag if tag and end else None
 
 
 def place(key: str) -> tuple[str, QueuePart]:
-    """The engine's queue and the part of it that a name stands for; ConfigurationError when it ends like none."""
+    """Return the engine's queue and the part that a name stands for. Raises ConfigurationError for other names."""
     for part in QueuePart:
         if isinstance(key, str) and key.endswith(part) and len(key) > len(part):
             found = QueuePart.DEAD_LETTER if part is QueuePart.OLD_DEAD_LETTER else part
@@ -80,7 +80,7 @@ def place(key: str) -> tuple[str, QueuePart]:
 
 
 def engine_name(base: str) -> str:
-    """The name of the leased queue for `<name><separator>`."""
+    """Return the name of the leased queue for `<name><separator>`."""
     plain = base.removesuffix(SEPARATOR)
     mark = "" if plain != base else "%"
     return "".join(_written(character) for character in plain) + mark

@@ -1,7 +1,7 @@
-"""What the gateway asks of Redis besides the leased engine's own operations. Exchanges: no IO, no clock.
+"""Exchanges that the gateway runs besides the leased engine's own operations. They do no IO and read no clock.
 
-A message that a gateway hands out is a lease of one. Its failure is final, as its success is: both end the lease, they
-differ in the log it goes to. What comes back by itself is what nobody settled in time.
+A message that a gateway hands out is a lease of one message. Success and failure are both final: both end the lease and
+differ only in the log that the message goes to. Only a message that is not settled in time returns to the queue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_LATE, _AT_ONCE = 10_000, 100
 
 
 def claim(engine: LeasedEngine, wait_s: int) -> Exchange[Grant | None]:
-    """The oldest message that may be delivered once more; others are dead letters from now on."""
+    """Claim the oldest message that has deliveries left; messages before it that have none become dead letters."""
     most = engine.config.max_deliveries
     try:
         while True:
@@ -48,7 +48,10 @@ def claim(engine: LeasedEngine, wait_s: int) -> Exchange[Grant | None]:
 
 
 def _take_back(engine: LeasedEngine, lease: Lease | None) -> Exchange[None]:
-    """Reclaim what is expired so that it is next, the earliest deadline first, and before the message just claimed."""
+    """Reclaim expired leases so that their messages are next, the earliest deadline first.
+
+    The message that was just claimed is released first, so that it comes after them.
+    """
     if lease is not None:
         yield from unless_lost(settling.release(engine, lease))
     late = yield script("message_queue/expired", engine.keys, most=_MOST_LATE)
@@ -61,7 +64,7 @@ def _take_back(engine: LeasedEngine, lease: Lease | None) -> Exchange[None]:
 
 
 def _dying(engine: LeasedEngine, late: list[bytes]) -> Exchange[set[bytes]]:
-    """Those that become dead letters, which are kept in the order in which they died."""
+    """Return the leases whose messages become dead letters; dead letters are kept in order of their expiry."""
     most = engine.config.max_deliveries
     if most is None:
         return set()
@@ -71,7 +74,7 @@ def _dying(engine: LeasedEngine, late: list[bytes]) -> Exchange[set[bytes]]:
 
 
 def _used(entries: list[bytes]) -> int:
-    """How many deliveries count against the message of a lease, given its head and its envelope."""
+    """Return how many deliveries count against the message of a lease, given its head and its envelope."""
     if len(entries) < 2:
         return 0
     parts = split(entries[1])
@@ -79,7 +82,7 @@ def _used(entries: list[bytes]) -> int:
 
 
 def finish(engine: LeasedEngine, lease: Lease, log: QueuePart | None = None) -> Exchange[bool]:
-    """End a lease, its message kept in a log if one is given; False when it is no longer held."""
+    """End a lease and keep its message in a log if one is given; False when the lease is no longer held."""
     if log is None:
         reply = yield settling.acking(engine, lease, 0, 0)
     else:
@@ -91,7 +94,7 @@ def finish(engine: LeasedEngine, lease: Lease, log: QueuePart | None = None) -> 
 
 
 def unless_lost(exchange: Exchange[object]) -> Exchange[bool]:
-    """Settle or extend a lease; False when it is no longer held."""
+    """Run an exchange that settles or extends a lease; False when the lease is no longer held."""
     try:
         yield from exchange
     except LeaseLost:
@@ -100,24 +103,24 @@ def unless_lost(exchange: Exchange[object]) -> Exchange[bool]:
 
 
 def trim(engine: LeasedEngine, part: QueuePart, most: int) -> Exchange[None]:
-    """Keep the newest messages of what waits, where they are last, or of a log, where they are first."""
+    """Keep the newest `most` messages of a part: the last entries of the pending list, the first ones of a log."""
     kept = (-most, -1) if part is QueuePart.PENDING else (0, most - 1)
     yield Command(("LTRIM", list_of(engine, part), *kept))
 
 
 def length(engine: LeasedEngine, part: QueuePart) -> Exchange[int]:
-    """How many messages a part holds."""
+    """Return how many messages a part holds."""
     if part is QueuePart.PROCESSING:
         count = yield Command(("ZCARD", engine.keys.leases))
     else:
         count = yield Command(("LLEN", list_of(engine, part)))
-    if part is QueuePart.PENDING:  # with what failed together in leases of a `LeasedQueue`
+    if part is QueuePart.PENDING:  # includes isolated messages, which failed together in leases of a `LeasedQueue`
         count += yield Command(("ZCOUNT", engine.keys.delayed, "-inf", "(0"))
     return int(count)
 
 
 def peek(engine: LeasedEngine, part: QueuePart, count: int) -> Exchange[list[bytes]]:
-    """Payloads of a part: those that are next of what waits, the newest of a log."""
+    """Return payloads of a part: the next to be delivered if messages wait there, the newest of a log."""
     if part is QueuePart.PROCESSING:
         found = yield from _held(engine, count)
     else:
@@ -126,7 +129,7 @@ def peek(engine: LeasedEngine, part: QueuePart, count: int) -> Exchange[list[byt
 
 
 def list_of(engine: LeasedEngine, part: QueuePart) -> bytes:
-    """The key of the list behind a part."""
+    """Return the key of the list behind a part."""
     if part not in LISTS:
         raise ConfigurationError(f"'{part}' is no list of messages; name another part of the queue")
     key: bytes = getattr(engine.keys, LISTS[part])

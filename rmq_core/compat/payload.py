@@ -1,4 +1,4 @@
-"""What is published: text as it is, a dict as JSON with sorted keys. Nothing is changed in silence on the way."""
+"""The form of a published message: text as it is, a dict as JSON with sorted keys. No value is changed silently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _JSON = (str, bool, int, float, type(None))
 
 @dataclass(frozen=True, slots=True)
 class PayloadRules:
-    """What a queue takes. `strict` refuses what JSON has no type for even where it would convert it, such as tuples."""
+    """The payloads that a queue accepts. `strict` also refuses types that JSON only converts, such as tuples."""
 
     max_bytes: int | None = None
     max_depth: int | None = None
@@ -27,10 +27,10 @@ class PayloadRules:
         checks.flag("strict_payload_types", self.strict)
 
     def serialize(self, message: object) -> str:
-        """The text that is stored and delivered.
+        """Return the text that is stored and delivered.
 
-        Raises TypeError for what is neither str nor dict, for keys that are not str and for values JSON does not know;
-        ValueError (PayloadError) for NaN, infinities and lone surrogates, PayloadTooLarge, PayloadTooDeep.
+        Raises TypeError for a message that is neither str nor dict, for keys that are not str and for values that JSON
+        cannot hold; ValueError (PayloadError) for NaN, infinities and lone surrogates; PayloadTooLarge, PayloadTooDeep.
         """
         if isinstance(message, str):
             text = message
@@ -48,7 +48,10 @@ class PayloadRules:
 
 
 def _check_keys(value: Any, path: str, *, strict: bool, inside: tuple[int, ...] = ()) -> None:
-    """JSON turns other keys into str: {1: "x"} and {"1": "x"} would be one message."""
+    """Raise TypeError for keys that are not str. JSON would convert them: {1: "x"} and {"1": "x"} would be the same.
+
+    Raises ValueError for a value that contains itself and, if `strict`, TypeError for types that JSON does not have.
+    """
     if id(value) in inside:
         raise ValueError(f"{path} contains itself")
     if isinstance(value, dict):

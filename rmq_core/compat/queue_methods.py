@@ -1,6 +1,6 @@
-"""What a queue is asked to do besides processing: publish, end its work, and what operators ask.
+"""The methods of a queue besides processing: publish, drain, and the methods for operators.
 
-A foreign gateway need not have the verbs for operators; then GatewayContractError names the one that it lacks.
+A foreign gateway need not have the methods for operators; GatewayContractError then names the one that it lacks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def publish(body: QueueState, message: str | dict[str, Any]) -> bool:
     with Inside(body, body.publishing):
         try:
             fresh = await _offer(body, message)
-        except Exception as error:  # noqa: BLE001  told, and raised again
+        except Exception as error:  # noqa: BLE001  reported and raised again
             await body.tell(EventOperation.PUBLISH, EventOutcome.FAILURE, error=error, began=began)
             raise body.about(error, "publish") from error.__cause__
         if fresh:
@@ -82,10 +82,11 @@ async def _key_of(body: QueueState, message: object, text: str) -> str | None:
 
 
 async def drain(body: QueueState, timeout: float | None = None) -> bool:  # noqa: ASYNC109  the documented name
-    """Take no new work: `publish` raises, `process_message` gives None. Messages being processed are left to end.
+    """Take no new work: `publish` raises, `process_message` yields None. Messages being processed are left to end.
 
-    Waits at most `timeout` seconds for publishes under way and gives back claims that may have been granted unseen.
-    False when something is left; call it again. A timeout of 0 only tells. Other objects on this queue go on.
+    Waits at most `timeout` seconds for publishes in progress and releases claims whose reply may have been lost.
+    Returns False when something is left; call it again. A timeout of 0 only reports this. Other objects on this queue
+    are not affected.
     """
     if timeout is not None:
         checks.number("timeout", timeout)
@@ -100,7 +101,7 @@ async def drain(body: QueueState, timeout: float | None = None) -> bool:  # noqa
 
 
 async def recover(body: QueueState, until: float, *, look_only: bool = False) -> bool:
-    """Give back what claims took whose answer never came; True when there is nothing of the kind."""
+    """Release claims whose reply never arrived. Return True when none is left."""
     if body.channel is None or not body.channel.engine.unanswered:
         return True
     if look_only:
@@ -116,7 +117,7 @@ async def recover(body: QueueState, until: float, *, look_only: bool = False) ->
 
 
 async def stats(body: QueueState) -> QueueSizes:
-    """How many messages each part of the queue holds."""
+    """Return how many messages each part of the queue holds."""
     logs = body.logs
     absent = {name for name, cap in (("completed", logs.completed), ("failed", logs.failed)) if cap == 0}
     if body.gateway.dead_letter_queue is None:
@@ -128,14 +129,14 @@ async def stats(body: QueueState) -> QueueSizes:
 
 
 async def peek(body: QueueState, count: int = 1, *, source: str = "pending") -> list[MessageData]:
-    """Messages of `pending`, `processing`, `completed`, `failed` or `dead_letter`; they stay where they are."""
+    """Return messages of `pending`, `processing`, `completed`, `failed` or `dead_letter` without moving them."""
     checks.whole("count", count)
     found = await body.ask("peek_messages", list, _part(body, source, "source", PARTS), count)
     return [Received.of(message, strict=False).message for message in found]
 
 
 async def redrive_dead_letters(body: QueueState, max_messages: int | None = None) -> int:
-    """Let the oldest dead letters be delivered again, as often as new ones; how many."""
+    """Move the oldest dead letters back, to be delivered as often as new messages. Return how many."""
     checks.whole_or_none("max_messages", max_messages)
     source = _part(body, "dead_letter", "source", PARTS)
     moved: int = await body.ask("redrive_messages", int, source, body.key.pending, max_messages)
@@ -143,7 +144,7 @@ async def redrive_dead_letters(body: QueueState, max_messages: int | None = None
 
 
 async def purge(body: QueueState, *, target: str) -> int:
-    """Delete all messages of `pending`, `completed`, `failed` or `dead_letter`; how many."""
+    """Delete all messages of `pending`, `completed`, `failed` or `dead_letter`. Return how many."""
     if target == "processing":
         raise ConfigurationError("'target': what is being processed cannot be purged; it completes or expires")
     removed: int = await body.ask("purge_queue", int, _part(body, target, "target", PURGEABLE))

@@ -1,4 +1,4 @@
-"""A claimed message on its way between gateway and queue."""
+"""The forms of a claimed message between gateway and queue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ClaimedMessage:
 
 
 class Grant(NamedTuple):
-    """A lease of one message, and what is told of the message."""
+    """A lease of one message, with the message's id, payload and number of deliveries."""
 
     lease: Lease
     id: str
@@ -41,7 +41,7 @@ class Grant(NamedTuple):
 
 
 class HeldText(str):
-    """The payload of a message that RedisGateway handed out, with what else was granted."""
+    """The payload of a message that RedisGateway handed out, with its grant."""
 
     __slots__ = ("grant",)
     grant: Grant
@@ -54,19 +54,19 @@ class HeldBytes(bytes):
 
 
 def held(grant: Grant, *, decode: bool) -> HeldText | HeldBytes:
-    """The payload of a message that was claimed."""
+    """Return the payload of a claimed message, with its grant attached."""
     stored = HeldText(grant.payload.decode()) if decode else HeldBytes(grant.payload)
     stored.grant = grant
     return stored
 
 
 def token_text(lease: Lease) -> str:
-    """`<lease id>:<token>`, all that is needed to settle a message from anywhere."""
+    """Return `<lease id>:<token>`, which is enough to settle a message from any process."""
     return f"{lease.id}:{lease.token}"
 
 
 def lease_of(queue: str, message: MessageData, token: str | None) -> Lease | None:
-    """The lease to settle: by its token, or by the message itself, which remembers it within this process."""
+    """Return the lease to settle, from its token or from the message, which carries it within this process."""
     known = message.grant.lease if isinstance(message, HeldText | HeldBytes) else None
     if token is None or (known is not None and token == token_text(known)):
         return known
@@ -86,7 +86,7 @@ class Received(NamedTuple):
 
     @classmethod
     def of(cls, claimed: ClaimedMessage | MessageData, *, strict: bool) -> Self:
-        """What a gateway returned, opened; MalformedMessage for a damaged envelope when `strict`."""
+        """Decode a gateway's return value. Raises MalformedMessage for a damaged envelope if `strict`."""
         token = claimed.lease_token if isinstance(claimed, ClaimedMessage) else None
         stored = claimed.stored_message if isinstance(claimed, ClaimedMessage) else claimed
         if isinstance(stored, HeldText | HeldBytes):
@@ -102,7 +102,7 @@ class Received(NamedTuple):
 
 
 def _opened(stored: MessageData, *, strict: bool) -> tuple[str | None, MessageData]:
-    """The id and payload in the envelope that foreign gateways may store; what is in none is its own payload."""
+    """Return id and payload from the envelope that foreign gateways may store. Other data is its own payload."""
     text = stored.decode(errors="replace") if isinstance(stored, bytes) else stored
     envelope = _parsed(text.removeprefix(_ENVELOPE)) if text.startswith(_ENVELOPE) else None
     if envelope is not None:

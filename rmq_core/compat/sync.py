@@ -1,4 +1,4 @@
-"""`RedisMessageQueue` and its gateways, blocking: what differs from `aio` and nothing else."""
+"""`RedisMessageQueue` and its gateways, blocking: only the code that differs from `aio`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ S = TypeVar("S")
 
 
 def run(operation: Coroutine[Any, Any, R]) -> R:
-    """The result of an operation of the blocking io_mode."""
+    """Run an operation of the blocking io_mode and return its result."""
     try:
         operation.send(None)
     except StopIteration as stop:
@@ -36,7 +36,7 @@ def run(operation: Coroutine[Any, Any, R]) -> R:
 def method(
     operation: Callable[Concatenate[S, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Stateful[S], P], R]:
-    """The method that runs an operation."""
+    """Return the method that runs an operation."""
 
     def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return run(operation(self._state, *args, **kwargs))
@@ -45,9 +45,9 @@ def method(
 
 
 class AbstractRedisGateway(Gateway[bool, None, ClaimedMessage | MessageData | None]):
-    """Redis as a queue sees it. Subclass it to store messages your way; the queue checks what each method returns.
+    """The storage interface of a queue. Subclass it to store messages differently; the queue checks all return values.
 
-    The heartbeat calls `renew_message_lease` from a thread of its own while others are called.
+    The heartbeat calls `renew_message_lease` from a thread of its own, while other methods may be running.
     """
 
 
@@ -70,7 +70,7 @@ class RedisGateway(RedisGatewayBase, AbstractRedisGateway):  # noqa: D101  inher
 
 
 class ThreadHeartbeat(LeaseHeartbeat):
-    """A beat in a thread."""
+    """A heartbeat that runs in a thread."""
 
     def _start(self, beat: Beat) -> None:
         async def pause() -> bool:
@@ -80,7 +80,7 @@ class ThreadHeartbeat(LeaseHeartbeat):
         self._thread.start()
 
     def stop(self) -> None:
-        """End it, and wait for a renewal under way, but not for long."""
+        """End the heartbeat, and wait briefly for a renewal in progress."""
         self.end()
         if self._beat is not None:
             self._thread.join(self._beat.stop_s)
@@ -103,9 +103,9 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
     def process_message(self) -> Iterator[MessageData | None]:
         """Wait some seconds for a message; None when there is none. str if the client decodes, else bytes.
 
-        The message is done when the block ends, and also, for the failed log if there is one, when it raises.
-        KeyboardInterrupt, SystemExit and GeneratorExit leave it to be delivered again. Raises CleanupFailedError when
-        the block succeeded but Redis could not be told.
+        The message is finished when the block ends. It is also finished when the block raises; it then goes to the
+        failed log if there is one. KeyboardInterrupt, SystemExit and GeneratorExit leave the message to be
+        redelivered. Raises CleanupFailedError when the block succeeded but the message could not be acknowledged.
         """
         body = self._state
         received = run(consuming.claim(body))
@@ -128,9 +128,9 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
             heartbeat.stop()
 
     def process_message_callback(self, handler: Callable[[MessageData], object]) -> bool:
-        """Process the next message by a function; whether there was a message.
+        """Process the next message with a function. False without a message.
 
-        Raises TypeError, and leaves the message to be delivered again, when the function would have to be awaited.
+        Raises TypeError, and leaves the message to be redelivered, if the function returns an awaitable.
         """
         try:
             with self.process_message() as message:
@@ -138,7 +138,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
                     return False
                 if isawaitable(result := handler(message)):
                     checks.dispose(result)
-                    raise NotAcknowledged  # noqa: TRY301  past the end of the block, for which it is not done
+                    raise NotAcknowledged  # noqa: TRY301  skips the end of the block, which would finish the message
         except NotAcknowledged:
             raise TypeError("'handler' returned an awaitable; use RedisMessageQueue of rmq_core.asyncio") from None
         return True

@@ -59,7 +59,7 @@ class RedisSettings:
     max_connections: int | None = field(default=None, metadata={"shown": True})
     client_name: str | None = field(default=None, metadata={"shown": True})
     protocol: int = field(default=2, metadata={"shown": True})
-    """RESP 2 has the same replies under every redis-py and server that RMQ supports, and connects in fewer trips."""
+    """RESP version. RESP 2 replies are the same in all supported redis-py and servers; connecting takes fewer trips."""
 
     @classmethod
     def from_url(

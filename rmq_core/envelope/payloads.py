@@ -128,7 +128,7 @@ def encode_headers(headers: Mapping[str, str] | None) -> bytes:
 
 
 def one_line(reason: str | None) -> str:
-    """A reason as history keeps it: one line of 200 characters without tabs, for history is a table."""
+    """Return a reason as the history stores it: one line of at most 200 characters; tabs would separate fields."""
     return "" if reason is None else " ".join(reason.encode(errors="replace").decode().split())[:200]
 
 

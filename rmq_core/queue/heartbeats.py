@@ -164,7 +164,7 @@ class HeartbeatThread:
                 self._beat(queue, [heartbeat for heartbeat in due if heartbeat.queue is queue])
 
     def _due(self, now: float) -> list[Heartbeat[Extender]] | None:
-        """Sleep until a heartbeat is due and return those that are; None when there were none for a while."""
+        """Sleep until a heartbeat is due and return those that are due; None if there were none for a while."""
         due = [heartbeat for heartbeat in self._heartbeats if heartbeat.next_at <= now]
         if due:
             return due

@@ -65,7 +65,7 @@ class AsyncProcess(AbstractAsyncContextManager["Lease | None", "bool | None"]):
         return await self._entered.pop().__aexit__(kind, error, trace)
 
     def __call__(self, handler: Callable[Concatenate[Lease, P], Awaitable[R]]) -> Callable[P, Awaitable[R | None]]:
-        """The handler as a coroutine function that claims first; it returns None when there is no work."""
+        """Return a coroutine function that claims, then awaits the handler; it returns None when there is no work."""
 
         @functools.wraps(handler)
         async def handle(*args: P.args, **kwargs: P.kwargs) -> R | None:

@@ -1,1 +1,1 @@
-"""A batch as a DataFrame: its leases, the threads that watch over them, and how it ends."""
+"""A batch as a DataFrame: its leases, the threads that watch them, and its settling."""

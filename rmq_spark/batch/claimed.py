@@ -1,8 +1,8 @@
-"""A batch of messages as a DataFrame, held by the driver: claimed or adopted, kept alive, and settled at the end.
+"""A batch of messages as a DataFrame, held by the driver: claimed or adopted, extended, and settled at the end.
 
-The driver is the one holder: its heartbeat keeps the lease, its success acks it, and when the lease is lost it stops
-Spark's jobs. Delivery is at least once; effects are exactly once when what is written is keyed by the message, so that
-a second delivery overwrites the first.
+The driver is the only holder: its heartbeat extends the lease, its success acks the messages, and when the lease is
+lost it stops Spark's jobs. Delivery is at least once; effects are exactly once when writes are keyed by the message, so
+that a second delivery overwrites the first.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from rmq_spark.schema import MESSAGE_SCHEMA
 log = logging.getLogger(__name__)
 
 MANY = 10_000  # for fewer, Spark's overhead weighs more than the work
-MOST_PARTITIONS = 32  # more readers than this only queue up in front of Redis
+MOST_PARTITIONS = 32  # more readers than this only wait for Redis
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchPolicy:
-    """What a batch does when things go wrong.
+    """How a batch handles failures.
 
-    `on_failure`: "nack" gives the messages back with a delivery counted, "keep" leaves the lease to a retry.
+    `on_failure`: "nack" requeues the messages with a delivery counted, "keep" leaves the lease to a retry.
     `on_settled`: when an earlier run acked this lease id, "skip" yields an empty batch, "raise" raises.
-    `exit_driver`: end the whole process within five seconds of losing the lease, or, for an adopted batch, whoever
-    started it; otherwise a loss cancels the batch's Spark jobs and raises LeaseLost.
-    `partitions`: into how many the DataFrame is cut at most; by default two for each core, up to 32.
+    `exit_driver`: end the whole process within five seconds of the loss of the lease, or, for an adopted batch, of the
+    end of the process that started it; otherwise a loss cancels the batch's Spark jobs and raises LeaseLost.
+    `partitions`: the maximum number of partitions of the DataFrame; by default two for each core, up to 32.
     """
 
     on_failure: OnFailure = "nack"
@@ -59,9 +59,10 @@ ADOPTED = BatchPolicy(on_failure="keep", exit_driver=True)  # the submitter know
 class ClaimedBatch:
     """The messages as `df` (columns: `MESSAGE_SCHEMA`) and their number. Without work, `lease` is None and `df` empty.
 
-    `leases`: what holds the messages, one for each shard with work. `already_settled`: there is nothing to do because
-    an earlier run did it and acked. `name`: a name for what is written once for these messages, such as a `sinkId`: a
-    retry that takes the lease over has the same, another claim another, even under the same lease id.
+    `leases`: the leases of the messages, one for each shard with work. `already_settled`: the batch is empty because an
+    earlier run processed and acked its messages. `name`: an idempotency key for writes of these messages, such as a
+    `sinkId`: a retry that takes the lease over has the same name, another claim a different one, even under the same
+    lease id.
     """
 
     df: DataFrame
@@ -74,22 +75,22 @@ class ClaimedBatch:
 
     @property
     def lease(self) -> Lease | None:
-        """The only lease; of a batch of shards, the first."""
+        """Return the only lease, or the first lease of a batch of shards."""
         return self.leases[0] if self.leases else None
 
     def check(self) -> None:
-        """Raise LeaseLost when others have the messages; call it before a step that cannot be undone."""
+        """Raise LeaseLost when the lease is lost; call this before a step that cannot be undone."""
         if self.watch:
             self.watch.check()
 
     def nack(
         self, failed: DataFrame, *, reason: str | Column | None = None, delay: timedelta | float | None = None
     ) -> int:
-        """Nack the messages of these rows when the block ends, instead of acking them; returns how many they are.
+        """Nack the messages of these rows when the block ends, instead of acking them; return the number of messages.
 
-        failed: rows of `df`, or made of them with their `message_id`; evaluated once, now, and their ids collected by
-        the driver. reason: one for all, or a column of `failed`. delay: seconds or timedelta before they are ready
-        again, the queue's backoff when None. A block that fails nacks them with their own reason. Raises
+        failed: rows of `df`, or rows derived from them that keep `message_id`; evaluated once, now, and their ids
+        collected by the driver. reason: one for all, or a column of `failed`. delay: seconds or timedelta before they
+        are ready again; None uses the queue's backoff. A block that fails also nacks them with their own reason. Raises
         ConfigurationError for messages of another batch.
         """
         return self.verdicts.add(failed, reason, delay) if self.verdicts else 0
@@ -120,8 +121,8 @@ def claimed_batch(
 
     Takes the arguments of `LeasedQueue.claim`, but claims up to 10,000 messages unless `max_messages` says otherwise.
     A `lease_id` that names the work (a run, a task) makes a restart get the same messages again. `redis` is a URL or
-    settings, for the executors have to connect too. The lease is left alone on KeyboardInterrupt and SystemExit. Raises
-    LeaseLost when others got the messages meanwhile.
+    settings, because the executors have to connect too. The lease is left alone on KeyboardInterrupt and SystemExit.
+    Raises LeaseLost when another holder got the messages meanwhile.
     """
     settings = _settings(redis)
     arguments: Claim = {"max_messages": MANY, **claim}
@@ -142,8 +143,8 @@ def adopted_batch(
 ) -> Iterator[ClaimedBatch]:
     """Adopt the lease that a submitter handed over, by default in this process's environment; ack it on success.
 
-    On failure the lease is kept, for the submitter to decide. Raises LeaseLost when the lease is gone or has another
-    owner, and ConfigurationError when nothing was handed over.
+    On failure the lease is kept, and the submitter decides on it. Raises LeaseLost when the lease is gone or has
+    another owner, and ConfigurationError when no lease was handed over.
     """
     found = handover or Handover.from_environment()
     if policy.exit_driver:
@@ -196,16 +197,16 @@ def _batch(
 
 @contextmanager
 def _watched(spark: SparkSession, held: Sequence[HeldLease], policy: BatchPolicy) -> Iterator[LossWatch]:
-    """The block's Spark jobs are cancelled when the lease is lost, and what they raise becomes LeaseLost.
+    """Cancel the block's Spark jobs when the lease is lost, and raise LeaseLost in place of their errors.
 
-    A block that ends well after the loss raises LeaseLost too, even if Redis would still take its ack: it may have
-    swallowed what the cancelled jobs raised.
+    A block that ends without an error after the loss raises LeaseLost too, even if Redis would still accept its ack:
+    the block may have swallowed the errors of the cancelled jobs.
     """
     with tagged_jobs(spark) as cancel:
         watch = LossWatch(held, cancel, exit_driver=policy.exit_driver)
         try:
             yield watch
-            if len(held) > 1:  # whose acks are several steps: none is to be taken when another cannot be
+            if len(held) > 1:  # several acks are several steps: send none when one would fail
                 watch.check()
         except Exception as error:
             if not isinstance(error, LeaseLost) and (lost := watch.gone()):

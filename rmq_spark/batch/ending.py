@@ -1,12 +1,12 @@
 """How a batch ends: all its leases are acked when its block succeeds, else nacked, or kept for a retry.
 
-That is one step for each lease. The verdicts on single messages come before all acks: one that fails is a failure of
-the block, and nothing is acked. Then all leases are acked whatever becomes of one. Each ack leaves a record: whoever
-finds it knows that the block succeeded and its verdicts are settled, and can ack the rest.
+Each lease is settled in a step of its own. The verdicts on single messages come before all acks: if one fails, the
+block fails and nothing is acked. Then all leases are acked, even if one ack fails. Each ack leaves a record: a retry
+that finds it knows that the block succeeded and its verdicts are settled, and can ack the rest.
 
-Verdicts wait for the end because what is settled is no longer read: `df`, whose slices are planned, would raise. That
-also leaves a driver that dies in its block nothing half done: a retry of one that died among the verdicts gets the
-messages that are not settled yet, and judges anew.
+Verdicts are settled at the end because settled messages can no longer be read: `df`, whose slices are planned, would
+raise. Also, a driver that dies in its block leaves nothing half settled. If it dies while it settles verdicts, a retry
+gets the messages that are still unsettled, and decides on them again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Verdicts:
         self._failed: dict[MessageRef, Verdict] = {}
 
     def add(self, failed: DataFrame, reason: str | Column | None, delay: timedelta | float | None) -> int:
-        """Note the messages that the rows of `failed` name; how many there are. Raises ConfigurationError."""
+        """Record the messages that the rows of `failed` name; return their number. Raises ConfigurationError."""
         reasons = _reasons_of(failed, reason)
         messages = chain.from_iterable(queue.messages(lease) for queue, lease in self._held)
         refs = [message.ref for message in messages if message.id in reasons]
@@ -51,7 +51,7 @@ class Verdicts:
         return len(refs)
 
     def settle(self, held: HeldLease) -> None:
-        """Nack those of one lease, unless that has been done. Raises LeaseLost."""
+        """Nack the failed messages of one lease, unless it is settled already. Raises LeaseLost."""
         queue, lease = held
         if lease.state.settled:
             return
@@ -62,7 +62,7 @@ class Verdicts:
 
 @contextmanager
 def settled(held: Sequence[HeldLease], on_failure: OnFailure) -> Iterator[Verdicts]:
-    """Settle what is held when the block ends. Raises LeaseLost for the first lease that is lost."""
+    """Settle the held leases when the block ends. Raises LeaseLost for the first lease that is lost."""
     verdicts = Verdicts(held)
     try:
         yield verdicts
@@ -95,12 +95,12 @@ def _nack(held: HeldLease, verdicts: Verdicts, reason: str) -> None:
         verdicts.settle(held)
         if not lease.state.settled:
             queue.nack(lease, reason=reason)
-    except RedisMessageQueueError as error:  # the failure of the work is what the caller has to see
+    except RedisMessageQueueError as error:  # the caller must see the failure of the work instead
         log.warning("lease %r could not be nacked, it will expire: %s", lease.id, error)
 
 
 def _reasons_of(failed: DataFrame, reason: str | Column | None) -> dict[str, str | None]:
-    """The reason of each message id in a DataFrame, which this evaluates. Raises ConfigurationError."""
+    """Evaluate the DataFrame and return the reason of each message id. Raises ConfigurationError."""
     if "message_id" not in failed.columns:
         raise ConfigurationError(f"failed has no column message_id, only {', '.join(failed.columns)}: keep it in there")
     if reason is None or isinstance(reason, str):

@@ -1,4 +1,4 @@
-"""The leases that a batch holds, one, or one for each shard with work: claimed, read and named together."""
+"""The leases of a batch, either one or one for each shard with work, which are claimed, read and named together."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ LONGEST_NAME = 200
 
 
 class HeldLease(NamedTuple):
-    """A lease, and the queue that its messages are of."""
+    """A lease, and the queue of its messages."""
 
     queue: LeasedQueue
     lease: Lease
 
 
 def slices_of(held: Sequence[HeldLease], infos: Sequence[LeaseInfo], parts: int) -> list[LeaseSlice]:
-    """The messages of all leases in about `parts` slices, at least one for each lease. Raises LeaseLost."""
+    """Return the messages of all leases in about `parts` slices, at least one for each lease. Raises LeaseLost."""
     count = sum(info.count for info in infos)
     shares = [max(1, parts * info.count // count) for info in infos]
     return [piece for each, info, share in zip(held, infos, shares, strict=True) for piece in plan(*each, info, share)]
 
 
 def name_of(leases: Sequence[LeaseInfo]) -> str:
-    """A name that no other claim has: of each lease its id, and when it was claimed, which no takeover changes.
+    """Return a name unique to this claim: the id of each lease and the time of its claim, which no takeover changes.
 
-    The id alone would not do: a lease that expired or was nacked is claimed again under it, with other messages.
+    The id alone is not unique: after a lease expired or was nacked, a new claim can use its id for other messages.
     """
     name = "+".join(f"{info.id}@{round(info.claimed_at.timestamp() * 1000)}" for info in leases)
     return name if len(name) <= LONGEST_NAME else sha256(name.encode()).hexdigest()
@@ -54,11 +54,11 @@ def claim_shards(
     keep: bool = False,
     **claim: Any,
 ) -> list[HeldLease]:
-    """The leases `<lease_id>/s<k>` of the shards that have work, of about the same number of messages each.
+    """Claim leases `<lease_id>/s<k>` of the shards that have work, of about the same number of messages each.
 
-    If an earlier try left any, these alone: a retry gets the messages that it had, and no others. When one of them
-    cannot be had, the others are released, or left to the next try with `keep`. Raises LeaseAlreadySettled when an
-    earlier try had begun to ack, after acking what that left.
+    If an earlier attempt left leases, take over only these: a retry gets the messages that it had, and no others. When
+    one claim fails, the others are released, or with `keep` left to the next attempt. If an earlier attempt had begun
+    to ack, ack the rest and raise LeaseAlreadySettled.
     """
     if wait:
         raise ConfigurationError(
@@ -71,7 +71,7 @@ def claim_shards(
     try:
         for number, queue in enumerate(left or shards):
             rest = max_messages - sum(lease.count for _, lease in held)
-            share = max_messages if left else -(-rest // (len(shards) - number))  # of what is still wanted, rounded up
+            share = max_messages if left else -(-rest // (len(shards) - number))  # of the remaining number, rounded up
             lease = queue.claim(max_messages=share, lease_id=names.get(queue), **claim) if share else None
             held += [HeldLease(queue, lease)] if lease else []
     except Exception:
@@ -83,9 +83,9 @@ def claim_shards(
 
 
 def _left(lease_id: str, names: dict[LeasedQueue, str]) -> list[LeasedQueue]:
-    """The shards where an earlier try holds a lease.
+    """Return the shards where an earlier attempt holds a lease.
 
-    Of a batch of which a shard is acked, which only a block that succeeded does, the rest is acked too.
+    If a shard of the batch is acked, its block succeeded: ack the other shards too and raise LeaseAlreadySettled.
     """
     left = [queue for queue, name in names.items() if queue.lease_info(name)]
     records = [record for queue, name in names.items() if (record := queue.settled(name))]

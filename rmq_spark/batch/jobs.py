@@ -1,6 +1,6 @@
 """The Spark jobs of a block: tagged, so that any thread can cancel them, on a cluster and over Spark Connect alike.
 
-A tag, not a job group: a thread has one group, which is the user's, but any number of tags.
+It uses a tag and not a job group because a thread has one group, which belongs to the user, but any number of tags.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONNECT_PARALLELISM = 4  # a Connect server does not say how many cores it has
 
 @contextmanager
 def tagged_jobs(spark: SparkSession) -> Iterator[Callable[[], object]]:
-    """Tag the jobs that this thread starts in the block; yields what cancels those that run, from any thread."""
+    """Tag the jobs that this thread starts in the block; yield a function that cancels them from any thread."""
     tag = f"rmq-{uuid.uuid4().hex}"
     cancel: Callable[[str], object]
     if is_connect(spark):
@@ -33,10 +33,10 @@ def tagged_jobs(spark: SparkSession) -> Iterator[Callable[[], object]]:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session talks to a Spark Connect server: it has no SparkContext then."""
+    """Return whether a session talks to a Spark Connect server; such a session has no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks can run at once, as far as the session knows."""
+    """Return how many tasks can run at once, as far as the session knows."""
     return CONNECT_PARALLELISM if is_connect(spark) else spark.sparkContext.defaultParallelism

@@ -1,7 +1,7 @@
-"""What ends a driver that nobody needs any more: the loss of its lease, or the death of who started it.
+"""End a driver whose work is void: its lease is lost, or the process that started it has ended.
 
-Spark's actions block the driver's main thread, so both are watched from threads of their own. Work that goes on
-without its lease is not only wasted: its writes collide with those of the next holder.
+Spark's actions block the driver's main thread, so separate threads watch for both. Work that continues without its
+lease is not only wasted: its writes collide with those of the next holder.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ log = logging.getLogger(__name__)
 
 EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: try again
 LOOK_S = 1.0
-MARGIN, MOST_MARGIN_S = 0.1, 5.0  # of the lease: how long before its end we give up when the heartbeat gets no answer
-GRACE_S = 3.0  # for the main thread to end on its own; with two looks less than the five seconds we promise
+MARGIN, MOST_MARGIN_S = 0.1, 5.0  # of the lease: without heartbeat reply, give up this long before its end
+GRACE_S = 3.0  # for the main thread to end by itself; plus two polls it stays within the promised five seconds
 
 
 class LossWatch:
-    """Looks every second whether leases are still ours. When one is not, calls `on_lost` at every look from then on.
+    """Poll every second whether this driver still holds its leases; once one is lost, call `on_lost` at every poll.
 
-    The heartbeat finds a takeover only at its next beat, which for a lease of minutes is a minute away. A look, and a
-    beat, can hang while Redis is out of sight; so a second thread, which never asks Redis, acts on the loss shortly
-    before the deadline that the last beat reached.
+    The heartbeat detects a takeover only at its next beat, which for a lease of minutes is a minute away. A poll, and a
+    beat, can hang while Redis is unreachable. So a second thread, which never calls Redis, acts on the loss shortly
+    before the deadline that the last beat set.
     """
 
     def __init__(self, held: Sequence[HeldLease], on_lost: Callable[[], object], *, exit_driver: bool) -> None:
@@ -46,9 +46,9 @@ class LossWatch:
             thread.start()
 
     def close(self) -> None:
-        """Stop looking. Waits for a look under way: one that saw our own ack would take it for a loss.
+        """Stop polling. Wait for a poll under way, because it would mistake our own ack for a loss.
 
-        After a loss there is no ack, and a look that waits for Redis is left to itself.
+        After a loss there is no ack, so a poll that still waits for Redis is not awaited.
         """
         self._closed.set()
         for thread in self._threads if not self.lost else ():
@@ -56,27 +56,27 @@ class LossWatch:
 
     @property
     def lost(self) -> bool:
-        """Whether the loss is known; asks nobody."""
+        """Return whether a loss is known, without a call to Redis."""
         return self._lost is not None
 
     def gone(self) -> Lease | None:
-        """Look now: a lease that is lost, None when all are ours."""
+        """Poll now; return a lost lease, or None when all are still held."""
         return self._lost or next((each.lease for each in self._held if _is_gone(each)), None)
 
     def check(self) -> None:
-        """Look now, and raise LeaseLost when one is lost."""
+        """Poll now, and raise LeaseLost when a lease is lost."""
         if lost := self.gone():
             raise LeaseLost(lost.id)
 
     def lose(self, lease: Lease) -> None:
-        """Act on the loss; may be called again, and by any thread."""
+        """Act on the loss; any thread may call this, any number of times."""
         if self._lost is None:
             self._lost = lease
             if self._exit_driver:
                 exit_soon(f"lease {lease.id!r} is lost")
         try:
             self._on_lost()
-        except Exception:  # Spark may be going down itself; the next look tries again
+        except Exception:  # Spark itself may be stopping; the next poll tries again
             log.exception("the jobs of lease %r could not be cancelled", lease.id)
 
     def _watch(self) -> None:
@@ -101,18 +101,18 @@ class LossWatch:
 def _is_gone(held: HeldLease) -> bool:
     try:
         info = held.queue.lease_info(held.lease.id)
-    except RedisMessageQueueError:  # what we cannot see is not lost
+    except RedisMessageQueueError:  # an unreachable Redis is not a loss
         return False
     return info is None or info.fence != int(str(held.lease.token).partition(".")[0])
 
 
 def margin_s(lease_s: float) -> float:
-    """How long before the deadline of a lease its jobs are cancelled, unless a beat has moved that."""
+    """Return how long before a lease's deadline its jobs are cancelled, unless a beat extends the lease."""
     return min(MARGIN * lease_s, MOST_MARGIN_S)
 
 
 def exit_soon(why: str) -> None:
-    """End this process within GRACE_S, whatever its threads do: a main thread in a Spark action hears no exception."""
+    """End this process within GRACE_S, whatever its threads do; no exception reaches a thread in a Spark action."""
     log.error("%s: this driver ends now", why)
     timer = threading.Timer(GRACE_S, os._exit, (EXIT_CODE,))
     timer.daemon = True
@@ -120,10 +120,10 @@ def exit_soon(why: str) -> None:
 
 
 def exit_with_parent() -> None:
-    """From now on, end this process within two seconds when who started it has ended.
+    """From now on, end this process within two seconds when a process that started it has ended.
 
-    Under spark-submit that is both Spark's Java process, the parent, and the submitter that started it: killing the
-    submitter leaves the Java process behind.
+    Under spark-submit these are Spark's Java process, which is the parent, and the submitter that started it: killing
+    the submitter leaves the Java process running.
     """
     threading.Thread(target=_exit_with, args=(_starters(),), name="rmq-parent", daemon=True).start()
 
@@ -141,9 +141,9 @@ def _starters() -> tuple[int, ...]:
 
 
 def _parent_of(pid: int) -> int:
-    """The parent of any process; 0 when it is gone."""
+    """Return the parent of any process, or 0 when that process is gone."""
     try:
-        # The name of the command stands in parentheses and may hold anything, parentheses too.
+        # The command name is in parentheses and may contain any character, including parentheses.
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:  # no such process, or no Linux
         asked = subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607

@@ -1,1 +1,1 @@
-"""Reading on executors: the slices of a lease, what a queue holds, and JSON payloads."""
+"""Reading on executors: the slices of a lease, the messages of a browsed queue, and JSON payloads."""

@@ -1,12 +1,12 @@
-"""`mode=browse`: what a queue holds, as a DataFrame; nothing is claimed and nothing changes.
+"""`mode=browse`: the messages of a queue as a DataFrame; nothing is claimed and nothing changes.
 
-A glance and no snapshot: messages that move while Spark reads may be missed or seen twice. Options: `url`, `username`,
+It is not a snapshot: messages that move while Spark reads may be missed or seen twice. Options: `url`, `username`,
 `password`, `queue`, `discipline`; `state` (one or several of ready, leased, delayed, dead, by commas; all by default),
 `limit` (messages of each state, or lease; 100,000 by default) and `pushFilters`. A `leased` queue shows all states;
-others show the ready and the dead, up to 10,000 of each, for that is what every discipline lets anybody see.
+others show ready and dead messages, up to 10,000 of each, because every discipline can list those.
 
-With `pushFilters` comparisons of `state`, `lease`, `message_id`, `deliveries` and `queue` with constants are made where
-messages are read, before they become rows. Spark refuses that unless `spark.sql.python.filterPushdown.enabled` is set.
+With `pushFilters`, comparisons of `state`, `lease`, `message_id`, `deliveries` and `queue` with constants are evaluated
+during reading, before messages become rows. Spark refuses that unless `spark.sql.python.filterPushdown.enabled` is set.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Corner(InputPartition):
 
 
 class BrowseReader(DataSourceReader):
-    """Looks at each state, and at each lease, in a partition of its own.
+    """Browse each state, and each lease, in a partition of its own.
 
     schema: `BROWSE_SCHEMA`, or the same with columns that may be null, as Spark's catalog declares those of a table.
     """
@@ -76,7 +76,7 @@ class BrowseReader(DataSourceReader):
 
     @without_trace
     def partitions(self) -> list[InputPartition]:
-        """The states, and the leases there are now."""
+        """Return one partition for each chosen state, and for each current lease."""
         source = self._source
         source.check()
         if source.discipline != "leased":
@@ -89,8 +89,8 @@ class BrowseReader(DataSourceReader):
         return [corner for corner in corners if self._test({"state": corner.state, "lease": corner.lease})]
 
     def read(self, partition: InputPartition) -> Iterator[ArrowBatch]:
-        """What is there now."""
-        if not isinstance(partition, Corner):  # what Spark makes of an empty plan
+        """Yield the messages that the partition holds now."""
+        if not isinstance(partition, Corner):  # Spark's placeholder for an empty plan
             return
         source = self._source
         with closing(open_queue(source.settings, source.queue, source.discipline)) as queue:
@@ -108,13 +108,13 @@ class BrowseReader(DataSourceReader):
 
 
 class FilteringBrowseReader(BrowseReader):
-    """The same, with the filters of the query applied as early as they can be.
+    """Browse likewise, and apply the filters of the query as early as possible.
 
-    A class of its own: Spark refuses every reader that has `pushFilters` unless its setting allows that.
+    This is a separate class because Spark refuses every reader that has `pushFilters` unless its setting allows that.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
-        """Take those that are comparisons with constants; give the others back for Spark to apply."""
+        """Keep the filters that compare with constants; return the others for Spark to apply."""
         from rmq_spark.read.filters import row_test  # noqa: PLC0415  needs Spark 4.1, which is the first to push filters
 
         made = [(pushed, row_test(pushed)) for pushed in filters]
@@ -129,7 +129,7 @@ def browse_reader(options: OptionValues, schema: StructType = BROWSE_SCHEMA) -> 
 
 
 def _pages(queue: WorkQueue, corner: Corner) -> Iterator[list[tuple[Message, datetime | None]]]:
-    """The messages of a state or a lease, page by page, each with the time at which it is due."""
+    """Yield the messages of a state or a lease, page by page, each with the time at which it is due."""
     if not isinstance(queue, LeasedQueue):
         yield [(message, None) for message in (queue.peek if corner.state == "ready" else queue.dead_letters)(PEEKED)]
     elif corner.lease is not None:

@@ -1,6 +1,7 @@
 """Filters that Spark pushes down, as tests of a row: comparisons of plain columns with constants.
 
-A column that a row does not have yet passes: what is known early, a state or a lease, decides early.
+A test passes when the row does not have its column yet. Thus filters on known columns, such as state or lease, apply
+before a message is read.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _COMPARISONS: dict[type[spark.Filter], Callable[[Any, Any], bool]] = {
 
 
 def row_test(pushed: spark.Filter) -> Test | None:
-    """The test that a filter is; None when Spark has to apply it itself."""
+    """Return the filter as a test of a row, or None when Spark has to apply the filter itself."""
     column = _column(pushed.child if isinstance(pushed, spark.Not) else pushed)
     holds = _holds(pushed)
     if column is None or holds is None:
@@ -39,7 +40,7 @@ def row_test(pushed: spark.Filter) -> Test | None:
 
 
 def _holds(pushed: spark.Filter) -> Callable[[Any], bool] | None:
-    """What a filter says of a value."""
+    """Return the filter as a test of a value, or None when Spark has to apply the filter itself."""
     if isinstance(pushed, spark.Not):
         inner = _holds(pushed.child)
         told_of_null = isinstance(pushed.child, spark.IsNull | spark.IsNotNull | spark.EqualNullSafe)
@@ -57,6 +58,6 @@ def _holds(pushed: spark.Filter) -> Callable[[Any], bool] | None:
 
 
 def _column(pushed: spark.Filter) -> str | None:
-    """The plain column that a filter is about."""
+    """Return the plain column that a filter tests, or None when it tests no such column."""
     path: tuple[str, ...] = getattr(pushed, "attribute", ())
     return path[0] if len(path) == 1 and path[0] in FILTERED else None

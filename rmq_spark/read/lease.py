@@ -1,7 +1,7 @@
 """Reading a lease from the executors: pure reads of slices, which change nothing and can be repeated.
 
-A read returns exactly the slice it was planned with, under the token it was planned with, or raises. Fewer rows in
-silence would become a loss in a sink that overwrites.
+A read returns exactly the slice it was planned with, under the token it was planned with, or raises. If it silently
+returned fewer rows, a sink that overwrites would lose data.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rmq_core import Lease, LeaseInfo, LeaseLost, RedisSettings
 from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch, LeasedMessages, leased_batch
 
-FETCH = 10_000  # messages a fetch, unless that is more than BATCH_BYTES
+FETCH = 10_000  # messages per fetch, unless they exceed BATCH_BYTES
 BATCH_BYTES = 8 << 20
-FIRST_FETCH = 64  # how large messages are is not known before the first ones are here
+FIRST_FETCH = 64  # messages: their size is not known before the first fetch
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LeaseSlice(InputPartition):
 
 @dataclass
 class LeaseReader(DataSourceReader):
-    """Reads leases. Pickled to the executors with settings and tokens: those are in no option and no config.
+    """Read leases. The reader is pickled to executors with settings and tokens, which are in no option and no config.
 
     schema: `MESSAGE_SCHEMA`, or the same with columns that may be null, as Spark's catalog declares those of a table.
     """
@@ -48,11 +48,11 @@ class LeaseReader(DataSourceReader):
     schema: StructType = field(default_factory=lambda: MESSAGE_SCHEMA)
 
     def partitions(self) -> list[InputPartition]:
-        """The planned slices. Nothing is claimed here: Spark may plan as often as it likes."""
+        """Return the planned slices. This claims nothing, because Spark may plan any number of times."""
         return list(self.slices)
 
     def read(self, partition: InputPartition) -> Iterator[ArrowBatch]:
-        """The messages of one slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
+        """Return the messages of one slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
         return read_slice(self.settings, self.discipline, partition, self.schema)
 
 
@@ -60,7 +60,7 @@ def read_slice(
     settings: RedisSettings, discipline: str, part: InputPartition, schema: StructType = MESSAGE_SCHEMA
 ) -> Iterator[ArrowBatch]:
     """The messages of a slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
-    if not isinstance(part, LeaseSlice):  # what Spark makes of an empty plan
+    if not isinstance(part, LeaseSlice):  # Spark's placeholder for an empty plan
         return
     found = 0
     with Source(settings, part.lease.queue, discipline).open() as queue:
@@ -73,7 +73,7 @@ def read_slice(
 
 
 def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_SCHEMA) -> Iterator[ArrowBatch]:
-    """A slice in steps of about BATCH_BYTES, so that large payloads do not fill the executor."""
+    """Yield a slice in steps of about BATCH_BYTES, so that large payloads do not fill the executor."""
     lease, lo, step = part.lease, part.lo, FIRST_FETCH
     while lo < part.hi:
         fields = queue.read_columns(lease, lo, min(lo + step, part.hi))
@@ -85,7 +85,7 @@ def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_
 
 
 def info_of(queue: SourceQueue, lease_id: str) -> LeaseInfo:
-    """What Redis knows of a lease. Raises LeaseLost when there is none of this id."""
+    """Return the stored state of a lease. Raises LeaseLost when no lease has this id."""
     info = queue.lease_info(lease_id)
     if info is None:
         raise LeaseLost(lease_id)
@@ -93,14 +93,14 @@ def info_of(queue: SourceQueue, lease_id: str) -> LeaseInfo:
 
 
 def plan(queue: SourceQueue, lease: Lease, info: LeaseInfo, parts: int) -> list[LeaseSlice]:
-    """At most `parts` slices that cover what is unsettled. Raises LeaseLost."""
+    """Return at most `parts` slices that cover the unsettled messages. Raises LeaseLost."""
     unsettled = [message.index for message in queue.messages(lease)] if info.settled else range(lease.count)
     slim = replace(lease, envelopes=None)  # the executors read what they need
     return [LeaseSlice(chunk[0], chunk[-1] + 1, len(chunk), slim) for chunk in chunks(unsettled, parts)]
 
 
 def chunks(unsettled: Sequence[int], parts: int) -> list[Sequence[int]]:
-    """The indexes of unsettled messages cut into at most `parts` pieces of nearly the same size."""
+    """Split the indexes of unsettled messages into at most `parts` chunks of nearly the same size."""
     count, parts = len(unsettled), min(len(unsettled), parts)
     edges = [count * part // parts for part in range(parts)] + [count] if parts else []
     return [unsettled[lo:hi] for lo, hi in pairwise(edges)]

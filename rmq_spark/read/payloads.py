@@ -1,8 +1,8 @@
-"""JSON payloads as columns, with a declared schema; what does not fit it is told apart instead of failing the batch.
+"""JSON payloads as columns, with a declared schema; payloads that do not fit are marked and do not fail the batch.
 
-Payloads are bytes and anybody may publish: one that is not UTF-8, not JSON, or not what the schema declares costs one
-row, not the job. `parsed` keeps good and bad rows together, `split_json` gives them one by one, and the bad ones carry
-what a queue needs to set them aside: message id, lease, queue and reason.
+Payloads are bytes from any publisher: one that is not UTF-8, not JSON, or not of the declared schema makes one row
+corrupt and does not fail the job. `parsed` keeps good and bad rows together, `split_json` returns them as two
+DataFrames. Bad rows carry the columns needed to settle them: message id, lease, queue and reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Split(NamedTuple):
 
 
 def parsed(messages: DataFrame, schema: StructType | str) -> DataFrame:
-    """The messages with two columns more: `value`, a struct of `schema` (or DDL), and `reason`, null when it fits.
+    """Add two columns to the messages: `value`, a struct of `schema` (or DDL), and `reason`, null when `value` fits.
 
     A field that is missing is null, unless the schema says `NOT NULL`: then the payload is corrupt. A field that is not
     declared is left out. Raises ConfigurationError for a schema that is no struct, and without the column `payload`.
@@ -39,7 +39,7 @@ def parsed(messages: DataFrame, schema: StructType | str) -> DataFrame:
         raise ConfigurationError(f"messages have no column payload, only {', '.join(messages.columns)}")
     declared = _struct(schema)
     spare = _spare(declared)
-    # Spark reads as nullable whatever is declared, and keeps what does not fit in a column that the schema has to name.
+    # Spark reads all fields as nullable, and puts text that does not fit into a column that the schema has to name.
     fields = [StructField(field.name, field.dataType) for field in declared.fields]
     wanted = StructType([*fields, StructField(spare, StringType())])
     text = F.col("payload").cast("string")
@@ -53,23 +53,23 @@ def parsed(messages: DataFrame, schema: StructType | str) -> DataFrame:
 
 
 def split_json(messages: DataFrame, schema: StructType | str) -> Split:
-    """Parse payloads, and tell those that fit from those that do not. Neither is evaluated here."""
+    """Parse payloads, and separate those that fit from those that do not. This evaluates neither DataFrame."""
     rows = parsed(messages, schema)
     good = rows.where(F.col(REASON).isNull()).drop(REASON)
     return Split(good, rows.where(F.col(REASON).isNotNull()).drop(VALUE))
 
 
 def _computed_once(messages: DataFrame, added: Column) -> DataFrame:
-    """The messages with the column `value`, in place of any of that name, that each row computes once.
+    """Add the column `value`, replacing any column of that name, so that Spark computes it once per row.
 
     Spark copies a column of a projection into every expression and filter that uses it, so that each would parse the
-    payload again. What a generator makes, here one row of one struct, it does not copy.
+    payload again. It does not copy the output of a generator, which here makes one row of one struct.
     """
     return messages.drop(VALUE).select("*", F.inline(F.array(F.struct(added))))
 
 
 def _reason(declared: StructType, spare: str) -> Column:
-    """Why a payload does not fit; null when it does. A text is checked again only where nothing was read from it."""
+    """Return why a payload does not fit, or null when it does. UTF-8 is checked again only where parsing gave null."""
     value, utf8 = F.col(VALUE), F.coalesce(F.is_valid_utf8(F.col("payload").cast("string")), F.lit(col=False))
     reason = F.when(value.isNull() & ~utf8, NOT_UTF8).when(value.isNull() | value[spare].isNotNull(), NOT_JSON)
     for field in declared.fields:
@@ -86,7 +86,7 @@ def _struct(schema: StructType | str) -> StructType:
 
 
 def _spare(declared: StructType) -> str:
-    """A name for the column of corrupt records that no field has."""
+    """Return a name for the column of corrupt records that differs from all fields."""
     taken, name = {field.name.lower() for field in declared.fields}, "_corrupt"
     while name in taken:
         name += "_"

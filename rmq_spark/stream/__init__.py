@@ -1,1 +1,1 @@
-"""`readStream`: a lease for each micro-batch, under a consumer's name, and how it is doing."""
+"""`readStream`: a lease for each micro-batch, under a consumer's name, and metrics of the stream."""

@@ -1,7 +1,7 @@
-"""The leases of one stream: at most one for each batch, claimed in order, kept alive, and acked when Spark is done.
+"""The leases of one stream: at most one for each batch, claimed in order, extended, and acked when Spark is done.
 
-Which batch is finished is written down before it is acked, so that whoever looks for a lease that is gone can tell
-whether it was acked or lost. Nothing here knows Spark.
+The number of a finished batch is stored before its ack, so that a run that finds a lease missing can tell whether it
+was acked or lost. This module does not depend on Spark.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from rmq_spark.stream.offsets import Offset
 log = logging.getLogger(__name__)
 
 CLOSING_S = 5.0
-MARGIN_S = 0.05  # for the server to see that the time is over
+MARGIN_S = 0.05  # so that the time is over for the server too
 GONE = "batch %r is committed, but its lease is gone: what nobody has settled of it is delivered again"
 
 
 class ReplayedBatch(RedisMessageQueueError):
-    """Spark asks for a batch that it committed and that was acked: its messages are gone."""
+    """Spark requests a batch that was committed and acked: its messages are gone."""
 
     @classmethod
     def of(cls, name: str) -> ReplayedBatch:
-        """The error for a batch, whose lease has this name."""
+        """Return the error for the batch whose lease has this name."""
         return cls(
             f"batch {name!r} was finished and acked, but the checkpoint is from before that: its messages cannot be"
             " read again. Restore the checkpoint, or set failOnDataLoss to false to go on with the next ones; and leave"
@@ -48,11 +48,11 @@ class ReplayedBatch(RedisMessageQueueError):
 
 
 class Membership:
-    """This run's hold on a consumer's name. `run` is the owner of its leases.
+    """The registration of a consumer's name for this run. `run` is the owner of its leases.
 
-    The name is entered before the first claim, renewed by a thread, and given up with the process. A restart of the
-    same stream takes the name at once and fences off whoever had it. A run of another stream has to wait until the one
-    before it is silent; one that is alive refuses it.
+    The name is registered before the first claim, renewed by a thread, and expires after the process ends. A restart of
+    the same stream takes the name at once and fences off the previous run. A run of another stream has to wait until
+    the registration of the previous run expires; while that run is alive, registration fails.
     """
 
     def __init__(self, queue: LeasedQueue, consumer: str, stream: str, alive_s: float) -> None:
@@ -67,18 +67,18 @@ class Membership:
         self._thread = threading.Thread(target=self._renew, name=f"rmq-consumer-{consumer}", daemon=True)
 
     def enter(self) -> ConsumerRegistration:
-        """Take the name and keep it from now on. Raises ConsumerTaken when a run of another stream is alive."""
+        """Register the name and keep renewing it. Raises ConsumerTaken when a run of another stream is alive."""
         try:
             entered = self._register()
         except ConsumerTaken as taken:
             time.sleep(taken.left + MARGIN_S)
-            entered = self._register()  # who lives has renewed the name by now
+            entered = self._register()  # a run that is alive has renewed the name by now
         self._finished = entered.finished
         self._thread.start()
         return entered
 
     def finish(self, seq: int) -> None:
-        """Note that all batches up to `seq` are finished. Raises ConsumerTaken when another run has the name by now."""
+        """Record that all batches up to `seq` are finished. Raises ConsumerTaken when another run has the name."""
         self.check()
         self._finished = max(self._finished, seq)
         self._stay()
@@ -89,7 +89,7 @@ class Membership:
             raise self._taken
 
     def close(self) -> None:
-        """Let the name run out; waits for a renewal under way, which would give it another while."""
+        """Stop renewing the name, so that it expires; wait for a renewal under way, which would prolong it."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join(CLOSING_S)
@@ -100,9 +100,9 @@ class Membership:
                 self._stay()
             except ConsumerTaken as taken:
                 self._taken = taken
-                log.error("%s", taken)  # noqa: TRY400  where it was raised says nothing
+                log.error("%s", taken)  # noqa: TRY400  its traceback says nothing
                 return
-            except RedisMessageQueueError as error:  # the next beat, or the next batch, will tell
+            except RedisMessageQueueError as error:  # the next renewal, or the next batch, reports it
                 log.warning("consumer %r could not be renewed: %s", self._consumer, error)
 
     def _stay(self) -> None:
@@ -110,16 +110,16 @@ class Membership:
 
 
 class Ledger:
-    """What a consumer holds of one stream. Raises ConsumerTaken when its name is in use, or taken away later.
+    """The leases that a consumer holds of one stream. Raises ConsumerTaken when its name is in use, or is taken later.
 
-    offset: any of that stream.
+    offset: any offset of that stream.
     """
 
     def __init__(self, source: Source, queue: SourceQueue, offset: Offset, alive_s: float) -> None:
         self._offset = offset
         self._queue = queue
         self._held: dict[int, tuple[Lease, ExitStack]] = {}
-        self._records = LeasedQueue(source.settings, source.queue)  # of consumers, for queues of any discipline
+        self._records = LeasedQueue(source.settings, source.queue)  # consumer records, for queues of any discipline
         self._member = Membership(self._records, offset.consumer, offset.stream, alive_s)
         self._acked = 0
         try:
@@ -132,7 +132,7 @@ class Ledger:
             raise
 
     def claim(self, seq: int, limit: int, wait_s: float) -> Lease | None:
-        """The lease of a batch; a new one of at most `limit` messages if there is none. None without work.
+        """Return the lease of a batch, or claim one of at most `limit` messages; None when no message is ready.
 
         Raises ReplayedBatch when the batch was finished before.
         """
@@ -151,11 +151,11 @@ class Ledger:
         return lease and self._keep(seq, lease)
 
     def exists(self, seq: int) -> bool:
-        """Whether a batch is claimed, by a run before this one if not by this."""
+        """Return whether this run, or an earlier one, has claimed the batch."""
         return seq in self._held or self._queue.lease_info(self._name(seq)) is not None
 
     def lease(self, seq: int) -> Lease:
-        """The lease of a batch that was claimed. Raises ReplayedBatch when it is finished, LeaseLost when not."""
+        """Return the lease of a claimed batch. If it is gone, raises ReplayedBatch when finished, else LeaseLost."""
         self._member.check()
         if seq in self._held:
             return self._held[seq][0]
@@ -169,7 +169,7 @@ class Ledger:
             raise
 
     def finish(self, seq: int) -> None:
-        """Ack all batches up to `seq`; Spark has committed them. Doing so again is harmless."""
+        """Ack all batches up to `seq`, which Spark has committed. Repeated calls are harmless."""
         if seq <= self._acked:
             return
         before, self.finished = self.finished, max(self.finished, seq)
@@ -182,7 +182,7 @@ class Ledger:
         self._acked = seq
 
     def close(self) -> None:
-        """Stop the heartbeats; leases stay until they expire, or until a restart goes on with them."""
+        """Stop the heartbeats; leases stay until they expire, or until a restarted query adopts them."""
         self._member.close()
         for _, beats in self._held.values():
             beats.close()
@@ -206,7 +206,7 @@ class Ledger:
                 log.warning(GONE, lease.id)
 
     def _ack_left(self, name: str, *, known: bool) -> None:
-        """Ack what a run before this one left between Spark's commit and its own ack."""
+        """Ack a batch that an earlier run left unacked because it ended between Spark's commit and the ack."""
         try:
             self._queue.ack(self._queue.adopt(name))
         except LeaseAlreadySettled:
@@ -216,7 +216,7 @@ class Ledger:
                 log.warning(GONE, name)
 
     def _inherit(self, left: Offset) -> None:
-        """Settle what the stream before this one left: it has ended, and its checkpoint with it."""
+        """Settle the leases of the consumer's previous stream, which has ended together with its checkpoint."""
         self._ack_left(left.lease_id, known=True)
         with suppress(LeaseLost, LeaseAlreadySettled):
             lease = self._queue.adopt(left.at(left.seq + 1).lease_id)

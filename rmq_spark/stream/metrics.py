@@ -1,7 +1,7 @@
-"""How a stream is doing, told after each of its batches: lag, rate, and how far its lease is from expiring.
+"""Metrics of a stream, reported after each of its batches: lag, rate, and the time until its lease expires.
 
-`RmqMetricsListener` finds the streams of this package among a session's queries by the offsets they report. It tells a
-callback, OpenTelemetry, or both; Prometheus reads what OpenTelemetry's exporter shows.
+`RmqMetricsListener` finds the streams of this package among a session's queries by the offsets they report. It reports
+to a callback, to OpenTelemetry, or to both; Prometheus can scrape OpenTelemetry's exporter.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StreamMetrics:
-    """A stream after one of its batches.
+    """Metrics of a stream after one of its batches.
 
-    lag: messages that are ready; oldest_s: seconds for which the oldest of them has been. isolated: those of them that
-    failed together before, which batches get apart from the others and in halves. leased: messages under leases
-    of all consumers. rows, rows_per_s: of the batch. lease_margin_s: seconds until this stream would lose the lease it
-    has, None without one. With heartbeats it stays above two thirds of the lease's time.
+    lag: messages that are ready; oldest_s: seconds for which the oldest of them has been ready. isolated: ready
+    messages that failed together before; batches get them apart from the others and in halves. leased: messages under
+    leases of all consumers. rows, rows_per_s: of the batch. lease_margin_s: seconds until the lease of this stream
+    expires, None without a lease. With heartbeats it stays above two thirds of the lease's time.
     """
 
     queue: str
@@ -63,11 +63,11 @@ GAUGES = {
 
 
 class RmqMetricsListener(StreamingQueryListener):
-    """Tells how streams of this package are doing: `spark.streams.addListener(RmqMetricsListener(url, print))`.
+    """Report metrics of this package's streams: `spark.streams.addListener(RmqMetricsListener(url, print))`.
 
-    redis: a URL or RedisSettings, asked after each batch. on_metrics: called with StreamMetrics; what it raises is
-    logged. meter: an OpenTelemetry Meter, which gets gauges with the attributes `queue` and `consumer`. discipline: of
-    the queues.
+    redis: a URL or RedisSettings, read after each batch. on_metrics: called with StreamMetrics; its errors are logged.
+    meter: an OpenTelemetry Meter, which gets gauges with the attributes `queue` and `consumer`. discipline: that of the
+    queues.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class RmqMetricsListener(StreamingQueryListener):
         self._queues: dict[str, SourceQueue] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
-        """Nothing is known of a query before its first batch."""
+        """Do nothing: a query has no metrics before its first batch."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
-        """Tell of each source of the query that is ours."""
+        """Report each source of the query that belongs to this package."""
         progress = event.progress
         for source in progress.sources:
             offset = offset_of(source.endOffset)
@@ -99,12 +99,12 @@ class RmqMetricsListener(StreamingQueryListener):
                 self.tell(offset, progress.batchId, source.numInputRows, _number(source.processedRowsPerSecond))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: ARG002, N802  Spark's name
-        """Let the connections go; another query opens its own."""
+        """Close the connections; another query opens its own."""
         while self._queues:
             self._queues.popitem()[1].close()
 
     def tell(self, offset: Offset, batch: int, rows: int, rows_per_s: float) -> None:
-        """Ask Redis and tell everybody. What goes wrong is logged, for a listener must not harm its query."""
+        """Read from Redis and report to callback and gauges. Log errors, because a listener must not fail its query."""
         try:
             metrics = self._look(offset, batch, rows, rows_per_s)
             if self._on_metrics is not None:
@@ -133,7 +133,7 @@ class RmqMetricsListener(StreamingQueryListener):
 
 
 def offset_of(text: str | None) -> Offset | None:
-    """The offset in a query's progress; None when the source is somebody else's."""
+    """Return the offset in a query's progress, or None when the source is not of this package."""
     try:
         plain = json.loads(text or "")
         return Offset(plain["queue"], plain["consumer"], plain["stream"], plain["seq"])
@@ -142,11 +142,11 @@ def offset_of(text: str | None) -> Offset | None:
 
 
 def margin_s(leases: list[LeaseInfo], now: datetime) -> float | None:
-    """Seconds until the first of these leases expires; None when none of them ever does."""
+    """Return the seconds until the first of these leases expires, or None when none of them ever expires."""
     left = [(info.deadline - now).total_seconds() for info in leases if info.deadline is not None]
     return min(left, default=None)
 
 
 def _number(rate: float | None) -> float:
-    """A rate; Spark has none, or none that is a number, for a batch that took no time."""
+    """Return a finite rate: for a batch that took no time, Spark reports no rate, or one that is not finite."""
     return 0.0 if rate is None or not math.isfinite(rate) else rate

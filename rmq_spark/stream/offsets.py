@@ -1,7 +1,7 @@
 """Offsets of a stream: `{"v":1,"queue":…,"consumer":…,"stream":"<uuid>","seq":n}`.
 
-Batch n of a stream is the lease `<consumer>/<stream>/<n>`. A stream is what one checkpoint has seen: a new checkpoint
-is a new stream, and restarts of a query go on with the same. An offset names its queue and consumer, so that a
+Batch n of a stream is the lease `<consumer>/<stream>/<n>`. A stream belongs to one checkpoint: a new checkpoint starts
+a new stream, and restarts of a query continue the same one. An offset names its queue and consumer, so that a
 checkpoint cannot be used for others.
 """
 
@@ -19,7 +19,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """All batches of a stream up to number `seq`; 0 is before the first. Unless told, of a stream that never was."""
+    """All batches of a stream up to number `seq`; 0 is before the first. By default, `stream` is a new stream's id."""
 
     queue: str
     consumer: str
@@ -28,7 +28,7 @@ class Offset:
 
     @classmethod
     def read(cls, plain: Mapping[str, Any], queue: str, consumer: str) -> Offset:
-        """What `plain` returned once. Raises ConfigurationError for the offset of another queue or consumer."""
+        """Parse the result of `plain`. Raises ConfigurationError for the offset of another queue or consumer."""
         if plain.get("v") != VERSION:
             raise ConfigurationError(f"the checkpoint holds {dict(plain)!r}, which this version cannot read")
         offset = cls(plain["queue"], plain["consumer"], plain["stream"], plain["seq"])
@@ -41,14 +41,14 @@ class Offset:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """What Spark writes into its log."""
+        """Return the JSON object that Spark writes into its log."""
         return {"v": VERSION, **asdict(self)}
 
     @property
     def lease_id(self) -> str:
-        """The lease that holds batch `seq`."""
+        """Return the id of the lease that holds batch `seq`."""
         return f"{self.consumer}/{self.stream}/{self.seq}"
 
     def at(self, seq: int) -> Offset:
-        """Another place in the same stream."""
+        """Return the offset of batch `seq` in the same stream."""
         return replace(self, seq=seq)

@@ -1,4 +1,4 @@
-"""The options of `readStream.format("rmq")`, apart from its reader: that needs Spark 4.2, and their names do not."""
+"""The options of `readStream.format("rmq")`, in a module of their own because the reader's module needs Spark 4.2."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
     """
 
     async def events(self, position: str | None = None) -> AsyncIterator[JobEvent]:
-        """What happens to jobs, for ever, from now on or from the `position` of an event."""
+        """Yield job events without end: those after the event at `position`, or only new ones when it is None."""
         at = await self.events_position() if position is None else position
         while True:
             for event in await self.read_events(at):
@@ -30,9 +30,9 @@ class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
 
     @property
     def engine(self) -> JobsEngine:
-        """What operations are given; for a Worker."""
+        """The engine that the queue passes to its operations. A Worker uses it."""
         return self._engine
 
     async def run_exchange(self, exchange: Exchange[R]) -> R:
-        """Run an operation that is none of the queue's own; what a Worker does its work with."""
+        """Run an exchange that is not one of the queue's methods. A Worker runs its operations this way."""
         return await self._driver.run(exchange)

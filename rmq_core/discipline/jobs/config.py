@@ -14,7 +14,7 @@ CAPABILITIES = Capabilities(
     partial_settle=True, batch=True, large_leases=True, headers=True,
 )  # fmt: skip
 REMEMBERED_S, REMEMBERED = 600, 10_000
-"""For how long, and how many of a producer's latest ids, a server with IDMP knows a resent `add` again."""
+"""How long, and for how many of a producer's latest ids, a server with IDMP recognises a resent `add`."""
 BACKOFF = exponential(base=0.1, cap=30, jitter=0.1)
 _LONGEST_BUDGET_S = REMEMBERED_S / 2
 _DEEPEST = 500
@@ -24,12 +24,12 @@ _DEEPEST = 500
 class JobsConfig:
     """Settings of a JobQueue. Durations are seconds or timedelta; sizes are bytes.
 
-    lease: how long a claim, or a worker without a heartbeat, holds a job before others may have it.
-    max_attempts: a job that failed so often becomes a dead letter; `add(attempts=)` says otherwise for one job.
-    backoff: how long a worker lets a failed job wait; `add(backoff=)` says otherwise for one job.
-    unique_ttl: how long the id of an `add_unique` is taken, from the end of its delay.
-    settled_ttl: how long it is remembered that a lease id was acked whole.
-    max_dead: how many dead letters are kept. max_events: how many entries of the events stream, 0 for no events.
+    lease: how long a claim, or a worker that sends no heartbeat, holds a job before other consumers may take it.
+    max_attempts: a job that failed this often becomes a dead letter; `add(attempts=)` overrides it for one job.
+    backoff: how long a job waits after it failed in a worker; `add(backoff=)` overrides it for one job.
+    unique_ttl: how long the id of an `add_unique` stays reserved, counted from the end of its delay.
+    settled_ttl: how long the record that a lease id was acked whole is kept.
+    max_dead: how many dead letters are kept. max_events: how many entries the events stream keeps, 0 for no events.
     result_ttl: how long results are kept.
     retry_budget: how long a call is retried while Redis does not answer.
     """
@@ -74,10 +74,10 @@ class JobsConfig:
 class WorkerConfig:
     """Settings of a Worker. Durations are seconds or timedelta.
 
-    concurrency: how many handlers run at once. prefetch: how many jobs more it may hold while they are quick.
-    ack_window: for how long an ack waits for others at most. grace: how long a stopping worker lets handlers end.
-    store_results: keep what handlers return, for `wait_for_result`. schedule: promote delayed jobs and fire repeatable
-    ones.
+    concurrency: how many handlers run at once. prefetch: how many more jobs a worker may hold while jobs are quick.
+    ack_window: how long at most an ack waits to be sent together with others. grace: how long a stopping worker waits
+    for running handlers. store_results: store the return values of handlers, for `wait_for_result`. schedule: promote
+    delayed jobs and fire repeatable ones.
     """
 
     concurrency: int = 100

@@ -1,4 +1,4 @@
-"""What the operations of one queue share: its keys, its settings, what its server can. No IO."""
+"""The state that the operations of one queue share: its keys, its settings, its server's features. No IO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rmq_core.queue.registry import ready
 
 @dataclass(slots=True, eq=False)
 class JobsEngine:
-    """State of a queue object. `native` is None until the server was asked what it can."""
+    """State of a queue object. `native` is None until `prepare` has asked the server for its features."""
 
     keys: JobsKeys
     config: JobsConfig
@@ -49,7 +49,7 @@ class JobsEngine:
 
     @property
     def flag(self) -> str:
-        """What scripts are told of the server: '1' with IDMP, XREADGROUP CLAIM and XACKDEL."""
+        """The `native` argument of scripts: '1' if the server has IDMP, XREADGROUP CLAIM and XACKDEL, else '0'."""
         return "1" if self.native else "0"
 
     def lease_ms(self, lease: timedelta | float | None, parameter: str = "lease") -> int:
@@ -57,9 +57,9 @@ class JobsEngine:
 
 
 def prepare(engine: JobsEngine) -> Exchange[None]:
-    """Ask the server once what it can, make the consumer group, and tell tools of the queue.
+    """Ask the server once for its features, create the consumer group and register the queue for tools.
 
-    Raises Unsupported for a server without streams that can be claimed from: a queue nobody can read is no queue.
+    Raises Unsupported if the server lacks the commands to claim from a stream: no consumer could read the queue.
     """
     reply = yield script("jobs/prepare", engine.keys, group=GROUP, remembered_s=REMEMBERED_S, remembered=REMEMBERED)
     if reply not in {b"native", b"plain"}:
@@ -70,7 +70,7 @@ def prepare(engine: JobsEngine) -> Exchange[None]:
 
 
 def grouped(engine: JobsEngine, want: Callable[[], Want]) -> Exchange[Any]:
-    """Ask for what needs the consumer group, which is made again when somebody emptied the database."""
+    """Send a request that needs the consumer group. If the group is gone (FLUSHDB), create it again and resend."""
     if engine.native is None:
         yield from prepare(engine)
     try:
@@ -84,12 +84,12 @@ def grouped(engine: JobsEngine, want: Callable[[], Want]) -> Exchange[Any]:
 
 
 def refused(what: str, reply: bytes) -> RedisMessageQueueError:
-    """The error for a reply that no script gives unless something else writes to the queue's keys."""
+    """Return the error for an unexpected reply. Scripts give one only if another program writes to the queue's keys."""
     return ScriptFailed(f"{what} got {reply.decode(errors='replace')!r}")
 
 
 def check_text(parameter: str, value: str | None) -> str:
-    """An owner or a worker, as heads and history hold it; '' for None."""
+    """Return the name of an owner or worker as lease heads and history store it; '' for None."""
     text = "" if value is None else value
     if not isinstance(text, str) or len(text) > 512 or (text and not text.isprintable()):
         raise ConfigurationError(f"{parameter} must be a text of at most 512 visible characters, not {value!r}")

@@ -1,4 +1,4 @@
-"""`Job`: what is added and what a handler gets. Its name and options travel as headers of the envelope."""
+"""`Job`: the value that `add` returns and a handler gets. The envelope stores its name and options as headers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBERS = (bool, int, float)
 class Job(NamedTuple):
     """A job. `attempt` is 1 the first time; `accepted` is False for a duplicate, which was not added.
 
-    attempts, backoff: what `add` asked for, None for the queue's own. headers: those given to `publish`.
+    attempts, backoff: the arguments of `add`; None if the queue's settings apply. headers: the argument of `publish`.
     """
 
     id: str
@@ -39,12 +39,12 @@ class Job(NamedTuple):
 
     @property
     def created_at(self) -> datetime | None:
-        """When the server stored it, in UTC; None as long as that is not known."""
+        """The time at which the server stored the job, in UTC; None while it is unknown."""
         return None if self.created_ms is None else datetime.fromtimestamp(self.created_ms / 1000, UTC)
 
 
 class Options(NamedTuple):
-    """What stands in the headers of an envelope, read."""
+    """The decoded headers of an envelope."""
 
     name: str
     attempts: int | None
@@ -53,7 +53,7 @@ class Options(NamedTuple):
 
 
 def check_id(job_id: str) -> str:
-    """An id that can stand in an envelope and in a list of ids."""
+    """Return the id. Raises ConfigurationError if an envelope or a list of ids cannot hold it."""
     if not isinstance(job_id, str) or not 0 < len(job_id) <= 512 or not job_id.isprintable() or " " in job_id:
         raise ConfigurationError(f"job_id must be a text of 1 to 512 visible characters without spaces, not {job_id!r}")
     if "{" in job_id or "}" in job_id:
@@ -62,7 +62,7 @@ def check_id(job_id: str) -> str:
 
 
 def encode_data(data: Any, max_bytes: int, max_depth: int) -> tuple[str, bytes]:
-    """The kind and bytes of a job's data: any payload, and any other value that JSON has."""
+    """Return the kind and bytes of a job's data, which is any payload or any other JSON value."""
     if data is None or isinstance(data, _NUMBERS):
         check_json(data, "data", max_depth)
         return "j", json.dumps(data).encode()
@@ -70,14 +70,14 @@ def encode_data(data: Any, max_bytes: int, max_depth: int) -> tuple[str, bytes]:
 
 
 def encode_options(name: str, attempts: int | None, backoff: Backoff | None) -> bytes:
-    """The headers that stand for a name and options."""
+    """Return the headers that store a name and options."""
     if backoff is not None and not isinstance(backoff, Exponential):
         raise ConfigurationError("backoff of a job must be exponential(...), which can be stored with it")
     return _encode(name, attempts, backoff)
 
 
 def plain_headers(headers: Mapping[str, str] | None) -> bytes:
-    """The headers of a plain message; ours are refused."""
+    """Return the encoded headers of a plain message. Raises PayloadError for a header that `add` sets."""
     taken = _OURS.intersection(headers or ())
     if taken:
         raise PayloadError(f"headers must not use {', '.join(sorted(taken))}: add(...) sets them")
@@ -85,7 +85,7 @@ def plain_headers(headers: Mapping[str, str] | None) -> bytes:
 
 
 def job_of(envelope: bytes, delivered: int = 0) -> Job:
-    """The job in an envelope; `delivered` counts deliveries that nobody answered, the present one left out."""
+    """Return the job in an envelope. `delivered` counts the earlier deliveries that no worker settled."""
     own = codec.split(envelope)
     try:
         options = read_options(own.headers) if own.headers else _PLAIN
@@ -97,7 +97,7 @@ def job_of(envelope: bytes, delivered: int = 0) -> Job:
 
 @lru_cache(maxsize=1024)
 def read_options(headers: bytes) -> Options:
-    """Names and options repeat from job to job, so that reading them once is enough."""
+    """Decode headers. Names and options repeat from job to job, so the results are cached."""
     found: dict[str, str] = json.loads(headers)
     attempts, backoff = found.get(ATTEMPTS), found.get(BACKOFF)
     rest = {key: value for key, value in found.items() if key not in _OURS}

@@ -7,12 +7,12 @@ rmq:{q}:jobs:dead        list    dead letters, newest left, capped
 rmq:{q}:jobs:leases      zset    lease id -> deadline, ms
 rmq:{q}:jobs:heads       hash    lease id -> `<token> <takeovers> <count> <returned> <claimed ms> <owner>`
 rmq:{q}:jobs:lease:<id>  stream  unsettled jobs of a lease; entry `<index + 1>-0`
-rmq:{q}:jobs:done:<id>   string  a lease whose id the caller chose was acked whole; expires
+rmq:{q}:jobs:done:<id>   string  record that a lease under an id chosen by the caller was acked whole; expires
 rmq:{q}:jobs:fence       string  counter of fencing numbers
 rmq:{q}:jobs:unique:<d>  string  128-bit digest of a job id or deduplication key -> nonce of the adding call; expires
-rmq:{q}:jobs:result:<id> stream  one entry, what a job returned or died of; expires
-rmq:{q}:jobs:events      stream  what happened, `event` and `ids`; trimmed, as nothing else is
-rmq:{q}:jobs:alarm       list    a token when something is due sooner than it was; expires
+rmq:{q}:jobs:result:<id> stream  one entry, a job's return value or the reason it became a dead letter; expires
+rmq:{q}:jobs:events      stream  job events, fields `event` and `ids`; the only stream that is trimmed
+rmq:{q}:jobs:alarm       list    a token, pushed when something becomes due sooner than all before; expires
 rmq:{q}:jobs:repeats     zset    key of a repeatable job -> when it fires next, ms
 rmq:{q}:jobs:repeat      hash    key -> its rule, JSON
 rmq:{q}:jobs:fired       hash    key -> how often it fired

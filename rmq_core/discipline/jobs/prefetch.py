@@ -1,4 +1,4 @@
-"""How many jobs a worker may hold beyond those it runs: as many as it does in a moment. Pure: it is told the time."""
+"""How many jobs a worker may hold beyond those it runs: as many as it finishes in 20 ms. Pure: reads no clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Prefetch:
         self._done, self._since = 0, 0.0
 
     def note(self, done: int, now: float) -> int:
-        """`done` jobs were finished by `now` since the worker began; how many jobs more it may hold."""
+        """Note that the worker has finished `done` jobs in all by `now`. Return how many extra jobs it may hold."""
         passed = now - self._since
         if passed < _MOMENT_S / 10:
             return self.extra

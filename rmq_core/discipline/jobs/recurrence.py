@@ -1,4 +1,4 @@
-"""When a repeatable job fires: `Every` and `Cron`, and what to do about times nobody saw. Pure: no clock, no IO."""
+"""When a repeatable job fires: `Every` and `Cron`, and how to treat missed times. Pure: no clock, no IO."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from rmq_core.errors import ConfigurationError
 from rmq_core.policy import milliseconds, whole
 
 ON_TIME_MS = 10_000
-"""A time that is seen so late is on time: nobody promises more than seconds."""
+"""A time that is noticed at most this late counts as on time: schedules promise no more than seconds."""
 
 
 class Schedule(Protocol):
     """Points in time, in ms."""
 
     def after(self, at_ms: int) -> int:
-        """The first one later than that."""
+        """Return the first point later than `at_ms`."""
         ...  # pragma: no cover
 
     def until(self, at_ms: int) -> int:
-        """The last one not later than that."""
+        """Return the last point not later than `at_ms`."""
         ...  # pragma: no cover
 
     def described(self) -> dict[str, Any]:
-        """What stands in the rule."""
+        """Return the fields that describe the schedule in a rule."""
         ...  # pragma: no cover
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Every so often: `period` is seconds or timedelta. `anchor_ms` is one of its times, set when the rule is."""
+    """A fixed period, in seconds or as timedelta. `anchor_ms` is one of its times; None until the rule is set."""
 
     period: timedelta | float
     anchor_ms: int | None = None
@@ -45,18 +45,18 @@ class Every:
         return milliseconds("period", self.period)
 
     def after(self, at_ms: int) -> int:
-        """The first time later than that."""
+        """Return the first time later than `at_ms`."""
         if self.anchor_ms is None:
             return at_ms + self.period_ms
         return self.until(at_ms) + self.period_ms
 
     def until(self, at_ms: int) -> int:
-        """The last time not later than that."""
+        """Return the last time not later than `at_ms`."""
         anchor = self.anchor_ms or 0
         return anchor + (at_ms - anchor) // self.period_ms * self.period_ms
 
     def described(self) -> dict[str, Any]:
-        """What stands in the rule."""
+        """Return the fields that describe the schedule in a rule."""
         return {"every_ms": self.period_ms}
 
 
@@ -87,21 +87,21 @@ class Cron:
         return len(self.expression.split()) == 6
 
     def after(self, at_ms: int) -> int:
-        """The first time later than that."""
+        """Return the first time later than `at_ms`."""
         times = self._from(at_ms)
         while self._repeated(found := _ms(times.get_next(datetime))):
             continue
         return found
 
     def until(self, at_ms: int) -> int:
-        """The last time not later than that."""
+        """Return the last time not later than `at_ms`."""
         times = self._from(at_ms + 1)
         while self._repeated(found := _ms(times.get_prev(datetime))):
             continue
         return found
 
     def _repeated(self, at_ms: int) -> bool:
-        """Whether the clocks were set back since they showed this before, and the rule names its hours."""
+        """Return whether local clocks show this time for the second time, after a change, and the rule names hours."""
         at = datetime.fromtimestamp(at_ms / 1000, _zone(self.tz))
         return bool(at.fold) and not self.expression.split()[-4].startswith("*")
 
@@ -110,13 +110,13 @@ class Cron:
         return _croniter()(self.expression, start, second_at_beginning=self._seconds)
 
     def described(self) -> dict[str, Any]:
-        """What stands in the rule."""
+        """Return the fields that describe the schedule in a rule."""
         return {"cron": self.expression, "tz": self.tz}
 
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """What to do about times that passed while nobody looked: `SKIP`, `FIRE_ONCE` or `fire_all(most)`."""
+    """How to treat times that passed while no client checked the rule: `SKIP`, `FIRE_ONCE` or `fire_all(most)`."""
 
     most: int
 
@@ -125,7 +125,7 @@ class Missed:
 
     @staticmethod
     def fire_all(most: int = 100) -> Missed:
-        """Fire for each of them, the latest `most` at most."""
+        """Fire for each missed time, but for no more than the latest `most`."""
         return Missed(whole("most", most, minimum=2))
 
 
@@ -134,7 +134,7 @@ Missed.FIRE_ONCE = Missed(1)
 
 
 def times_to_fire(schedule: Schedule, due_ms: int, now_ms: int, missed: Missed) -> list[int]:
-    """For which times from `due_ms` to `now_ms` to fire, oldest first."""
+    """Return the times from `due_ms` to `now_ms` to fire for, oldest first."""
     latest = max(due_ms, schedule.until(now_ms))
     if missed.most == 0:
         return [latest] if now_ms - latest <= ON_TIME_MS else []
@@ -145,7 +145,7 @@ def times_to_fire(schedule: Schedule, due_ms: int, now_ms: int, missed: Missed) 
 
 
 def schedule_of(rule: dict[str, Any]) -> Schedule:
-    """The schedule that stands in a rule."""
+    """Return the schedule that a rule describes."""
     if "cron" in rule:
         return Cron(rule["cron"], rule["tz"])
     return Every(rule["every_ms"] / 1000, rule["anchor_ms"])
@@ -159,7 +159,7 @@ def _zone(name: str) -> Any:
 
 def _croniter() -> Any:
     try:
-        from croniter import croniter  # noqa: PLC0415  an extra; those who have no cron rules need not have it
+        from croniter import croniter  # noqa: PLC0415  an optional dependency, which only cron rules need
     except ImportError as error:
         raise ConfigurationError("cron expressions need croniter: pip install 'rmq[jobs]'") from error
     return croniter

@@ -1,4 +1,4 @@
-"""Running one job: what its handler returns or raises decides what becomes of it."""
+"""Running one job: the return value or exception of its handler decides the outcome."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FailedJob(NamedTuple):
 
 
 class Runner:
-    """Hands jobs to a handler: a coroutine function, or a plain one, which gets a thread."""
+    """Calls a handler for each job. The handler is a coroutine function, or a plain one, which runs in a thread."""
 
     def __init__(self, handler: Handler, config: WorkerConfig, queue_config: JobsConfig) -> None:
         self._handler, self._config, self._queue_config = handler, config, queue_config
@@ -53,7 +53,7 @@ class Runner:
         try:
             value = await (asyncio.to_thread(self._handler, job) if self._threaded else self._handler(job))
             return Completed(job, self._encode(value) if self._config.store_results else None)
-        except Exception as error:  # noqa: BLE001  whatever a handler raises is its job's failure
+        except Exception as error:  # noqa: BLE001  any exception of a handler is a failure of its job
             return FailedJob(job.id, self._verdict(job, error))
 
     def _limit(self, job: Job) -> int:
@@ -73,7 +73,7 @@ class Runner:
 
 
 def _reason(error: Exception) -> str:
-    """What history keeps of a failure: that it was unrecoverable, too, when the name of its class does not say so."""
+    """Return the reason to store in the history. It says "unrecoverable" even if the name of the class does not."""
     if isinstance(error, UnrecoverableError) and type(error) is not UnrecoverableError:
         return f"{UnrecoverableError.__name__} ({type(error).__name__}): {error}"
     return reason_of(error)

@@ -17,7 +17,7 @@ class JobQueue(JobMethods, LargeLeaseFacade[JobsEngine]):
     """
 
     def events(self, position: str | None = None) -> Iterator[JobEvent]:
-        """What happens to jobs, for ever, from now on or from the `position` of an event."""
+        """Yield job events without end: those after the event at `position`, or only new ones when it is None."""
         at = self.events_position() if position is None else position
         while True:
             for event in self.read_events(at):

@@ -21,16 +21,16 @@ class AsyncReliableQueue(ReliableMethods, AsyncFacade[ReliableEngine]):
     """A queue whose messages stay in a list of their worker until they are acked; the asyncio twin of ReliableQueue.
 
     `redis` is a redis.asyncio client, a RedisSettings or a URL; the queue closes only a client it made itself. Messages
-    of workers that died come back when a reaper runs, somewhere.
+    of workers that died are requeued only while a reaper runs in some process.
     """
 
 
 class AsyncReaper:
-    """Brings back the messages of workers that died; the asyncio twin of Reaper.
+    """Requeues the messages of workers that died; the asyncio twin of Reaper.
 
-    timeout: how long (seconds or timedelta) a message may be held. max_deliveries: a message that failed so often
-    becomes a dead letter. Both are the queue's own when None. interval: the rest between two rounds; when None, a
-    tenth of the timeout, at least 0.1 s and at most a minute.
+    timeout: how long (seconds or timedelta) a message may be held. max_deliveries: after this many failed deliveries a
+    message becomes a dead letter. None stands for the queue's own setting. interval: the pause between two rounds; None
+    stands for a tenth of the timeout, at least 0.1 s and at most a minute.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class AsyncReaper:
         self.interval_s = pause_between(interval, queue.config.timeout if timeout is None else timeout)
 
     async def run_once(self) -> Reaped:
-        """One round through what every worker holds."""
+        """Check the messages of every worker once."""
         return await self.queue.reap(self.timeout, self.max_deliveries)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Round after round until `stop` is set. A server that does not answer, or is full, is tried again."""
+        """Repeat rounds until `stop` is set. If the server does not answer or is full, the next round tries again."""
         while not stop.is_set():
             try:
                 await self.run_once()

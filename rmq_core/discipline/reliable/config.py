@@ -1,4 +1,4 @@
-"""How a reliable queue behaves: one frozen value, validated once."""
+"""The settings of a reliable queue: one frozen value, validated when it is created."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _DEEPEST = 500
 class ReliableConfig:
     """Settings of a ReliableQueue. Durations are seconds or timedelta; sizes are bytes.
 
-    timeout: how long a worker may hold a message before a reaper takes it for dead, unless it asks for more time.
-    max_deliveries: a message that failed so often becomes a dead letter; None for no bound.
-    worker: the name of this worker, and of its processing list; made up from host and process when None.
+    timeout: how long a worker may hold a message, unless it extends, before a reaper considers the worker dead.
+    max_deliveries: after this many failed deliveries a message becomes a dead letter; None for no limit.
+    worker: the name of this worker, and of its processing list; None generates one from host and process.
     max_dead: how many dead letters are kept. retry_budget: how long a call is retried while Redis does not answer.
     """
 

@@ -1,4 +1,4 @@
-"""What the operations of one queue share: its keys, its settings, the name of this worker. No IO."""
+"""The state that the operations of one queue share: its keys, its settings, the name of this worker. No IO."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The keys of a reliable queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
 
-rmq:reliable:{q}:queue           list  envelopes; publish pushes left, workers move the right end
+rmq:reliable:{q}:queue           list  envelopes; publish pushes left, workers take from the right
 rmq:reliable:{q}:processing:<w>  list  what worker `w` holds, newest left
 rmq:reliable:{q}:claims:<w>      hash  message id -> token, ms of the claim, ms until which it holds or 0
-rmq:reliable:{q}:workers         zset  worker -> ms when it was last seen; how the reaper finds the lists of the dead
+rmq:reliable:{q}:workers         zset  worker -> ms when it was last seen; tells the reaper whose lists to check
 rmq:reliable:{q}:strays          hash  message id -> ms when the reaper first saw it held without a claim
 rmq:reliable:{q}:dead            list  dead letters, newest left, capped
 rmq:reliable:{q}:slot:<c>/<n>    string  last call and reply of a client's call slot; expires

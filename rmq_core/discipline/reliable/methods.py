@@ -1,4 +1,4 @@
-"""The operations of a reliable queue, as both its façades have them."""
+"""The operations of a reliable queue, which its blocking and its asyncio façade share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmq_core.queue import Method, QueueBase
 
 
 class ReliableMethods(QueueBase[ReliableEngine]):
-    """What ReliableQueue and AsyncReliableQueue can do."""
+    """The methods of ReliableQueue and AsyncReliableQueue."""
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES

@@ -1,4 +1,4 @@
-"""How a rotation queue behaves: one frozen value, validated once."""
+"""The settings of a rotation queue: one frozen value, validated when it is created."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CAPABILITIES = Capabilities(auto_reclaim=True, partial_settle=True, batch=True, 
 class RotationConfig:
     """Settings of a RotationQueue. Durations are seconds or timedelta.
 
-    timeout: an id that was popped more than so many whole seconds ago and is not done is late: it is handed out again.
-    max_id_bytes: the longest id; the list turns, so ids should be short.
+    timeout: an id that was popped more than this many whole seconds ago and is not done is late and handed out again.
+    max_id_bytes: the largest size of an id. Ids should be short, because each pop moves entries of the list.
     retry_budget: how long a call is retried while Redis does not answer.
     """
 

@@ -1,4 +1,4 @@
-"""What the operations of one queue share: its keys and its settings. No IO."""
+"""The state that the operations of one queue share: its keys and its settings. No IO."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ class RotationEngine:
 
     @property
     def beat_s(self) -> float | None:
-        return None  # a stamp is not moved while somebody works
+        return None  # no heartbeats: a stamp cannot be extended

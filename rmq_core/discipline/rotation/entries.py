@@ -1,7 +1,7 @@
-"""Ids to entries of the list and back. Pure: no Redis, no clock.
+"""Convert ids to entries of the list and back. Pure: no Redis, no clock.
 
-An entry is `<id>` until it is popped, `<id>|<seconds since 1970>` from then on. An id that looks stamped by itself is
-written as `<id>|0`. An id that is no UTF-8 comes back with its bytes escaped, as `os.fsdecode` does.
+An entry is `<id>` until it is popped, `<id>|<seconds since 1970>` from then on. A new id that itself ends like a
+stamped entry is written as `<id>|0`. An id that is not UTF-8 is returned with its bytes escaped, as `os.fsdecode` does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _STAMPED = re.compile(rb"(?s).+\|(0|\d{10})\Z")
 
 
 def id_bytes(value: Any, max_bytes: int) -> bytes:
-    """The bytes of an id. Raises PayloadError for what is none."""
+    """Return the bytes of an id. Raises PayloadError when the value is not a valid id."""
     if not isinstance(value, str | bytes) or not value:
         raise PayloadError(f"an id must be a str or bytes that is not empty, not {value!r:.100}")
     try:
@@ -33,19 +33,19 @@ def id_text(data: bytes) -> str:
 
 
 def new_entry(data: bytes) -> bytes:
-    """The entry of an id that was not popped yet."""
+    """Return the entry of an id that was not popped yet."""
     return data + b"|0" if _STAMPED.match(data) else data
 
 
 def stamped_entry(data: bytes, stamp: str) -> bytes:
-    """The entry of an id that was popped."""
+    """Return the entry of an id that was popped."""
     return b"%b|%b" % (data, stamp.encode())
 
 
 def envelope(data: bytes, *, late: bool) -> bytes:
-    """An envelope whose payload is the id, bytes when it is no UTF-8; `_lazy` ids were delivered before.
+    """Return an envelope whose payload is the id, as bytes when it is not UTF-8; a `late` id was delivered before.
 
-    The id of the message is the id too, save that a space, which would end it there, is written %20 and % as %25.
+    The id of the message is the same id, but a space, which would end the field, is written as %20, and % as %25.
     """
     text = data.decode(errors="backslashreplace")
     kind = "s" if text.encode() == data else "b"

@@ -7,7 +7,7 @@ rmq:rotation:{q}:done        zset   id that is done -> how many of its entries s
 rmq:rotation:{q}:taken       hash   id -> how many of its entries are in progress
 rmq:rotation:{q}:waiters     zset   waiter -> ms until which it counts
 rmq:rotation:{q}:wake        list   tokens that wake waiters; expires
-rmq:rotation:{q}:bell        channel that rings once for watchers who armed it
+rmq:rotation:{q}:bell        channel with one notification for watchers that asked for it
 rmq:rotation:{q}:slot:<c>/<n> string last call and reply of a client's call slot; expires
 """
 

@@ -1,4 +1,4 @@
-"""The operations of a rotation queue, as both its façades have them."""
+"""The operations of a rotation queue, which its blocking and its asyncio façade share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rmq_core.queue import Method, QueueBase
 
 
 class RotationMethods(QueueBase[RotationEngine]):
-    """What RotationQueue and AsyncRotationQueue can do."""
+    """The methods of RotationQueue and AsyncRotationQueue."""
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
@@ -45,6 +45,6 @@ class RotationMethods(QueueBase[RotationEngine]):
     def hold(
         self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None
     ) -> NoReturn:
-        """Raises Unsupported: a stamp is not moved while somebody works."""
+        """Raise Unsupported: the stamp of a popped id cannot be extended."""
         del lease, by, on_lost
         raise lacking(DISCIPLINE, "extend", "heartbeats")

@@ -20,7 +20,8 @@ class AsyncStreamQueue(StreamMethods, AsyncFacade[StreamEngine]):
 
     `StreamQueue(redis, config)` or `StreamQueue(redis, name, config)`; `redis` is a redis.asyncio client, a
     RedisSettings or a URL. enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats make one attempt and
-    raise QueueError; the methods of WorkQueue resend what got no answer. `on_event` gets a QueueEvent after each step.
+    raise QueueError. The methods of WorkQueue resend requests without a reply. `on_event` gets a QueueEvent after each
+    step.
     """
 
     def _connect(self, redis: Any) -> None:
@@ -32,17 +33,17 @@ class AsyncStreamQueue(StreamMethods, AsyncFacade[StreamEngine]):
     async def ack(
         self, lease: Lease | QueueMessage, messages: Sequence[Message | MessageRef] | None = None
     ) -> SettleReport:
-        """Finish a message that `read` returned, in one attempt; or the messages of a lease, or some of them.
+        """Finish a message that `read` returned, in one attempt; or all messages of a lease, or some of them.
 
-        Acknowledging a message twice is no error, the second report says 0. Raises LeaseLost for a whole lease that is
-        gone.
+        Acknowledging a message twice is no error: the second report says 0. Raises LeaseLost if `messages` is None and
+        the lease is lost.
         """
         if isinstance(lease, QueueMessage):
             return SettleReport(await self._native.run(native.acknowledge(self._engine, lease)))
         return await self._driver.run(settling.ack(self._engine, lease, messages))
 
     async def close(self) -> None:
-        """Give back what claims took whose answer never came, and close the connections. Pending messages stay so."""
+        """Release messages of claims whose reply was lost, and close the connections. Other messages stay pending."""
         try:
             await super().close()
         finally:

@@ -1,4 +1,4 @@
-"""`AsyncQueueConsumer`: the asyncio twin of QueueConsumer, under the same law. See `consumer`."""
+"""`AsyncQueueConsumer`: the asyncio twin of QueueConsumer, with the same behaviour. See `consumer`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class AsyncQueueConsumer:
         return self._stopping
 
     def stop(self) -> None:
-        """Read no more. What is being read or handled goes on; what is not acknowledged stays pending."""
+        """Begin no new read. A read or handler in progress goes on; messages not acknowledged stay pending."""
         self._stopping = True
 
     async def next(self, block_ms: int | None = None) -> QueueMessage | None:
-        """The next new message, or None when none came within `block_ms` (the config's when None), or after `stop`.
+        """Return the next new message. Return None after `stop`, or when none comes within `block_ms`.
 
-        A message that comes while the consumer is told to stop is returned. Raises QueueError.
+        None means the config's block_ms. A message that arrives while `stop` is called is returned. Raises QueueError.
         """
         if self._stopping:
             return None
@@ -45,7 +45,7 @@ class AsyncQueueConsumer:
         return messages[0] if messages else None
 
     async def iter_messages(self) -> AsyncIterator[QueueMessage]:
-        """New messages as they come, until `stop`. Raises QueueError."""
+        """Yield new messages as they arrive, until `stop`. Raises QueueError."""
         while not self._stopping:
             message = await self.next()
             if message is not None:
@@ -62,9 +62,10 @@ class AsyncQueueConsumer:
     async def run(
         self, *, handler: Callable[[QueueMessage, Tx], Awaitable[object]], db_factory: AsyncDbFactory[Tx]
     ) -> None:
-        """Until `stop`: fetch, `handler(message, tx)`, commit, ack. What the handler raises is rolled back and raised.
+        """Until `stop`: fetch a message, call `handler(message, tx)`, commit, ack.
 
-        When an ack fails, its message was committed and will be delivered again. Raises QueueError.
+        An exception of the handler rolls the transaction back and is raised again. When an ack fails, the transaction
+        of its message is committed, and the message will be redelivered. Raises QueueError.
         """
         while not self._stopping:
             message = await self.next()
@@ -79,9 +80,10 @@ class AsyncQueueConsumer:
         min_idle_ms: int | None = None,
         count: int = 10,
     ) -> int:
-        """Process at most `count` stale messages as `run` does, taking over one at a time; how many that were.
+        """Process at most `count` stale messages as `run` does, taking over one at a time. Return how many.
 
-        One pass, when the application decides; it ends at `stop`, and when nothing is stale. Raises QueueError.
+        The application decides when to make this one pass. It ends at `stop`, or when no message is stale. Raises
+        QueueError.
         """
         for done in range(count):
             stale = [] if self._stopping else await self.claim_stale(min_idle_ms, 1)
@@ -102,7 +104,7 @@ class AsyncQueueConsumer:
         await self.ack(message)
 
     async def close(self) -> None:
-        """Close the connections. What is not acknowledged stays pending."""
+        """Close the connections. Messages that are not acknowledged stay pending."""
         await self.queue.close()
 
     async def __aenter__(self) -> Self:

@@ -20,10 +20,10 @@ CAPABILITIES = Capabilities(
 class QueueConfig:
     """Settings of a StreamQueue and a QueueConsumer.
 
-    consumer_name: unique among everybody who reads for the group; two who share it take each other's messages for
-    their own. claim_idle_ms: a message that was delivered so long ago and is not acknowledged is stale. block_ms: how
-    long a read blocks in Redis. max_read_count: entries of one read. claim_skip_own_messages: `claim_stale` leaves what
-    this consumer itself holds.
+    consumer_name: unique among all readers of the group; two readers that share it treat each other's messages as their
+    own. claim_idle_ms: a message is stale when it was delivered this long ago or longer and is not acknowledged.
+    block_ms: how long a read blocks in Redis. max_read_count: at most how many entries a read returns.
+    claim_skip_own_messages: `claim_stale` skips messages that this consumer itself holds.
     """
 
     stream_key: str
@@ -51,7 +51,7 @@ class QueueConfig:
 
 
 def positive(name: str, value: int) -> int:
-    """A whole number above 0; ConfigurationError names the parameter. 0 would block for ever."""
+    """Return the value. Raises ConfigurationError, which names it, unless it is above 0: 0 would block for ever."""
     if value == 0 and not isinstance(value, bool):
         raise ConfigurationError(f"{name} must be > 0")
     return whole(name, value, minimum=1)

@@ -1,7 +1,7 @@
-"""`QueueConsumer`: fetch, hand over, acknowledge when told to; and stop. Control flow, no guarantee of its own.
+"""`QueueConsumer`: fetch messages, return them, acknowledge them on request; and stop. It adds no guarantee of its own.
 
-It holds one message at a time, acknowledges nothing by itself, retries nothing, reclaims nothing unless it is called to
-and catches no exception of the application. `run` is an offer that puts handling, commit and ack into their order.
+It holds one message at a time. It acknowledges and retries nothing by itself, takes over messages only on request and
+catches no exception of the application. `run` is optional: it handles, commits and acks in this order.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class QueueConsumer:
         return self._stopping
 
     def stop(self) -> None:
-        """Read no more. What is being read or handled goes on; what is not acknowledged stays pending."""
+        """Begin no new read. A read or handler in progress goes on; messages not acknowledged stay pending."""
         self._stopping = True
 
     def next(self, block_ms: int | None = None) -> QueueMessage | None:
-        """The next new message, or None when none came within `block_ms` (the config's when None), or after `stop`.
+        """Return the next new message. Return None after `stop`, or when none comes within `block_ms`.
 
-        A message that comes while the consumer is told to stop is returned. Raises QueueError.
+        None means the config's block_ms. A message that arrives while `stop` is called is returned. Raises QueueError.
         """
         if self._stopping:
             return None
@@ -49,7 +49,7 @@ class QueueConsumer:
         return messages[0] if messages else None
 
     def iter_messages(self) -> Iterator[QueueMessage]:
-        """New messages as they come, until `stop`. Raises QueueError."""
+        """Yield new messages as they arrive, until `stop`. Raises QueueError."""
         while not self._stopping:
             message = self.next()
             if message is not None:
@@ -64,9 +64,10 @@ class QueueConsumer:
         return self.queue.claim_stale(min_idle_ms, count)
 
     def run(self, *, handler: Callable[[QueueMessage, Tx], object], db_factory: DbFactory[Tx]) -> None:
-        """Until `stop`: fetch, `handler(message, tx)`, commit, ack. What the handler raises is rolled back and raised.
+        """Until `stop`: fetch a message, call `handler(message, tx)`, commit, ack.
 
-        When an ack fails, its message was committed and will be delivered again: see `EffectsOnce`. Raises QueueError.
+        An exception of the handler rolls the transaction back and is raised again. When an ack fails, the transaction
+        of its message is committed, and the message will be redelivered: see `EffectsOnce`. Raises QueueError.
         """
         for message in self.iter_messages():
             self._process(message, handler, db_factory)
@@ -79,9 +80,10 @@ class QueueConsumer:
         min_idle_ms: int | None = None,
         count: int = 10,
     ) -> int:
-        """Process at most `count` stale messages as `run` does, taking over one at a time; how many that were.
+        """Process at most `count` stale messages as `run` does, taking over one at a time. Return how many.
 
-        One pass, when the application decides; it ends at `stop`, and when nothing is stale. Raises QueueError.
+        The application decides when to make this one pass. It ends at `stop`, or when no message is stale. Raises
+        QueueError.
         """
         for done in range(count):
             stale = [] if self._stopping else self.claim_stale(min_idle_ms, 1)
@@ -99,7 +101,7 @@ class QueueConsumer:
         self.ack(message)
 
     def close(self) -> None:
-        """Close the connections. What is not acknowledged stays pending."""
+        """Close the connections. Messages that are not acknowledged stay pending."""
         self.queue.close()
 
     def __enter__(self) -> Self:
@@ -112,7 +114,7 @@ class QueueConsumer:
 
 
 def check_single(config: QueueConfig) -> None:
-    """A consumer holds one message at a time, so it must not be told to fetch several."""
+    """Raise ConfigurationError if the config fetches several messages at once: a consumer holds one at a time."""
     if not isinstance(config, QueueConfig):
         raise ConfigurationError(f"config must be a QueueConfig, not {type(config).__name__}")
     if config.max_read_count != 1:

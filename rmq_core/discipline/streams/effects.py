@@ -1,8 +1,8 @@
-"""Effects exactly once: a row for each message, written in the transaction of its effects.
+"""Exactly-once effects: the transaction of a message's effects also writes a row for the message.
 
-Delivery is at least once. A message that comes again finds its row, because it was committed with the effects; so the
-handler is not called, and the message is acknowledged. Works with any DB-API 2.0 connection to a database that knows
-`INSERT ... ON CONFLICT DO NOTHING`, as SQLite (3.24) and PostgreSQL (9.5) do.
+Delivery is at least once. When a message is redelivered after its effects were committed, its row exists. The handler
+is then not called, and the message is acknowledged. This works with any DB-API 2.0 connection to a database that
+supports `INSERT ... ON CONFLICT DO NOTHING`, as SQLite (3.24) and PostgreSQL (9.5) do.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ _MARKS = {"qmark": "?, ?", "format": "%s, %s", "pyformat": "%s, %s", "numeric": 
 
 
 class Connection(Protocol):
-    """As much of a DB-API 2.0 connection as is needed."""
+    """The methods of a DB-API 2.0 connection that are needed here."""
 
     def cursor(self) -> Any:
-        """A cursor."""
+        """Return a cursor."""
 
     def commit(self) -> Any:
-        """Make the effects of the transaction last."""
+        """Commit the transaction."""
 
     def rollback(self) -> Any:
-        """Undo them."""
+        """Roll the transaction back."""
 
 
 C = TypeVar("C", bound=Connection)
 
 
 class DbApi(Generic[C]):
-    """Transactions of one DB-API connection, which begins each by itself: what `run(db_factory=)` takes."""
+    """A `db_factory` for `run`: the transactions of one DB-API connection, which begins each implicitly."""
 
     def __init__(self, connection: C) -> None:
         self.connection = connection
 
     def begin(self) -> C:
-        """The connection; the first statement on it begins the transaction."""
+        """Return the connection; the first statement on it begins the transaction."""
         return self.connection
 
 
 class EffectsOnce:
     """Makes handlers skip messages whose effects were committed before.
 
-    paramstyle: that of the database's module, such as `sqlite3.paramstyle`. table: where the rows go.
+    paramstyle: the one of the database module, such as `sqlite3.paramstyle`. table: the name of the table of rows.
     """
 
     def __init__(self, paramstyle: str, table: str = "rmq_processed") -> None:
@@ -63,16 +63,16 @@ class EffectsOnce:
         self._insert = f"INSERT INTO {table} (queue, message) VALUES ({_MARKS[paramstyle]}) ON CONFLICT DO NOTHING"  # noqa: S608  checked
 
     def create_table(self, connection: Connection) -> None:
-        """Make the table if it is missing, and commit. Rows may be deleted once their messages cannot come again."""
+        """Create the table if it is missing, and commit. Delete a row only when its message cannot be redelivered."""
         self._execute(connection, self._create)
         connection.commit()
 
     def first(self, message: QueueMessage, tx: Connection) -> bool:
-        """Note in the transaction that this message is processed; False when one that was committed said so before."""
+        """Record in the transaction that this message is processed. Return False if an earlier transaction did so."""
         return self._execute(tx, self._insert, (f"{message.stream} {message.group}", message.id)) == 1
 
     def __call__(self, handler: Callable[[QueueMessage, C], object]) -> Callable[[QueueMessage, C], None]:
-        """The handler, called for messages that were not processed before."""
+        """Return a handler that calls `handler` only for messages that were not processed before."""
 
         def handle(message: QueueMessage, tx: C) -> None:
             if self.first(message, tx):

@@ -1,4 +1,4 @@
-"""What the operations of one stream queue share: its keys and settings, and what they owe the next call. No IO."""
+"""The state that the operations of one stream queue share: keys, settings and work left for the next call. No IO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StreamEngine:
     """State of a queue object.
 
     grouped: the group is known to exist. registered: tools can find the queue. malformed: errors about entries that
-    came with good ones, told by the next read. unanswered: tokens of leases whose claim ended without a reply.
+    came with good ones; the next reads raise them. unanswered: tokens of leases whose claim ended without a reply.
     """
 
     name: str
@@ -37,7 +37,7 @@ class StreamEngine:
 
     @property
     def retry_budget_s(self) -> float:
-        """For WorkQueue's methods, whose scripts know a resend; the native ones make one attempt."""
+        """How long the methods of WorkQueue resend; their scripts recognise a resend. Native ones make one attempt."""
         return _RETRY_BUDGET_S
 
     @property
@@ -62,6 +62,6 @@ def engine_of(name: str | QueueConfig, config: QueueConfig | None, on_event: OnE
     chosen = QueueConfig.named(check_name("name", name)) if config is None else config
     if not isinstance(chosen, QueueConfig):
         raise ConfigurationError(f"config must be a QueueConfig, not {type(chosen).__name__}")
-    # Tools open a queue by its name alone: one on another stream than that of its name is none that they could find.
+    # Tools open a queue by its name alone, so they cannot find a queue whose stream key differs from its name's.
     own = chosen.stream_key == stream_of(name)
     return StreamEngine(name, StreamKeys(chosen.stream_key), chosen, on_event, registered=not own)

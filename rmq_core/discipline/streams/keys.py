@@ -1,13 +1,13 @@
-"""The keys of a stream queue. All lie in the slot of the stream, which may be a stream of somebody else's making.
+"""The keys of a stream queue. All lie in the cluster slot of the stream, which another program may have created.
 
 rmq:{q}:stream               stream  what `open_queue(redis, "q", "streams")` opens; entries have one field, `data`
 rmq:{q}:stream:slot:<c>/<n>  string  last call and reply of a client's call slot; expires
 orders                       stream  a stream of any other key, named by QueueConfig.stream_key
 {orders}:slot:<c>/<n>        string  its call slots
 
-What is delivered and not acknowledged is in the group's own list of pending entries. A native consumer holds entries
-under its `consumer_name`, a lease under its token: a consumer of the group that goes when the lease is settled. A
-`consumer_name` never begins with `~`; tokens do, and `~` alone is the consumer of what was given back.
+Entries that are delivered and not acknowledged are in the group's own list of pending entries. A native consumer holds
+entries under its `consumer_name`. A lease holds them under its token, as a consumer of the group that is removed when
+the lease is settled. A `consumer_name` never begins with `~`; tokens do. The consumer `~` holds entries given back.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from rmq_core.queue.keys import check_name
 
 _TAG = re.compile(r"[^{]*\{[^}]+\}")
 BACK = "~"
-"""The consumer that holds what was given back until somebody claims it."""
+"""The consumer that holds entries given back, until another consumer or lease claims them."""
 
 
 def stream_of(name: str) -> str:
-    """The key of the stream of a queue that is known by a name."""
+    """Return the key of the stream of a named queue."""
     return f"rmq:{{{check_name('name', name)}}}:stream"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamKeys:
-    """The keys of one stream; `prefix` is what its other keys begin with."""
+    """The keys of one stream; its other keys begin with `prefix`."""
 
     key: str
     prefix: bytes = field(init=False)

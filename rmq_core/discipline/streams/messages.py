@@ -1,4 +1,4 @@
-"""What a stream holds, as values: entries to messages and back. Pure."""
+"""The contents of a stream as values: converts entries to messages and back. Pure."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class QueueMessage:
 
 
 class BacklogStats(NamedTuple):
-    """What a group has before it: a glance, taken in one step, of which every number is bounded.
+    """The backlog of a group, read in one atomic step at a bounded cost.
 
-    length: entries in the stream, acknowledged ones too. undelivered: entries that the group was not given yet; where
-    the server does not count them (before Redis 7), at most 1,000 are counted. pending: delivered and not
-    acknowledged. stale: those of them that are idle for `claim_idle_ms`, counted up to 1,000. oldest_idle_ms: since
-    when the oldest pending entry was delivered last.
+    length: entries in the stream, acknowledged ones too. undelivered: entries not yet delivered to the group; where the
+    server does not count them (before Redis 7), at most 1,000 are counted. pending: delivered and not acknowledged.
+    stale: pending entries that are idle for `claim_idle_ms`, counted up to 1,000. oldest_idle_ms: time since the last
+    delivery of the oldest pending entry.
     """
 
     length: int
@@ -48,27 +48,27 @@ class StreamEntry(NamedTuple):
 
 
 def encode(payload: Any) -> bytes:
-    """The `data` of an entry: canonical UTF-8 JSON of a dict. PayloadError for anything else."""
+    """Return the `data` of an entry: canonical UTF-8 JSON of a dict. Raises PayloadError for any other payload."""
     if not isinstance(payload, dict):
         raise PayloadError(f"payload must be a dict, not {type(payload).__name__}: a stream holds JSON objects")
     return encode_payload(payload)[1]
 
 
 def read_entries(reply: Any) -> list[StreamEntry]:
-    """The entries of an XREADGROUP reply of one stream, whichever shape the protocol and the client give it."""
+    """Return the entries of an XREADGROUP reply of one stream, whatever shape the protocol and client give it."""
     streams = list(reply.values()) if isinstance(reply, Mapping) else [part[1] for part in reply or ()]
     found = streams[0] if streams else []
-    wrapped = found and isinstance(found[0][0], list | tuple)  # so redis-py hands out what RESP3 calls a map
+    wrapped = found and isinstance(found[0][0], list | tuple)  # redis-py's form of a RESP3 map
     return entries_of(found[0] if wrapped else found)
 
 
 def entries_of(reply: Any) -> list[StreamEntry]:
-    """The entries of an XCLAIM reply; some servers have a gap in it where an entry was deleted."""
+    """Return the entries of an XCLAIM reply; some servers return nil in the place of a deleted entry."""
     return [StreamEntry(_text(entry[0]), _data(entry[1])) for entry in reply or () if entry and entry[0]]
 
 
 def decode(stream: str, group: str, entry: StreamEntry) -> QueueMessage:
-    """The message of an entry; QueueError when it is none, which names the entry and how to be rid of it."""
+    """Return the message of an entry. Raises QueueError if it is malformed; the text says how to remove the entry."""
     try:
         payload = json.loads(entry.data) if entry.data is not None else None
     except ValueError as error:
@@ -79,7 +79,7 @@ def decode(stream: str, group: str, entry: StreamEntry) -> QueueMessage:
 
 
 def sorted_out(stream: str, group: str, entries: Iterable[StreamEntry]) -> tuple[list[QueueMessage], list[QueueError]]:
-    """The messages among some entries, and an error for each entry that is none."""
+    """Return the messages of well-formed entries, and an error for each malformed entry."""
     messages, errors = [], []
     for entry in entries:
         try:
@@ -90,7 +90,7 @@ def sorted_out(stream: str, group: str, entries: Iterable[StreamEntry]) -> tuple
 
 
 def envelope(entry_id: str, data: bytes | None, delivered_before: int) -> bytes:
-    """An entry as the envelope that leases hold."""
+    """Return an entry as an envelope, the form in which leases hold messages."""
     enqueued_ms = int(entry_id.partition("-")[0])
     return codec.stamp(enqueued_ms, delivered_before) + codec.body(entry_id, "j", data or b"")
 

@@ -1,4 +1,4 @@
-"""Stopping on SIGTERM, where the application asks for it: a library that takes signals by itself breaks its host."""
+"""Stopping on SIGTERM, only on request: a library that installs signal handlers by itself breaks the application."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Stoppable(Protocol):
 
 @contextmanager
 def stop_on_signals(*consumers: Stoppable, signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)) -> Iterator[None]:
-    """While the block runs, stop these consumers at a signal; afterwards the former handlers are back.
+    """While the block runs, stop these consumers on a signal; afterwards restore the former handlers.
 
-    ConfigurationError outside the main thread, where Python installs no signal handlers.
+    Raises ConfigurationError outside the main thread, where Python installs no signal handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         raise ConfigurationError("stop_on_signals must be entered in the main thread; call stop() yourself elsewhere")

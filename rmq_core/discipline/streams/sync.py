@@ -19,28 +19,28 @@ class StreamQueue(StreamMethods, Facade[StreamEngine]):
     """A Redis stream, read by one consumer of a group. Threads may share it; it survives a fork.
 
     `StreamQueue(redis, config)` or `StreamQueue(redis, name, config)`; `redis` is a redis-py client, a RedisSettings or
-    a URL. enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats make one attempt and raise QueueError;
-    the methods of WorkQueue resend what got no answer. `on_event` gets a QueueEvent after each step.
+    a URL. enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats make one attempt and raise QueueError.
+    The methods of WorkQueue resend requests without a reply. `on_event` gets a QueueEvent after each step.
     """
 
     def _connect(self, redis: Any) -> None:
-        from rmq_core.exchange.once import once_driver  # noqa: PLC0415  loads redis-py, which naming a class must not
+        from rmq_core.exchange.once import once_driver  # noqa: PLC0415  loads redis-py; importing the class must not
 
         super()._connect(redis)
         self._native = once_driver(self.client, self._engine.prefix)
 
     def ack(self, lease: Lease | QueueMessage, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
-        """Finish a message that `read` returned, in one attempt; or the messages of a lease, or some of them.
+        """Finish a message that `read` returned, in one attempt; or all messages of a lease, or some of them.
 
-        Acknowledging a message twice is no error, the second report says 0. Raises LeaseLost for a whole lease that is
-        gone.
+        Acknowledging a message twice is no error: the second report says 0. Raises LeaseLost if `messages` is None and
+        the lease is lost.
         """
         if isinstance(lease, QueueMessage):
             return SettleReport(self._native.run(native.acknowledge(self._engine, lease)))
         return self._driver.run(settling.ack(self._engine, lease, messages))
 
     def close(self) -> None:
-        """Give back what claims took whose answer never came, and close the connections. Pending messages stay so."""
+        """Release messages of claims whose reply was lost, and close the connections. Other messages stay pending."""
         try:
             super().close()
         finally:

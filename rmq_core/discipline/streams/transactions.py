@@ -1,7 +1,7 @@
-"""What `run` asks of a database: transactions that begin, commit and roll back; and how each message goes through one.
+"""The transactions that `run` needs of a database: begin, commit and roll back; one for each message.
 
-The order is fixed: handle, commit, acknowledge. What fails on the way is rolled back and raised; nothing is tried again
-here, and nothing is acknowledged that was not committed.
+The order is fixed: handle, commit, acknowledge. A failure up to the commit rolls the transaction back and is raised.
+Nothing is retried here, and a message is acknowledged only after its transaction was committed.
 """
 
 from __future__ import annotations
@@ -17,41 +17,42 @@ class DbTx(Protocol):
     """A transaction, such as a DB-API connection in which one has begun."""
 
     def commit(self) -> Any:
-        """Make its effects last."""
+        """Commit the transaction."""
 
     def rollback(self) -> Any:
-        """Undo its effects."""
+        """Roll the transaction back."""
 
 
 class DbFactory(Protocol[T_co]):
-    """Where transactions come from."""
+    """A source of transactions."""
 
     def begin(self) -> T_co:
-        """A new transaction."""
+        """Return a new transaction."""
 
 
 class AsyncDbTx(Protocol):
     """The asyncio twin of DbTx."""
 
     async def commit(self) -> Any:
-        """Make its effects last."""
+        """Commit the transaction."""
 
     async def rollback(self) -> Any:
-        """Undo its effects."""
+        """Roll the transaction back."""
 
 
 class AsyncDbFactory(Protocol[T_co]):
     """The asyncio twin of DbFactory."""
 
     async def begin(self) -> T_co:
-        """A new transaction."""
+        """Return a new transaction."""
 
 
 @contextmanager
 def committed(tx: DbTx) -> Iterator[None]:
-    """Commit when the block ends. When it does not, or the commit fails, roll back; that exception goes on.
+    """Commit when the block ends. If the block or the commit raises, roll back and raise the exception again.
 
-    Also for KeyboardInterrupt and SystemExit. A rollback that fails is a note on the exception, never in its place.
+    This includes KeyboardInterrupt and SystemExit. An error of the rollback becomes a note on that exception and never
+    replaces it.
     """
     try:
         yield
@@ -66,7 +67,7 @@ def committed(tx: DbTx) -> Iterator[None]:
 
 @asynccontextmanager
 async def async_committed(tx: AsyncDbTx) -> AsyncIterator[None]:
-    """The asyncio twin of `committed`; a cancellation is rolled back too."""
+    """The asyncio twin of `committed`; a cancellation rolls back too."""
     try:
         yield
         await tx.commit()

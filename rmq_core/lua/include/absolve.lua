@@ -1,4 +1,4 @@
--- A dead letter as a message with a fresh delivery budget: no deliveries, and its history without what isolates it.
+-- Returns a dead letter as a message with a fresh delivery budget: no deliveries, a history without isolation marks.
 -- include: envelope
 local function absolve(envelope)
   local _, kept, history, body = parts_of(envelope)

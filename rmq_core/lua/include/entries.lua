@@ -1,4 +1,5 @@
--- The entries of a reliable queue. Each is an envelope, known by its message id; what somebody else pushed is its own id.
+-- The entries of a reliable queue. Each is an envelope, identified by its message id. Text that a foreign client pushed
+-- is its own id.
 -- A claim is '<token> <claimed ms> <until ms, 0 for as long as the reaper allows>'.
 -- include: envelope
 local function id_of(entry)

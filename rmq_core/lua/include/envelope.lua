@@ -1,7 +1,8 @@
--- How a message is written, for scripts; rmq_core/envelope/codec.py says it for Python. An envelope is
+-- The format of a message, for scripts; rmq_core/envelope/codec.py is its twin in Python. An envelope is
 --   <deliveries> <enqueued ms> <length of history> <history><id> <kind><length of headers> <headers><payload>
--- Scripts write what comes before the id, a client the rest.
--- The deliveries, what no script changes, the history, and what the client wrote; no deliveries, hence nil, of other text.
+-- Scripts write the part before the id, a client writes the rest.
+-- Returns the deliveries, the part that no script changes, the history, and the part that the client wrote. The
+-- deliveries are nil for text that is no envelope.
 local function parts_of(envelope)
   local count, kept, length, at = string.match(envelope, '^(%d+) (%d+) (%d+) ()')
   if not count or length == '0' then return count, kept, '', string.sub(envelope, at or 1) end
@@ -10,12 +11,12 @@ end
 -- An envelope with one more line in its history, of which the newest KiB is kept, and the newest line always.
 local function written(count, kept, history, line, body)
   history = history .. line
-  if line == '' then -- nothing is added, hence nothing goes: one line alone may be longer than that
+  if line == '' then -- nothing is added, so nothing is cut: a single line may be longer than 1 KiB
   elseif #line > 1024 then history = line
   elseif #history > 1024 then history = string.sub(history, string.find(history, '\n', #history - 1024, true) + 1) end
   return count .. ' ' .. kept .. ' ' .. #history .. ' ' .. history .. body
 end
--- One with how.add deliveries more and the line how.entry in its history.
+-- Returns the new delivery count, and the envelope with how.add more deliveries and the line how.entry in its history.
 local function recount(envelope, how)
   local count, kept, history, body = parts_of(envelope)
   count = count + how.add
@@ -27,12 +28,12 @@ end
 local function enqueued(envelope)
   return string.match(envelope, '^%d+ (%d+) ')
 end
--- One that counts as enqueued some ms later; nil for what is no envelope.
+-- Returns an envelope that counts as enqueued `ms` later; nil for text that is no envelope.
 local function enqueued_later(envelope, ms)
   local count, published, rest = string.match(envelope, '^(%d+ )(%d+)(.*)$')
   return count and count .. string.format('%.0f', published + ms) .. rest
 end
--- Where the history ends, nil for what is no envelope.
+-- Returns the position at which the history ends; nil for text that is no envelope.
 local function history_end(envelope)
   local _, stop, length = string.find(envelope, '^%d+ %d+ (%d+) ')
   return stop and stop + tonumber(length)
@@ -41,12 +42,12 @@ local function message_id(envelope)
   local stop = history_end(envelope)
   return stop and string.match(envelope, '^(%S+) ', stop + 1)
 end
--- Headers as JSON.
+-- Returns the headers as JSON.
 local function headers_of(envelope)
   local _, stop, size = string.find(envelope, '^%S+ %a(%d+) ', history_end(envelope) + 1)
   return string.sub(envelope, stop + 1, stop + tonumber(size))
 end
--- What comes before the id of a new message.
+-- Returns the part before the id of a new message.
 local function stamp(now)
   return '0 ' .. now .. ' 0 '
 end

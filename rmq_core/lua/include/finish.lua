@@ -7,7 +7,7 @@ local function finish(k, head, now, done_ttl_ms, completed_cap)
   if done_ttl_ms > 0 then redis.call('STRLEN', k.done) end
   redis.call('ZREM', k.leases, k.id)
   if completed_cap > 0 then
-    -- Settled ones between must not crowd out the newest of those acked now.
+    -- Messages settled before must not displace the newest of those acked now.
     local most = settled > 0 and 4000 or math.min(completed_cap, 4000)
     local first, acked = math.max(0, count - most), {}
     local newest = redis.call('LRANGE', k.lease, first + 1, -1)

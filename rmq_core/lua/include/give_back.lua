@@ -52,7 +52,7 @@ local function place(envelopes, keys, how)
       if how.failed_cap > 0 then failed[#failed + 1] = envelope end
     else
       if how.add > 0 then _, envelope = recount(envelope, {add = how.add, entry = ''}) end
-      if group > 0 then _, group = mark_of(envelope) end -- an earlier version mixes isolated messages with others
+      if group > 0 then _, group = mark_of(envelope) end -- an earlier version mixed isolated messages with others
     end
     if dies then
       dead[#dead + 1] = envelope
@@ -85,7 +85,8 @@ local function give_back(keys, k, how)
     back, ids = place({redis.call('LINDEX', keys.lease, 1)}, keys, how)
     size = 0
   end
-  -- The last message goes with the one before it: left alone, it would seem to have failed alone when the rest is taken over.
+  -- The last message is taken together with the one before it: left alone in the lease, it would seem to have failed
+  -- alone when the lease is taken over.
   while size > 0 and (moved < k and bytes < 8388608 or moved > 0 and size == 1) do
     local n = math.max(1, math.min(fitting(keys.lease, -1, moved, bytes), k - moved, size))
     local lo = size - n + 1
@@ -98,7 +99,7 @@ local function give_back(keys, k, how)
       bytes = bytes + #got[i]
       local index = lo + i - 2
       if not is_settled(bits, first, index) then open[#open + 1] = got[i]
-      else redis.call('SETBIT', keys.settled, index, 0) end -- what counts the bits counts those of the messages left
+      else redis.call('SETBIT', keys.settled, index, 0) end -- so that BITCOUNT counts only the messages left
     end
     local placed, dead = place(open, keys, how)
     back = back + placed

@@ -6,7 +6,7 @@ local function deadline_of(o, now)
 end
 local function next_token(k, o)
   local fence = redis.pcall('INCR', k.fence)
-  if type(fence) == 'table' then -- the server is full: a write that it does not refuse opens the door for this one
+  if type(fence) == 'table' then -- the server is full: it allows PERSIST, and then the later writes of this script
     redis.call('PERSIST', k.leases)
     fence = redis.call('INCR', k.fence)
   end

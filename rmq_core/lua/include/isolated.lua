@@ -1,10 +1,10 @@
--- Isolated messages wait in `delayed` below zero, where nothing is due: the score -g is the group g, and the group that
--- failed first is nearest to zero.
+-- Isolated messages wait in `delayed` with scores below zero, which are never due: the score -g stands for the group g.
+-- The group that failed first has the score nearest to zero.
 local function isolated_in(delayed)
   return redis.call('ZCOUNT', delayed, '-inf', '(0')
 end
--- The first message, in the order of claiming, of the group behind `score`, and the score of that group; '(0' begins with
--- the group to be tried next.
+-- Returns the first message, in the order of claiming, of the next group from `score` downwards, and the score of that
+-- group. '(0' starts with the group that is claimed next.
 local function next_isolated(delayed, score)
   local at = redis.call('ZREVRANGEBYSCORE', delayed, score, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   if not at then return nil end

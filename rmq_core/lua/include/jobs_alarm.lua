@@ -1,4 +1,4 @@
--- Wakes one promoter: something is due sooner than it was.
+-- Wakes one promoter, because a job is due sooner than all others.
 local function alarmed(alarm)
   redis.call('LPUSH', alarm, '1')
   redis.call('LTRIM', alarm, 0, 0)

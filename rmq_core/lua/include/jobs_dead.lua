@@ -1,4 +1,4 @@
--- Whether a job that failed goes back or is a dead letter: at its own limit of attempts, else at the queue's.
+-- limit_of() returns the number of attempts after which a failed job is a dead letter: the job's own, else the queue's.
 -- include: envelope
 local function limit_of(envelope, queue_limit)
   return tonumber(string.match(headers_of(envelope), '"rmq%-attempts":"(%d+)"')) or queue_limit

@@ -1,5 +1,5 @@
--- Delayed jobs: when they are due under their id, their envelopes beside it. The alarm rings when something is due
--- sooner than everything before. A second job of an id that waits already gets a name of its own.
+-- Delayed jobs: `delayed` holds the due time under the job's id, `later` holds the envelope. The alarm wakes a promoter
+-- when a job is due sooner than all before. A second delayed job of the same id gets a name of its own.
 -- include: jobs_alarm
 local function put_later(delayed, later, alarm, due, id, envelope)
   local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]

@@ -1,5 +1,5 @@
 -- Moves up to n jobs into the lease stream, at most 8 MiB: first those whose worker is silent for stale ms, then new
--- ones. What was delivered before has its unanswered deliveries counted. Envelopes are returned when asked for.
+-- ones. The earlier, unacknowledged deliveries of a job are counted. Envelopes are returned if o.keep is set.
 -- include: envelope
 -- include: jobs_entry
 local function read_jobs(ready, group, native, stale, n)

@@ -1,5 +1,5 @@
--- Starts a lease of ready messages, or of a piece of the isolated group that failed first; k and o as in open_ready. A
--- piece is never larger than one reply can bring.
+-- Starts a lease of ready messages, or of a part of the isolated group that failed first; k and o as in open_ready. The
+-- part is never larger than one reply can hold.
 -- include: ring
 -- include: timer
 -- include: mark

@@ -1,4 +1,5 @@
--- Starts a lease of one or many of the `ready` messages that are; k and o as in hold, and o: max, max messages.
+-- Starts a lease of one or more ready messages, of which there are `ready`; k and o as in hold, and o.max: how many
+-- messages at most.
 -- include: hold
 -- include: take
 local function claimed(token, deadline, taken, limit, failures, most)
@@ -9,7 +10,7 @@ local function open_ready(k, o, now, ready)
   local token, deadline, limit = next_token(k, o), deadline_of(o, now), o.max
   local rest = ' ' .. now .. ' 0 0 ' .. o.owner
   local taken, kept = ready, {}
-  if limit > 4000 and limit >= ready then -- all there are, none of them to be told: the list becomes the lease
+  if limit > 4000 and limit >= ready then -- all messages, and none to be returned: the list becomes the lease
     redis.call('RENAME', k.ready, k.lease)
     redis.call('LPUSH', k.lease, token .. ' h' .. rest)
   else

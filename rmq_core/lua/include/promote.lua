@@ -1,5 +1,5 @@
--- Moves messages whose delay is over to ready, or to their isolated group, at most 1,000 at a time. How many messages are
--- ready now, and how many isolated.
+-- Moves messages whose delay is over to ready, or to their isolated group, at most 1,000 at a time. Returns how many
+-- messages are ready now, and how many are isolated.
 -- include: mark
 -- include: isolated
 local function promote(delayed, ready, now)

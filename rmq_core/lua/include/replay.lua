@@ -1,5 +1,5 @@
--- The call slot holds '<seq> <reply>' of the last call made through it. A resend of that call gets its reply;
--- a call older than it arrives too late to have an effect. remember() is the last thing a script does.
+-- The call slot holds '<seq> <reply>' of the last call made through it. A resend of that call gets its reply; an older
+-- call arrives too late and has no effect. A script calls remember() last.
 local function replay()
   local stored = redis.call('GET', slot)
   if not stored then return nil end
@@ -7,7 +7,7 @@ local function replay()
   local last, mine = tonumber(string.sub(stored, 1, space - 1)), tonumber(seq)
   if last < mine then return nil end
   if last > mine then return 'superseded' end
-  redis.call('PEXPIRE', slot, slot_ttl_ms) -- a write, so that a WAIT behind this call waits for the effect as well
+  redis.call('PEXPIRE', slot, slot_ttl_ms) -- a write, so that a WAIT after this call also waits for the original effect
   return string.sub(stored, space + 1)
 end
 local function remember(reply)

@@ -4,7 +4,7 @@
 -- include: envelope
 local function set_delayed(delayed, due, envelope)
   if redis.call('ZADD', delayed, 'NX', due, envelope) == 1 then return end
-  if not enqueued_later(envelope, 0) then return end -- nothing that was published here
+  if not enqueued_later(envelope, 0) then return end -- not an envelope
   local function later(ms) return enqueued_later(envelope, ms) end
   local taken, free = 0, 1
   while redis.call('ZSCORE', delayed, later(free)) do taken, free = free, 2 * free end

@@ -1,5 +1,5 @@
 -- Moves up to n messages from the left end of a list to the right end of another, oldest first, about 8 MiB of them at
--- most. Their number, and the batches as they were popped: to join them is Python's work, not the server's.
+-- most. Returns their number and the batches as they were popped, which the Python side joins to spare the server.
 -- include: fitting
 local function take(from, to, n, keep)
   local taken, bytes, kept = 0, 0, {}

@@ -1,4 +1,4 @@
--- Takes an existing lease over; k and o as in claim, k: settled besides.
+-- Takes an existing lease over; k and o as in claim, and k.settled.
 -- include: hold
 -- include: head
 -- include: mark
@@ -9,8 +9,8 @@ local function take_over(k, o, now, counted)
   if counted and string.sub(head.token, -#o.nonce) == o.nonce then counted = false end
   local count, settled = redis.call('LLEN', k.lease) - 1, redis.call('BITCOUNT', k.settled)
   if counted and used_up(first, head.takeovers, count, o.max_deliveries) then return 'exhausted' end
-  if head.state == 'n' or head.state == 'x' then head.returned = 1 end -- which counted the open ones until now
-  redis.call('PERSIST', k.leases) -- a write that a full server does not refuse opens the door for the next
+  if head.state == 'n' or head.state == 'x' then head.returned = 1 end -- until now the number of unsettled messages
+  redis.call('PERSIST', k.leases) -- a full server allows this write, and then the later ones of the script
   head.token = redis.call('INCRBY', k.fence, 2) .. '.' .. o.nonce
   head.state = settled > 0 and 'p' or 'h'
   head.owner = o.owner or head.owner

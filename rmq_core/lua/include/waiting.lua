@@ -2,7 +2,7 @@
 -- include: timer
 -- include: next_due
 local function leave(k, o, seen)
-  if o.waiter == '' or not seen then return false end -- nobody is registered, nor is this one
+  if o.waiter == '' or not seen then return false end -- no waiter is registered, so neither is this one
   redis.call('ZREM', k.waiters, o.waiter)
   local _, holder = timer_due(k.timer)
   if holder == o.waiter then redis.call('DEL', k.timer) end

@@ -1,4 +1,4 @@
--- Adds jobs, ready or delayed, without those whose deduplication key is taken; whole or not at all.
+-- Adds jobs, ready or delayed, except those whose deduplication key is taken; adds all of them or none.
 -- KEYS: slot  ready  delayed  later  alarm  events  markers..., deduplication keys, one per job or none
 -- ARGV: seq  slot_ttl_ms  window_ms:number, of deduplication, 0 for none  nonce, of this call  events_cap:number
 --       jobs..., id, delay in ms and body of each

@@ -1,4 +1,4 @@
--- Adds ready jobs; the server knows a producer's ids again, so that a resend adds nothing.
+-- Adds ready jobs; the server recognises the ids of a producer, so that a resend adds nothing.
 -- KEYS: ready
 -- ARGV: producer  jobs..., id and body of each
 -- Reply: 'accepted'.

@@ -1,4 +1,4 @@
--- Forgets a delayed job and that its id is taken.
+-- Deletes a delayed job and frees its id.
 -- KEYS: slot  delayed  later  marker, deduplication key of its id
 -- ARGV: seq  slot_ttl_ms  job_id
 -- Reply: 'cancelled', 'missing' or 'superseded'.

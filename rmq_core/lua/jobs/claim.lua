@@ -28,7 +28,7 @@ if head then
       local tried = deliveries(envelope) + head.takeovers + 1
       if tried >= limit_of(envelope, max_attempts) then return {'exhausted', {}, {}} end
     end
-    redis.call('PERSIST', heads) -- a full server denies no first write of this kind
+    redis.call('PERSIST', heads) -- a full server allows this first write, and then the later ones
     head.takeovers, head.token = head.takeovers + 1, next_token()
     if owner ~= '' then head.owner = owner end
     keep_head(heads, lease_id, head)

@@ -1,4 +1,4 @@
--- Goes on moving jobs into a large lease.
+-- Moves further jobs into a large lease.
 -- KEYS: slot  ready  heads  lease
 -- ARGV: seq  slot_ttl_ms  group  native, '1' with XREADGROUP CLAIM and XACKDEL  lease_id  token  most:number, how many more
 --       stale_ms, after which a worker is silent: its lease

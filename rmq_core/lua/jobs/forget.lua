@@ -1,4 +1,4 @@
--- Lets deduplication keys be used again.
+-- Frees deduplication keys, so that they can be used again.
 -- KEYS: slot  marker, of the key  another, of the job id that reads the same
 -- ARGV: seq  slot_ttl_ms
 -- Reply: 'forgotten', 'free' or 'superseded'.

@@ -1,4 +1,4 @@
--- A worker leaves the group, unless jobs are still in its hands: those others take over in time.
+-- Removes a worker from the group, unless it still holds jobs, which other workers take over in time.
 -- KEYS: ready
 -- ARGV: group  consumer
 -- Reply: 'left' or 'holding'.

@@ -11,7 +11,7 @@ if not set.err then return 'native' end
 if string.find(set.err, 'NOPERM', 1, true) or string.find(set.err, 'OOM', 1, true) then return set end
 local stolen = redis.pcall('XAUTOCLAIM', ready, group, '~probe', '86400000', '0-0', 'COUNT', '1')
 if not stolen.err then
-  redis.call('XGROUP', 'DELCONSUMER', ready, group, '~probe') -- some servers make it on the way
+  redis.call('XGROUP', 'DELCONSUMER', ready, group, '~probe') -- some servers create it during the probe
   return 'plain'
 end
 if string.find(string.lower(stolen.err), 'unknown', 1, true) then return 'unable XAUTOCLAIM' end

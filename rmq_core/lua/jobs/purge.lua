@@ -1,4 +1,4 @@
--- Forgets ready jobs (those nobody has, at most 4,000 at a time), delayed ones or dead letters.
+-- Deletes ready jobs (those that no worker holds, at most 4,000 at a time), delayed ones or dead letters.
 -- KEYS: slot  ready  delayed  later  dead
 -- ARGV: seq  slot_ttl_ms  which, ready, delayed or dead  group
 -- Reply: 'removed <count>' or 'superseded'.

@@ -1,4 +1,4 @@
--- Takes the jobs of an expired lease, or of one whose attempts are used up, back; its holder is fenced off.
+-- Takes back the jobs of an expired lease, or of a lease whose attempts are used up; its holder is fenced off.
 -- KEYS: slot  ready  delayed  later  dead  leases  heads  lease  events  alarm  fence
 -- ARGV: seq  slot_ttl_ms  lease_id  nonce  max_attempts:number  max_dead:number  events_cap:number
 --       if_used_up, '1' when used up attempts are reason enough  earlier_token, of an earlier chunk, or ''

@@ -1,5 +1,5 @@
--- A worker gives jobs back that it did not begin: to the end of the stream, where somebody is woken; no attempt counts.
--- Those that are somebody else's by now stay so.
+-- Requeues jobs that a worker did not begin, at the end of the stream, which wakes a worker; no attempt is counted.
+-- Jobs that another worker holds by now stay with it.
 -- KEYS: ready
 -- ARGV: group  consumer  native, '1' with XACKDEL  jobs..., entry of each, and its deliveries before
 -- Reply: how many.

@@ -1,4 +1,4 @@
--- Forgets a repeatable job; what it added already stays.
+-- Deletes a repeatable job; the jobs that it has already added stay.
 -- KEYS: repeats  rules  fired
 -- ARGV: key
 -- Reply: 1 or 0, how many.

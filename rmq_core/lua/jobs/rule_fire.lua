@@ -1,4 +1,4 @@
--- Adds the jobs of a rule that is due and moves its time; only whoever knows the present time of the rule does, once.
+-- Adds the jobs of a rule that is due and sets its next time. This happens once: the caller must pass the present time.
 -- KEYS: slot  ready  repeats  rules  fired
 -- ARGV: seq  slot_ttl_ms  key  rule  present_ms:number, when it fires now  next_ms, when it fires then, or '' when it is over
 --       bodies..., of the jobs

@@ -1,4 +1,4 @@
--- Sets the rule of a repeatable job. A rule that is there and unchanged keeps its place in time.
+-- Sets the rule of a repeatable job. An existing, unchanged rule keeps its next time.
 -- KEYS: repeats  rules  alarm  fired
 -- ARGV: key  rule  first_ms, when it fires first
 -- Reply: 'set' or 'kept'.

@@ -1,4 +1,4 @@
--- Makes jobs whose delay is over ready, and tells what else is due. Anybody may run it, at any time.
+-- Makes jobs ready whose delay is over, and reports what else is due. Any client may run it at any time.
 -- KEYS: ready  delayed  later  events  repeats  leases
 -- ARGV: events_cap:number
 -- Reply: {now ms, next due ms or '', how many were promoted, leases that expired, {key, due ms} of each rule that fires}.

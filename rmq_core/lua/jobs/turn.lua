@@ -1,5 +1,5 @@
--- A worker's turn: keeps results, finishes jobs, tells events and reads new jobs. Sent twice, it finishes nothing twice;
--- jobs whose delivery got lost are delivered again when their lease is over.
+-- Runs one round of a worker: stores results, finishes jobs, emits events and reads new jobs. A resend finishes no job
+-- twice; jobs whose delivery was lost are redelivered when their lease has expired.
 -- KEYS: ready  events  results..., where they go
 -- ARGV: group  consumer  most, how many jobs to read, 0 for none  native, '1' with XREADGROUP CLAIM and XACKDEL
 --       stale_ms, after which a worker is silent: its lease  events_cap:number  result_ttl_ms

@@ -6,7 +6,8 @@
 -- include: replay
 local earlier = replay()
 if earlier then return earlier end
--- Held, nothing settled before and nothing to keep: answered before the rest below is even defined.
+-- Fast path: the lease is held, nothing was settled before and nothing is to be kept. It returns before the includes
+-- below are defined.
 local head, whole = redis.call('LINDEX', lease, 0), token .. ' h '
 if not done and head and string.sub(head, 1, #whole) == whole then
   local count = redis.call('LLEN', lease) - 1

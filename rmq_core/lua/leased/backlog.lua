@@ -8,7 +8,7 @@
 local now, waiting = clock(), redis.call('LLEN', ready)
 local late = expired(leases, now)
 redis.call('ZREMRANGEBYSCORE', waiters, '(0', '(' .. now)
--- Nothing is delayed: answered before the rest below is even defined.
+-- Fast path: nothing is delayed. It returns before the includes below are defined.
 if redis.call('EXISTS', delayed) == 0 then
   if bell_ms ~= '0' then redis.call('ZADD', waiters, now + tonumber(bell_ms), '*') end
   local first, due = redis.call('LINDEX', ready, 0), redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]
@@ -29,5 +29,5 @@ while counted < isolated and #groups < 200 do
   groups[#groups + 1], groups[#groups + 2] = size, math.max(1, most)
   counted, score = counted + size, '(' .. at
 end
-if counted < isolated then groups[#groups + 1], groups[#groups + 2] = isolated - counted, 1 end -- a hundred are enough
+if counted < isolated then groups[#groups + 1], groups[#groups + 2] = isolated - counted, 1 end -- lists 100 groups
 return {waiting + isolated, oldest(ready, delayed, isolated), now, next_due(delayed, leases) or '', late, groups}

@@ -1,4 +1,4 @@
--- Shows a slice of what nobody holds, at most about 8 MiB of it; changes nothing.
+-- Returns a slice of the messages that are under no lease, at most about 8 MiB of it; changes nothing.
 -- KEYS: key, list or sorted set
 -- ARGV: offset:number, how many to skip  most:number, how many to show  kind, 'list', or of the sorted set of delayed
 --         messages 'delayed', those that have a due time, or 'isolated', the others in the order of claiming

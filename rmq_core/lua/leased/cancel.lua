@@ -1,4 +1,4 @@
--- Removes messages of a list or a sorted set and lets their deduplication keys be used again.
+-- Removes messages of a list or a sorted set and frees their deduplication keys.
 -- KEYS: slot  key, list or sorted set  markers..., deduplication keys, one per message or none
 -- ARGV: seq  slot_ttl_ms  kind, zset; or of a list, which of equal ones: newest or oldest
 --       window_ms:number, of deduplication  messages...
@@ -15,7 +15,7 @@ for i = 1, #messages do
   else gone = redis.call('LREM', key, kind == 'newest' and -1 or 1, messages[i]) end
   removed = removed + gone
   local published = enqueued(messages[i])
-  -- Of a message older than the window the key has expired: if it is there, another message has it.
+  -- The key of a message older than the window has expired: if it exists, it belongs to another message.
   if gone > 0 and markers[i] and published and now - published < window_ms then free[#free + 1] = markers[i] end
 end
 if #free > 0 then redis.call('UNLINK', unpack(free)) end

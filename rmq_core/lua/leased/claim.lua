@@ -17,7 +17,7 @@ local earlier = replay()
 if earlier then return {earlier, expired(leases, clock()), {}} end
 local k = {ready = ready, leases = leases, lease = lease, fence = fence}
 local o = {id = lease_id, nonce = nonce, lease_ms = lease_ms, owner = owner}
-local now = string.format('%.0f', clock()) -- a number would be written out anew by each call that gets it
+local now = string.format('%.0f', clock()) -- text, because each call would convert a number again
 local late = expired(leases, now)
 -- Messages for a new id, while nobody waits and nothing is delayed: answered before the rest below is even defined, and
 -- with numbers as text still, for it needs none of them.
@@ -54,7 +54,7 @@ if settled and redis.call('EXISTS', lease) == 1 then
   announce(k, now, seen, nil, timer_free)
   return {remember(reply), late, {}}
 end
-if redis.call('EXISTS', lease) == 1 then return {refuse('superseded'), late, {}} end -- its claim was sent once more, and granted
+if redis.call('EXISTS', lease) == 1 then return {refuse('superseded'), late, {}} end -- a resend of it was granted
 local record = done and redis.call('GET', done)
 if record then return {refuse('settled ' .. record), late, {}} end
 local waiting, isolated = promote(delayed, ready, now)

@@ -13,7 +13,7 @@ local earlier = replay()
 if earlier then return {earlier, expired(leases, clock()), {}} end
 local k = {ready = ready, leases = leases, lease = lease, fence = fence}
 local o = {id = lease_id, nonce = nonce, lease_ms = lease_ms, owner = owner}
-local now = string.format('%.0f', clock()) -- a number would be written out anew by each call that gets it
+local now = string.format('%.0f', clock()) -- text, because each call would convert a number again
 local late = expired(leases, now)
 -- Held, nothing settled before and nothing to keep, while nobody waits and nothing is delayed: answered before the rest
 -- below is even defined, and with numbers as text still.

@@ -1,4 +1,4 @@
--- Forgets a stage, unless it was published: such a one does not expire.
+-- Deletes a stage unless it was published; a stage without an expiry time was published.
 -- KEYS: slot  stage
 -- ARGV: seq  slot_ttl_ms
 -- Reply: 'dropped', 'kept' or 'superseded'.

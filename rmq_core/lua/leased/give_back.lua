@@ -1,5 +1,5 @@
--- Gives the newest messages of a lease back. Nacked, they count a delivery and go to ready, isolated, to delayed, or to
--- the dead letters; released, they return to where they came from.
+-- Gives the newest messages of a lease back. Nacked messages count a delivery and go to ready, to an isolated group, to
+-- delayed or to the dead letters; released messages return to where they came from.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  timer
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, nack or release  delay_ms:number  reason  max_deliveries:number, or 0
 --       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, a pub/sub channel
@@ -28,7 +28,7 @@ else
   how = failure_of(head, lease, settled)
   how.entry, how.due = table.concat({'nack', now, head.owner, reason}, '\t'), delay_ms > 0 and now + delay_ms or nil
   how.max_deliveries, how.max_dead, how.failed_cap = max_deliveries, max_dead, failed_cap
-  -- A quarter of what release moves, for each envelope is written anew; an eighth where each is sorted in, too.
+  -- A quarter of what release moves, because each envelope is rewritten; an eighth if each is also sorted in.
   state, most = 'n', how.due and 500 or 1000
 end
 redis.call('PERSIST', lease)

@@ -1,4 +1,4 @@
--- Tells what the holder of a lease knows of it, the token too; changes nothing.
+-- Returns what the holder of a lease knows about it, including the token; changes nothing.
 -- KEYS: leases  lease
 -- ARGV: lease_id
 -- Reply: {token, takeovers, owner, messages, deadline ms or 'inf'}, or nil when there is none.

@@ -36,17 +36,17 @@ if keys > 0 then
       unmarked[#unmarked + 1] = key
       fresh[#fresh + 1] = given[i]
     end
-    if keys > 1 then met[key] = true end -- of one alone, none is the same
+    if keys > 1 then met[key] = true end -- a single key has no duplicate in the chunk
   end
 end
-if keys > 1 and #unmarked > 0 and redis.call('EXISTS', unpack(unmarked)) > 0 then -- MGET does not tell
+if keys > 1 and #unmarked > 0 and redis.call('EXISTS', unpack(unmarked)) > 0 then -- MGET ignores a wrong type
   return redis.error_reply('WRONGTYPE a deduplication key holds another kind of value')
 end
 local dropped, isolated = 0, 0
 if max_ready > 0 and #fresh > 0 then
   local room = max_ready - redis.call('LLEN', ready) - redis.call('ZCARD', delayed)
   if room < #fresh then
-    isolated = redis.call('ZCOUNT', delayed, '-inf', '(0') -- ready as well, see isolated.lua
+    isolated = redis.call('ZCOUNT', delayed, '-inf', '(0') -- these are ready as well, see isolated.lua
     if drop_oldest ~= '1' or #fresh - room > redis.call('LLEN', ready) + isolated then return refuse('full ' .. now) end
     dropped = #fresh - room
   end

@@ -1,4 +1,4 @@
--- Decides that stages are published, all or none: from here on somebody will make them ready.
+-- Commits the publication of stages, all or none; from then on some client makes them ready.
 -- KEYS: slot  leases  staged, record of the publication  sink  ready  delayed  stages...
 -- ARGV: seq  slot_ttl_ms  publication, as a member of the leases  batch, its number, '' without a sink
 --       remembered_ms, for which the sink is remembered  peace_ms:number, after which others finish it

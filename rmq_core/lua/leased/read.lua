@@ -15,11 +15,11 @@ while lo <= last and bytes < 8388608 do
   if #got == 0 then break end
   for i = 1, #got do
     bytes = bytes + #got[i]
-    if bytes > 8388608 and #found > 0 then break end -- larger ones follow, which the next reply has
+    if bytes > 8388608 and #found > 0 then break end -- the next reply has the larger ones that follow
     found[#found + 1] = got[i]
   end
   lo = lo + #got
-  -- Small ones say nothing of those behind them: not too many at once, or the script itself would be too large.
+  -- Small messages do not predict the size of those after them: read few at once, or the script holds too much data.
   batch = math.max(1, math.min(4 * batch, 256, math.ceil((8388608 - bytes) * #found / bytes)))
 end
 return {'read', head.takeovers, byte, bits, found}

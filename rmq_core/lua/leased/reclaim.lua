@@ -1,4 +1,4 @@
--- Takes the messages of an expired lease, or of one whose deliveries are used up, back; its holder is fenced off.
+-- Takes back the messages of an expired lease, or of a lease whose deliveries are used up; its holder is fenced off.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  fence
 -- ARGV: seq  slot_ttl_ms  lease_id  token, of an earlier chunk, or ''  nonce  max_deliveries:number, or 0
 --       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, a pub/sub channel
@@ -42,7 +42,7 @@ if token == '' then
   head.state = releasing and 'r' or 'x'
   redis.call('LSET', lease, 0, head_text(head))
 end
--- A quarter of what release moves: each envelope is written anew.
+-- A quarter of what release moves, because each envelope is rewritten.
 local back, died, left = give_back(keys, 1000, how)
 if seen and back > 0 then ring(waiters, wake, bell, now, seen) end
 return remember(table.concat({'returned', back + #died, left, head.token, unpack(died)}, ' '))

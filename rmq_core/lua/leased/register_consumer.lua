@@ -1,4 +1,4 @@
--- Enters a run in the record of a consumer, or keeps it there. Harmless to repeat.
+-- Registers a run in the record of a consumer, or keeps it registered. Harmless to repeat.
 -- KEYS: consumer
 -- ARGV: run  stream, its stream  alive_ms:number, for which it counts as alive without another call
 --       remembered_ms, for which the record is remembered
@@ -13,9 +13,9 @@ if known_run ~= run then
   if enter == '0' then return 'taken ' .. math.max(0, left) end
   if known_run and known_stream ~= stream and left > 0 then return 'taken ' .. left end
 end
-redis.call('PERSIST', consumer) -- a full server lets a script write that begins with a write it does not deny
+redis.call('PERSIST', consumer) -- a full server allows this first write, and then the later ones
 if known_stream ~= stream then
-  -- Back to the stream before the last: what is known of it holds.
+  -- If this is the stream before the last one, what is known about it still holds.
   before, before_finished, known_finished = known_stream, known_finished, before == stream and before_finished or nil
 end
 finished = math.max(tonumber(known_finished) or 0, finished)

@@ -28,7 +28,7 @@ redis.call('STRLEN', done)
 local now, seen = clock(), awaited(waiters, wake, timer)
 local verdict, letters, back, acked, size = 'some ', {}, 0, {}, redis.call('LLEN', lease) - 1
 local how = verb == 'release' and untouched(head, lease)
-if verb == 'nack' then -- by name: each is to blame alone, for this delivery and not for what happened to all before
+if verb == 'nack' then -- each message is blamed alone, but only for this delivery, not for earlier joint ones
   how = {add = head.takeovers + 1, together = 1, shared = size > 1 and head.takeovers or 0,
          group = 2 * string.match(head.token, '^%d+'), entry = table.concat({'nack', now, head.owner, reason}, '\t'),
          due = delay_ms > 0 and now + delay_ms or nil, max_deliveries = max_deliveries, max_dead = max_dead,
@@ -60,7 +60,7 @@ if verb ~= 'ack' or head.state ~= 'p' then
   redis.call('LSET', lease, 0, head_text(head))
 end
 if holds == '1' and redis.call('BITCOUNT', settled) >= size then
-  -- No record when a message was given back: a retry under this id is to get what came back.
+  -- No record if a message was given back: a retry under this id has to be able to claim it.
   finish(keys, head, now, head.returned == 0 and done_ttl_ms or 0, 0)
   verdict = 'all '
 end

@@ -1,4 +1,4 @@
--- Puts a chunk of messages aside, behind those of the same stage, which has the order of ready.
+-- Appends a chunk of messages to a stage, which keeps them in the order of ready.
 -- KEYS: slot  stage
 -- ARGV: seq  slot_ttl_ms  count:number, messages the stage holds so far  keep_ms, after which it is forgotten
 --       told_ms, server time that their author has written before them, 0 for none  messages...

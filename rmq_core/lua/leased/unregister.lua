@@ -1,4 +1,4 @@
--- Takes a queue that holds nothing off the list of queues; changes nothing otherwise.
+-- Removes an empty queue from the list of queues; changes nothing otherwise.
 -- KEYS: ready  delayed  leases  dead  completed  failed  names?, of all queues, left out on a cluster, where they live
 --         in another slot
 -- ARGV: name

@@ -1,4 +1,4 @@
--- Makes the next messages of a publication ready, or delayed, without those whose deduplication key is taken.
+-- Makes the next messages of a publication ready or delayed, except those whose deduplication key is taken.
 -- KEYS: slot  leases  staged, record of the publication  stage, its first one  ready  delayed  waiters  wake  timer
 --       markers..., deduplication keys of these messages, in order, of those that have one
 -- ARGV: seq  slot_ttl_ms  publication, as a member of the leases  element, the first of the record
@@ -29,11 +29,11 @@ if #markers > 0 then
   taken = redis.call('MGET', unpack(markers))
   local holders = {}
   for i = 1, #markers do if not taken[i] then holders[#holders + 1] = markers[i] end end
-  if #holders > 0 and redis.call('EXISTS', unpack(holders)) > 0 then -- MGET does not tell
+  if #holders > 0 and redis.call('EXISTS', unpack(holders)) > 0 then -- MGET ignores a wrong type
     return redis.error_reply('WRONGTYPE a deduplication key holds another kind of value')
   end
 end
-redis.call('PERSIST', stage) -- a write that a full server does not refuse: this was decided before, and only moves
+redis.call('PERSIST', stage) -- a full server allows this first write: the messages are committed and only move
 local accepted, moved, bytes, at = 0, 0, 0, 0
 local due, added = nil, false
 if plain and held > 0 then

@@ -1,4 +1,5 @@
--- Tells which workers a reaper has to look at: those that hold something, or have not been seen for a day. Changes nothing.
+-- Returns the workers that a reaper has to check: those that hold messages or have not been seen for a day. Changes
+-- nothing.
 -- KEYS: workers  lists..., of each of the names its processing list and its claims
 -- ARGV: names..., of workers
 -- Reply: their names.

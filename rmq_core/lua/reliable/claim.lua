@@ -33,7 +33,7 @@ local unclaimed = redis.call('LLEN', processing) - redis.call('HLEN', claims)
 redis.call('LLEN', queue) -- refuses a wrong type before anything is written
 redis.call('ZCARD', workers)
 redis.call('HLEN', strays)
-redis.call('PERSIST', slot) -- a write that a full server does not deny opens the door for the next
+redis.call('PERSIST', slot) -- a full server allows this write, and then the later ones
 redis.call('ZADD', workers, now, worker)
 if mode ~= 'new' then
   local before = find(mine, 1000)
@@ -45,7 +45,7 @@ if unclaimed > 0 then
   for i = 1, #taken do redis.call('HDEL', strays, id_of(taken[i])) end
 end
 if mode ~= 'rest' and #taken == 0 then
-  -- A message that killed its worker before must not drag its neighbours along.
+  -- A message that may have killed its worker must not affect the messages after it.
   local before = limit > 1 and deliveries(redis.call('LINDEX', queue, -1) or '') or 0
   if before > 0 then
     local last = max_deliveries > 0 and before + 1 >= max_deliveries

@@ -14,6 +14,6 @@ for i = 1, #ids do
   notes[i] = token .. ' ' .. since .. ' ' .. til
   earliest = math.min(earliest, til)
 end
-redis.call('PERSIST', claims) -- a write that a full server does not deny opens the door for the next
+redis.call('PERSIST', claims) -- a full server allows this write, and then the later ones
 for i = 1, #ids do redis.call('HSET', claims, ids[i], notes[i]) end
 return tostring(earliest)

@@ -1,4 +1,4 @@
--- Forgets a list.
+-- Deletes a list.
 -- KEYS: slot  list
 -- ARGV: seq  slot_ttl_ms
 -- Reply: 'removed <count>' or 'superseded'.

@@ -1,4 +1,4 @@
--- Takes back what a worker has held for too long, and notes when it first saw what carries no time.
+-- Takes back messages that a worker has held for too long, and records when it first saw messages without a claim.
 -- KEYS: slot  processing  claims  queue  dead  workers  strays
 -- ARGV: seq  slot_ttl_ms  worker  timeout_ms:number, for which a claim holds by itself  max_deliveries:number, or 0
 --       max_dead:number  offset:number, where in the list to begin
@@ -16,10 +16,10 @@ local function late(claim)
   return since + timeout_ms <= now
 end
 local seen = redis.call('ZSCORE', workers, worker)
-redis.call('PERSIST', slot) -- a write that a full server does not deny opens the door for the next
+redis.call('PERSIST', slot) -- a full server allows this write, and then the later ones
 if size == 0 then
   redis.call('UNLINK', claims)
-  -- A request can be stuck on its way; one that arrives after a day would leave its message with nobody.
+  -- A request can be delayed on its way; no reaper would find the message of one that arrives after more than a day.
   if seen and now - seen > 86400000 then redis.call('ZREM', workers, worker) end
   return remember('reaped 0 0 0 -1')
 end

@@ -1,4 +1,4 @@
--- Removes messages from a processing list: done with, given back untouched, or given back as failed.
+-- Removes messages from a processing list: acked, released (given back unchanged) or nacked (given back as failed).
 -- KEYS: slot  processing  claims  queue  dead
 -- ARGV: seq  slot_ttl_ms  token  verb, ack, release or nack  scope, 'whole' for all of them or none, else 'some'
 --       worker  reason  max_deliveries:number, or 0  max_dead:number  entries..., of the messages, oldest first
@@ -18,17 +18,17 @@ end
 redis.call('LLEN', processing) -- refuses a wrong type before anything is written
 redis.call('LLEN', queue)
 redis.call('LLEN', dead)
-redis.call('PERSIST', slot) -- a write that a full server does not deny opens the door for the next
+redis.call('PERSIST', slot) -- a full server allows this write, and then the later ones
 local how = {add = verb == 'nack' and 1 or 0, max_deliveries = max_deliveries, max_dead = max_dead,
              entry = table.concat({'nack', clock(), worker, reason}, '\t') .. '\n'}
 local k = {queue = queue, dead = dead}
--- The newest first: so the oldest ends up at the claim end, and LREM finds each near the head.
+-- The newest goes first, so that the oldest ends up at the claim end and LREM finds each near the head.
 for i = #entries, 1, -1 do
   local entry = entries[i]
   if not held[i] then letters[i] = 'l'
   else
     redis.call('HDEL', claims, ids[i])
-    if redis.call('LREM', processing, 1, entry) == 0 then letters[i] = 'm' -- somebody removed it by hand
+    if redis.call('LREM', processing, 1, entry) == 0 then letters[i] = 'm' -- it was removed by hand
     elseif verb == 'ack' then letters[i] = 's'
     else letters[i] = set_aside(k, entry, how) and 'd' or 's' end
   end

@@ -16,8 +16,8 @@ for i = 1, n do
   places[i] = redis.call('HEXISTS', taken, (stamp_of(entry))) == 1 and redis.call('LPOS', list, entry)
   if scope == 'whole' and not places[i] then return refuse('lost') end
 end
-redis.call('PERSIST', slot) -- a write that a full server does not deny opens the door for the next
-for i = n, 1, -1 do -- the oldest last, so that it is the first again
+redis.call('PERSIST', slot) -- a full server allows this write, and then the later ones
+for i = n, 1, -1 do -- the oldest goes last, so that it is popped first again
   local entry = entries[2 * i - 1]
   letters[i] = 'l'
   if places[i] and redis.call('LREM', list, 1, entry) == 1 then

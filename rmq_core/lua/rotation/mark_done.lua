@@ -1,5 +1,5 @@
--- Notes that ids are done; their entries are dropped when the list has turned to them. Only an id that is in progress
--- can be done: noting any other would drop a later job of that id.
+-- Marks ids as done; their entries are dropped when the rotation reaches them. Only an id that is in progress can be
+-- marked: marking any other would drop a later job of that id.
 -- KEYS: slot  done  taken
 -- ARGV: seq  slot_ttl_ms  ids...
 -- Reply: 'marked <one letter per id: s marked, l not in progress>' or 'superseded'.
@@ -8,7 +8,7 @@ local earlier = replay()
 if earlier then return earlier end
 local letters = {}
 redis.call('ZCARD', done) -- refuses a wrong type before anything is written
-redis.call('PERSIST', slot) -- a write that a full server does not deny opens the door for the next
+redis.call('PERSIST', slot) -- a full server allows this write, and then the later ones
 for i = 1, #ids do
   local id = ids[i]
   if redis.call('HEXISTS', taken, id) == 1 then

@@ -1,5 +1,5 @@
--- Turns the list: what is done is dropped, what is in progress goes round unchanged, what is new or late is stamped and
--- handed out. Looks at each entry at most once.
+-- Rotates the list: drops entries that are done, passes over entries in progress, stamps new or late entries and hands
+-- them out. Reads each entry at most once.
 -- KEYS: slot  list  done  taken  waiters  wake
 -- ARGV: seq  slot_ttl_ms  timeout_s:number, after which an entry is late  max_messages:number, which are ids
 --       most:number, entries to look at, 0 for all  waiter, or ''  wait_ms:number
@@ -20,7 +20,7 @@ if todo == 0 or todo > size then todo = size end
 local seen = awaited(waiters, wake)
 redis.call('ZCARD', done) -- refuses a wrong type before anything is written
 redis.call('HLEN', taken)
-redis.call('PERSIST', slot) -- a write that a full server does not deny opens the door for the next
+redis.call('PERSIST', slot) -- a full server allows this write, and then the later ones
 local ids, flags, due, looked = {}, {}, math.huge, 0
 local until_looked = math.min(todo, 1000)
 while looked < until_looked and #ids < max_messages do
@@ -41,7 +41,7 @@ while looked < until_looked and #ids < max_messages do
   end
 end
 local left, block = todo - looked, 0
-if #ids == 0 and wait_end > now then -- joins before it has seen all: what is pushed behind its back must ring
+if #ids == 0 and wait_end > now then -- registers before it has read all, so that any later push wakes it
   if left == 0 then block = math.max(2, math.min(5000, wait_end - now, due * 1000 - now)) end
   redis.call('ZREMRANGEBYSCORE', waiters, '(0', '(' .. now)
   redis.call('ZADD', waiters, now + block + 2000, waiter)

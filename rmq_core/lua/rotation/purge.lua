@@ -1,4 +1,4 @@
--- Turns the list and drops what is new or late; what is in progress stays.
+-- Rotates the list and drops entries that are new or late; entries in progress stay.
 -- KEYS: slot  list  done  taken
 -- ARGV: seq  slot_ttl_ms  timeout_s:number, after which an entry is late  most:number, entries to look at, 0 for all
 -- Reply: 'removed <count> <entries left to look at>' or 'superseded'.
@@ -12,7 +12,7 @@ local size, todo = redis.call('LLEN', list), most
 if todo == 0 or todo > size then todo = size end
 redis.call('ZCARD', done) -- refuses a wrong type before anything is written
 redis.call('HLEN', taken)
-redis.call('PERSIST', slot) -- a write that a full server does not deny opens the door for the next
+redis.call('PERSIST', slot) -- a full server allows this write, and then the later ones
 for i = 1, math.min(todo, 1000) do
   local id, stamp = stamp_of(redis.call('LINDEX', list, -1))
   if stamp and drop_done(done, id) then redis.call('RPOP', list)

@@ -1,5 +1,5 @@
--- Takes entries for a lease, which is a consumer of the group: new ones, and stale ones only when there is none.
--- What the lease holds already, because a wait brought it or the call is a resend, is part of it.
+-- Takes entries for a lease, which is a consumer of the group: new entries, and stale ones only if there is no new one.
+-- Entries that the lease already holds, from a wait or because the call is a resend, are included.
 -- KEYS: slot  stream
 -- ARGV: seq  slot_ttl_ms  group  token  max_messages:number  stale_ms:number, after which an entry is stale
 --       lease_ms:number
@@ -42,7 +42,7 @@ for _, entry in ipairs(held(stream, group, token, max_messages)) do
     reply[#reply + 1] = {entry[1], entry[4], data_of(found[2])}
     left = stale_ms - entry[3]
   else
-    redis.call('XACK', stream, group, entry[1]) -- deleted by somebody while it was pending
+    redis.call('XACK', stream, group, entry[1]) -- deleted from the stream while it was pending
   end
 end
 if #ids == 0 then

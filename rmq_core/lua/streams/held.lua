@@ -1,4 +1,4 @@
--- The entries that a lease holds.
+-- Returns the entries that a lease holds.
 -- KEYS: stream
 -- ARGV: group  token
 -- Reply: {entry id...}

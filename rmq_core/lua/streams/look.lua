@@ -1,4 +1,4 @@
--- Counts what a group has before it; changes nothing.
+-- Counts the entries that a group has not finished; changes nothing.
 -- KEYS: stream
 -- ARGV: group  stale_ms, after which an entry is stale  most, how far to count
 -- Reply: {length, undelivered, pending, stale, ms of the oldest undelivered, of the oldest stale, idle ms of the oldest

@@ -1,4 +1,4 @@
--- The entries that would be claimed next: new ones, then stale ones; they stay where they are.
+-- Returns the entries that would be claimed next: new ones, then stale ones; changes nothing.
 -- KEYS: stream
 -- ARGV: group  stale_ms, after which an entry is stale  most:number
 -- Reply: {{id, deliveries, payload}...}

@@ -1,4 +1,4 @@
--- Adds entries to a stream, all or, when the server has no memory, none.
+-- Adds entries to a stream: all of them, or none if the server is out of memory.
 -- KEYS: slot  stream
 -- ARGV: seq  slot_ttl_ms  payloads...
 -- Reply: 'added <ids>' or 'superseded'.

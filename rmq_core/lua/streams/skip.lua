@@ -1,4 +1,4 @@
--- Lets a group pass over what is ready: stale entries are acknowledged, undelivered ones are never delivered to it.
+-- Makes a group skip its ready entries: stale ones are acknowledged, undelivered ones are never delivered to it.
 -- The entries stay in the stream, for other groups. A thousand of each at a time.
 -- KEYS: slot  stream
 -- ARGV: seq  slot_ttl_ms  group  stale_ms, after which an entry is stale

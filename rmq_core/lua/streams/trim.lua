@@ -1,4 +1,4 @@
--- Deletes the oldest entries that every group is done with: delivered to it and acknowledged. A thousand at a time.
+-- Deletes the oldest entries that have been delivered to and acknowledged by every group, a thousand at a time.
 -- KEYS: slot  stream
 -- ARGV: seq  slot_ttl_ms
 -- Reply: 'trimmed <number>' or 'superseded'.
@@ -7,7 +7,7 @@ local earlier = replay()
 if earlier then return earlier end
 local function parts(id)
   local ms, count = string.match(id, '^(%d+)-(%d+)$')
-  return {#ms, ms, #count, count} -- numbers of 64 bits do not fit into Lua's; of the same length, they compare as texts
+  return {#ms, ms, #count, count} -- Lua numbers cannot hold 64 bits; texts of equal length compare like numbers
 end
 local function before(a, b)
   local left, right = parts(a), parts(b)

@@ -1,1 +1,1 @@
-"""What a job queue can do, as exchanges: generators that yield requests and receive replies. No IO, no clock."""
+"""The operations of a job queue as exchanges: generators that yield requests and receive replies. No IO, no clock."""

@@ -26,7 +26,7 @@ DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
 
 
 class NewJob(NamedTuple):
-    """A job for `add_bulk`; the fields are the arguments of `add`. unique: as `add_unique`, which needs a job_id."""
+    """A job for `add_bulk`; the fields are the arguments of `add`. unique: as `add_unique`, by its job_id."""
 
     name: str
     data: Any = None
@@ -38,9 +38,10 @@ class NewJob(NamedTuple):
 
 
 class JobEntry(NamedTuple):
-    """A job on its way; `digest` is that of its deduplication key.
+    """An encoded job, ready to send; `digest` is the digest of its deduplication key.
 
-    named: the caller chose the id, and may choose it twice; the server would take the second job for a resend.
+    named: the caller chose the id and may choose it twice. With IDMP, the server would mistake the second job for a
+    resend.
     """
 
     id: str
@@ -60,10 +61,10 @@ def add(
     backoff: Backoff | None = None,
     job_id: str | None = None,
 ) -> Exchange[Job]:
-    """Add a job; a resend after a lost reply adds nothing. `data` is anything JSON has, str or bytes.
+    """Add a job; a resend after a lost reply adds nothing. `data` is any JSON value, str or bytes.
 
-    delay: seconds or timedelta. attempts, backoff: instead of the queue's. job_id: instead of one made up here; that is
-    no promise that there is only one job of it, see `add_unique`.
+    delay: seconds or timedelta. attempts, backoff: replace the queue's settings. job_id: replaces the generated id. Two
+    jobs may have the same id; `add_unique` prevents that.
     """
     new = NewJob(name, data, delay, attempts, backoff, job_id)
     return (yield from _add(engine, new))
@@ -79,7 +80,7 @@ def add_unique(
     attempts: int | None = None,
     backoff: Backoff | None = None,
 ) -> Exchange[Job]:
-    """Add a job unless one of this id was added within `unique_ttl`, by any process; `accepted` of the job tells."""
+    """Add a job unless any process added one of this id within `unique_ttl`; then `accepted` of the job is False."""
     new = NewJob(name, data, delay, attempts, backoff, job_id, unique=True)
     return (yield from _add(engine, new))
 
@@ -113,7 +114,7 @@ def publish(
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Exchange[Published]:
-    """Add a message, which is a job without a name; with `dedup_key`, unless that was published within `unique_ttl`."""
+    """Add a message, which is a job without a name. Skip it if its `dedup_key` was published within `unique_ttl`."""
     entry = _message(engine, payload, dedup_key, delay, plain_headers(headers))
     if engine.native is None:
         yield from prepare(engine)
@@ -143,7 +144,7 @@ def publish_many(
 
 
 def cancel_delayed(engine: JobsEngine, job_id: str) -> Exchange[bool]:
-    """Forget a job whose delay is not over, a retry among them; its id can be added again. False when there is none."""
+    """Delete a job whose delay (or backoff) is not over; its id can be added again. Return False if there is none."""
     keys = engine.keys
     reply = yield script("jobs/cancel", keys, marker=keys.unique(_job_digest(check_id(job_id))), job_id=job_id)
     if reply not in {b"cancelled", b"missing"}:
@@ -152,7 +153,7 @@ def cancel_delayed(engine: JobsEngine, job_id: str) -> Exchange[bool]:
 
 
 def forget(engine: JobsEngine, dedup_key: str | bytes) -> Exchange[bool]:
-    """Let a deduplication key, or the id of an `add_unique`, be used again at once; False when it was free."""
+    """Make a deduplication key, or the id of an `add_unique`, usable again at once. Return False if it was free."""
     keys = engine.keys
     named = _job_digest(dedup_key) if isinstance(dedup_key, str) else b""
     call = script("jobs/forget", marker=keys.unique(_key_digest(dedup_key)), another=keys.unique(named))
@@ -177,13 +178,13 @@ def _size(pair: tuple[NewJob, JobEntry]) -> int:
 
 
 def _way(pair: tuple[NewJob, JobEntry]) -> int:
-    """Jobs that go out in one call: those with deduplication, those the server knows again, and the others."""
+    """Return the kind of call that adds a job: 2 with deduplication, 1 with a delay or a chosen id, else 0."""
     entry = pair[1]
     return 2 if entry.digest else 1 if entry.delay_ms or entry.named else 0
 
 
 def _send(engine: JobsEngine, entries: Sequence[JobEntry]) -> Exchange[list[bool]]:
-    """Add one chunk; of each job, whether it was added."""
+    """Add one chunk. Return for each job whether it was added."""
     call = _call(engine, entries)
     reply = yield call
     word, _, digits = reply.decode().partition(" ")

@@ -24,7 +24,7 @@ _LONGEST_MS = 5000
 
 
 class JobsRequest(NamedTuple):
-    """What a caller wants to claim, checked."""
+    """The validated arguments of a claim."""
 
     id: str
     nonce: str
@@ -42,10 +42,10 @@ def claim(
     lease_id: str | None = None,
     owner: str | None = None,
 ) -> Exchange[Lease | None]:
-    """Take the oldest ready jobs under a lease, or None when there are none within `wait`.
+    """Take the oldest ready jobs under a lease; return None when there are none within `wait`.
 
-    lease, wait: seconds or timedelta. An existing `lease_id` is taken over: the same jobs under a new token, the former
-    holder fenced off, one more attempt counted. Raises LeaseAlreadySettled when that id was acked whole.
+    lease, wait: seconds or timedelta. A lease that exists under `lease_id` is taken over: its jobs get a new token, its
+    former holder is fenced off, one more attempt is counted. Raises LeaseAlreadySettled when that id was acked whole.
     """
     wait_ms, until = milliseconds("wait", wait), 0
     request = _request(engine, max_messages, lease, lease_id, owner)
@@ -81,9 +81,9 @@ def adopt(
 ) -> Exchange[Lease]:
     """Take a lease over by its id alone; its former holder is fenced off.
 
-    owner: the new owner; None keeps the recorded one. Under the same owner it is a hand-over and counts no attempt.
-    if_owner: only when that owner holds it, else LeaseOwnedByOther. Raises LeaseLost when it is gone,
-    LeaseAlreadySettled when it was acked whole.
+    owner: the new owner; None keeps the recorded one. With the same owner, the call is a hand-over and counts no
+    attempt. if_owner: adopt the lease only from that owner, else raise LeaseOwnedByOther. Raises LeaseLost when the
+    lease is gone, LeaseAlreadySettled when it was acked whole.
     """
     keys = engine.keys
     expected = {} if if_owner is None else {"if_owner": check_text("if_owner", if_owner)}
@@ -115,7 +115,7 @@ def _hand_over(engine: JobsEngine, request: JobsRequest, reply: list[list[bytes]
 
 
 def _fill(engine: JobsEngine, held: Lease, limit: int) -> Exchange[Lease]:
-    """Go on moving jobs into a lease, chunk by chunk."""
+    """Move more jobs into a lease, chunk by chunk, until it has `limit` jobs or no job is ready."""
     keys, count, token = engine.keys, held.count, token_of(held)
     while count < limit:
         reply = yield script(

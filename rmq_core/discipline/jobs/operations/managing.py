@@ -19,14 +19,14 @@ _LONGEST_MS = 5000
 
 
 class JobResult(NamedTuple):
-    """What became of a job: `value` is what it returned; `error`, when it is a dead letter, what it died of."""
+    """The outcome of a job: `value` is its return value; `error` is the reason of the failure of a dead letter."""
 
     value: Any
     error: str | None = None
 
 
 def redrive(engine: JobsEngine, max_messages: int | None = None) -> Exchange[int]:
-    """Move dead letters back to the stream, oldest first, with a fresh budget of attempts; how many."""
+    """Move dead letters back to the stream, oldest first, with a fresh budget of attempts. Return how many."""
     left = None if max_messages is None else whole("max_messages", max_messages, minimum=1)
     if engine.native is None:
         yield from prepare(engine)
@@ -42,7 +42,7 @@ def redrive(engine: JobsEngine, max_messages: int | None = None) -> Exchange[int
 
 
 def purge(engine: JobsEngine, which: str) -> Exchange[int]:
-    """Delete the `ready` jobs that nobody has, the `delayed` or the `dead` ones; how many."""
+    """Delete the `ready` jobs that no worker or lease holds, the `delayed` or the `dead` ones. Return how many."""
     if which not in {"ready", "delayed", "dead"}:
         raise ConfigurationError(f"which must be 'ready', 'delayed' or 'dead', not {which!r}")
     removed = 0
@@ -55,13 +55,13 @@ def purge(engine: JobsEngine, which: str) -> Exchange[int]:
 
 
 def get_result(engine: JobsEngine, job: Job | str) -> Exchange[JobResult | None]:
-    """The result of a job, if it is there: workers keep it with `store_results`, for `result_ttl`."""
+    """Return the result of a job, or None. Workers with `store_results` store results, which last for `result_ttl`."""
     found = yield Command(("XRANGE", engine.keys.result(_id(job)), "-", "+", "COUNT", 1))
     return _result(found[0][1]) if found else None
 
 
 def get_results(engine: JobsEngine, jobs: Iterable[Job | str]) -> Exchange[list[JobResult | None]]:
-    """The results of several jobs, None for each that is not there."""
+    """Return the results of several jobs, None for each job without one."""
     names, found = [_id(job) for job in jobs], {}
     for name in names:
         found[name] = yield from get_result(engine, name)
@@ -69,7 +69,7 @@ def get_results(engine: JobsEngine, jobs: Iterable[Job | str]) -> Exchange[list[
 
 
 def wait_for_result(engine: JobsEngine, job: Job | str, timeout: timedelta | float = 30) -> Exchange[Any]:
-    """What a job returns, as soon as it has; Redis tells, nobody polls.
+    """Wait for a job and return its return value. The call blocks in Redis instead of polling.
 
     Raises JobFailed when the job becomes a dead letter, TimeoutError when nothing is there within `timeout`.
     """
@@ -87,7 +87,7 @@ def wait_for_result(engine: JobsEngine, job: Job | str, timeout: timedelta | flo
 
 
 def entries_of(reply: Any) -> list[Any]:
-    """The entries of the one stream that was read, in whichever shape the protocol has."""
+    """Return the entries in a reply to a read of one stream, whatever shape the protocol gives the reply."""
     if not reply:
         return []
     if isinstance(reply, dict):

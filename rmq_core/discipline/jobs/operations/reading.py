@@ -1,4 +1,4 @@
-"""Looking at a queue and at what it holds; nothing is claimed, though what is due becomes ready."""
+"""Inspecting a queue and its contents. Nothing is claimed, but due jobs may become ready."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LISTED = 1000
 
 
 class Tick(NamedTuple):
-    """What a look at the clock found: now and the next due time in ms, and rules of repeatable jobs that fire."""
+    """The result of `tick`: the time and the next due time in ms, the count of promoted jobs, and the due rules."""
 
     now_ms: int
     next_ms: int | None
@@ -32,7 +32,7 @@ class Tick(NamedTuple):
 
 
 def tick(engine: JobsEngine) -> Exchange[Tick]:
-    """Make jobs ready whose delay is over, take back expired leases, and say which repeatable jobs are due."""
+    """Make jobs ready whose delay is over, reclaim expired leases, and return which repeatable jobs are due."""
     now, due, promoted, late, rules = yield script("jobs/tick", engine.keys, events_cap=engine.config.max_events)
     yield from reclaim_all(engine, late)
     return Tick(now, int(due) if due else None, promoted, [(key.decode(), int(float(at))) for key, at in rules])
@@ -48,7 +48,7 @@ def read(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -
 
 
 def read_columns(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
-    """What `read` reads, column by column: for those who hand messages on without looking at them. Raises LeaseLost."""
+    """Return the messages of `read` as columns, for callers that pass them on without decoding. Raises LeaseLost."""
     parts = yield from _parts(engine, lease, lo, hi)
     return joined([columns_of(envelopes, places, takeovers + 1) for takeovers, places, envelopes in parts])
 
@@ -65,7 +65,7 @@ def _parts(
 
 
 def fetch(engine: JobsEngine, held: Lease) -> Exchange[Lease]:
-    """Bring the messages of a lease that fits one answer."""
+    """Return the lease with its messages if one reply holds them all, else without."""
     _, at, places, envelopes = yield from _slice(engine, held, 0, held.count - 1)
     complete = at >= held.count and len(places) == held.count
     return replace(held, envelopes=envelopes) if complete else held
@@ -82,14 +82,14 @@ def _slice(engine: JobsEngine, lease: Lease, lo: int, last: int) -> Exchange[tup
 
 
 def backlog(engine: JobsEngine) -> Exchange[Backlog]:
-    """How many jobs are ready and how old the oldest is. What is due or expired counts as ready."""
+    """Return how many jobs are ready and how old the oldest is. Due jobs and jobs of expired leases count as ready."""
     yield from tick(engine)
     looked = yield from _look(engine, 1)
     return Backlog(looked[0], _age(looked))
 
 
 def stats(engine: JobsEngine) -> Exchange[QueueStats]:
-    """What the queue holds; `leased` counts the jobs of leases, of the 1,000 oldest, and those workers have."""
+    """Count the jobs of the queue. `leased`: those of workers and those of the 1,000 leases that expire first."""
     looked = yield from _look(engine, 1, _LISTED)
     infos = yield from _infos(engine, looked[7])
     leased = looked[4] + sum(info.count - info.settled for info in infos)
@@ -129,7 +129,7 @@ def dead_letters(engine: JobsEngine, count: int = 10) -> Exchange[list[Message]]
 
 
 def peek_dlq(engine: JobsEngine, count: int = 20) -> Exchange[list[Job]]:
-    """The newest dead letters as jobs: `history` says what they died of."""
+    """The newest dead letters as jobs, at most `count` of them; `history` holds the reasons of their failures."""
     return [job_of(envelope, -1) for envelope in (yield from _dead(engine, count))]
 
 

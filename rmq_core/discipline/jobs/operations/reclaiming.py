@@ -1,4 +1,4 @@
-"""Taking back what expired: any client does it, in the course of its own work."""
+"""Reclaiming expired leases: every client does it in the course of its own work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rmq_core.exchange.scripts import script
 
 
 def reclaim(engine: JobsEngine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
-    """Take the jobs of an expired lease back, or of one whose attempts are used up; how many."""
+    """Reclaim the jobs of a lease that has expired, or whose attempts are `used_up`. Return how many."""
     keys, config, moved, token = engine.keys, engine.config, 0, ""
     while True:
         reply = yield script(
@@ -28,7 +28,7 @@ def reclaim(engine: JobsEngine, lease_id: str, *, used_up: bool = False) -> Exch
 
 
 def reclaim_all(engine: JobsEngine, late: list[bytes]) -> Exchange[int]:
-    """Take back every lease of the list that is expired; the number of jobs."""
+    """Reclaim every lease of the list that has expired. Return the number of jobs."""
     moved = 0
     for lease_id in late:
         moved += yield from reclaim(engine, lease_id.decode())

@@ -1,4 +1,4 @@
-"""Repeatable jobs: rules in a hash, their next times in a sorted set. Whoever sees that one is due fires it, once."""
+"""Repeatable jobs: rules in a hash, their next times in a sorted set. The first client to see a due rule fires it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from rmq_core.policy import Backoff, whole
 class Repeat(NamedTuple):
     """When and how a job repeats.
 
-    schedule: Every(...) or Cron(...). start, end: nothing fires before and after. limit: how often at most.
-    missed: what to do about times nobody saw. attempts, backoff: as for `add`.
+    schedule: Every(...) or Cron(...). start, end: the rule does not fire before and after. limit: how often it fires at
+    most. missed: how to treat times that passed while no client checked the rule. attempts, backoff: as for `add`.
     """
 
     schedule: Every | Cron
@@ -34,7 +34,7 @@ class Repeat(NamedTuple):
 
 
 class RepeatableJob(NamedTuple):
-    """A rule as it stands: `next_ms` is when it fires next, `fired` how often it did."""
+    """A stored rule: `next_ms` is the time when it fires next, `fired` how often it has fired."""
 
     key: str
     name: str
@@ -47,9 +47,10 @@ class RepeatableJob(NamedTuple):
 def upsert_repeatable_job(
     engine: JobsEngine, name: str, data: Any = None, *, repeat: Repeat, key: str | None = None
 ) -> Exchange[str]:
-    """Add a job again and again; a rule of the same key is replaced, an equal one goes on undisturbed. The key.
+    """Set a rule that adds a job repeatedly, and return its key.
 
-    key: the name of the rule, the job's name when None. `data` must be what JSON has.
+    A different rule under the same key is replaced; an equal one keeps its schedule. key: the name of the rule, the
+    job's name when None. `data` must be a JSON value.
     """
     key = check_id(name if key is None else key)
     encode_data(data, engine.config.max_payload_bytes, engine.config.max_payload_depth)
@@ -81,7 +82,7 @@ def remove_repeatable(engine: JobsEngine, key: str) -> Exchange[bool]:
 
 
 def promote(engine: JobsEngine) -> Exchange[Tick]:
-    """Do all that is due, once: promote delayed jobs, take back expired leases, fire repeatable jobs. Anybody may."""
+    """Do all due work once: promote delayed jobs, reclaim expired leases, fire repeatable jobs. Any client may."""
     if engine.native is None:
         yield from prepare(engine)
     seen = yield from tick(engine)

@@ -1,4 +1,4 @@
-"""Ending leases: extend, ack, nack, release; whole, or some of their messages. All fenced by the token."""
+"""Extending leases and ending them, whole or message by message: ack, nack, release. The token fences every call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def extend_all(engine: JobsEngine, leases: Sequence[tuple[Lease, float | None]])
 
 
 def ack(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Finish the jobs of a lease, or some of them. Raises LeaseLost for a whole lease, reports it for some."""
+    """Finish the jobs of a lease, or some of them.
+
+    Raises LeaseLost if `messages` is None and the lease is lost; for some messages, the report says so.
+    """
     return (yield from _settle(engine, lease, ("ack", 0, ""), messages))
 
 
@@ -46,17 +49,18 @@ def nack(
 ) -> Exchange[SettleReport]:
     """Give jobs back as failed: the attempt is counted; past `max_attempts` they become dead letters.
 
-    delay: seconds or timedelta before they are ready again; none when None, for backoff is what workers do.
-    reason: kept in the history, 200 characters of it. Raises LeaseLost for a whole lease, reports it for some.
+    delay: seconds or timedelta before they are ready again. None means no delay: only workers apply a backoff.
+    reason: its first 200 characters are kept in the history. Raises LeaseLost if `messages` is None and the lease is
+    lost; for some messages, the report says so.
     """
     delay_ms = 0 if delay is None else milliseconds("delay", delay)
     return (yield from _settle(engine, lease, ("nack", delay_ms, one_line(reason)), messages))
 
 
 def release(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Give jobs back untouched, behind those that wait: no attempt is counted.
+    """Give jobs back to the end of the queue without counting an attempt.
 
-    Raises LeaseLost for a whole lease, reports it for some.
+    Raises LeaseLost if `messages` is None and the lease is lost; for some messages, the report says so.
     """
     return (yield from _settle(engine, lease, ("release", 0, ""), messages))
 
@@ -79,7 +83,7 @@ def _settle(
             elif words[0] == "settled":
                 lease.state.partly, lease.state.settled = True, lease.state.settled or words[3] == "0"
                 outcomes.update(zip(chunk, (_LETTERS[letter] for letter in words[4]), strict=True))
-                if words[3] == "0":  # nothing was left in the lease, so what comes after was settled earlier
+                if words[3] == "0":  # the lease is empty, so the remaining messages were settled before
                     outcomes.update(dict.fromkeys(open_places[first + _CHUNK :], Outcome.SETTLED_BEFORE))
                     break
             else:

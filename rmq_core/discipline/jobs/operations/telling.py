@@ -1,4 +1,4 @@
-"""The events stream: what happened to which jobs, for whoever wants to watch."""
+"""The events stream: reports what happens to jobs, for monitoring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmq_core.exchange import Command, Exchange, Listen
 class JobEvent(NamedTuple):
     """Something that happened to a job.
 
-    event: delayed, waiting (ready again), active, completed, failed, retry or dead. at_ms: when the server was told.
+    event: delayed, waiting (ready again), active, completed, failed, retry or dead. at_ms: when the server recorded it.
     detail: the reason of `failed` and `dead`, the delay in ms of `retry`.
     """
 
@@ -24,13 +24,13 @@ class JobEvent(NamedTuple):
 
 
 def events_position(engine: JobsEngine) -> Exchange[str]:
-    """Where the events stream ends now."""
+    """Return the position of the latest event, '0-0' when there is none."""
     last = yield Command(("XREVRANGE", engine.keys.events, "+", "-", "COUNT", 1))
     return _text(last[0][0]) if last else "0-0"
 
 
 def read_events(engine: JobsEngine, position: str, block_ms: int = 5000) -> Exchange[list[JobEvent]]:
-    """The events after a position, waiting for the first of them; none when there is none within `block_ms`."""
+    """Return the events after a position. Wait for the first one; return [] when none comes within `block_ms`."""
     words = ("XREAD", "COUNT", 1000, "BLOCK", block_ms, "STREAMS", engine.keys.events, position)
     reply = yield Listen(words, block_ms)
     return [event for entry in entries_of(reply) for event in _events(entry)]

@@ -1,4 +1,4 @@
-"""Waiting until something is due: for whoever promotes."""
+"""Waiting until something is due, for clients that promote."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = 1000
 
 
 def promote_and_wait(engine: JobsEngine) -> Exchange[Tick]:
-    """Do all that is due, then wait until something else is, 5 s at most; an earlier due time ends the wait."""
+    """Do all due work, then wait for the next due time, at most 5 s. A new, earlier due time ends the wait."""
     seen = yield from promote(engine)
     if seen.promoted < _MOST:
         block = _LONGEST_MS if seen.next_ms is None else max(1, min(_LONGEST_MS, seen.next_ms - seen.now_ms))

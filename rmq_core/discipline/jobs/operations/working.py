@@ -1,4 +1,4 @@
-"""What a worker asks for: jobs to work on, and what became of them."""
+"""The operations of a worker: get jobs and report their outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rmq_core.policy import milliseconds
 
 
 class Delivery(NamedTuple):
-    """An entry of the stream in a worker's hands; `before` counts its deliveries that nobody answered."""
+    """An entry of the stream that a worker holds; `before` counts earlier deliveries that no worker settled."""
 
     entry: str
     envelope: bytes
@@ -24,7 +24,7 @@ class Delivery(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What a worker has to tell: ids that became active or completed, entries to finish, results by job id."""
+    """A pending report of a worker: ids that became active or completed, entries to finish, results by job id."""
 
     active: list[str]
     completed: list[str]
@@ -36,7 +36,7 @@ class Done(NamedTuple):
         return cls([], [], [], [])
 
     def joined(self, later: Done) -> Done:
-        """Both, in order."""
+        """Return one report of both, this one first."""
         return Done(
             self.active + later.active,
             self.completed + later.completed,
@@ -49,7 +49,7 @@ class Done(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What to do with a failed job: how many attempts failed by now, and None for the dead letters."""
+    """What to do with a failed job. attempts: how many have failed by now. delay_s: None makes it a dead letter."""
 
     attempts: int
     delay_s: float | None
@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
 
 
 def turn(engine: JobsEngine, consumer: str, done: Done, count: int) -> Exchange[list[Delivery]]:
-    """Tell what is done and read up to `count` jobs, in one round trip."""
+    """Report finished jobs and read up to `count` jobs, in one round trip."""
     entries = yield from grouped(engine, lambda: _turn(engine, consumer, done, count))
     return _deliveries(entries)
 
@@ -72,7 +72,7 @@ def listen(engine: JobsEngine, consumer: str, count: int, block_ms: int) -> Exch
 
 
 def steal(engine: JobsEngine, consumer: str, start: str, count: int) -> Exchange[tuple[str, list[Delivery]]]:
-    """Take over jobs of silent workers, where reading does not; and where to go on."""
+    """Take over jobs of silent workers, on servers where reading does not. Return where to go on, and the jobs."""
     call = script(
         "jobs/steal", engine.keys, group=GROUP, consumer=consumer, stale_ms=engine.own_lease_ms, start=start, most=count
     )
@@ -81,7 +81,7 @@ def steal(engine: JobsEngine, consumer: str, start: str, count: int) -> Exchange
 
 
 def beat(engine: JobsEngine, consumer: str, entries: Sequence[str]) -> Exchange[list[str]]:
-    """Say that these jobs are being worked on; those that are somebody else's by now."""
+    """Send the heartbeat of these jobs. Return those that the worker no longer holds."""
     lost: list[str] = []
     for first in range(0, len(entries), 1000):
         some = entries[first : first + 1000]
@@ -101,9 +101,10 @@ def fail(
     stored: bool = False,
     untold: bool = False,
 ) -> Exchange[bytes]:
-    """A job failed: back after its delay, or to the dead letters, in one atomic step. `gone` when it was not ours.
+    """Delay a failed job for its retry or make it a dead letter, in one atomic step; `gone` if it is settled already.
 
-    stored: tell those who wait for its result that there will be none. untold: that it became active is yet to be told.
+    stored: store the failure of a dead letter as its result, which ends `wait_for_result`. untold: its event `active`
+    is not emitted yet.
     """
     keys, config = engine.keys, engine.config
     reply: bytes = yield script(
@@ -120,7 +121,7 @@ def fail(
 
 
 def requeue(engine: JobsEngine, consumer: str, deliveries: Sequence[Delivery]) -> Exchange[int]:
-    """Give jobs back that were not begun; no attempt counts. Those that are somebody else's by now stay so."""
+    """Requeue jobs that were not begun, counting no attempt. Jobs that another worker holds by now stay there."""
     back = 0
     for first in range(0, len(deliveries), 500):
         jobs: list[Encodable] = []
@@ -132,11 +133,11 @@ def requeue(engine: JobsEngine, consumer: str, deliveries: Sequence[Delivery]) -
 
 
 def leave(engine: JobsEngine, consumer: str) -> Exchange[bool]:
-    """Take the worker out of the group; False while jobs are still in its hands."""
+    """Remove the worker from the consumer group. Return False while it still holds jobs."""
     call = script("jobs/leave", engine.keys, group=GROUP, consumer=consumer)
     try:
         return bool((yield from grouped(engine, lambda: call)) == b"left")
-    except QueueFull:  # Redis 6.2 refuses this, too, at its `maxmemory`; a name without jobs is in nobody's way
+    except QueueFull:  # Redis 6.2 refuses this, too, at its `maxmemory`; a consumer without jobs does no harm
         return False
 
 

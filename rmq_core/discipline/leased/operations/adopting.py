@@ -1,4 +1,4 @@
-"""Adopting: taking over a lease by its id alone, by another process or after an answer that never came; joining one."""
+"""Adopt a lease by its id alone, in another process or after a lost reply; join a lease that another process holds."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def adopt(
 ) -> Exchange[Lease]:
     """Take a lease over by its id alone; its former holder is fenced off.
 
-    owner: the new owner; None keeps the recorded one. Under the same owner it is a hand-over and counts no delivery.
-    if_owner: only when that owner holds it, else LeaseOwnedByOther. Raises LeaseLost when it is gone,
-    LeaseAlreadySettled when it was acked whole.
+    owner: the new owner; None keeps the recorded one. When the owner stays the same, this is a hand-over and counts no
+    delivery. if_owner: adopt it only when this owner holds it, else raise LeaseOwnedByOther. Raises LeaseLost when the
+    lease is gone, LeaseAlreadySettled when it was acked as a whole.
     """
     new, expected = owner_of("owner", owner), owner_of("if_owner", if_owner)
     lease_ms, name = engine.lease_ms(lease), check_name("lease_id", lease_id)
@@ -53,10 +53,10 @@ def adopt(
 
 
 def join(engine: LeasedEngine, lease_id: str) -> Exchange[Lease]:
-    """A lease as its holder has it, for a process that works for that holder; nothing is taken over.
+    """Return a lease with its holder's token, for a process that works for the holder; the holder keeps the lease.
 
-    Whoever settles through it answers for belonging to the holder, who alone ends the lease, also when none of its
-    messages is left. Raises LeaseLost when there is none.
+    The caller is responsible for acting on behalf of the holder when it settles messages. Only the holder ends the
+    lease, even when none of its messages is left. Raises LeaseLost when no lease has this id.
     """
     name = check_name("lease_id", lease_id)
     reply = yield script("leased/join", engine.keys, lease=engine.keys.lease(name), lease_id=name)
@@ -72,7 +72,7 @@ def join(engine: LeasedEngine, lease_id: str) -> Exchange[Lease]:
 
 
 def reenter(engine: LeasedEngine, lease_id: str) -> Exchange[Lease | None]:
-    """The lease of an unanswered claim; None when it was not granted, or when somebody else holds it by now."""
+    """Adopt the lease of an unanswered claim; return None when it was not granted or another consumer holds it now."""
     secret = engine.unanswered[lease_id]
     reply = yield _adoption(
         engine, lease_id, nonce=secret, lease_ms=engine.lease_ms(None), set_owner="0", owner="",

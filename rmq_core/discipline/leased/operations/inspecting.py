@@ -1,4 +1,4 @@
-"""Looking at a queue and at what it holds; nothing is claimed."""
+"""Inspect a queue and its messages without claiming anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LISTED = 1000
 
 
 class Part(NamedTuple):
-    """Unsettled messages of a lease as one reply brought them; `taken` counts the settled ones among them too."""
+    """The unsettled messages of a lease in one reply; `taken` also counts the settled messages among them."""
 
     takeovers: int
     indexes: Sequence[int]
@@ -31,18 +31,18 @@ class Part(NamedTuple):
 
 
 def read(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
-    """The messages `lo` to `hi` (exclusive) of a lease that are not settled yet. Raises LeaseLost."""
+    """Return the unsettled messages `lo` to `hi` (exclusive) of a lease. Raises LeaseLost."""
     return _decoded(lease.id, (yield from _held(engine, lease, lo, hi)))
 
 
 def read_columns(engine: LeasedEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[Columns]:
-    """What `read` reads, column by column: for those who hand messages on without looking at them. Raises LeaseLost."""
+    """Return what `read` returns as columns, for callers that only pass messages on. Raises LeaseLost."""
     parts = yield from _held(engine, lease, lo, hi)
     return joined([columns_of(part.envelopes, part.indexes, part.takeovers + 1) for part in parts])
 
 
 def browse_lease(engine: LeasedEngine, lease_id: str, lo: int = 0, hi: int = 25) -> Exchange[list[Message]]:
-    """The messages `lo` to `hi` (exclusive) that somebody holds under a lease, as anybody may see them; [] if none."""
+    """Return the unsettled messages `lo` to `hi` (exclusive) of any lease, without its token; [] without a lease."""
     parts = yield from _parts(engine, check_name("lease_id", lease_id), "", whole("lo", lo), whole("hi", hi))
     return _decoded(lease_id, parts or [])
 
@@ -64,7 +64,7 @@ def _decoded(lease_id: str, parts: Sequence[Part]) -> list[Message]:
 
 
 def _parts(engine: LeasedEngine, lease_id: str, token: str, lo: int, hi: int) -> Exchange[list[Part] | None]:
-    """A range of a lease, reply by reply; None when the lease is gone."""
+    """Read a range of a lease, one Part per reply; return None when the lease is gone."""
     found: list[Part] = []
     while lo < hi:
         part = yield from _part(engine, lease_id, token, lo, hi - 1)
@@ -93,19 +93,19 @@ def _part(engine: LeasedEngine, lease_id: str, token: str, lo: int, last: int) -
 
 
 def _unsettled(bits: bytes, skip: int, count: int) -> list[int]:
-    """Which of `count` places are not set in a bitmap, of which the first `skip` bits do not count."""
+    """Return the positions below `count` whose bit is not set in a bitmap, ignoring the first `skip` bits."""
     settled, size = int.from_bytes(bits, "big"), len(bits) * 8
     return [place for place in range(count) if (at := size - 1 - skip - place) < 0 or not settled >> at & 1]
 
 
 def backlog(engine: LeasedEngine) -> Exchange[Backlog]:
-    """How much work is ready and how old it is. Cheap; due and expired messages are counted as ready."""
+    """Return how much work is ready and how old it is. Cheap; due and expired messages count as ready."""
     state = yield from look(engine)
     return state[0]
 
 
 class Glance(NamedTuple):
-    """What a queue holds, the seconds until its next due time, and the ids of expired leases, not counted yet."""
+    """A backlog, the seconds until the queue's next due time, and the ids of expired leases, not yet in the backlog."""
 
     backlog: Backlog
     due_s: float | None
@@ -113,7 +113,7 @@ class Glance(NamedTuple):
 
 
 def glance(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[Glance]:
-    """Look once, in one call that uses no slot; arms the bell for `bell_ms`."""
+    """Inspect a queue with one call, which uses no slot; ask for one notification on the bell within `bell_ms`."""
     ready, oldest, now, due, late, groups = yield script("leased/backlog", engine.keys, bell_ms=bell_ms)
     until = max(0.0, (int(due) - int(now)) / 1000) if due else None
     isolated = tuple(IsolatedGroup(size, most) for size, most in zip(groups[::2], groups[1::2], strict=True))
@@ -121,7 +121,7 @@ def glance(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[Glance]:
 
 
 def look(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
-    """The backlog, and the seconds until the next due time; arms the bell for `bell_ms`."""
+    """Return the backlog, expired leases reclaimed, and the seconds until the next due time; `bell_ms` as in glance."""
     while True:
         seen = yield from glance(engine, bell_ms)
         if not (yield from reclaim_all(engine, seen.late)):
@@ -129,7 +129,7 @@ def look(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backlog, floa
 
 
 def stats(engine: LeasedEngine) -> Exchange[QueueStats]:
-    """What the queue holds. The number of leased messages is exact up to 1,000 leases, then of the 1,000 oldest."""
+    """Return what the queue holds. Of more than 1,000 leases, only the 1,000 that expire first count as leased."""
     ready, delayed, leases, dead, paused, oldest, now, ids, isolated = yield _counts(engine, _LISTED)
     infos = yield from _infos(engine, ids)
     leased = sum(info.count - info.settled for info in infos)
@@ -138,30 +138,30 @@ def stats(engine: LeasedEngine) -> Exchange[QueueStats]:
 
 
 def _counts(engine: LeasedEngine, listed: int) -> Call:
-    """What the server counts at once, with the ids of `listed` leases, at least 1."""
+    """Return the call that counts everything in one script and lists the ids of `listed` leases, at least 1."""
     return script("leased/stats", engine.keys, listed=listed)
 
 
 def leases(engine: LeasedEngine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
-    """The leases that expire first, at most `limit` of them."""
+    """Return the leases that expire first, at most `limit` of them."""
     ids = yield Command(("ZRANGE", engine.keys.leases, 0, whole("limit", limit, minimum=1) - 1))
     return (yield from _infos(engine, ids))
 
 
 def lease_info(engine: LeasedEngine, lease_id: str) -> Exchange[LeaseInfo | None]:
-    """A lease without its token; None when there is none of this id."""
+    """Return a lease without its token; None when no lease has this id."""
     found = yield from _infos(engine, [check_name("lease_id", lease_id)])
     return found[0] if found else None
 
 
 def server_time(engine: LeasedEngine) -> Exchange[datetime]:
-    """The time on the Redis server, by which leases end; the clock of this machine may be another."""
+    """Return the time of the Redis server, by which leases expire; the clock of this machine may differ."""
     _, _, _, _, _, _, now, *_ = yield _counts(engine, 1)
     return _moment(now)
 
 
 def settled(engine: LeasedEngine, lease_id: str) -> Exchange[SettledRecord | None]:
-    """The record that every message of a caller-named lease was acked; None when there is none."""
+    """Return the record that a lease, whose id the caller chose, was acked as a whole; None when there is none."""
     record = yield Command(("GET", engine.keys.done(check_name("lease_id", lease_id))))
     if record is None:
         return None
@@ -170,7 +170,7 @@ def settled(engine: LeasedEngine, lease_id: str) -> Exchange[SettledRecord | Non
 
 
 def peek(engine: LeasedEngine, count: int = 1) -> Exchange[list[Message]]:
-    """The messages that would be claimed next, at most `count` of them, oldest first; behind them isolated ones."""
+    """Return the next messages to be claimed, at most `count`: the oldest first, isolated messages after the others."""
     found = yield script("lists/peek", list=engine.keys.ready, count=-whole("count", count, minimum=1))
     if len(found) < count:
         most = min(count - len(found), _LISTED)
@@ -179,16 +179,16 @@ def peek(engine: LeasedEngine, count: int = 1) -> Exchange[list[Message]]:
 
 
 def dead_letters(engine: LeasedEngine, count: int = 10) -> Exchange[list[Message]]:
-    """The newest dead letters with their history, at most `count` of them."""
+    """Return the newest dead letters with their history, at most `count` of them."""
     found = yield script("lists/peek", list=engine.keys.dead, count=-whole("count", count, minimum=1))
     return [message_of(envelope) for envelope in found]
 
 
 def browse(engine: LeasedEngine, target: str, offset: int = 0, count: int = 25) -> Exchange[MessagePage]:
-    """At most `count` messages behind the first `offset`, fewer when they are large.
+    """Return at most `count` messages after the first `offset`, fewer when they are large.
 
-    `ready`, without what is `isolated`, and `isolated` come in the order of claiming, `delayed` by due time, `dead`,
-    `completed` and `failed` the newest first.
+    target: `ready` (without isolated messages) and `isolated` are in the order of claiming, `delayed` is in the order
+    of due times, `dead`, `completed` and `failed` have the newest message first.
     """
     if not isinstance(target, str) or target not in UNHELD:
         raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are read")
@@ -199,12 +199,12 @@ def browse(engine: LeasedEngine, target: str, offset: int = 0, count: int = 25) 
 
 
 def browsing(key: bytes, kind: str, offset: int, most: int) -> Call:
-    """The call that shows messages of what `stored_in` told."""
+    """Return the call that reads messages; `stored_in` gives the key and the kind."""
     return script("leased/browse", key=key, offset=offset, most=most, kind=kind)
 
 
 def stored_in(engine: LeasedEngine, target: str) -> tuple[bytes, str]:
-    """The key that holds messages that nobody holds, and what they are in it; isolated ones lie with the delayed."""
+    """Return the key of messages that are not leased, and their kind; isolated and delayed messages share a key."""
     if target in {"delayed", "isolated"}:
         return engine.keys.delayed, target
     return getattr(engine.keys, target), "list"

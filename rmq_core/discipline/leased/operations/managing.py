@@ -1,4 +1,4 @@
-"""What an operator does: redrive, purge, pause, cancel, forget, unregister; and the last step of a queue object."""
+"""Operations for operators: redrive, purge, pause, cancel, forget, unregister; and what closing a queue releases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WAITING = {"ready": ("ready", "isolated"), "isolated": ("isolated",), "delayed"
 
 
 def redrive(engine: LeasedEngine, max_messages: int | None = None) -> Exchange[int]:
-    """Move the oldest dead letters back to ready with a fresh delivery budget; how many were moved.
+    """Move the oldest dead letters back to ready with a fresh delivery budget; return how many.
 
     Raises QueueFull when the server has no memory for them; they stay dead letters then.
     """
@@ -46,7 +46,7 @@ def redrive(engine: LeasedEngine, max_messages: int | None = None) -> Exchange[i
 
 
 def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:
-    """Move the dead letters of these ids back to ready with a fresh delivery budget; how many were found and moved.
+    """Move the dead letters with these ids back to ready with a fresh delivery budget; return how many were moved.
 
     Scans the dead letters, the newest first. Raises QueueFull when the server has no memory for them.
     """
@@ -55,7 +55,7 @@ def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[i
     wanted = frozenset(map(_message_id, message_ids))
     keys, moved = engine.keys, 0
     found = yield from _find(keys.dead, wanted, grows_left=True)
-    chosen = list(reversed(found.values()))  # the oldest is to be claimed first
+    chosen = list(reversed(found.values()))  # the oldest must be claimed first
     for lo in range(0, len(chosen), _CHOSEN):
         some = chosen[lo : lo + _CHOSEN]
         reply = yield script("leased/redrive_some", keys, bell=keys.bell, letters=some)
@@ -65,11 +65,11 @@ def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[i
 
 
 def purge(engine: LeasedEngine, target: str) -> Exchange[int]:
-    """Delete everything in `ready`, `delayed`, `dead`, `completed` or `failed`; how many messages that were.
+    """Delete all messages in `ready`, `isolated`, `delayed`, `dead`, `completed` or `failed`; return how many.
 
-    `isolated` are those of the ready messages that failed together before; `ready` deletes them, too. Of a queue with
-    `dedup` or `dedup_key` in its settings, what is purged from ready, isolated or delayed can be published again at
-    once; a key that a call named, or that a dead letter had, is remembered to the end of its window, see `forget`.
+    `isolated` are the ready messages that failed together before; `ready` includes them. If the queue's settings have
+    `dedup` or `dedup_key`, messages purged from ready, isolated or delayed can be published again at once. A key that
+    the publishing call named, or that belongs to a dead letter, is remembered until its window ends; see `forget`.
     """
     if target not in UNHELD:
         raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are settled")
@@ -94,11 +94,12 @@ def resume(engine: LeasedEngine) -> Exchange[None]:
 
 
 def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
-    """Remove a ready or delayed message; False when it is neither, which a leased one is not.
+    """Remove a ready or delayed message; return False when it is neither. A leased message is not removed.
 
-    Scans the queue, the newest first; of ready messages with one id it removes the newest. Its deduplication key is
-    free again when the queue's own settings (`dedup`, `dedup_key`) gave it. A key that the publishing call named is not
-    stored with the message: name it here too, as `dedup_key`, or what replaces the message counts as a duplicate.
+    Scans the queue, the newest message first. If several ready messages have this id, it removes the newest. A
+    deduplication key that comes from the queue's settings (`dedup`, `dedup_key`) can be used again. A key that the
+    publishing call named is not stored with the message: pass it as `dedup_key` here too, or a message that replaces
+    this one counts as a duplicate.
     """
     wanted = frozenset([_message_id(message_id)])
     given = None if dedup_key is None else digest("key", key_bytes(dedup_key))
@@ -110,18 +111,18 @@ def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | No
 
 
 def forget(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[bool]:
-    """Let a deduplication key be published again before its window ends; False when it was not remembered."""
+    """Let a deduplication key be published again before its window ends; return False when it was not remembered."""
     known = engine.keys.dedup(digest("key", key_bytes(dedup_key)))
     reply = yield script("leased/purge", key=known, kind="string")
     return bool(_number(reply, b"removed "))
 
 
 def unregister(engine: LeasedEngine) -> Exchange[None]:
-    """Take a queue that holds nothing off the list of queues, so that nobody looks at it any more.
+    """Remove an empty queue from the list of queues, so that tools no longer inspect it.
 
-    Raises QueueNotEmpty, which names what it holds, dead letters and logs included. Another process that has published
-    to it before does not list it again; a new queue object does so with its first publish or claim. On a cluster, where
-    the list has a slot of its own, to look and to remove are two steps.
+    Raises QueueNotEmpty, which names what the queue holds, dead letters and logs included. Another process that has
+    published to the queue before does not list it again; a new queue object lists it with its first publish or claim.
+    On a cluster the list has a slot of its own, so that the check and the removal are two steps.
     """
     try:
         held = yield script("leased/unregister", engine.keys, names=QUEUES, name=engine.keys.name)
@@ -138,17 +139,17 @@ def unregister(engine: LeasedEngine) -> Exchange[None]:
 
 
 def release_lease(engine: LeasedEngine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
-    """Give back what a lease holds by its id alone, for its holder is known to work no more; no delivery is counted.
+    """Release a lease by its id alone, when its holder is known to work no more; no delivery is counted.
 
-    The holder is fenced off. if_owner: only when that owner holds it, else LeaseOwnedByOther. Raises LeaseLost when
-    there is no such lease, LeaseAlreadySettled when it was acked whole.
+    The holder is fenced off. if_owner: release it only when this owner holds it, else raise LeaseOwnedByOther. Raises
+    LeaseLost when there is no such lease, LeaseAlreadySettled when it was acked as a whole.
     """
     lease = yield from adopt(engine, lease_id, if_owner=if_owner)
     return (yield from release(engine, lease))
 
 
 def release_unanswered(engine: LeasedEngine) -> Exchange[None]:
-    """Give back what claims took whose answer never came."""
+    """Release the leases of claims whose reply never arrived."""
     for lease_id in list(engine.unanswered):
         lease = yield from reenter(engine, lease_id)
         if lease is not None:
@@ -158,13 +159,13 @@ def release_unanswered(engine: LeasedEngine) -> Exchange[None]:
 
 
 def _purge_with_keys(engine: LeasedEngine, parts: Sequence[str]) -> Exchange[int]:
-    """Delete as many messages as wait now, from where they are claimed, and free their deduplication keys."""
+    """Delete as many messages as wait now, the next to be claimed first, and free their deduplication keys."""
     removed = 0
     for part in parts:
         key, kind = stored_in(engine, part)
         slice_ = browsing(key, kind, 0, _SLICE)
         left, found, _ = yield slice_
-        while found and left > 0:  # publishing may never end
+        while found and left > 0:  # else fast publishers keep the loop running
             some = found[:left]
             gone = yield from _remove(engine, key, "oldest" if kind == "list" else "zset", some)
             removed, left = removed + gone, left - len(some)
@@ -175,7 +176,7 @@ def _purge_with_keys(engine: LeasedEngine, parts: Sequence[str]) -> Exchange[int
 def _remove(
     engine: LeasedEngine, key: bytes, kind: str, envelopes: Sequence[bytes], given: bytes | None = None
 ) -> Exchange[int]:
-    """Remove messages and free their deduplication keys: the given one, else those that the settings tell."""
+    """Remove messages; free the given deduplication key, else the keys that the queue's settings give them."""
     digests = [given] if given else [_digest_of(engine, each) for each in envelopes] if deduplicates(engine) else []
     markers = [engine.keys.dedup(digest) for digest in digests]
     reply = yield script(
@@ -185,19 +186,20 @@ def _remove(
 
 
 def _digest_of(engine: LeasedEngine, envelope: bytes) -> bytes:
-    """What the queue's settings make of a stored message; nothing, which is no key, of one that they do not fit."""
+    """Return the deduplication digest that the queue's settings give a stored message; empty when they give none."""
     try:
         parts = codec.split(envelope)
         payload = decode_payload(parts.kind, parts.payload)
         return digest_of(engine, None, payload, parts.kind, parts.payload) or b""
-    except Exception:  # noqa: BLE001  a damaged message, or one that the key function refuses, must go all the same
+    except Exception:  # noqa: BLE001  a damaged message, or one that the key function refuses, must be removed too
         return b""
 
 
 def _find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Exchange[dict[str, bytes]]:
-    """The stored envelopes of messages by id.
+    """Return the stored envelopes of the wanted messages by id.
 
-    Slices count from the end at which nothing is taken away: claiming shifts no index, publishing repeats some at most.
+    Indexes count from the end at which messages are added. So a claim, which removes at the other end, shifts no index,
+    and a publish can at most make the scan read some messages twice.
     """
     found: dict[str, bytes] = {}
     lo = 0
@@ -210,7 +212,7 @@ def _find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Ex
                 found[message_id] = bytes(envelope)
         if len(entries) < 1000:
             break
-        lo += 900  # overlaps, since the list moves while it is read
+        lo += 900  # slices overlap, because the list changes during the scan
     return found
 
 

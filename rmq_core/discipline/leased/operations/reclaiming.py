@@ -1,4 +1,4 @@
-"""What happens to leases nobody settled in time: their messages go back, the delivery counted."""
+"""Reclaim leases that were not settled in time: requeue their messages and count the delivery."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rmq_core.exchange.scripts import script
 
 
 def reclaim(engine: LeasedEngine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
-    """Take back an expired lease, chunk by chunk; the number of messages moved, 0 when it lives.
+    """Reclaim an expired lease, chunk by chunk; return the number of messages moved, 0 when it has not expired.
 
-    used_up: also one whose deliveries are used up. Whoever finds a half-done one finishes it.
+    used_up: also reclaim a lease whose deliveries are used up. If a process stops halfway, the next process that finds
+    the lease reclaims the rest.
     """
     keys, config, token, total = engine.keys, engine.config, "", 0
     while True:

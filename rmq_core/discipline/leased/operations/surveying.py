@@ -1,7 +1,7 @@
-"""Looking at many queues of one server at once; nothing is claimed.
+"""Inspect many queues of one server at once without claiming anything.
 
-A look at ten thousand queues one by one takes seconds; here they share calls and writes. On a cluster, where they live
-in different slots, each is asked by itself.
+Ten thousand queues take seconds one by one; here they share calls and writes. On a cluster the queues are in different
+slots, so each queue has calls of its own.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _AT_ONCE = 1000  # queues in one call or write: some milliseconds of the server'
 
 
 def holding(names: Sequence[str]) -> Exchange[list[str]]:
-    """Those of these queues that have messages which are ready, delayed or leased."""
+    """Return the names of those queues that have ready, delayed or leased messages."""
     keys = [LeasedKeys(name) for name in names]
     every = tuple(key for one in keys for key in (one.ready, one.delayed, one.leases))
     return [names[at] for at in (yield script("leased/holding", queues=every))]
 
 
 def glances(names: Sequence[str], config: LeasedConfig) -> Exchange[list[Glance]]:
-    """What each of these queues holds, and the ids of its expired leases, not counted yet."""
+    """Return the backlog of each of these queues and the ids of its expired leases, not yet in the backlog."""
     return together([glance(LeasedEngine(LeasedKeys(name), config)) for name in names])
 
 
 def parts(names: Sequence[str], *, apart: bool) -> Iterator[Sequence[str]]:
-    """The names in parts that go out together; one by one when they are `apart`, on a cluster."""
+    """Split the names into parts that share a call or write; into single names when `apart`, as on a cluster."""
     size = 1 if apart else _AT_ONCE
     return (names[lo : lo + size] for lo in range(0, len(names), size))

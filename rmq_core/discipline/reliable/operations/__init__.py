@@ -1,1 +1,1 @@
-"""What a reliable queue can do, as exchanges: generators that yield requests and receive replies. No IO, no clock."""
+"""The operations of a reliable queue as exchanges: generators that yield requests and get replies. No IO, no clock."""

@@ -1,4 +1,4 @@
-"""Claiming: LMOVE and a note of the time in one script, or BLMOVE and the same script behind it in one write."""
+"""Claim messages: one script runs LMOVE and records the time; a waiting claim sends BLMOVE and that script at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAUSE_S = 0.25
 
 
 class WorkerRequest(NamedTuple):
-    """What a caller wants to claim, checked. `hold_ms` is 0 for as long as a reaper allows."""
+    """The validated arguments of a claim. With `hold_ms` 0, the reaper's timeout applies."""
 
     worker: str
     token: str
@@ -39,11 +39,11 @@ def claim(
     lease_id: str | None = None,
     owner: str | None = None,
 ) -> Exchange[Lease | None]:
-    """Move the oldest messages to the worker's processing list, or None when there are none within `wait`.
+    """Move the oldest messages to the worker's processing list; return None when there are none within `wait`.
 
-    At most 1,000 messages and 8 MiB at once; raises Unsupported for more than 4,000, and for a `lease_id`. lease: for
-    how long (seconds or timedelta) a reaper must leave them alone, its own timeout when None. owner: the worker in
-    whose list they are kept, this queue's own when None.
+    At most 1,000 messages and 8 MiB at once; raises Unsupported for more than 4,000, and for a `lease_id`. lease: how
+    long (seconds or timedelta) a reaper must not requeue them; None is the reaper's own timeout. owner: the worker
+    whose list holds them; None is this queue's own worker.
     """
     if lease_id is not None:
         raise lacking(DISCIPLINE, "takeover", "lease_id")
@@ -61,7 +61,7 @@ def claim(
 
 
 def release_unanswered(engine: ReliableEngine) -> Exchange[list[Lease]]:
-    """Enter again what claims may have taken whose answer never came; those leases."""
+    """Repeat the claims whose reply never arrived, without taking more from the queue; return their leases."""
     found = []
     while engine.unanswered:
         token, worker = engine.unanswered.popitem()
@@ -77,7 +77,7 @@ def release_unanswered(engine: ReliableEngine) -> Exchange[list[Lease]]:
 
 
 def call(engine: ReliableEngine, request: WorkerRequest, wait_ms: int, until: int) -> Call:
-    """One attempt to claim."""
+    """Return the call for one attempt to claim."""
     keys = engine.keys
     return script(
         "reliable/claim", keys, processing=keys.processing(request.worker), claims=keys.claims(request.worker),
@@ -98,7 +98,7 @@ def _request(
 
 
 def _wait(engine: ReliableEngine, request: WorkerRequest, wait_ms: int) -> Exchange[Lease | None]:
-    """Claim, blocking on the queue between attempts for `wait_ms` by the server's clock."""
+    """Claim; between attempts, block on the queue until `wait_ms` have passed by the server's clock."""
     keys, block, until = engine.keys, 0, 0
     while True:
         attempt = call(engine, request, wait_ms, until)
@@ -109,7 +109,7 @@ def _wait(engine: ReliableEngine, request: WorkerRequest, wait_ms: int) -> Excha
         words = reply[0].decode().split(" ")
         if words[0] == "claimed" and reply[1]:
             return _granted(engine, request, reply)
-        if words[0] == "claimed":  # reaped again before the answer to a resend
+        if words[0] == "claimed":  # a reaper requeued them before a resend got its reply
             request, block = request._replace(token=nonce(), mode="new"), 0
             continue
         if words[0] != "empty":

@@ -1,4 +1,4 @@
-"""Looking at a queue and at what its workers hold; and what an operator does: redrive, purge."""
+"""Inspect a queue and the messages that its workers hold; redrive and purge it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ _PAGE = 1000
 
 
 def backlog(engine: ReliableEngine) -> Exchange[Backlog]:
-    """How much is in the queue and how old the oldest of it is; what dead workers hold comes back with a reaper."""
+    """Return the number of messages in the queue and the age of the oldest.
+
+    A reaper must requeue the messages of dead workers before they count.
+    """
     ready, _, _, _, oldest, now = yield _stats(engine, [])
     return Backlog(ready, _age(oldest, now))
 
 
 def stats(engine: ReliableEngine) -> Exchange[QueueStats]:
-    """What the queue holds. What workers hold is added up, 1,000 workers at a time, and is no snapshot."""
+    """Return what the queue holds. The messages of workers are summed up 1,000 workers at a time: no snapshot."""
     leased = leases = first = 0
     while True:
         workers = yield from page_of_workers(engine, first)
@@ -33,7 +36,7 @@ def stats(engine: ReliableEngine) -> Exchange[QueueStats]:
 
 
 def page_of_workers(engine: ReliableEngine, first: int) -> Exchange[list[str]]:
-    """The names of up to 1,000 workers, those not seen for longest first."""
+    """Return the names of up to 1,000 workers from index `first` on, the least recently seen first."""
     found = yield Command(("ZRANGE", engine.keys.workers, first, first + _PAGE - 1))
     return [name.decode() if isinstance(name, bytes) else name for name in found]
 
@@ -51,7 +54,7 @@ def dead_letters(engine: ReliableEngine, count: int = 10) -> Exchange[list[Messa
 
 
 def redrive(engine: ReliableEngine, max_messages: int | None = None) -> Exchange[int]:
-    """Move the oldest dead letters back to the queue with a fresh delivery budget; how many were moved."""
+    """Move the oldest dead letters back to the queue with a fresh delivery budget; return how many."""
     if max_messages is not None:
         whole("max_messages", max_messages, minimum=1)
     moved = 0
@@ -66,7 +69,7 @@ def redrive(engine: ReliableEngine, max_messages: int | None = None) -> Exchange
 
 
 def purge(engine: ReliableEngine, target: str) -> Exchange[int]:
-    """Delete everything in `ready` or `dead`; how many messages that were. What workers hold is theirs to settle."""
+    """Delete all messages in `ready` or `dead`; return how many. Messages that workers hold are not deleted."""
     if target == "delayed":
         raise lacking(DISCIPLINE, "delay", "delayed messages")
     keys = {"ready": engine.keys.queue, "dead": engine.keys.dead}

@@ -1,4 +1,4 @@
-"""Publishing: messages go in at the left, in chunks, each of them whole or not at all."""
+"""Publish messages: push them in chunks at the left end; each chunk is stored whole or not at all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def publish(
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Exchange[Published]:
-    """Add a message. Raises PayloadError for what cannot be stored, Unsupported for `dedup_key` and `delay`."""
+    """Add a message. Raises PayloadError when it cannot be stored, Unsupported for `dedup_key` and `delay`."""
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay)
     entry = _entry(engine, payload, encode_headers(headers))
     yield from ready(engine, DISCIPLINE)
@@ -48,7 +48,7 @@ def publish_many(
 ) -> Exchange[PublishReport]:
     """Add many messages, in order, in chunks of up to 1,000 messages and 4 MiB. Takes any iterable, of any length.
 
-    Stops at the first chunk that is refused and raises; `report` of the error holds what was accepted before it.
+    Stops at the first refused chunk and raises; `report` of the error says what was accepted before.
     """
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay)
     extra = encode_headers(headers)

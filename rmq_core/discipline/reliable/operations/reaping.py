@@ -1,4 +1,4 @@
-"""What happens to messages that a worker holds for too long: they go back in order, the delivery counted."""
+"""Requeue messages that a worker holds for too long: they keep their order, and the delivery is counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rmq_core.policy import milliseconds, whole
 
 
 class Reaped(NamedTuple):
-    """How many messages were given back, how many are dead letters now, and how many were first seen without a time."""
+    """How many messages were requeued, became dead letters, or were first seen now without the time of a claim."""
 
     returned: int
     dead: int
@@ -24,9 +24,9 @@ class Reaped(NamedTuple):
 def reap(
     engine: ReliableEngine, timeout: timedelta | float | None = None, max_deliveries: int | None = None
 ) -> Exchange[Reaped]:
-    """Look once through what every worker holds, and give back what has been held for longer than `timeout`.
+    """Check the messages of every worker once, and requeue those that are held for longer than `timeout`.
 
-    timeout, max_deliveries: the queue's own when None. A claim or extension that asked for a time of its own keeps it.
+    timeout, max_deliveries: None is the queue's own. A claim or extension with a time of its own keeps that time.
     """
     timeout_ms = milliseconds("timeout", engine.config.timeout if timeout is None else timeout, minimum=0.001)
     most = (

@@ -1,4 +1,4 @@
-"""Ending what a worker holds: ack, nack, release; more time for it. All fenced by the token of the claim."""
+"""Ack, nack, release or extend the messages that a worker holds. The token of the claim fences all of these."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "m": Outcome.MISSING, "l": 
 
 
 def ack(engine: ReliableEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Remove messages from the processing list: they are done. Raises LeaseLost for a whole lease, else reports it."""
+    """Remove finished messages from the processing list.
+
+    When the lease is lost, acking the whole lease raises LeaseLost; acking some messages reports it as their outcome.
+    """
     return (yield from _settle(engine, lease, "ack", messages))
 
 
@@ -37,8 +40,8 @@ def nack(
 ) -> Exchange[SettleReport]:
     """Give messages back as failed: the delivery is counted; past `max_deliveries` they become dead letters.
 
-    reason: kept in the message's history, 200 characters of it. Raises LeaseLost for a whole lease, reports it for some
-    messages; Unsupported for a `delay`.
+    reason: its first 200 characters are kept in the message's history. When the lease is lost, nacking the whole lease
+    raises LeaseLost; nacking some messages reports it as their outcome. Raises Unsupported for a `delay`.
     """
     if delay is not None:
         raise lacking(DISCIPLINE, "delay")
@@ -46,25 +49,29 @@ def nack(
 
 
 def release(engine: ReliableEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Give messages back untouched: no delivery is counted. Raises LeaseLost for a whole lease, reports it for some."""
+    """Give messages back without counting a delivery.
+
+    When the lease is lost, releasing the whole lease raises LeaseLost; releasing some messages reports it as their
+    outcome.
+    """
     return (yield from _settle(engine, lease, "release", messages))
 
 
 def extend(engine: ReliableEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
-    """Keep reapers away until `by` (seconds or timedelta, the queue's timeout when None) from now; never for less long.
+    """Hold the messages until `by` from now, never for a shorter time than before; no reaper requeues them until then.
 
-    Returns that time. Raises LeaseLost.
+    by: seconds or timedelta; None is the queue's timeout. Returns the time until which they are held. Raises LeaseLost.
     """
     return deadline_of(lease, (yield _extension(engine, lease, by)))
 
 
 def extend_all(engine: ReliableEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
-    """Extend many leases in one write; False for each that is lost."""
+    """Extend many leases in one write; return True for each that is extended, False for each that is lost."""
     return (yield from extend_each(_extension(engine, lease, by) for lease, by in leases))
 
 
 def leave(engine: ReliableEngine) -> Exchange[None]:
-    """Give back what claims took whose answer never came."""
+    """Release the messages of claims whose reply never arrived."""
     for lease in (yield from release_unanswered(engine)):
         yield _settlement(engine, lease, "release", range(lease.count), whole=False)
 
@@ -103,7 +110,7 @@ def _extension(engine: ReliableEngine, lease: Lease, by: timedelta | float | Non
 
 
 def _id_of(entry: bytes) -> bytes:
-    """The id under which the scripts keep the claim of an entry; what is no envelope is its own id."""
+    """Return the id under which the scripts keep the claim of an entry; an entry that is no envelope is its own id."""
     head = _HEAD.match(entry)
     found = _ID.match(entry, head.end() + int(head[1])) if head else None
     return found[1] if found else entry

@@ -1,1 +1,1 @@
-"""What a rotation queue can do, as exchanges: generators that yield requests and receive replies. No IO, no clock."""
+"""The operations of a rotation queue as exchanges: generators that yield requests and get replies. No IO, no clock."""

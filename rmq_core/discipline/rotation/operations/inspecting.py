@@ -1,4 +1,4 @@
-"""Looking at a queue, entry by entry, for the list is all there is; and purging what nobody works on."""
+"""Inspect a queue by reading its list entry by entry; purge the ids that are not in progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAGE = 5000
 
 
 class Seen(NamedTuple):
-    """How many entries are new, late, in progress or done; the first ids to be popped."""
+    """How many entries are new, late, in progress or done; the ids that would be popped first."""
 
     new: int
     late: int
@@ -29,39 +29,39 @@ class Seen(NamedTuple):
 
 
 def backlog(engine: RotationEngine) -> Exchange[Backlog]:
-    """How many ids are new or late. When they were pushed is not known. Looks at every entry."""
+    """Return how many ids are new or late; their age is not known. Reads every entry."""
     seen = yield from look(engine, 0)
     return Backlog(seen.new + seen.late, None)
 
 
 def stats(engine: RotationEngine) -> Exchange[QueueStats]:
-    """What the list holds; each id in progress counts as a lease. Looks at every entry."""
+    """Return what the list holds; each id in progress counts as a lease. Reads every entry."""
     seen = yield from look(engine, 0)
     return QueueStats(seen.new + seen.late, 0, seen.in_progress, seen.in_progress, 0, None, paused=False)
 
 
 def peek(engine: RotationEngine, count: int = 1) -> Exchange[list[Message]]:
-    """The ids that would be popped next, at most `count` of them."""
+    """Return the ids that would be popped next, at most `count` of them."""
     seen = yield from look(engine, whole("count", count, minimum=1), enough=True)
     return [message_of(envelope(data, late=False)) for data in seen.ids]
 
 
 def dead_letters(engine: RotationEngine, count: int = 10) -> Exchange[list[Message]]:
-    """Raises Unsupported: a list of ids counts no deliveries, so nothing is ever set aside."""
+    """Raise Unsupported: a list of ids counts no deliveries, so no id becomes a dead letter."""
     del engine, count
     yield from ()
     raise lacking(DISCIPLINE, "dead_letters")
 
 
 def redrive(engine: RotationEngine, max_messages: int | None = None) -> Exchange[int]:
-    """Raises Unsupported: there are no dead letters."""
+    """Raise Unsupported: there are no dead letters."""
     del engine, max_messages
     yield from ()
     raise lacking(DISCIPLINE, "dead_letters")
 
 
 def purge(engine: RotationEngine, target: str) -> Exchange[int]:
-    """Drop the `ready` ids, those that are new or late; how many they were. Ids in progress stay."""
+    """Delete the `ready` ids, which are the new and the late ones; return how many. Ids in progress stay."""
     for name, capability in (("delayed", "delay"), ("dead", "dead_letters")):
         if target == name:
             raise lacking(DISCIPLINE, capability)
@@ -79,7 +79,7 @@ def purge(engine: RotationEngine, target: str) -> Exchange[int]:
 
 
 def look(engine: RotationEngine, listed: int, *, enough: bool = False) -> Exchange[Seen]:
-    """Count the entries and list the first `listed` ids to be popped; with `enough`, stop when there are so many."""
+    """Count the entries and list the first `listed` ids to be popped; with `enough`, stop once these are found."""
     counts, ids, first = [0, 0, 0, 0], list[bytes](), 0
     while True:
         reply = yield script(

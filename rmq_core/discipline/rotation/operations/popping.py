@@ -1,4 +1,4 @@
-"""Popping: the list turns until it shows ids that are new or late, once around at most."""
+"""Pop ids: rotate the list until ids that are new or late appear, at most once around."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _MOST = 1000
 
 
 class Popped(NamedTuple):
-    """What came out of one turn: the stamp that all of it got, and each id with whether it was late."""
+    """The result of a pop: the stamp that all its ids got, and each id with whether it was late."""
 
     stamp: str
     ids: list[tuple[bytes, bool]]
 
 
 def safe_pop(engine: RotationEngine, wait: timedelta | float = 0) -> Exchange[str | None]:
-    """The next id that is new or late, stamped now; None when there is none within `wait` (seconds or timedelta)."""
+    """Pop and stamp the next id that is new or late; return None if none comes within `wait` (seconds or timedelta)."""
     popped = yield from _pop(engine, 1, milliseconds("wait", wait))
     return id_text(popped.ids[0][0]) if popped else None
 
@@ -43,10 +43,10 @@ def claim(
     lease_id: str | None = None,
     owner: str | None = None,
 ) -> Exchange[Lease | None]:
-    """Pop up to `max_messages` ids, at most 1,000 at once, or None when there are none within `wait`.
+    """Pop up to `max_messages` ids, at most 1,000 at once; return None when there are none within `wait`.
 
     They are held for the timeout of the queue's config. Raises Unsupported for a `lease` of another length, for a
-    `lease_id` and for more than 4,000 messages. owner: only noted in the lease.
+    `lease_id` and for more than 4,000 messages. owner: only recorded in the lease.
     """
     if lease_id is not None:
         raise lacking(DISCIPLINE, "takeover", "lease_id")

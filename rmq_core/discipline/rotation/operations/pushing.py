@@ -1,4 +1,4 @@
-"""Pushing ids."""
+"""Push ids into the list."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def publish(
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Exchange[Published]:
-    """Add an id, as `push` does. Raises Unsupported for the rest: a list of ids has no room for it."""
+    """Add an id, as `push` does. Raises Unsupported for the other arguments, which a list of ids cannot store."""
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay, headers=headers)
     data = _id(engine, payload)
     yield from ready(engine, DISCIPLINE)
@@ -53,7 +53,7 @@ def publish_many(
 ) -> Exchange[PublishReport]:
     """Add many ids, in order, in chunks of up to 1,000. Takes any iterable, of any length.
 
-    Stops at the first chunk that is refused and raises; `report` of the error holds what was accepted before it.
+    Stops at the first refused chunk and raises; `report` of the error says what was accepted before.
     """
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay, headers=headers)
     yield from ready(engine, DISCIPLINE)

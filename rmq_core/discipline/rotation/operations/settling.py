@@ -1,4 +1,4 @@
-"""What ends the work on an id: it is marked as done, or given back."""
+"""End the work on an id: mark it as done, or give it back."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ _log = logging.getLogger("rmq")
 
 
 def mark_done(engine: RotationEngine, message_id: str | bytes) -> Exchange[bool]:
-    """Say that an id is done: nobody gets it again. False, and nothing changes, when it is not in progress.
+    """Mark an id as done: it is not handed out again. Return False and change nothing when it is not in progress.
 
-    Whoever holds the id may say so, in time or late: the work is done either way.
+    Any process that got the id may call this, in time or late, because the work is done either way.
     """
     letters = yield from _mark(engine, [id_bytes(message_id, engine.config.max_id_bytes)])
     return letters == "s"
 
 
 def ack(engine: RotationEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Mark the ids of a lease as done, or some of them; also late, for the work is done.
+    """Mark the ids of a lease, or some of them, as done, even when they are late.
 
-    Raises LeaseLost when none of them is in progress any more, since somebody else has done them; reports it for some.
+    Acking the whole lease raises LeaseLost when none of its ids is in progress any more, because other consumers have
+    marked them as done. Acking some ids reports that as their outcome.
     """
     ids = _ids(lease)
 
@@ -56,10 +57,10 @@ def nack(
     delay: timedelta | float | None = None,
     reason: str | None = None,
 ) -> Exchange[SettleReport]:
-    """Make ids new again: the next pop gets them. A list of ids counts no deliveries and keeps no history.
+    """Make ids new again: the next pop returns them. A list of ids counts no deliveries and keeps no history.
 
-    reason: goes to the log. Raises LeaseLost when one of a whole lease was popped by somebody else since, or is done;
-    reports it for some messages. Raises Unsupported for a `delay`.
+    reason: is logged. Nacking the whole lease raises LeaseLost when one of its ids is done or another consumer has
+    popped it since; nacking some ids reports that as their outcome. Raises Unsupported for a `delay`.
     """
     if delay is not None:
         raise lacking(DISCIPLINE, "delay")
@@ -70,19 +71,23 @@ def nack(
 
 
 def release(engine: RotationEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Make ids new again: the next pop gets them. Raises LeaseLost for a whole lease, reports it for some messages."""
+    """Make ids new again: the next pop returns them.
+
+    Releasing the whole lease raises LeaseLost when one of its ids is done or another consumer has popped it since;
+    releasing some ids reports that as their outcome.
+    """
     return (yield from _give_back(engine, lease, messages))
 
 
 def extend(engine: RotationEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
-    """Raises Unsupported: a stamp says when an id was popped, and is not moved while somebody works."""
+    """Raise Unsupported: a stamp records when an id was popped, and cannot be extended."""
     del engine, lease, by
     yield from ()
     raise lacking(DISCIPLINE, "extend")
 
 
 def _mark(engine: RotationEngine, ids: Sequence[bytes]) -> Exchange[str]:
-    """One letter for each id."""
+    """Mark ids as done; return one letter for each."""
     reply = yield script("rotation/mark_done", engine.keys, ids=ids)
     if not reply.startswith(b"marked "):
         raise ScriptFailed(f"mark_done got {reply.decode()!r}")

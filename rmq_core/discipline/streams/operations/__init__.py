@@ -1,1 +1,1 @@
-"""The operations of a stream queue, as exchanges: what to ask Redis, what its answer means; no IO, no clock."""
+"""The operations of a stream queue as exchanges: generators that yield requests and get replies. No IO, no clock."""

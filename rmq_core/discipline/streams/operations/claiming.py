@@ -1,4 +1,4 @@
-"""Claiming: a lease is a consumer of the group, whose name nobody else has. New messages come before stale ones."""
+"""Claiming: a lease is a consumer of the group under a unique name. New messages come before stale ones."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def claim(
     lease_id: str | None = None,
     owner: str | None = None,
 ) -> Exchange[Lease | None]:
-    """Take the oldest new messages under a lease; when there is none, stale ones; or None when `wait` is over.
+    """Take the oldest new messages under a lease, or stale ones when none is new. Return None when `wait` is over.
 
-    lease, wait: seconds or timedelta. A lease lasts for `claim_idle_ms` of the config, or less: whoever reads the group
-    takes what is idle for longer. Unsupported for a longer one, for a `lease_id`, and for more than 4,000 messages.
+    lease, wait: seconds or timedelta. A lease lasts at most `claim_idle_ms` of the config, because any reader of the
+    group may take messages that are idle for longer. Raises Unsupported for a longer lease, for a `lease_id`, and for
+    more than 4,000 messages.
     """
     whole("max_messages", max_messages, minimum=1)
     if lease_id is not None:
@@ -61,7 +62,7 @@ def claim(
 def extend(engine: StreamEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
     """Move the deadline to `by` (seconds or timedelta, claim_idle_ms when None) from now; never to an earlier time.
 
-    Raises LeaseLost, also when somebody else has taken a part of the lease.
+    Raises LeaseLost, also when another consumer has taken some messages of the lease.
     """
     reply = yield _extension(engine, lease, by)
     if reply == b"lost":
@@ -80,7 +81,7 @@ def extend_all(engine: StreamEngine, leases: Sequence[tuple[Lease, float | None]
 
 
 def _wait(engine: StreamEngine, call: Call, owner: str, wait_ms: int) -> Exchange[Lease | None]:
-    """Claim, blocking in Redis in between; at most a second at a time, for what turns stale wakes nobody."""
+    """Claim repeatedly and block in Redis in between, at most 1 s at a time: a message turning stale ends no wait."""
     left, block = wait_ms, 0
     while True:
         reply = yield Wait(b"", block, call, by=_blocking(engine, call, block)) if block else call
@@ -115,13 +116,13 @@ def _call(engine: StreamEngine, owner: str, max_messages: int, lease_ms: int) ->
 
 
 def _blocking(engine: StreamEngine, call: Call, block_ms: int) -> tuple[str | int, ...]:
-    """One message is enough to wake up for; the call behind it takes the others."""
+    """Return the command that blocks until one message comes; the call sent behind it takes the others."""
     stream, group = engine.config.stream_key, engine.config.consumer_group
     return ("XREADGROUP", "GROUP", group, _holder(call), "COUNT", 1, "BLOCK", block_ms, "STREAMS", stream, ">")
 
 
 def _holder(call: Call) -> str:
-    """The consumer that a lease is in the group: its id and a secret, which together are its token."""
+    """Return the token of the lease, its id and a secret. It is also the name of its consumer in the group."""
     return str(call.given["token"])
 
 

@@ -1,4 +1,4 @@
-"""Looking at a queue, and what an operator does with it."""
+"""Inspecting a queue, and the operations of an operator: purge and trim."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _AT_A_TIME = 1000
 
 
 def backlog(engine: StreamEngine) -> Exchange[Backlog]:
-    """How much is ready, new or stale, and how old the oldest of it is; nothing is claimed, and nothing made."""
+    """Return how many messages are ready, new or stale, and how old the oldest is. Changes nothing in Redis."""
     found = yield look(engine)
     return Backlog(found[1] + found[3], _oldest_age(found))
 
 
 def stats(engine: StreamEngine) -> Exchange[QueueStats]:
-    """What the queue holds for this group. Stale messages, which anybody may claim, count as ready."""
+    """Count the messages that the queue holds for this group. Stale ones, which any consumer may claim, are ready."""
     found = yield look(engine)
     leased = max(0, found[2] - found[3])
     return QueueStats(found[1] + found[3], 0, leased, found[7] if leased else 0, 0, _oldest_age(found), paused=False)
 
 
 def peek(engine: StreamEngine, count: int = 1) -> Exchange[list[Message]]:
-    """The messages that would be claimed next, left where they are."""
+    """The messages that would be claimed next, oldest first, without claiming them."""
     whole("count", count, minimum=1)
     config = engine.config
     found = yield script(
@@ -40,23 +40,23 @@ def peek(engine: StreamEngine, count: int = 1) -> Exchange[list[Message]]:
 
 
 def dead_letters(engine: StreamEngine, count: int = 10) -> Exchange[list[Message]]:
-    """Unsupported: a stream sets nothing aside."""
+    """Raise Unsupported: a stream has no dead letters."""
     del engine, count
     yield from ()
     raise lacking("streams", "dead_letters")
 
 
 def redrive(engine: StreamEngine, max_messages: int | None = None) -> Exchange[int]:
-    """Unsupported: a stream sets nothing aside."""
+    """Raise Unsupported: a stream has no dead letters."""
     del engine, max_messages
     yield from ()
     raise lacking("streams", "dead_letters")
 
 
 def purge(engine: StreamEngine, which: str) -> Exchange[int]:
-    """Let the group pass over all that is `ready`; how many messages that were. The entries stay until `trim`.
+    """Let the group skip all `ready` messages. Return how many. The entries stay in the stream until `trim`.
 
-    Unsupported for `delayed` and `dead`, which a stream does not have.
+    Raises Unsupported for `delayed` and `dead`, which a stream does not have.
     """
     if which in {"delayed", "dead"}:
         raise lacking("streams", {"delayed": "delay", "dead": "dead_letters"}[which])
@@ -68,9 +68,10 @@ def purge(engine: StreamEngine, which: str) -> Exchange[int]:
 
 
 def trim(engine: StreamEngine) -> Exchange[int]:
-    """Delete the entries that every group of the stream is done with, oldest first; how many. Nothing else ever does.
+    """Delete the entries that no group of the stream needs any more, oldest first. Return how many.
 
-    It stops at the first entry that some group was not given yet or has not acknowledged.
+    No other operation deletes entries. This one stops at the first entry that some group has yet to read or to
+    acknowledge.
     """
     return (yield from _repeat(script("streams/trim", engine.keys)))
 

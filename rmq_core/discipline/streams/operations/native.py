@@ -1,6 +1,6 @@
-"""The native operations: Redis' own stream commands, each sent once, each failure a QueueError.
+"""The native operations: Redis' own stream commands. Each is sent once, and each failure is a QueueError.
 
-Nothing here retries, buffers, acknowledges or takes messages from others unless it is called to.
+Nothing here retries, buffers, acknowledges or takes over messages unless the caller asks for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BOUND = 1000
 
 
 def surfacing(operation: Callable[P, Exchange[R]]) -> Callable[P, Exchange[R]]:
-    """The operation, with QueueError for whatever goes wrong between it and Redis."""
+    """Return the operation, changed so that each failure between it and Redis raises QueueError."""
 
     @functools.wraps(operation)
     def surfaced(*args: P.args, **kwargs: P.kwargs) -> Exchange[R]:
@@ -54,9 +54,9 @@ def surfacing(operation: Callable[P, Exchange[R]]) -> Callable[P, Exchange[R]]:
 
 
 def start(engine: StreamEngine) -> Exchange[None]:
-    """Make sure, once for a queue object, that the group exists: a new one begins with the oldest entry.
+    """Make sure, once per queue object, that the group exists. A new group begins with the oldest entry.
 
-    A group that goes afterwards is not made again: reads say that it is gone.
+    A group that is deleted later is not created again: reads then raise an error.
     """
     if engine.grouped:
         return
@@ -66,16 +66,16 @@ def start(engine: StreamEngine) -> Exchange[None]:
     except ScriptFailed as error:
         if not str(error).startswith("BUSYGROUP"):
             raise
-    except QueueFull:  # a full server must not keep consumers from what is there; without a group, the read says so
+    except QueueFull:  # consumers of a full server must be able to read; the read fails if the group is missing
         return
     engine.grouped = True
 
 
 @surfacing
 def enqueue(engine: StreamEngine, payload: dict[str, Any]) -> Exchange[str]:
-    """Add a message; the id of its entry. PayloadError for what is no JSON object.
+    """Add a message and return the id of its entry. Raises PayloadError for a payload that is no JSON object.
 
-    Sent once: after a QueueError it is not known whether the message was stored.
+    It is sent once: after a QueueError, the caller does not know whether the message was stored.
     """
     data = encode(payload)
     yield from start(engine)
@@ -86,10 +86,10 @@ def enqueue(engine: StreamEngine, payload: dict[str, Any]) -> Exchange[str]:
 
 @surfacing
 def read(engine: StreamEngine, block_ms: int | None = None, count: int | None = None) -> Exchange[list[QueueMessage]]:
-    """Messages that no consumer of the group was given yet: at most `count`, after at most `block_ms`; or none.
+    """Return at most `count` messages not yet delivered to the group, or [] when none comes within `block_ms`.
 
-    None is what the config says. A malformed entry is told as QueueError; when good ones came with it, they are
-    returned, and the next read tells.
+    None means the config's value. A malformed entry raises QueueError. When good entries came with it, this read
+    returns them and the next read raises the error.
     """
     config = engine.config
     block_ms = positive("block_ms", config.block_ms if block_ms is None else block_ms)
@@ -115,7 +115,7 @@ def read(engine: StreamEngine, block_ms: int | None = None, count: int | None = 
 
 @surfacing
 def acknowledge(engine: StreamEngine, message: QueueMessage) -> Exchange[int]:
-    """Acknowledge a message: 1, or 0 when it was acknowledged before, which is no error."""
+    """Acknowledge a message. Return 1, or 0 when it was acknowledged before, which is no error."""
     count = int((yield Command(("XACK", message.stream, message.group, message.id))))
     engine.tell(Operation.ACK, count, message.id)
     return count
@@ -125,7 +125,8 @@ def acknowledge(engine: StreamEngine, message: QueueMessage) -> Exchange[int]:
 def claim_stale(engine: StreamEngine, min_idle_ms: int | None = None, count: int = 10) -> Exchange[list[QueueMessage]]:
     """Take over at most `count` messages that were delivered `min_idle_ms` ago or more and are not acknowledged.
 
-    None is the config's claim_idle_ms. One look, at the oldest; best effort. Malformed entries as with `read`.
+    None means the config's claim_idle_ms. Best effort: it checks the oldest pending entries once. Malformed entries are
+    treated as in `read`.
     """
     config = engine.config
     idle_ms = positive("min_idle_ms", config.claim_idle_ms if min_idle_ms is None else min_idle_ms)
@@ -135,7 +136,7 @@ def claim_stale(engine: StreamEngine, min_idle_ms: int | None = None, count: int
     stream, group, consumer = config.stream_key, config.consumer_group, config.consumer_name
     skip = consumer if config.claim_skip_own_messages else None
     looked_at = wanted if skip is None else max(wanted, _BOUND)
-    # As bytes, since clients that parse replies themselves take "XPENDING" for its short form and fail.
+    # As bytes: a client that parses replies by command name would parse "XPENDING" as its short form and fail.
     pending = yield Listen((b"XPENDING", stream, group, "IDLE", idle_ms, "-", "+", looked_at), 0)
     ids = [_text(entry[0]) for entry in pending if _text(entry[1]) != skip]
     if not ids:
@@ -146,13 +147,13 @@ def claim_stale(engine: StreamEngine, min_idle_ms: int | None = None, count: int
 
 @surfacing
 def backlog_stats(engine: StreamEngine) -> Exchange[BacklogStats]:
-    """What the group has before it, at one glance that changes nothing; not even the group is made."""
+    """Return the backlog of the group, read in one call. It changes nothing and does not create the group."""
     found = yield look(engine)
     return BacklogStats(found[0], found[1], found[2], found[3], None if found[6] < 0 else found[6])
 
 
 def look(engine: StreamEngine) -> Call:
-    """The call behind all that only counts."""
+    """Return the call that counts, for `backlog_stats`, `backlog` and `stats`."""
     config = engine.config
     return script(
         "streams/look", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms, most=_BOUND

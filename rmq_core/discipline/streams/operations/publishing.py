@@ -1,4 +1,4 @@
-"""Publishing as every discipline does it: resent when an answer is lost, and stored once all the same."""
+"""Publishing as in every discipline: a call is resent when its reply is lost, and its messages are stored once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def publish(
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Exchange[Published]:
-    """Add a message, a dict. Unsupported for a deduplication key, a delay or headers: an entry has no such thing."""
+    """Add a message, a dict. Raises Unsupported for a deduplication key, delay or headers: an entry has none."""
     refuse("streams", dedup=dedup_key, delay=delay, headers=headers)
     data = encode(payload)
     yield from begin(engine)
@@ -47,7 +47,7 @@ def publish_many(
 ) -> Exchange[PublishReport]:
     """Add messages, dicts, in order, in chunks of up to 1,000 messages and 4 MiB.
 
-    Raises at the first chunk that is refused; `report` of the error holds what was accepted before it.
+    Raises at the first chunk that is refused; `report` of the error lists the messages accepted before it.
     """
     refuse("streams", dedup=dedup_key, delay=delay, headers=headers)
     yield from begin(engine)
@@ -55,7 +55,7 @@ def publish_many(
 
 
 def begin(engine: StreamEngine) -> Exchange[None]:
-    """What comes before the first call of a queue object: its group, and its name where tools look for it."""
+    """Before the first call of a queue object, create its group and register its name for tools."""
     yield from start(engine)
     yield from ready(engine, "streams")
 

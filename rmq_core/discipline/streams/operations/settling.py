@@ -1,4 +1,4 @@
-"""Ending leases: ack, nack, release; whole, or some of their messages. Only by the lease that holds them."""
+"""Ending leases, whole or message by message: ack, nack, release. Only the lease that holds a message can settle it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RE
 
 
 def ack(engine: StreamEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Finish the messages of a lease, or some of them. Raises LeaseLost for a whole lease, reports it for some.
+    """Finish the messages of a lease, or some of them. Acknowledged entries stay in the stream until it is trimmed.
 
-    Acknowledged entries stay in the stream until it is trimmed.
+    Raises LeaseLost if `messages` is None and the lease is lost; for some messages, the report says so.
     """
     return (yield from _settle(engine, lease, "ack", messages))
 
@@ -39,9 +39,10 @@ def nack(
     delay: timedelta | float | None = None,
     reason: str | None = None,
 ) -> Exchange[SettleReport]:
-    """Give messages back as failed: they are stale at once, the delivery counts, and no number of them is too many.
+    """Give messages back as failed: they are stale at once. The delivery counts, but deliveries have no limit.
 
-    reason: goes to the log, an entry has no place for it. Unsupported for a delay. Raises LeaseLost for a whole lease.
+    reason: is logged, because an entry cannot store it. Raises Unsupported for a delay, LeaseLost if `messages` is None
+    and the lease is lost.
     """
     if delay is not None:
         raise lacking("streams", "delay")
@@ -52,15 +53,15 @@ def nack(
 
 
 def release(engine: StreamEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Give messages back untouched: they are stale at once, and the delivery does not count.
+    """Give messages back without counting the delivery: they are stale at once.
 
-    Raises LeaseLost for a whole lease, reports it for some messages.
+    Raises LeaseLost if `messages` is None and the lease is lost; for some messages, the report says so.
     """
     return (yield from _settle(engine, lease, "release", messages))
 
 
 def give_back_unanswered(engine: StreamEngine) -> Exchange[None]:
-    """Release what claims took whose answer never came."""
+    """Release the messages of claims whose reply never arrived."""
     while engine.unanswered:
         token = engine.unanswered[0]
         ids = yield script("streams/held", engine.keys, group=engine.config.consumer_group, token=token)
