@@ -301,13 +301,13 @@ MUTANTS = [
     ),
     Mutant(
         "publishing wakes no waiter",
-        "rmq_core/lua/include/ring.lua",
+        "rmq_core/lua/include/notify.lua",
         "if redis.call('ZCOUNT', waiters, now, '+inf') > seen.tokens then",
         "if false then",
     ),
     Mutant(
         "a bell rings for each message",
-        "rmq_core/lua/include/ring.lua",
+        "rmq_core/lua/include/notify.lua",
         "if redis.call('ZREM', waiters, '*') == 1 then",
         "if redis.call('ZSCORE', waiters, '*') then",
     ),

@@ -17,14 +17,14 @@ _PATIENCE_S, _HASTE_S = 5.0, 0.5
 
 
 class PubSubListener:
-    """Subscriptions of one client. `ring(channel)` is called for each notification and each confirmed subscription.
+    """Subscriptions of one client. `on_message(channel)` is called for each notification and each confirmed subscription.
 
-    A cluster client cannot subscribe; then `ring` is never called and waiters have to poll. They have to poll in any
+    A cluster client cannot subscribe; then `on_message` is never called and waiters have to poll. They have to poll in any
     case, because notifications sent while the connection is lost do not arrive.
     """
 
-    def __init__(self, client: Any, ring: Callable[[bytes], object]) -> None:
-        self._ring = ring
+    def __init__(self, client: Any, on_message: Callable[[bytes], object]) -> None:
+        self._on_message = on_message
         self._pubsub = client.pubsub() if hasattr(client, "pubsub") else None
         self._standing: dict[bytes, asyncio.Event] = {}
         self._turn = asyncio.Lock()  # without it, redis-py opens a connection for each of several first subscribers
@@ -78,4 +78,4 @@ class PubSubListener:
         if kind == "subscribe" and name in self._standing:
             self._standing[name].set()
         if kind != "unsubscribe":
-            self._ring(name)
+            self._on_message(name)

@@ -51,7 +51,7 @@ class WatchedQueue:
     driver: AsyncDriver
     looks: BacklogPoller
     wishes: set[Waiter] = field(default_factory=set)
-    rung: asyncio.Event = field(default_factory=asyncio.Event)
+    notified: asyncio.Event = field(default_factory=asyncio.Event)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     pace_s: float = field(default_factory=lambda: _PACE_S)
     task: asyncio.Task[None] | None = None
@@ -60,7 +60,7 @@ class WatchedQueue:
         """Sleep until the next poll is due."""
         loop = asyncio.get_running_loop()
         looked = loop.time()
-        if not await _happens(self.rung, pause_s):
+        if not await _happens(self.notified, pause_s):
             return
         if not self.asked.is_set():
             rested = loop.time() - looked
@@ -82,7 +82,7 @@ class WaitHub:
         self._config = config or LeasedConfig()
         self._watches: dict[str, WatchedQueue] = {}
         self._looks = BacklogPoller()
-        self._listener = PubSubListener(self._client, self._ring)
+        self._listener = PubSubListener(self._client, self._notify)
 
     async def wait(
         self,
@@ -105,7 +105,7 @@ class WaitHub:
         watch = self._watch(queue)
         watch.wishes.add(wish)
         watch.asked.set()
-        watch.rung.set()
+        watch.notified.set()
         try:
             async with asyncio.timeout(patience_s):
                 return await wish.answer
@@ -165,7 +165,7 @@ class WaitHub:
 
     async def _look(self, watch: WatchedQueue) -> float:
         """Resolve met waits; return seconds until the next poll."""
-        watch.rung.clear()
+        watch.notified.clear()
         watch.asked.clear()
         backlog, due_s = await watch.looks.look(watch.engine, watch.driver)
         pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
@@ -178,10 +178,10 @@ class WaitHub:
                 pause_s = min(pause_s, wish.enough.met_in(backlog, _LONGEST_S))
         return max(0.001, pause_s)
 
-    def _ring(self, channel: bytes) -> None:
+    def _notify(self, channel: bytes) -> None:
         for watch in self._watches.values():
             if watch.engine.keys.bell == channel:
-                watch.rung.set()
+                watch.notified.set()
 
 
 async def _happens(event: asyncio.Event, within_s: float) -> bool:

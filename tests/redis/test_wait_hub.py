@@ -178,7 +178,7 @@ async def test_a_foreign_value_at_a_key_reaches_everybody_who_waits(hub: WaitHub
     waits = [asyncio.create_task(hub.wait("q")) for _ in range(3)]
     await armed(async_redis_client, "q")
     await async_redis_client.set(key("ready"), "foreign")
-    hub._ring(key("bell").encode())
+    hub._notify(key("bell").encode())
     errors = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), PATIENCE_S)
     assert [type(error).__name__ for error in errors] == ["WrongKeyType"] * 3
     await async_redis_client.delete(key("ready"))

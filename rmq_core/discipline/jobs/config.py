@@ -54,7 +54,7 @@ class JobsConfig:
         whole("max_events", self.max_events)
         if self.retry_budget_s > _LONGEST_BUDGET_S:
             raise ConfigurationError(
-                f"retry_budget must be at most {_LONGEST_BUDGET_S:.0f} s: resends are known so long"
+                f"retry_budget must be at most {_LONGEST_BUDGET_S:.0f} s: later resends are not recognised"
             )
         if self.max_payload_depth > _DEEPEST:
             raise ConfigurationError(f"max_payload_depth must be at most {_DEEPEST}, as deep as Python's JSON reads")

@@ -1,6 +1,6 @@
 -- Starts a lease of ready messages, or of a part of the isolated group that failed first; k and o as in open_ready. The
 -- part is never larger than one reply can hold.
--- include: ring
+-- include: notify
 -- include: timer
 -- include: mark
 -- include: isolated
@@ -40,6 +40,6 @@ local function announce(k, now, seen, deadline, timer_free)
   if not seen then return end
   local left = redis.call('LLEN', k.ready) > 0 or isolated_in(k.delayed) > 0
   if timer_free or left or (deadline and sooner(k.timer, deadline)) then
-    ring(k.waiters, k.wake, k.bell, now, seen)
+    notify(k.waiters, k.wake, k.bell, now, seen)
   end
 end

@@ -1,4 +1,4 @@
--- One waiter holds the timer of the queue's next due time ('<due ms> <waiter>'); an earlier due time rings for another.
+-- One waiter holds the timer of the queue's next due time ('<due ms> <waiter>'); an earlier due time notifies another.
 local function timer_due(timer)
   local held = redis.call('GET', timer)
   if not held then return nil, nil end

@@ -32,7 +32,7 @@ if plain > 0 then
   local reply, kept = open_ready(k, o, now, plain)
   return {remember(reply), late, kept}
 end
--- include: ring
+-- include: notify
 -- include: promote
 -- include: open_lease
 -- include: takeover

@@ -39,7 +39,7 @@ if plain then
   return {remember(reply .. ' ' .. acked), late, kept}
 end
 -- include: head
--- include: ring
+-- include: notify
 -- include: promote
 -- include: open_lease
 -- include: finish

@@ -7,7 +7,7 @@
 -- include: clock
 -- include: replay
 -- include: head
--- include: ring
+-- include: notify
 -- include: timer
 -- include: give_back
 -- include: failure
@@ -37,5 +37,5 @@ if head.state ~= state and (state == 'l' or how.size > 1) then
   redis.call('LSET', lease, 0, head_text(head))
 end
 local back, died, left = give_back(keys, most, how)
-if seen and back > 0 and (not how.due or sooner(timer, how.due)) then ring(waiters, wake, bell, now, seen) end
+if seen and back > 0 and (not how.due or sooner(timer, how.due)) then notify(waiters, wake, bell, now, seen) end
 return remember(table.concat({'returned', back + #died, left, unpack(died)}, ' '))

@@ -4,7 +4,7 @@
 -- Reply: 'paused', 'resumed' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: ring
+-- include: notify
 local earlier = replay()
 if earlier then return earlier end
 redis.call('PERSIST', leases)
@@ -14,5 +14,5 @@ if paused == '1' then
 end
 redis.call('ZREM', waiters, '=')
 local seen = awaited(waiters, wake)
-if seen then ring(waiters, wake, bell, clock(), seen) end
+if seen then notify(waiters, wake, bell, clock(), seen) end
 return remember('resumed')

@@ -10,7 +10,7 @@
 -- include: clock
 -- include: replay
 -- include: envelope
--- include: ring
+-- include: notify
 -- include: timer
 -- include: set_delayed
 local earlier = replay()
@@ -54,10 +54,10 @@ end
 if #fresh > 0 and delay_ms > 0 then
   local due = now + delay_ms
   for i = 1, #fresh do set_delayed(delayed, due, fresh[i]) end
-  if seen and sooner(timer, due) then ring(waiters, wake, bell, now, seen) end
+  if seen and sooner(timer, due) then notify(waiters, wake, bell, now, seen) end
 elseif #fresh > 0 then
   redis.call('RPUSH', ready, unpack(fresh))
-  if seen then ring(waiters, wake, bell, now, seen) end
+  if seen then notify(waiters, wake, bell, now, seen) end
 end
 if dropped > 0 then -- the first write is one that a full server refuses
   local apart = math.min(dropped, isolated)

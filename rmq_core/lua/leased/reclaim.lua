@@ -8,7 +8,7 @@
 -- include: clock
 -- include: replay
 -- include: head
--- include: ring
+-- include: notify
 -- include: used_up
 -- include: give_back
 -- include: failure
@@ -44,5 +44,5 @@ if token == '' then
 end
 -- A quarter of what release moves, because each envelope is rewritten.
 local back, died, left = give_back(keys, 1000, how)
-if seen and back > 0 then ring(waiters, wake, bell, now, seen) end
+if seen and back > 0 then notify(waiters, wake, bell, now, seen) end
 return remember(table.concat({'returned', back + #died, left, head.token, unpack(died)}, ' '))

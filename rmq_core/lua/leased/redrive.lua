@@ -4,7 +4,7 @@
 -- Reply: 'redriven <count>' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: ring
+-- include: notify
 -- include: absolve
 local earlier = replay()
 if earlier then return earlier end
@@ -18,5 +18,5 @@ end
 if #fresh == 0 then return refuse('redriven 0') end
 redis.call('RPUSH', ready, unpack(fresh))
 redis.call('LTRIM', dead, 0, -(#fresh + 1))
-if seen then ring(waiters, wake, bell, now, seen) end
+if seen then notify(waiters, wake, bell, now, seen) end
 return remember('redriven ' .. #fresh)

@@ -4,7 +4,7 @@
 -- Reply: 'redriven <count>' or 'superseded'; those that are no longer there do not count.
 -- include: clock
 -- include: replay
--- include: ring
+-- include: notify
 -- include: absolve
 local earlier = replay()
 if earlier then return earlier end
@@ -19,5 +19,5 @@ if #fresh == 0 then return refuse('redriven 0') end
 local seen = awaited(waiters, wake)
 redis.call('RPUSH', ready, unpack(fresh)) -- the first write is one that a full server refuses
 for i = 1, #chosen do redis.call('LREM', dead, 1, chosen[i]) end
-if seen then ring(waiters, wake, bell, clock(), seen) end
+if seen then notify(waiters, wake, bell, clock(), seen) end
 return remember('redriven ' .. #fresh)

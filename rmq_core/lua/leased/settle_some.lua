@@ -11,7 +11,7 @@
 -- include: clock
 -- include: replay
 -- include: head
--- include: ring
+-- include: notify
 -- include: timer
 -- include: give_back
 -- include: untouched
@@ -64,5 +64,5 @@ if holds == '1' and redis.call('BITCOUNT', settled) >= size then
   finish(keys, head, now, head.returned == 0 and done_ttl_ms or 0, 0)
   verdict = 'all '
 end
-if seen and back > 0 and (not how.due or sooner(timer, how.due)) then ring(waiters, wake, bell, now, seen) end
+if seen and back > 0 and (not how.due or sooner(timer, how.due)) then notify(waiters, wake, bell, now, seen) end
 return remember(verdict .. table.concat(letters))

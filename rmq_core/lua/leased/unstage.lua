@@ -9,7 +9,7 @@
 -- include: clock
 -- include: replay
 -- include: envelope
--- include: ring
+-- include: notify
 -- include: timer
 -- include: set_delayed
 -- include: fitting
@@ -74,5 +74,5 @@ end
 if moved == held then redis.call('LPOP', staged) end
 if redis.call('LLEN', staged) == 0 then redis.call('ZREM', leases, publication)
 else redis.call('ZADD', leases, 'XX', 'GT', now + peace_ms, publication) end
-if seen and (added or due and sooner(timer, due)) then ring(waiters, wake, bell, now, seen) end
+if seen and (added or due and sooner(timer, due)) then notify(waiters, wake, bell, now, seen) end
 return remember('moved ' .. accepted .. ' ' .. moved - accepted .. ' ' .. held - moved)

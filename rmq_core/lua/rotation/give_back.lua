@@ -5,7 +5,7 @@
 -- Reply: 'returned <one letter per id: s given back, l popped by somebody else since, or done>', 'lost' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: ring
+-- include: notify
 -- include: stamps
 local earlier = replay()
 if earlier then return earlier end
@@ -27,5 +27,5 @@ for i = n, 1, -1 do -- the oldest goes last, so that it is popped first again
     letters[i] = 's'
   end
 end
-if seen then ring(waiters, wake, bell, clock(), seen) end
+if seen then notify(waiters, wake, bell, clock(), seen) end
 return remember('returned ' .. table.concat(letters))

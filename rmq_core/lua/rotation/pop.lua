@@ -8,7 +8,7 @@
 --   l late> <each id as <length>:<id>>' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: ring
+-- include: notify
 -- include: stamps
 local earlier = replay()
 if earlier then return earlier end
@@ -48,6 +48,6 @@ if #ids == 0 and wait_end > now then -- registers before it has read all, so tha
 elseif seen then
   redis.call('ZREM', waiters, waiter)
   local behind = redis.call('LINDEX', list, -1)
-  if behind and not select(2, stamp_of(behind)) then ring(waiters, wake, bell, now, seen) end
+  if behind and not select(2, stamp_of(behind)) then notify(waiters, wake, bell, now, seen) end
 end
 return remember(table.concat({now_s, left, block, wait_end, table.concat(flags), table.concat(ids)}, ' '))

@@ -4,10 +4,10 @@
 -- Reply: 'pushed <count>' or 'superseded'.
 -- include: clock
 -- include: replay
--- include: ring
+-- include: notify
 local earlier = replay()
 if earlier then return earlier end
 local seen = awaited(waiters, wake)
 redis.call('LPUSH', list, unpack(entries))
-if seen then ring(waiters, wake, bell, clock(), seen) end
+if seen then notify(waiters, wake, bell, clock(), seen) end
 return remember('pushed ' .. #entries)

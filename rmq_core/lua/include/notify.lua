@@ -1,12 +1,13 @@
--- Wakes one waiter when there are more of them than wake tokens, and whoever watches the queue through the bell
--- (member '*', armed again by each watcher). awaited() reads every key before a script writes. The member '=', at score
--- 0 and thus no waiter, says that the queue is paused: so one ZCARD tells the common case, nobody and not paused.
+-- notify() wakes one waiter if there are more waiters than wake tokens, and publishes to the bell, the queue's one-shot
+-- channel, if a watcher has armed it (member '*'; each watcher arms it again). awaited() reads every key before a script
+-- writes. The member '=', at score 0 and thus not a waiter, says that the queue is paused: one ZCARD tells the common
+-- case, no waiter and not paused.
 local function awaited(waiters, wake, timer)
   if redis.call('ZCARD', waiters) == 0 then return nil end
   if timer then redis.call('STRLEN', timer) end
   return {tokens = redis.call('LLEN', wake), paused = redis.call('ZSCORE', waiters, '=')}
 end
-local function ring(waiters, wake, bell, now, seen)
+local function notify(waiters, wake, bell, now, seen)
   if redis.call('ZREM', waiters, '*') == 1 then redis.pcall('PUBLISH', bell, '1') end
   if redis.call('ZCOUNT', waiters, now, '+inf') > seen.tokens then
     redis.call('LPUSH', wake, '1')
