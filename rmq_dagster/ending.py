@@ -6,6 +6,7 @@ that is no failure. Every other error that ends a step, `sys.exit` included, cou
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from rmq_core.work import Settleable, conclude
 from rmq_dagster import runs
 
 RETRY_MARGIN_S = 600  # a retry waits for a daemon, a slot and a process before it claims
+CLOSING_S = 5  # settling takes milliseconds, unless the closed step holds a lock
 CLOCKS_S = 30  # how far the clocks of this machine and of Redis may be apart
 
 
@@ -39,9 +41,20 @@ def concluding(context: runs.StepContext, held: Settleable, config: LeasedConfig
     """Settle or keep the lease when the block fails. An unreachable Redis hides no error: the lease will expire."""
     try:
         yield
-    except BaseException as error:
-        context.log.info("The lease %r is %s", held.lease and held.lease.id, _conclude(context, held, config, error))
+    except GeneratorExit as closed:
+        # The garbage collector closes the generator of a step at any point, even while this thread writes to Dagster's
+        # event log and holds its lock. Another thread can wait for that lock; this one would wait for itself.
+        settling = threading.Thread(target=_report, args=(context, held, config, closed), name="rmq-conclude")
+        settling.start()
+        settling.join(CLOSING_S)
         raise
+    except BaseException as error:
+        _report(context, held, config, error)
+        raise
+
+
+def _report(context: runs.StepContext, held: Settleable, config: LeasedConfig, error: BaseException) -> None:
+    context.log.info("The lease %r is %s", held.lease and held.lease.id, _conclude(context, held, config, error))
 
 
 def _conclude(context: runs.StepContext, held: Settleable, config: LeasedConfig, raised: BaseException) -> str:

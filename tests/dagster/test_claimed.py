@@ -13,7 +13,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.execution.api import execute_run
 
 from rmq_core import Isolation, LeasedQueue
-from rmq_dagster import ClaimedBatch, RedisQueueResource
+from rmq_dagster import ClaimedBatch, RedisQueueResource, ending
 from rmq_dagster.tags import CLAIMED, ISOLATED, QUEUE
 from tests.dagster.pipeline import CONFIG
 from tests.faults.patience import eventually
@@ -513,6 +513,33 @@ def test_a_yielded_value_that_cannot_be_stored_nacks_after_the_last_try(
     (message,) = queue.peek()
     assert message.deliveries == retries + 1
     assert message.history[-1].reason == "ConnectionError: the warehouse is down"
+
+
+def test_a_step_that_is_closed_inside_of_dagsters_event_log_settles_its_lease_and_waits_for_nobody(
+    queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "CLOSING_S", 0.2)
+
+    def working(context: dg.OpExecutionContext) -> Iterator[None]:
+        with redis_queue.claimed(context, queue.name, config=CONFIG):
+            yield
+
+    @dg.op
+    def closed(context: dg.OpExecutionContext) -> None:
+        step = working(context)
+        next(step)
+        with context.instance.event_log_storage.index_connection():  # it takes the lock of the whole event log
+            step.close()  # as the garbage collector does, at any point
+
+    @dg.job(executor_def=dg.in_process_executor)
+    def work() -> None:
+        closed()
+
+    queue.publish("a")
+    assert work.execute_in_process(instance=instance, raise_on_error=False).success
+    eventually(lambda: queue.stats().ready == 1)
+    (message,) = queue.peek()
+    assert message.history[-1].reason == "the result could not be stored"
 
 
 def test_a_returned_value_that_was_not_stored_is_never_overwritten_with_nothing(
