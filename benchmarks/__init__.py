@@ -1,1 +1,1 @@
-"""Measures RMQ in ratios: against a bare redis-py loop and against peers, interleaved."""
+"""Measure RMQ in ratios to a bare redis-py loop and to other libraries, with interleaved slices."""

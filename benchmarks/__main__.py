@@ -42,31 +42,31 @@ ALONE = """\
 
 `make bench` measures everything in one run, on servers it starts itself (no persistence, TCP on the loopback). Payloads
 are text of 190 bytes. A ratio is RMQ's rate over the rate of a bare redis-py loop: short slices of RMQ run between
-slices of the bare loop, each is compared with the bare slices on both sides of it, and the figure is the median of all
-rounds, with their quartiles in brackets. The server has a core of its own. The bare loop calls `EVALSHA` of `return 1`;
-for batches of 1000 it is a pipeline of 1000 `LPUSH`; for waiters it is a `BLMOVE`, and time runs from the publisher's
-send to the message in the hand of another process. The async façade is compared with `redis.asyncio`. Memory is the
-growth of `used_memory`. The docstrings of the modules beside this file say more. Rates and times are context: they
-belong to this machine."""
+slices of the bare loop, each slice is compared with the bare slices before and after it, and the figure is the median
+of all rounds, with their quartiles in brackets. The server has a core of its own. The bare loop calls `EVALSHA` of
+`return 1`; for batches of 1000 it is a pipeline of 1000 `LPUSH`; for waiters it is a `BLMOVE`, and time is measured
+from the publisher's send to the moment another process has the message. The async façade is compared with
+`redis.asyncio`. Memory is the growth of `used_memory`. The docstrings of the benchmark modules give details. Rates and
+times are context: they apply only to this machine."""
 BESIDE = """\
 # RMQ beside other libraries
 
 `make bench` measures everything in one run, on servers it starts itself (no persistence, TCP on the loopback). Each
 library runs in a process and an environment of its own, all on the same Python and against the same server. A ratio
-is RMQ's rate over that of the library: short slices of both by turns, and the figure is the median of all rounds,
-with their quartiles in brackets. `processor` is the same ratio in processor time of client and server. With redis-
-message-queue the operating system places server and clients, as it does on everybody's machine, and the rates are
+is RMQ's rate over that of the library: short slices of both run by turns, and the figure is the median of all rounds,
+with their quartiles in brackets. `processor` is the same ratio in processor time of client and server. For redis-
+message-queue the operating system places server and clients on cores, as it does by default, and the rates are
 measured once more with the server on a core of its own; RMQ runs there on the redis-py that 7.0.0 accepts, which is
-a little quicker than the redis-py 8 that the newest release asks for. With job queues the server always has a core
-of its own. The docstrings of `message_queue.py` and `jobs.py` say more. Rates and times are context: they belong to
-this machine."""
+a little quicker than the redis-py 8 that the newest release requires. For job queues the server always has a core of
+its own. The docstrings of `message_queue.py` and `jobs.py` give details. Rates and times are context: they apply only
+to this machine."""
 PEERS = ("message_queue", "jobs")
 MEMORY_SERVERS = ("7.0", "8.6")
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to look: rounds, samples, seconds, counts."""
+    """How much to measure: rounds, samples, seconds, counts."""
 
     loops: int
     batches: int
@@ -98,7 +98,7 @@ QUICK = Effort(
 
 
 def measurements(server: str, effort: Effort) -> dict[str, Callable[[], Findings]]:
-    """Everything that can be measured, by name; each on fresh servers."""
+    """Return all measurements by name; each runs on fresh servers."""
 
     def on_one(measure: Callable[..., Findings], *args: object) -> Callable[[], Findings]:
         return lambda: _on(server, measure, *args)

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.against COMMIT`: this tree beside another commit, by turns on one server.
+"""`python -m benchmarks.against COMMIT`: compare this tree with another commit, by turns on one server.
 
-Each tree runs in a process of its own; a slice of one follows a slice of the other, and the figure is the median of the
-ratios of neighbours, in processor time of client and server together: above 1, this tree needs less than the other. The
-column `control` is the other commit beside itself: what it is away from 1 is noise.
+Each tree runs in a process of its own, and their slices alternate. The figure is the median of the ratios of
+neighbouring slices, in processor time of client and server together: above 1, this tree needs less than the other. The
+column `control` compares the other commit with itself: its distance from 1 is noise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIDES = ("other", "this", "control")
 
 
 class Side:
-    """A tree, in a process that runs a slice when it is told its name."""
+    """A tree, in a process that runs the slice whose name it receives."""
 
     def __init__(self, tree: Path, server: Server, at: int) -> None:
         environment = os.environ | {"PYTHONPATH": str(tree)}
@@ -39,7 +39,7 @@ class Side:
         self.names: list[str] = self._answer()
 
     def run(self, name: str) -> float:
-        """Seconds of processor time, of client and server, that the slice took."""
+        """Run a slice; return its seconds of processor time, of client and server together."""
         if self.process.stdin is None:
             raise RuntimeError("the process has no stdin")
         self.process.stdin.write(f"{name}\n")
@@ -69,7 +69,7 @@ def main() -> None:
 
 @contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """A folder with the files of a commit."""
+    """Yield a folder with the files of a commit."""
     with tempfile.TemporaryDirectory() as folder:
         archive = subprocess.run(["git", "archive", commit], cwd=HERE, check=True, stdout=subprocess.PIPE)
         subprocess.run(["tar", "-x", "-C", folder], check=True, input=archive.stdout)

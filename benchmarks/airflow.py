@@ -1,6 +1,6 @@
-"""What the Airflow provider adds to the core: `python -m benchmarks.airflow` writes build/measured/airflow.md.
+"""The overhead of the Airflow provider over the core: `python -m benchmarks.airflow` writes build/measured/airflow.md.
 
-Publishing: one operator's `execute` of 100,000 payloads and `publish_many` of the core take turns, on a server of their
+Publishing: one operator's `execute` of 100,000 payloads alternates with `publish_many` of the core, on a server of its
 own; the figure is the median of the ratios. Triggers: see `benchmarks.airflow_triggers`; resuming: see
 `benchmarks.airflow_resume`.
 """
@@ -33,7 +33,7 @@ PAYLOADS = [f"{number:08}".ljust(190, "x") for number in range(MESSAGES)]
 
 
 class Row(NamedTuple):
-    """A figure, what it should be, whether it is, and what it rests on."""
+    """A figure, its target, whether it reaches the target, and the numbers that it is computed from."""
 
     figure: str
     reached: str
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 def publishing(server: Server) -> Row:
-    """One operator call against the core alone."""
+    """Compare one operator call with the core alone."""
     names = {"dag_id": "dag", "run_id": "run", "task_id": "publish", "map_index": -1, "try_number": 1}
     task = RedisQueuePublishOperator(task_id="publish", redis_queue="operator", messages=PAYLOADS, asset=None)
     context: Any = {"ti": SimpleNamespace(**names)}
@@ -61,7 +61,7 @@ def publishing(server: Server) -> Row:
 
 
 def waiting(server: Server) -> list[Row]:
-    """A thousand triggers, idle and while a thousand messages a second arrive."""
+    """Measure a thousand triggers, idle and while a thousand messages a second arrive."""
     nothing = triggers.measure(triggers.idle(), server.port, SECONDS, time.sleep)
     rows = []
     for name, load in (("idle", time.sleep), ("at 1,000 publishes/s", triggers.publishing(server.port, 1000))):
@@ -79,7 +79,7 @@ def waiting(server: Server) -> list[Row]:
 
 
 def resuming(server: Server) -> Row:
-    """From a publish to the sensor's code on a worker, beside what Airflow takes to do as much for any trigger."""
+    """Measure from a publish to the sensor's code on a worker; compare with Airflow's time to resume any trigger."""
     ours, airflows = resume.measure(server)
     median, slowest = statistics.median(ours), max(ours)
     return Row(

@@ -1,4 +1,4 @@
-"""The least that a trigger can do: it fires, and says when."""
+"""A minimal trigger: it fires, and its event contains the time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 
 class FiringTrigger(BaseTrigger):
-    """Fires a second or two after it was started, with the moment."""
+    """Fire a second or two after the start; the event is the time."""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return "benchmarks.airflow_firing.FiringTrigger", {}

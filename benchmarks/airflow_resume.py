@@ -1,8 +1,8 @@
-"""How soon a deferred sensor runs again after a publish, and how much of that is Airflow's own.
+"""The time from a publish until a deferred sensor runs again, and Airflow's own share of it.
 
-`python -m benchmarks.airflow_resume` prints both: Airflow's four parts on PostgreSQL, tasks on the LocalExecutor.
-Beside the sensor, in turns, a task that waits for a trigger which fires by itself. Either begins at the moment of the
-publish, or of the event, and ends when the task's code runs again on a worker. The DAGs are in `benchmarks/dags`.
+`python -m benchmarks.airflow_resume` prints both: Airflow's four parts on PostgreSQL, tasks on the LocalExecutor. The
+sensor alternates with a task that waits for a trigger which fires by itself. The time starts at the publish, or at the
+trigger's event, and ends when the task's code runs again on a worker. The DAGs are in `benchmarks/dags`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ ROUNDS, PATIENCE_S = 10, 300
 
 
 class Resumed(NamedTuple):
-    """Seconds until the task ran again: with our trigger, and with one that just fires."""
+    """Seconds until the task ran again: with our trigger, and with one that fires by itself."""
 
     after_publish: list[float]
     after_event: list[float]
 
 
 def measure(server: Server, rounds: int = ROUNDS) -> Resumed:
-    """Runs of each DAG in turns; before them one of each, which finds nothing imported."""
+    """Run the DAGs by turns; an untimed run of each comes first, because it has to import everything."""
     connection = {"conn_type": "redis_queue", "host": "127.0.0.1", "port": server.port}
     found = Resumed([], [])
     with running_postgres() as database:
@@ -52,7 +52,7 @@ def _after_publish(airflow: Deployment, server: Server, run_id: str) -> float:
     with LeasedQueue(server.url, run_id) as queue:
         until(lambda: queue.client.zscore(f"rmq:{{{run_id}}}:waiters", "*") is not None, PATIENCE_S)  # the trigger runs
         until(lambda: airflow.rest.tasks("published", run_id)["wait"].state == "deferred", PATIENCE_S, pace_s=0.2)
-        time.sleep(random.uniform(1, 2))  # the triggerer sees to its triggers every second: at any moment between
+        time.sleep(random.uniform(1, 2))  # a random moment: the triggerer checks its triggers every second
         published = time.monotonic()
         queue.publish("work")
     return _returned(airflow, "published", run_id) - published

@@ -1,8 +1,8 @@
-"""What a thousand waiting triggers cost a triggerer: Airflow's own TriggerRunner under its own supervisor.
+"""The cost of a thousand waiting triggers in a triggerer: Airflow's own TriggerRunner under its own supervisor.
 
-`python -m benchmarks.airflow_triggers` prints connections, and CPU above that of the same runner with as many triggers
-that wait for an event which never comes. Each is measured idle, and while a thousand messages a second are published
-to the queues that they watch, far from the number that they wait for. The metadata database takes no part.
+`python -m benchmarks.airflow_triggers` prints connections, and the CPU time above that of the same runner with as many
+triggers that wait for an event which never comes. Each is measured idle, and while a thousand messages a second are
+published to the watched queues, far fewer than the triggers wait for. No metadata database is involved.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ CLIENT = "triggerer"
 
 
 class Measured(NamedTuple):
-    """A runner with its triggers, over some seconds."""
+    """The numbers of a runner with its triggers, measured over some seconds."""
 
     cpu: float
     connections: int
     wakes: float
-    """Looks a second and queue."""
+    """Checks of the backlog for each second and queue."""
 
 
 def measure(triggers: list[BaseTrigger], port: int, seconds: float, load: Callable[[float], None]) -> Measured:
-    """CPU of the runner process, connections and looks, while `load` runs."""
+    """Measure CPU of the runner process, connections and backlog checks while `load` runs."""
     with running(triggers) as supervisor, redis.Redis(port=port) as client:
         time.sleep(SETTLE_S)
         process = psutil.Process(supervisor.pid)
@@ -53,7 +53,7 @@ def measure(triggers: list[BaseTrigger], port: int, seconds: float, load: Callab
 
 
 def publishing(port: int, rate: int) -> Callable[[float], None]:
-    """Publish so many messages a second, one by one, round the queues."""
+    """Return a load that publishes `rate` messages a second, one by one, to each queue in turn."""
 
     def load(seconds: float) -> None:
         with redis.Redis(port=port) as client:
@@ -82,7 +82,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def _looks(client: redis.Redis) -> int:
-    """Looks so far, by the only command that a look alone sends once."""
+    """Return the backlog checks so far: the count of the one command that only a check sends, and sends once."""
     stats = client.info("commandstats")
     return int(stats.get("cmdstat_zremrangebyscore", {"calls": 0})["calls"])
 

@@ -1,4 +1,4 @@
-"""A thousand messages at a time on asyncio, beside the pipeline of `redis.asyncio`."""
+"""Compare a thousand messages at a time on asyncio with a pipeline of `redis.asyncio`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def _measure(port: int, rounds: int) -> Findings:
 
 
 class AsyncBatches:
-    """The twins of `batches.Batches`."""
+    """The asyncio versions of `batches.Batches`."""
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self.client = client

@@ -1,4 +1,4 @@
-"""One message at a time on asyncio, beside a bare loop of `redis.asyncio`."""
+"""Compare one message at a time on asyncio with a bare loop of `redis.asyncio`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def _measure(port: int, rounds: int) -> Findings:
 
 
 class AsyncLoops:
-    """The twins of `loops.Loops`."""
+    """The asyncio versions of `loops.Loops`."""
 
     def __init__(self, client: redis.asyncio.Redis, sha: str) -> None:
         self.client, self.sha = client, sha

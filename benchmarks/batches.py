@@ -1,4 +1,4 @@
-"""A thousand messages at a time, blocking, beside redis-py's pipeline of a thousand LPUSH."""
+"""Compare a thousand messages at a time, blocking, with redis-py's pipeline of a thousand LPUSH."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def slices(fresh: list[str]) -> list[list[str]]:
 
 
 def handle(message: Message) -> None:
-    """The handler that does nothing."""
+    """Do nothing with the message."""
 
 
 class Batches:

@@ -1,4 +1,4 @@
-"""What a library took in slices that run by turns with slices of RMQ: rates and processor time, both as ratios."""
+"""The results of a library whose slices alternate with slices of RMQ: rates and processor time, both as ratios."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.jobs_tally import Taken
 
 @dataclass(slots=True)
 class Laps:
-    """What one library took, beside what RMQ took around it, per operation."""
+    """The time that one library took per operation, compared with the RMQ slices before and after."""
 
     seconds: list[float] = field(default_factory=list)
     ratios: list[float] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Laps:
 
     @property
     def quick_s(self) -> float:
-        """What an operation took in the quickest tenth of the slices, in which nobody else wanted the processors."""
+        """Return the time of an operation in the quickest tenth of the slices, least disturbed by other processes."""
         return percentile(self.seconds, 10)
 
     @property

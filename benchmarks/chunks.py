@@ -1,7 +1,7 @@
-"""The longest time the server is busy with one script while a lease of 1,000,000 goes through everything.
+"""The longest time the server is busy with one script while a lease of 1,000,000 goes through all operations.
 
-SLOWLOG has the server's own time of each call. A call that the machine interrupts looks longer than it is, so the
-figure is the 99th percentile of the calls of the script for which that is highest; the table has the longest as well.
+SLOWLOG contains the server's own time of each call. A call that the machine interrupts seems longer than it is, so the
+figure is a 99th percentile of call times: that of the script with the highest one. The table shows the maximum as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOGGED = 50_000
 
 
 def measure(port: int, messages: int) -> Findings:
-    """The 99th percentile of the slowest script, in milliseconds, and a table of all that took longer than 0.1 ms."""
+    """Measure the slowest script's 99th percentile, in milliseconds; also a table of scripts that took over 0.1 ms."""
     with redis.Redis(port=port, socket_timeout=60) as client:
         client.config_set("slowlog-max-len", LOGGED)
         _warm(client)
@@ -39,13 +39,13 @@ def measure(port: int, messages: int) -> Findings:
 
 
 def _warm(client: redis.Redis) -> None:
-    """Let the server know the scripts: compiling one is no chunk."""
+    """Load the scripts into the server, so that their compilation is not measured."""
     for step in _steps(client, 10):
         step()
 
 
 def _pass(client: redis.Redis, messages: int) -> dict[str, list[float]]:
-    """Milliseconds of the calls that were seen, by script."""
+    """Run all steps; return the milliseconds of the logged calls, by script."""
     known = {load(f"leased/{name}").sha.decode(): name for name in NAMES}
     seen: dict[str, list[float]] = defaultdict(list)
     for step in _steps(client, messages):
@@ -59,17 +59,17 @@ def _pass(client: redis.Redis, messages: int) -> dict[str, list[float]]:
 
 
 def _steps(client: redis.Redis, messages: int) -> Iterator[Callable[[], object]]:
-    """The life of a large lease: given back in every way, and acked in the end."""
+    """Yield the operations on a large lease: give it back in every possible way, then ack it."""
     queue = LeasedQueue(client, "chunks")
     strict = LeasedQueue(client, "chunks", LeasedConfig(max_deliveries=1, max_dead=messages))
     unique = LeasedQueue(client, "chunks-unique", LeasedConfig(dedup=True, dedup_window=30))
     yield lambda: _publish(queue, messages)
     yield lambda: _publish(unique, messages // 10)
     yield lambda: unique.purge("ready")
-    yield lambda: queue.release(_claim(queue, messages - 1))  # not all: those are claimed at once
+    yield lambda: queue.release(_claim(queue, messages - 1))  # not all messages: a claim of all is done in one step
     yield lambda: _expire(queue, messages)
     for again in ({"reason": "again"}, {"delay": 0.001}):
-        # Redriven messages have no failures: those that failed together twice would be claimed in pieces.
+        # Redriven messages have no failures; messages that failed together twice would be claimed in several parts.
         yield lambda: strict.nack(_claim(queue, messages), reason="dead")
         yield queue.redrive
         yield lambda again=again: queue.nack(_claim(queue, messages), **again)
@@ -84,7 +84,7 @@ def _publish(queue: LeasedQueue, messages: int) -> None:
 
 
 def _claim(queue: LeasedQueue, messages: int, *, lease_s: float = 7200) -> Lease:
-    """So many messages."""
+    """Claim exactly this number of messages."""
     lease = some(queue.claim(max_messages=messages, lease=lease_s))
     if lease.count != messages:
         raise RuntimeError(f"claimed {lease.count} of {messages} messages: the benchmark is broken")
@@ -98,7 +98,7 @@ def _expire(queue: LeasedQueue, messages: int) -> None:
 
 
 def _promote(queue: LeasedQueue, messages: int) -> None:
-    """Each look at the backlog moves a chunk of the messages that are due."""
+    """Read the backlog until all delayed messages are ready; each call moves a chunk of those that are due."""
     while queue.backlog().ready < messages:
         pass
 

@@ -1,8 +1,8 @@
-"""The server has a core of its own, the clients have the others; `anywhere` undoes it.
+"""Give the server a core of its own and the clients the others; `anywhere` undoes it.
 
-Left to itself the kernel moves a client and the server it talks to onto one core, or onto two, as it sees fit, and a
-round trip costs three times as much in the one case as in the other. Where there is only one core, or no way to choose,
-nothing is chosen. Only the server's main thread is bound: the threads that free memory may run anywhere.
+Without this, the kernel places a client and its server on the same core or on two, and a round trip costs three times
+as much in one case as in the other. On a machine with one core, or without a way to set the affinity, this module
+changes nothing. Only the server's main thread is bound: the threads that free memory may run anywhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def server(name: str) -> Iterator[Server]:
 
 
 def start(name: str) -> Server:
-    """The same; the caller stops it."""
+    """Start such a server; the caller stops it."""
     spread_out()
     running = start_server(name)
     apart(running.process.pid, [0])
@@ -41,13 +41,13 @@ def apart(server_pid: int, clients: Iterable[int]) -> None:
 
 
 def anywhere(server_pid: int, clients: Iterable[int]) -> None:
-    """Let the system place a server and its clients, as it does on everybody's machine."""
+    """Let the operating system place a server and its clients, as it does by default."""
     _bind([server_pid, *clients], _CORES)
 
 
 @contextmanager
 def everywhere() -> Iterator[None]:
-    """Let this process and those it starts use every core for a while: what runs now is not measured."""
+    """Let this process and its children use every core during the block, because the block is not measured."""
     before = os.sched_getaffinity(0) if _CORES else set()
     spread_out()
     yield

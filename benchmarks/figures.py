@@ -1,7 +1,8 @@
-"""What is measured and what it should reach.
+"""Measured figures and their targets.
 
-A figure is a number of this run with its spread; a target is a bound on it. Targets are ratios or bytes, never rates:
-rates belong to a machine. What was not measured is said to be so, and a miss says by how much.
+A figure is a number of this run with its spread; a target is a bound on it. Targets are ratios or bytes, never rates,
+because a rate depends on the machine. A document says which figures were not measured, and by how much a figure misses
+its target.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of some rounds, and between which quartiles half of them lie."""
+    """The median of some rounds, and the lower and upper quartile."""
 
     median: float
     low: float
@@ -37,7 +38,7 @@ def percentile(values: Sequence[float], rank: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured number. `context` holds what it rests on, such as absolute numbers of this machine."""
+    """One measured number. `context` contains the numbers behind it, such as absolute numbers of this machine."""
 
     name: str
     spread: Spread
@@ -58,7 +59,7 @@ class Target:
         return value <= self.bound if self.most else value >= self.bound
 
     def share(self, value: float) -> float:
-        """How much of the target is reached: 1 or more is all of it."""
+        """Return the reached share of the target: 1 or more if the target is met."""
         if self.most:
             return self.bound / value if value > 0 else float("inf")
         return value / self.bound
@@ -79,7 +80,7 @@ class Table:
 
 @dataclass(slots=True)
 class Findings:
-    """What a benchmark found."""
+    """The results of a benchmark."""
 
     figures: list[Figure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)

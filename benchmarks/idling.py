@@ -1,6 +1,6 @@
-"""What those who wait in vain cost the server: commands a second, counted by MONITOR.
+"""The cost of idle waiters to the server: commands a second, counted by MONITOR.
 
-MONITOR tells the commands of clients from those that scripts run; only the first cost a round trip.
+MONITOR distinguishes the commands of clients from those that scripts run; only the former cost a round trip.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MARK = "rmq-benchmarks"
 
 
 def measure(port: int, seconds: float) -> Findings:
-    """An idle `claim(wait=...)`, then a WaitHub with WAITS idle waits, each for `seconds`."""
+    """Measure an idle `claim(wait=...)`, then a WaitHub with WAITS idle waits, each for `seconds`."""
     found = Findings()
     for name, wait in (("idle waiter", _claim), (f"idle WaitHub of {WAITS} waits", _hub)):
         counted = _count(port, wait, seconds)
@@ -36,7 +36,7 @@ def measure(port: int, seconds: float) -> Findings:
 
 
 def _count(port: int, wait: Callable[[int, float], None], seconds: float) -> Counter[str]:
-    """Commands by who ran them, while the wait is idle."""
+    """Count the commands of clients and of scripts while the wait is idle."""
     waiter = threading.Thread(target=wait, args=(port, seconds + 1.5))
     waiter.start()
     time.sleep(1)
@@ -46,7 +46,7 @@ def _count(port: int, wait: Callable[[int, float], None], seconds: float) -> Cou
 
 
 def commands_while(port: int, seconds: float) -> Counter[str]:
-    """Commands of the next `seconds`, by who ran them: clients, or scripts."""
+    """Count the commands of the next `seconds` by their origin: clients or scripts."""
     with redis.Redis(port=port) as client, client.monitor() as monitor:
         client.echo(_MARK)
         time.sleep(seconds)

@@ -1,8 +1,9 @@
-"""What claim, extend and ack cost while many messages are in flight, over the cost with one in flight.
+"""The cost of claim, extend and ack with many messages in flight, divided by the cost with one in flight.
 
 Each number in flight has a server of its own, and the servers run by turns, so that neither other keys nor a slower
-minute of the machine come between them. In one lease: all of them are held by one lease, which extend extends, while
-messages beside it are claimed and acked. In many leases: each is held by its own; extend goes through them.
+minute of the machine affects the comparison. "In one lease": one lease holds all messages and is the one that is
+extended; other messages are claimed and acked. "In many leases": each message has its own lease, and the leases are
+extended one after the other.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SHOWN = {1: "1", 10**3: "10³", 10**4: "10⁴", 10**5: "10⁵", 10**6: "10⁶"}
 
 
 def measure(server: str, rounds: int, levels: Sequence[int]) -> Findings:
-    """Claim, extend and ack at each level but the first, over the first."""
+    """Measure claim, extend and ack at each level but the first, as ratios to the first."""
     found = Findings()
     for shape in ("one lease", "many leases"):
         with ExitStack() as stack:
@@ -97,7 +98,7 @@ class Flight:
         return Contender(name, self._ack, CALLS, before=self._publish_and_claim)
 
     def ack_whole(self) -> tuple[float, float]:
-        """Microseconds of acking the one lease: the server's time, and the caller's."""
+        """Ack the one large lease; return the microseconds it took the server, and the caller."""
         began_us, began = self._script_us(), time.perf_counter()
         self.queue.ack(self.big[0])
         return self._script_us() - began_us, (time.perf_counter() - began) * 1e6
@@ -140,7 +141,7 @@ def _whole_acks(flights: Sequence[Flight]) -> Table:
 
 
 def _fill(port: int, level: int) -> None:
-    """Lease `level` messages one by one, in two processes when there are many: the server is faster than one client."""
+    """Lease `level` messages one by one; for many, use two processes, because the server is faster than one client."""
     shares = [level // FILLERS, level - level // FILLERS] if level > 10_000 else [level]
     if len(shares) == 1:
         return _lease_each(port, level)

@@ -1,10 +1,10 @@
-"""The job queue beside other libraries for jobs, all in processes of their own against the same Redis 8.6.
+"""Compare the job queue with other job libraries, all in processes of their own against the same Redis 8.6.
 
 Short slices of each library run between two slices of RMQ, and every figure is RMQ's rate over the library's. Jobs are
-a name and about 190 bytes of JSON, handlers do nothing. Everybody is one process and keeps no
-results; the modules `jobs_async` and `jobs_sync` say what else was set. A worker is timed over the middle of the jobs
-that wait for it, so that neither its start nor what it fetched ahead counts. Processor time, of client and server
-together, is told beside: other work on the machine changes it less than it changes rates.
+a name and about 190 bytes of JSON, handlers do nothing. Each library runs in one process and keeps no results; the
+modules `jobs_async` and `jobs_sync` list the other settings. The timing of a worker covers the middle part of its jobs,
+so that neither its start nor its prefetched jobs count. The processor time, of client and server together, is reported
+as well: other work on the machine changes it less than it changes rates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SERVER = "8.6"
 ADDED, TRIED, MOST = 100, 300, 10_000
 SLICE_S = 0.3
 MORE_OFTEN = 5
-"""Slices that only add are short, and there are so many times more of them."""
+"""Slices that only add are short, so this many times more of them run."""
 ROWS = {
     "add": ("add", 1),
     "add_bulk of 50": ("add_bulk", 50),
@@ -37,15 +37,15 @@ ROWS = {
     "worker, one job at once": ("work", 1),
     "worker at its best": ("work", 0),
 }
-"""Commands of `jobs_worker` and their width, 0 for the library's best."""
+"""Commands of `jobs_worker` and their width; 0 means the library's best."""
 _OVER_CHASQUI = {"add": 1.2, "add_bulk of 50": 1.0, "worker, one job at once": 1.5, "worker at its best": 1.5}
 TARGETS = {
     **{f"jobs, {row}, over chasquimq": Target(bound) for row, bound in _OVER_CHASQUI.items()},
     **{f"jobs, {row}, over the best of the others": Target(1.0) for row in ROWS},
 }
 _SHARED = (
-    " The quickest slices tell what both do with the machine for themselves; where other work shares its cores, RMQ was"
-    " seen to lose more time than chasquimq, whose client runs ten threads where RMQ's runs one."
+    " The quickest slices show both libraries on an otherwise idle machine; when other work shared its cores, RMQ lost"
+    " more time than chasquimq, whose client runs ten threads where RMQ's runs one."
 )
 REASONS = {
     "jobs, add, over chasquimq": (
@@ -53,8 +53,8 @@ REASONS = {
         " for the job; the server 25, as `return 1` does. chasquimq takes 93 and 22." + _SHARED
     ),
     "jobs, add, over the best of the others": (
-        "huey pushes a pickle on a list and never knows a resend again; that takes its client 55 µs and the server 20,"
-        " where a script that tells resends apart takes RMQ 38 and 25. Most of both is the round trip itself."
+        "huey pushes a pickle on a list and cannot recognise a resent call; that takes its client 55 µs and the server"
+        " 20, where RMQ's script, which recognises resent calls, takes 38 and 25. Most of both is the round trip."
     ),
     "jobs, add_bulk of 50, over chasquimq": (
         "of 9.3 µs a job, 5 go into its text (JSON and the checks of what JSON would change take 2.3 of them), 1 into"
@@ -66,16 +66,16 @@ REASONS = {
 """Why a figure may miss its target: what a profile showed."""
 _TITLE = "Jobs beside other libraries"
 _NOTE = (
-    "How many times RMQ's rate is that of each library; in brackets its own rate, and how many times as much processor"
-    " time a job takes with it, client and server together. The last column is how many jobs at once the library is at"
-    " its best with. Adding is compared with RMQ's queue of the same kind, with or without asyncio. chasquimq and RMQ"
-    " keep their events, the others have none. `taskiq-redis, list` and huey forget a job when it is handed out, celery"
-    " when it begins."
+    "Each number is RMQ's rate divided by the library's. The brackets contain the library's own rate, and its processor"
+    " time for a job, client and server together, divided by RMQ's. The last column is the number of concurrent jobs at"
+    " which the library is fastest. Adding is compared with RMQ's queue of the same kind, with or without asyncio."
+    " chasquimq and RMQ keep their events, the others have none. `taskiq-redis, list` and huey delete a job when a"
+    " worker takes it, celery when the job begins."
 )
 
 
 class Hand:
-    """The process of one library."""
+    """The worker process of one library."""
 
     def __init__(self, rival: Rival, port: int, server_pid: int) -> None:
         python = interpreter(rival.peer)
@@ -88,7 +88,7 @@ class Hand:
         self._answer()
 
     def do(self, command: str, count: int, width: int) -> Taken:
-        """Let the process do something; what one job took."""
+        """Send the process a command; return the time of one job."""
         assert self.process.stdin
         self.process.stdin.write(f"{command} {count} {width}\n")
         self.process.stdin.flush()
@@ -111,7 +111,7 @@ class Hand:
 
 
 def measure(port: int, rounds: int) -> Findings:
-    """Every figure and the table; a table that says why when there is nothing to compare with."""
+    """Measure all figures and the table; without libraries to compare with, return a table that gives the reason."""
     client = redis.Redis(port=port)
     server_pid = _server_pid(client)
     with ExitStack() as stack:
@@ -129,7 +129,7 @@ def _server_pid(client: redis.Redis) -> int:
 
 
 def _race(client: redis.Redis, hands: Sequence[Hand], row: str, rounds: int) -> dict[str, Laps]:
-    """The laps of every library that can do a row, by its name."""
+    """Return the laps of every library that supports a row, by its name."""
     command, _ = ROWS[row]
     ours = {hand.rival: _slice(client, hand, row) for hand in hands if _is_ours(hand.rival, command)}
     others = {
@@ -153,7 +153,7 @@ def _is_ours(rival: Rival, command: str) -> bool:
 
 
 def _slice(client: redis.Redis, hand: Hand, row: str) -> partial[Taken]:
-    """A library's slice, after one that warms up and tells how many jobs it does meanwhile."""
+    """Return a library's slice; a warm-up slice first determines how many jobs it contains."""
     command, width = ROWS[row]
     wide = width or hand.rival.best
 

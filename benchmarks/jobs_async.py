@@ -1,9 +1,9 @@
-"""RMQ and the asyncio libraries for jobs, each with a queue, and a worker for jobs that do nothing.
+"""RMQ and the asyncio job libraries, each with a queue, and a worker for jobs that do nothing.
 
-Settings are the library's defaults but for these. No results are kept, by the library's own switch: `keep_result=0` of
-arq, `ttl=-1` of saq, `ttl=0` of streaq. arq looks for jobs twice a second and takes at most 100 each time, unless it is
-told otherwise: it gets no pause and 1,000. Nothing says what happens but the events that RMQ and chasquimq keep. No
-library gets another event loop than Python's.
+Settings are the library's defaults, with these exceptions. No results are kept, by the library's own option:
+`keep_result=0` of arq, `ttl=-1` of saq, `ttl=0` of streaq. By default, arq polls twice a second and takes at most 100
+jobs each time; here it polls without a pause and takes 1,000. Only RMQ and chasquimq keep events; no library logs.
+Every library runs on Python's own event loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME = "bench"
 
 
 class AsyncLibrary(ABC):
-    """What is measured of a library: adding, and working off."""
+    """The measured operations of a library: adding jobs, and handling them."""
 
     module: ClassVar[str]
 
@@ -138,7 +138,7 @@ class ChasquiMQ(AsyncLibrary):
 
 
 class Arq(AsyncLibrary):
-    """A sorted set that workers look into."""
+    """A sorted set that workers poll."""
 
     module = "arq"
 
@@ -160,7 +160,7 @@ class Arq(AsyncLibrary):
             poll_delay=0, queue_read_limit=1000, handle_signals=False,
         )  # fmt: skip
         await _until(worker.async_run(), over)
-        with suppress(asyncio.CancelledError):  # of jobs that it had begun after the last
+        with suppress(asyncio.CancelledError):  # from jobs that it began after the last counted one
             await worker.close()
 
     def _settings(self) -> Any:
@@ -234,7 +234,7 @@ class TaskiqStream(_Taskiq):
 
 
 class TaskiqList(_Taskiq):
-    """A list that jobs are taken off."""
+    """A list that workers pop jobs from."""
 
     broker_name = "ListQueueBroker"
 
@@ -271,7 +271,7 @@ class Streaq(AsyncLibrary):
 
 
 async def _until(running: Any, over: asyncio.Event) -> None:
-    """Run a worker that ends when it is cancelled until `over` is set; what it dies of before is raised."""
+    """Run a worker until `over` is set, then cancel it. If it fails before, raise its exception."""
     worker, waiting = asyncio.ensure_future(running), asyncio.create_task(over.wait())
     await asyncio.wait({worker, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

@@ -1,8 +1,8 @@
-"""Libraries for jobs that RMQ is compared with: where each runs, and how many jobs at once suit it best.
+"""The job libraries that RMQ is compared with: the environment of each, and its best number of concurrent jobs.
 
-Each has an environment of its own on one version of Python, with hiredis where it can use it. chasquimq is pinned to
-the release that the targets name and to the redis-py that it asks for; of the others it is the newest. `best` was found
-by trying 1, 4, 8, 16, 32, 64, 100 and 256 jobs at once, among them the library's default.
+Each has an environment of its own on the same version of Python, with hiredis if the library can use it. chasquimq is
+pinned to the release that the targets name, and to the redis-py that this release requires; of the others, the newest
+release is used. `best` was found by trying 1, 4, 8, 16, 32, 64, 100 and 256 concurrent jobs and the library's default.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks.message_queue_peers import Peer
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A library as it is measured: `library` names what `jobs_worker` does with it."""
+    """A library as it is measured: `library` is its name in `jobs_worker`."""
 
     name: str
     library: str
@@ -22,9 +22,9 @@ class Rival:
     package: str
     best: int
     sync: bool = False
-    """Whether it knows no event loop; what it adds is compared with what RMQ adds without one."""
+    """Whether it has no asyncio interface; its adding is compared with RMQ's blocking queue."""
     bulk: bool = True
-    """Whether it can add several jobs with one call that does not add them one by one."""
+    """Whether it has a call that adds several jobs together, and not one by one."""
 
 
 def _needing(name: str, *needs: str) -> Peer:

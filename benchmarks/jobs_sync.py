@@ -1,9 +1,9 @@
-"""RMQ and the libraries for jobs that know no event loop: each with a queue, and a worker for jobs that do nothing.
+"""RMQ and the job libraries without asyncio: each with a queue, and a worker for jobs that do nothing.
 
-Settings are the library's defaults but for these. Workers run in the process that counts: rq as `SimpleWorker`, which
-does not fork for every job, celery with the `solo` pool, or `threads` for several jobs at once, and without the
-greetings among workers at its start; dramatiq and huey with threads. No results are kept: `result_ttl=0` of rq,
-`ignore_result` of celery, `results=False` of huey; dramatiq keeps none by itself.
+Settings are the library's defaults, with these exceptions. Workers run in the measured process: rq as `SimpleWorker`,
+which does not fork for every job; celery with the `solo` pool, or `threads` for several concurrent jobs, and without
+the messages that workers exchange at the start; dramatiq and huey with threads. No results are kept: `result_ttl=0` of
+rq, `ignore_result` of celery, `results=False` of huey; dramatiq keeps none by default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.jobs_tally import Clock, Taken, Tally
 
 NAME = "bench"
 tally: Tally | None = None
-"""What `job` counts on; rq finds both by their names."""
+"""The tally that `job` increments; rq finds both by their names."""
 
 
 def job(data: Any) -> None:  # noqa: ARG001  of every library: handlers take a job
@@ -27,7 +27,7 @@ def job(data: Any) -> None:  # noqa: ARG001  of every library: handlers take a j
 
 
 class SyncLibrary(ABC):
-    """What is measured of a library: adding, and working off."""
+    """The measured operations of a library: adding jobs, and handling them."""
 
     module: ClassVar[str]
 
@@ -92,7 +92,7 @@ class RmqSync(SyncLibrary):
 
 
 class Rq(SyncLibrary):
-    """A worker takes one job after another."""
+    """A worker that handles one job after another."""
 
     module = "rq"
 
@@ -112,7 +112,7 @@ class Rq(SyncLibrary):
 
 
 class Dramatiq(SyncLibrary):
-    """Threads, and a thread that fetches for them."""
+    """Worker threads, and a thread that fetches jobs for them."""
 
     module = "dramatiq"
 
@@ -132,7 +132,7 @@ class Dramatiq(SyncLibrary):
 
 
 class Celery(SyncLibrary):
-    """One job at once in the thread that fetches, several in threads of a pool."""
+    """A single job runs in the thread that fetches it; several concurrent jobs run in a thread pool."""
 
     module = "celery"
 
@@ -158,7 +158,7 @@ class Celery(SyncLibrary):
 
 
 class Huey(SyncLibrary):
-    """Threads that fetch for themselves."""
+    """Worker threads that fetch their own jobs."""
 
     module = "huey"
 

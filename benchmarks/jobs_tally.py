@@ -1,6 +1,6 @@
-"""Clocks for jobs: what some operations took of time, and of processor time of the client and of the server.
+"""Clocks for jobs: the time of some operations, and the processor time of the client and of the server.
 
-Imports the standard library alone, because it runs in the environment of every library that is measured.
+This module imports only the standard library, because it runs in the environment of every measured library.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Taken(NamedTuple):
-    """Seconds: by the clock, of the client's processors and of the server's main thread."""
+    """Seconds: wall-clock time, processor time of the client, and processor time of the server's main thread."""
 
     wall_s: float
     client_s: float
@@ -27,7 +27,7 @@ class Taken(NamedTuple):
 
 
 class Clock:
-    """Reads all three clocks; the server's is that of the process `server_pid`, 0 where the system tells nothing."""
+    """Read all three clocks; the server is the process `server_pid`, its time is 0 if the system does not report it."""
 
     def __init__(self, server_pid: int) -> None:
         self._server = Path(f"/proc/{server_pid}/schedstat")
@@ -39,22 +39,22 @@ class Clock:
 
 
 class Tally:
-    """Counts the jobs that a handler got, of any thread, and times the middle of them.
+    """Count the jobs that handlers got, in any thread, and time the middle of them.
 
-    The first tenth is left out, in which a worker warms up, and the last, in which it fetches no more: a worker that
-    fetches ahead has as much in stock when the clock starts as when it ends.
+    The first tenth is left out, because the worker warms up; the last tenth too, because the worker fetches nothing
+    more. So a worker with prefetch has the same number of fetched jobs when the clock starts and when it ends.
     """
 
     def __init__(self, clock: Clock, count: int, ended: Callable[[], None]) -> None:
         self._clock, self._ended = clock, ended
-        self._numbers = itertools.count(1)  # one step of it cannot be interrupted by another thread
+        self._numbers = itertools.count(1)  # `next` on it is atomic between threads
         self._first, self._until, self._last = count // 10, count - count // 10, count
         self._began: Taken | None = None
         self.timed = self._until - self._first
         self.taken: Taken | None = None
 
     def note(self) -> None:
-        """A handler got a job."""
+        """Record that a handler got a job."""
         number = next(self._numbers)
         if number == self._first:
             self._began = self._clock.now()

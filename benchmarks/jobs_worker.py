@@ -1,8 +1,8 @@
-"""One process of a library for jobs: adds and works off as it is told.
+"""One process of a job library: it adds and handles jobs on command.
 
 `python -m benchmarks.jobs_worker LIBRARY PORT SERVER_PID` runs in the library's own environment. It reads commands,
-`COMMAND COUNT WIDTH`, one per line, and answers each with one line of JSON: the seconds that one job took by the clock,
-of the client's processors and of the server's.
+`COMMAND COUNT WIDTH`, one per line, and answers each with one line of JSON: the seconds of one job in wall-clock time,
+in processor time of the client, and in processor time of the server.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PATIENCE_S = 60
 
 
 class Worker:
-    """The commands; `width` is the size of a bulk, or how many jobs run at once."""
+    """The commands; `width` is the size of a bulk, or the number of concurrent jobs."""
 
     def __init__(self, library: str, port: int, server_pid: int) -> None:
         self.library = LIBRARIES[library](port, Clock(server_pid))
@@ -48,8 +48,8 @@ class Worker:
         return self.library.time_bulks([_jobs(width) for _ in range(count // width)])
 
     def work(self, count: int, width: int) -> Taken:
-        """Work off `count` jobs; adding them is not timed."""
-        self.library.time_bulks([_jobs(count - 1)])  # and one that connects
+        """Handle `count` jobs; adding them is not timed."""
+        self.library.time_bulks([_jobs(count - 1)])  # one job more, which opens the connection
         tally = self.library.drain(width, count)
         if tally.taken is None:
             raise RuntimeError(f"not all of {count} jobs were handled: the benchmark is broken")
@@ -62,8 +62,8 @@ def _jobs(count: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     name, port, server_pid = sys.argv[1:]
-    answers, sys.stdout = sys.stdout, sys.stderr  # some libraries print
-    logging.disable(logging.CRITICAL)  # some tell of every job
+    answers, sys.stdout = sys.stdout, sys.stderr  # some libraries print to stdout
+    logging.disable(logging.CRITICAL)  # some libraries log every job
     worker = Worker(name, int(port), int(server_pid))
     print("ready", file=answers, flush=True)
     for line in sys.stdin:

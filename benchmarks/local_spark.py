@@ -1,4 +1,4 @@
-"""The Spark that reads and writes in the benchmarks."""
+"""The Spark session of the benchmarks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks import cores
 
 @contextmanager
 def session() -> Iterator[Any]:
-    """A local Spark of two threads, which may use every core; the environment is as before behind it."""
+    """Yield a local Spark session with two threads, on all cores; restore the environment after the block."""
     import rmq_spark  # noqa: PLC0415  only the benchmarks of Spark need it
 
     logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)

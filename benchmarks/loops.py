@@ -1,4 +1,4 @@
-"""One message at a time, blocking: what a call of RMQ costs beside a bare `EVALSHA "return 1"` of redis-py."""
+"""One message at a time, blocking: the cost of an RMQ call compared with a bare `EVALSHA "return 1"` of redis-py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def found(laps: dict[str, Laps], facade: str) -> Findings:
 
 
 def some(lease: Lease | None) -> Lease:
-    """A lease that must have been granted: a benchmark that finds nothing measures nothing."""
+    """Return the lease; raise an error for None, because a claim without a message would make the benchmark invalid."""
     if lease is None:
         raise RuntimeError("there was nothing to claim: the benchmark is broken")
     return lease

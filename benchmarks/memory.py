@@ -1,10 +1,10 @@
-"""Bytes of server memory per message: waiting, leased one by one, leased by the thousand; and per deduplication key.
+"""Bytes of server memory per message: ready, leased one by one, leased by the thousand; and per deduplication key.
 
-`used_memory` before and after, divided by the count. What is no data is kept out: no connection stays open, scripts are
-flushed (newer servers count Lua's heap), and buffers that a server keeps once it needed them are there from the start.
-The bare list is the ready list of the same envelopes; what an envelope adds to its payload is a row of its own. Growth
-of Redis's own tables is part of every figure: these double, so that a key with an expiry costs 16 B more right after a
-doubling than right before it. The counts lie in between.
+A figure is the growth of `used_memory` divided by the count. Memory that is no data is excluded: no connection stays
+open, scripts are flushed (newer servers count Lua's heap), and buffers that a server allocates once and keeps exist
+from the start. The bare list is the ready list of the same envelopes; the overhead of an envelope over its payload is a
+row of its own. Growth of Redis's own tables is part of every figure: their size doubles, so a key with an expiry costs
+16 B more right after a doubling than right before it. The counts are chosen between two doublings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rmq_core import LeasedConfig, LeasedQueue
 
 
 def measure(port: int, count: int, version: str) -> Findings:
-    """Each figure for `count` messages on the server at `port`."""
+    """Measure each figure for `count` messages on the server at `port`."""
     memory = Memory(port, count)
     bare = memory.bare()
     ready = memory.ready()
@@ -41,7 +41,7 @@ def measure(port: int, count: int, version: str) -> Findings:
 
 
 class Memory:
-    """Fills an empty server and looks how much it grew."""
+    """Fill an empty server and measure its growth."""
 
     def __init__(self, port: int, count: int) -> None:
         self.port, self.count = port, count
@@ -57,13 +57,13 @@ class Memory:
         return (self._used() - empty) / self.count
 
     def ready(self) -> float:
-        """Bytes of a message that waits."""
+        """Return the bytes of a ready message."""
         empty = self._used(flush=True)
         self._publish(LeasedConfig())
         return (self._used() - empty) / self.count
 
     def leased(self, size: int) -> float:
-        """Bytes more per message when it is leased, `size` of them under a lease."""
+        """Return the additional bytes per message in leases of `size` messages."""
         self._used(flush=True)
         self._publish(LeasedConfig())
         waiting = self._used()
@@ -71,7 +71,7 @@ class Memory:
         return (self._used() - waiting) / self.count
 
     def dedup(self) -> float:
-        """Bytes more per message when it is published with deduplication."""
+        """Return the additional bytes per message published with deduplication."""
         plain = self.ready()
         empty = self._used(flush=True)
         self._publish(LeasedConfig(dedup=True))
@@ -87,13 +87,13 @@ class Memory:
                 some(queue.claim(max_messages=size, lease=3600))
 
     def _used(self, *, flush: bool = False) -> int:
-        """Bytes in use when nothing is being freed or rehashed any more."""
+        """Return the bytes in use, after the server has finished freeing and rehashing."""
         with redis.Redis(port=self.port) as client:
             if flush:
                 client.flushall()
             client.script_flush("SYNC")
             seen = [-1, -2, -3]
-            while len(set(seen)) > 1:  # Redis frees, and moves to a table of the right size, behind the scenes
+            while len(set(seen)) > 1:  # Redis frees memory and resizes tables in the background
                 time.sleep(0.15)
                 seen = [*seen[1:], int(client.info("memory")["used_memory"])]
             return seen[0]

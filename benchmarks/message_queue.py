@@ -1,12 +1,12 @@
-"""`RedisMessageQueue` beside redis-message-queue 7.0.0, whose users it is for, and beside its newest release.
+"""Compare `RedisMessageQueue` with redis-message-queue 7.0.0, whose users it is for, and with its newest release.
 
-All run the same program on the same Python 3.12 against the same server, by turns: slices of RMQ around each slice of
-the others. What a figure says is how many times better RMQ is than 7.0.0.
+All run the same program on the same Python 3.12 against the same server, by turns: slices of RMQ run before and after
+each slice of the others. A figure is the factor by which RMQ is better than 7.0.0.
 
-The operating system places server and clients, as it does on everybody's machine: these are the figures that have
-targets. In the same run the rates are measured again, block by block, with the server on a core of its own. A round
-trip then costs the same every time, but more of it is spent on waking up the other side, which all libraries pay alike,
-and less of it on what a library does. Processor time, of client and server together, is told beside both.
+The operating system places server and clients on cores, as it does by default: these figures have targets. In the same
+run the rates are measured again, block by block, with the server on a core of its own. A round trip then costs the same
+every time, but waking up the other side, which costs all libraries the same, takes a larger part of it, and the work of
+the library a smaller one. Processor time, of client and server together, is reported with both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IDLE_S = 10
 WARM_UPS = 5
 WAKE_BLOCKS = 5
 MORE_WAKES = 4
-"""RMQ's wake-ups are so many times more: their p99 is an outlier, where that of a library that polls is its pause."""
+"""RMQ gets this many times more wake-ups: its p99 is set by outliers, the p99 of a polling library by its pause."""
 PEERS = (OURS, NEW)
 LOOPS = {
     "publish": ("publish", False),
@@ -50,10 +50,10 @@ TARGETS = {
 }
 
 _TRIPS = (
-    "most of it is round trips, of which RMQ makes two for a claim and an ack: more than half of their processor time"
-    " is that of two calls of `return 1`. The rest is shared by the scripts, which hold a message under a lease and"
-    " make each call safe to send again, and the Python between `process_message` and redis-py. When client and server"
-    " do not share a core, waking up the other side comes on top, for all alike."
+    "most of it is round trips. RMQ makes two, for a claim and an ack: more than half of their processor time is that"
+    " of two calls of `return 1`. The rest goes into the scripts, which put a message under a lease and make each call"
+    " safe to resend, and into the Python code between `process_message` and redis-py. When client and server do not"
+    " share a core, waking up the other side costs additional time, the same for all libraries."
 )
 REASONS = {
     **{
@@ -61,16 +61,16 @@ REASONS = {
         for name in ("deduplicated publish", "claim + ack", "deduplicated publish + claim + ack")
     },
     "wake-up p99, times shorter than redis-message-queue 7": (
-        "other work on the machine: in the slowest wake-ups the processes stood ready and waited for a processor, by"
-        " the kernel's own account. What a wake-up takes of processor time, half a millisecond each of the one who"
-        " waits and of the one who publishes, and 0.4 of the server, was the same in the slowest as in the quickest."
+        "other work on the machine: according to the kernel, the processes of the slowest wake-ups were runnable and"
+        " waited for a processor. The processor time of a wake-up, half a millisecond each for the waiter and the"
+        " publisher, and 0.4 for the server, was the same in the slowest as in the quickest."
     ),
 }
 """Why a figure may miss its target: what a profile showed."""
 
 
 def measure(port: int, rounds: int, wakes: int) -> Findings:
-    """Every figure; one table that says why when there is nothing to compare with."""
+    """Measure all figures; without a library to compare with, return one table that gives the reason."""
     try:
         versions = {peer: version(interpreter(peer), "redis-message-queue") for peer in (OLD, NEW)}
         interpreter(OURS)
@@ -112,7 +112,7 @@ class Side:
         return self._share("bytes sent for claim + ack", self._sent_bytes)
 
     def idle(self) -> Iterator[Figure]:
-        """Commands of the client, and those that its scripts run on top: all that a server is kept busy with."""
+        """Count the commands of the client and those that its scripts run: together the load on the server."""
         counted = {peer: self._idle_commands(peer) for peer in (OLD, *PEERS)}
         for kind, kinds in (("client", ("client",)), ("client and script", ("client", "script"))):
             ours, old, new = (sum(counted[peer][each] for each in kinds) / IDLE_S for peer in (OURS, OLD, NEW))
@@ -121,7 +121,7 @@ class Side:
 
     @contextmanager
     def _hands(self) -> Iterator[list[Hand]]:
-        """A worker of 7.0.0, of RMQ and of the newest release; the two releases use the same keys, never at once."""
+        """Yield workers of 7.0.0, RMQ and the newest release; both releases use the same keys, never simultaneously."""
         self.client.flushall()
         with ExitStack() as stack:
             yield [stack.enter_context(self._hand(peer)) for peer in (OLD, *PEERS)]
@@ -146,14 +146,14 @@ class Side:
         return taken
 
     def _wake_up(self, peer: Peer, count: int, chance: random.Random) -> list[float]:
-        """Milliseconds from just before publishing to the message in another process's hand."""
+        """Return the milliseconds from just before the publish until another process has the message."""
         self.client.flushall()
         taken = []
         with self._hand(peer) as waiter, self._hand(peer) as ringer:
             cores.anywhere(self.server_pid, [0, waiter.process.pid, ringer.process.pid])
             for _ in range(WARM_UPS + count):
                 waiter.begin("wait")
-                time.sleep(0.02 + 0.25 * chance.random())  # 7.0.0 looks four times a second: hit any moment of its nap
+                time.sleep(0.02 + 0.25 * chance.random())  # 7.0.0 polls four times a second: a random moment
                 began_ns = ringer.do("ring").told
                 taken.append((waiter.end().told - began_ns) / 1e6)
         cores.apart(self.server_pid, [0])

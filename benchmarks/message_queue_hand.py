@@ -1,4 +1,4 @@
-"""The processes of the libraries that are compared with `RedisMessageQueue`, and slices of them by turns."""
+"""The processes of `RedisMessageQueue` and of the compared libraries, and their alternating slices."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from benchmarks.message_queue_peers import OURS, ROOT, WORKER, Peer, interpreter
 CALLS = 100
 BLOCKS = 8
 PLACES = {"": cores.anywhere, ", server on a core of its own": cores.apart}
-"""Where servers and clients may run, by what is added to the name of a figure."""
+"""The placement of servers and clients, by the suffix that it adds to the name of a figure."""
 
 
 class Answer(NamedTuple):
-    """What a command found out, and what it took."""
+    """The result of a command, and the time it took."""
 
     told: Any
     taken: Taken
@@ -41,7 +41,7 @@ class Hand:
         self._answer()
 
     def do(self, command: str, count: int = 1) -> Answer:
-        """Let the worker do something, and wait for it."""
+        """Send the worker a command, and wait for its answer."""
         self.begin(command, count)
         return self.end()
 
@@ -76,7 +76,7 @@ class Hand:
 class Race:
     """One command by several libraries, RMQ before and after each slice of another, in all places block by block.
 
-    filled: the command needs messages to be there.
+    filled: the command needs messages in the queue.
     """
 
     def __init__(self, client: redis.Redis, server_pid: int, command: str, *, filled: bool) -> None:
@@ -84,7 +84,7 @@ class Race:
         self._command, self._filled = command, filled
 
     def run(self, hands: Sequence[Hand], rounds: int) -> dict[str, dict[str, Laps]]:
-        """The laps of each library by its name, by the place where they were run."""
+        """Return the laps by placement, then by the name of the library."""
         found = {place: {hand.peer.name: Laps() for hand in hands} for place in PLACES}
         for _ in range(BLOCKS):
             for place, put in PLACES.items():
@@ -97,7 +97,7 @@ class Race:
         put(self._server_pid, [0, *(hand.process.pid for hand in hands)])
 
     def _block(self, hands: Sequence[Hand], rounds: int, laps: dict[str, Laps]) -> None:
-        """The first slice of each, in which everybody settles down at a new place, does not count."""
+        """Run one block; the first slice of each library, which warms up in the new placement, does not count."""
         ours, *others = sorted(hands, key=lambda hand: hand.peer is not OURS)
         for hand in others:
             self._slice(hand)

@@ -1,10 +1,10 @@
 """Environments in which redis-message-queue and RMQ run side by side: Python 3.12, the same redis-py parser for all.
 
-RMQ gets the newest redis-py that 7.0.0 accepts, for that is what who comes from there has: redis-py 8 gives sockets a
-timeout, which costs every call two system calls more. The newest release of redis-message-queue asks for redis-py 8.
+RMQ gets the newest redis-py that 7.0.0 accepts, because users who migrate from 7.0.0 have it: redis-py 8 sets a timeout
+on sockets, which costs every call two more system calls. The newest release of redis-message-queue requires redis-py 8.
 
-The library that RMQ is compared with is never a dependency of ours: its environments live in a cache folder, made once
-by uv. RMQ gets one there too, so that all run on the same interpreter.
+The library that RMQ is compared with is never a dependency of RMQ: uv creates its environments once, in a cache folder.
+RMQ gets an environment there too, so that all run on the same interpreter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PYTHON = "3.12"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A library and what its environment holds."""
+    """A library and the packages of its environment."""
 
     name: str
     module: str
@@ -38,17 +38,17 @@ NEW = Peer("redis-message-queue, newest", "redis_message_queue", ("redis-message
 
 
 class Missing(Exception):
-    """There is no Python 3.12, or its environments cannot be made; the text says which."""
+    """There is no Python 3.12, or the environments cannot be created; the text says which."""
 
 
 def cache() -> Path:
-    """The folder that keeps the environments between runs."""
+    """Return the folder that keeps the environments between runs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "rmq-benchmarks"
 
 
 def interpreter(peer: Peer) -> Path:
-    """The Python of a peer's environment, made first when it is not there."""
+    """Return the Python of a peer's environment; create the environment unless it exists."""
     folder = cache() / peer.name.replace(" ", "-").replace(",", "")
     python = folder / "bin" / "python"
     wanted = folder / "needs.json"
@@ -61,7 +61,7 @@ def interpreter(peer: Peer) -> Path:
 
 
 def find_python() -> Path:
-    """A Python 3.12 that runs."""
+    """Find a Python 3.12 that runs."""
     for candidate in _candidates():
         if _runs(candidate):
             return candidate
@@ -69,7 +69,7 @@ def find_python() -> Path:
 
 
 def version(python: Path, package: str) -> str:
-    """Which version of a package an environment holds."""
+    """Return the version of a package in an environment."""
     code = f"from importlib.metadata import version; print(version({package!r}))"
     return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 

@@ -52,28 +52,28 @@ class Worker:
             _process(self.unique)
 
     def hold(self, count: int) -> None:
-        """Claim messages and keep them, as handlers that are at work do."""
+        """Claim messages and keep them unsettled, like handlers that are still working."""
         gateway = self.library.RedisGateway(redis_client=self.client, message_visibility_timeout_seconds=300)
         for _ in range(count):
             if gateway.wait_for_message_and_move(self.plain.key.pending, self.plain.key.processing) is None:
                 raise RuntimeError("there was nothing to hold: the benchmark is broken")
 
     def wait(self, _: int) -> int:
-        """Wait for one message; the moment it was in hand, on the clock that all processes share."""
+        """Wait for one message; return the time of its arrival, on the clock that all processes share."""
         while True:
             with self.plain.process_message() as message:
                 if message is not None:
                     return time.monotonic_ns()
 
     def ring(self, _: int) -> int:
-        """Publish one message; the moment before."""
+        """Publish one message; return the time just before."""
         (text,) = self._texts(1)
         began = time.monotonic_ns()
         self.plain.publish(text)
         return began
 
     def idle(self, seconds: int) -> None:
-        """Wait in vain."""
+        """Wait on an empty queue for the given time."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             with self.plain.process_message() as message:
@@ -81,7 +81,7 @@ class Worker:
                     raise RuntimeError("a message came to who should wait in vain: the benchmark is broken")
 
     def _queue(self, name: str, *, deduplication: bool) -> Any:
-        """A queue with the defaults of its library; newer ones deduplicate when they are given a key function."""
+        """Return a queue with its library's defaults; newer releases deduplicate if they get a key function."""
         queue: Callable[..., Any] = self.library.RedisMessageQueue
         try:
             return queue(name, client=self.client, deduplication=deduplication)

@@ -1,4 +1,4 @@
-"""What the benchmarks send: text of 190 bytes, never the same twice."""
+"""The payloads of the benchmarks: texts of 190 bytes, never the same twice."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _numbers = itertools.count()
 
 
 def payloads(count: int) -> list[str]:
-    """So many texts that this process has not sent before."""
+    """Return `count` texts that this process has not sent before."""
     return [f"{next(_numbers):010}".ljust(SIZE, "x") for _ in range(count)]

@@ -1,7 +1,7 @@
-"""The same loops in 1 to 8 processes at once: their total rate over that of as many bare loops.
+"""The same loops in 1 to 8 concurrent processes: their total rate divided by that of the same number of bare loops.
 
-Every process runs a loop for a short while, all of them at the same time; bare and RMQ take turns. Here the clients may
-use every core.
+All processes run a loop at the same time, for a short while; bare and RMQ loops alternate. Here the clients may use
+every core.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTE = (
 
 
 def measure(port: int, rounds: int) -> Findings:
-    """One table: a row per loop, a column per number of processes."""
+    """Return one table: a row per loop, a column per number of processes."""
     cores.spread_out()
     workers = [Worker(port) for _ in range(max(CROWDS))]
     with redis.Redis(port=port) as client, LeasedQueue(client, "processes") as queue:
@@ -60,7 +60,7 @@ def _column(workers: Sequence[Worker], queue: LeasedQueue, rounds: int) -> dict[
 
 
 def _total(workers: Sequence[Worker], name: str, queue: LeasedQueue) -> float:
-    """Calls a second of all workers together."""
+    """Return the calls a second of all workers together."""
     if name.startswith(("claim", "ack")):
         queue.publish_many(payloads(int(40_000 * SLICE_S)))
     start = time.monotonic() + START_S
@@ -72,7 +72,7 @@ def _total(workers: Sequence[Worker], name: str, queue: LeasedQueue) -> float:
 
 
 class Worker:
-    """A process that runs the loop it is told to."""
+    """A process that runs a given loop on command."""
 
     def __init__(self, port: int) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -116,7 +116,7 @@ class Hand:
         }
 
     def rate(self, loop: Callable[[], float], start: float) -> float:
-        """Operations a second of a loop that runs for SLICE_S from the moment `start`."""
+        """Run a loop for SLICE_S from the time `start`; return its operations a second."""
         time.sleep(max(0.0, start - time.monotonic()))
         bursts, taken_s = 0, 0.0
         while time.monotonic() < start + SLICE_S:
@@ -143,7 +143,7 @@ class Hand:
         return time.perf_counter() - began
 
     def _claim_and_ack(self, *, claims: bool = False, acks: bool = False) -> float:
-        """Claims and acks by turns, of which only the wanted ones are timed."""
+        """Claim and ack by turns; time only the requested operations."""
         marks = [time.perf_counter()]
         leases = [some(self.queue.claim()) for _ in range(BURST)]
         marks.append(time.perf_counter())

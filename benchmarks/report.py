@@ -1,4 +1,4 @@
-"""A document: a table of figures against targets, with what they were measured on. It says what was missed."""
+"""A document: a table of figures and targets, with the machine and versions used. It explains each missed target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORMATS = {"": ".2f", "B": ".0f", "ms": ".1f", "/s": ".2f"}
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the numbers were measured on."""
+    """The machine and the versions on which the numbers were measured."""
 
     servers: Sequence[str]
     load_before: float = field(default_factory=lambda: os.getloadavg()[0])
@@ -41,7 +41,7 @@ def render(
     machine: Machine,
     opening: str = "# Benchmark results",
 ) -> str:
-    """The whole document; `opening` is its title, and how it was measured."""
+    """Return the whole document; `opening` is its title and the description of the measurement."""
     parts = [
         opening,
         "\n".join(machine.lines()),
@@ -54,13 +54,13 @@ def render(
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def verdict(figure: Figure, target: Target | None) -> str:
-    """Whether a figure reaches its target; a miss says how much of it there is."""
+    """Return whether a figure reaches its target; for a miss, also the share of the target that it reaches."""
     if target is None:
         return ""
     value = figure.spread.median
@@ -84,7 +84,7 @@ def _summary(figures: Sequence[Figure], targets: Mapping[str, Target]) -> str:
 
 
 def _explained(figures: Sequence[Figure], targets: Mapping[str, Target], reasons: Mapping[str, str]) -> Iterator[str]:
-    """A paragraph for each miss: the reason that is known, or that none is."""
+    """Yield a paragraph for each miss: the known reason, or a note that there is none."""
     missed = [f for f in figures if f.name in targets and not targets[f.name].met(f.spread.median)]
     if missed:
         yield "## Targets that are missed"

@@ -1,7 +1,7 @@
 """Interleaved timing: every contender runs in short slices between two slices of its baseline.
 
-A machine that slows down slows both, so the ratio of a slice to the baseline around it stays. The figure is the median
-of these ratios, the spread their quartiles.
+A machine that slows down slows both, so the ratio of a slice to the baseline slices around it stays the same. The
+figure is the median of these ratios, and the spread is their quartiles.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Laps:
 
 
 def race(baseline: Contender, contenders: Sequence[Contender], rounds: int, warm: int = 1) -> dict[str, Laps]:
-    """The laps of the baseline and of each contender, by name; before them, each has run `warm` times."""
+    """Return the laps of the baseline and of each contender, by name; each runs `warm` untimed slices before."""
     laps = {each.name: Laps() for each in (baseline, *contenders)}
     for each in (baseline, *contenders) * warm:
         _slice(each)
@@ -58,7 +58,7 @@ def race(baseline: Contender, contenders: Sequence[Contender], rounds: int, warm
 
 
 async def race_async(baseline: Contender, contenders: Sequence[Contender], rounds: int) -> dict[str, Laps]:
-    """The same for contenders that return awaitables."""
+    """Do the same for contenders that return awaitables."""
     laps = {each.name: Laps() for each in (baseline, *contenders)}
     for each in (baseline, *contenders):
         await _slice_async(each)

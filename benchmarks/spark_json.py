@@ -1,7 +1,8 @@
-"""What it costs to tell payloads that fit a schema from others: `split_json` beside one plain `from_json`.
+"""The cost of separating payloads that fit a schema from others: `split_json` compared with one plain `from_json`.
 
-200,000 JSON payloads of 190 bytes lie in Spark's memory, so that nothing but parsing is compared, and all rows go into
-a `noop` sink. `split_json` gives what fits; `parsed` keeps all rows. The plain `from_json` checks nothing.
+200,000 JSON payloads of 190 bytes are in Spark's memory, so that only parsing is compared, and all rows go into a
+`noop` sink. Of `split_json`, the payloads that fit are measured; `parsed` keeps all rows. The plain `from_json` checks
+nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TARGETS = {
 
 
 def measure(spark: Any, rounds: int, count: int = COUNT) -> Findings:
-    """The time of each over that of one `from_json`."""
+    """Measure the time of each, divided by that of one `from_json`."""
     from rmq_spark import parsed, split_json  # noqa: PLC0415  only this benchmark needs Spark
 
     messages = _messages(spark, count)
@@ -41,7 +42,7 @@ def _figure(name: str, rates: list[float], context: str) -> Figure:
 
 
 def _messages(spark: Any, count: int) -> Any:
-    """Payloads of 190 bytes with the columns of a message that a job keeps, in memory."""
+    """Return cached rows with payloads of 190 bytes and the message columns that a job usually keeps."""
     made = spark.range(0, count, 1, 2).selectExpr(
         "concat('m', id) AS message_id",
         'cast(rpad(concat(\'{"number":\', id, \',"origin":"JFK","delay":\', id % 60, \'.5,"flown":{"at":'

@@ -1,10 +1,11 @@
 """Spark reading a queue, as a batch and as a stream.
 
 Batch: a lease of 200,000 messages of 190 bytes, read into a `noop` sink by two task threads. The baseline is one Python
-process that fetches the same lease with redis-py, 10,000 envelopes at a time, and decodes them to tuples; all ratios
-are to that. Only claiming and acking are compared with our own read: of all that is ready, when the list becomes the
-lease, and of all but one message, when each is moved. Stream: the time of Spark's hooks in a micro-batch of 1,000
-messages beside those of Spark's own `rate-micro-batch` source, and the commands that an idle stream sends.
+process that fetches the same lease with redis-py, 10,000 envelopes at a time, and decodes them to tuples. All ratios
+are to this baseline, except those of claiming and acking, which are to RMQ's own read. A claim of all ready messages
+turns the ready list into the lease; a claim of all messages but one moves each message; both are measured. Stream: the
+time of Spark's hooks in a micro-batch of 1,000 messages, compared with the same hooks of Spark's own `rate-micro-batch`
+source, and the commands that an idle stream sends.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ REASONS = {
 
 
 def measure(rounds: int, count: int, streamed: int) -> Findings:
-    """Everything about reading, on each of SERVERS; streams on the first, one of them of `streamed` messages."""
+    """Measure reading on each of SERVERS, and streams on the first; one stream reads `streamed` messages."""
     found = Findings()
     with local_spark.session() as spark:
         for name in SERVERS:
@@ -103,7 +104,7 @@ def _batches(spark: Any, url: str, server: str, rounds: int, count: int) -> Find
 
 
 def _held_s(queue: LeasedQueue, count: int, spare: int) -> float:
-    """The seconds in which so many of the messages that are ready, and `spare` more, are claimed and acked."""
+    """Claim and ack `count` of `count + spare` ready messages; return the seconds."""
     queue.publish_many(payloads(count + spare))
     began = time.perf_counter()
     queue.ack(_claimed(queue, count))
@@ -113,7 +114,7 @@ def _held_s(queue: LeasedQueue, count: int, spare: int) -> float:
 
 
 def _filled(queue: LeasedQueue, count: int) -> Lease:
-    """A lease of so many messages."""
+    """Return a lease of `count` messages."""
     queue.publish_many(payloads(count))
     return _claimed(queue, count)
 
@@ -126,7 +127,7 @@ def _claimed(queue: LeasedQueue, count: int) -> Lease:
 
 
 def _tuples(url: str, lease: Lease) -> None:
-    """The baseline: redis-py in one process."""
+    """Run the baseline: redis-py in one process."""
     with redis.Redis.from_url(url) as client:
         rows = sum(len(part) for part in _decoded(client, lease, 0, lease.count))
     assert rows == lease.count
@@ -148,7 +149,7 @@ def _arrow(spark: Any, settings: RedisSettings, queue: LeasedQueue, lease: Lease
 
 
 def _rows(spark: Any, url: str, lease: Lease) -> Callable[[], None]:
-    """What people write by hand: slices fetched in mapPartitions, made a DataFrame."""
+    """Read as in code written by hand: fetch slices in mapPartitions, then create a DataFrame from the rows."""
     half = lease.count // 2
 
     def fetch(slices: Iterator[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:
@@ -194,7 +195,7 @@ def _started(source: Any, checkpoint: Path) -> Any:
 
 
 def _hooks_ms(query: Any) -> list[float]:
-    """What a source's hooks took in each of the query's batches, the first ones left out: those start processes."""
+    """Return the milliseconds of the source's hooks in each batch, without the first ones, which start processes."""
     _until(lambda: sum(1 for progress in query.recentProgress if progress.numInputRows) >= BATCHES)
     batches = [progress for progress in query.recentProgress if progress.numInputRows][3:BATCHES]
     return [float(sum(progress.durationMs.get(hook, 0) for hook in HOOKS)) for progress in batches]

@@ -1,8 +1,9 @@
-"""Very many messages through one stream: whether what it needs of memory grows with what it has done.
+"""Very many messages through one stream, and whether its memory grows with the number of processed messages.
 
-One query takes them in batches of 100,000, a lease each, while a publisher keeps a few batches ready. After the first
-tenth and at the end, with nothing in the queue, these are compared: the heap of Spark's Java after a collection, the
-resident memory of the Python process beside the driver that claims and acks, and Redis' `used_memory`.
+One query reads them in batches of 100,000, with one lease each, while a publisher keeps a few batches ready. The
+benchmark compares memory after the first tenth with memory at the end, each time with an empty queue: the heap of
+Spark's Java after a garbage collection, the resident memory of the Python process that claims and acks for the driver,
+and Redis' `used_memory`.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def measure(spark: Any, server: str, total: int) -> Findings:
 
 
 def _stream(queue: LeasedQueue, count: int) -> None:
-    """Publish so many messages, never far ahead, and wait until all are acked."""
+    """Publish `count` messages, never far ahead of the stream, and wait until all are acked."""
     while count:
         if queue.backlog().ready < AHEAD:
             some = min(count, BATCH)
@@ -90,7 +91,7 @@ def _memory(spark: Any, client: redis.Redis) -> Memory:
 
 
 def _command(process: psutil.Process) -> str:
-    """Its command line, '' when it has just ended."""
+    """Return the command line of the process; '' if it has just ended."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:

@@ -1,8 +1,9 @@
 """Spark publishing to a queue: 200,000 rows of 190 bytes from two task threads.
 
 The baseline is one Python process that runs the publish script through redis-py's pipeline, 1,000 messages a call and 4
-calls in flight; all ratios are to that. By hand is what people write: the same in `foreachPartition`, with rows one by
-one. Rows are cached in Spark before, and all have run a few times, for Java to have compiled what they use.
+calls in flight; all ratios are to that. "By hand" is typical code without a connector: the same in `foreachPartition`,
+with rows one by one. The rows are cached in Spark, and each variant runs a few times before it is timed, so that Java
+has compiled its code.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ TARGETS = {
 }
 
 _SPARK = (
-    "0.09 s of a write are Spark's own, whatever the number of rows: several Python processes are asked, one by one,"
+    "0.09 s of a write are Spark's own, for any number of rows: Spark calls several Python processes, one by one,"
     " before and after the tasks. The 200,000 rows take 0.25 s more, in which two cores share 0.6 s of processor time:"
     " Python 0.3, Java 0.15, the server 0.15."
 )
 _STAGED = (
-    _SPARK + " When all tasks are done, the server alone moves what all but the first have staged to where it is ready,"
-    " which takes 0.08 s."
+    _SPARK + " When all tasks are done, the server moves the messages staged by all tasks but the first to the ready"
+    " list, which takes 0.08 s."
 )
 REASONS = {
     **{f"Spark: Arrow write, direct, {server}": _SPARK for server in SERVERS},
@@ -55,7 +56,7 @@ REASONS = {
 
 
 def measure(rounds: int, count: int) -> Findings:
-    """Everything about writing, on each of SERVERS."""
+    """Measure writing on each of SERVERS."""
     found = Findings()
     with local_spark.session() as spark:
         with cores.everywhere():
@@ -105,7 +106,7 @@ def _save(frame: Any, url: str, delivery: str) -> None:
 
 
 def _by_hand(url: str, publish: Publish) -> Callable[[Iterable[Any]], None]:
-    """What publishes the rows of a partition without a connector; it carries its script along to the executors."""
+    """Return a function that publishes a partition's rows without a connector; Spark ships the script with it."""
 
     def publish_rows(rows: Iterable[Any]) -> None:
         with redis.Redis.from_url(url) as client:
@@ -115,7 +116,7 @@ def _by_hand(url: str, publish: Publish) -> Callable[[Iterable[Any]], None]:
 
 
 def _publisher(source: str) -> Publish:
-    """Publishes payloads; a closure, for Spark to pickle with all that it needs."""
+    """Return a function that publishes payloads; as a closure, Spark pickles it with all that it needs."""
     names, call, in_flight, slots = KEYS, CALL, IN_FLIGHT, f"rmq:{{{QUEUE}}}:slot"
 
     def publish(client: redis.Redis, texts: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""What each figure should reach on Redis 7.0, or on the server it names; a figure without an entry is information."""
+"""The targets of the figures on Redis 7.0, or on the server in the name; figures without an entry have no target."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ TARGETS: dict[str, Target] = {
 }
 
 _SCRIPTS = (
-    "the time goes into what safety asks for. `return 1` takes the server 1 µs, the script of a claim about 20: 6 for"
+    "the time goes into safety. `return 1` takes the server 1 µs, the script of a claim takes about 20: 6 for"
     " its 25 keys and arguments, 5 for what it reads (call slot, clock, waiters, expired leases, due delays), and 9"
     " for what it writes (fencing number, lease, deadline, call slot). The caller spends 25 to 30 µs on a claim, where"
-    " redis-py spends 20 on its EVALSHA. The longer the way to the server, the less of this remains in the ratio."
+    " redis-py spends 20 on its EVALSHA. The longer a round trip takes, the less this affects the ratio."
 )
 _WAKING = (
     "between the publisher's send and the waiter's message the server runs two scripts, publish and claim, where the"
-    " bare waiter needs one LPUSH; both, and the Python that makes a lease of the reply, run after a sleep, with cold"
-    " caches, at several times their usual cost. With scripts cut down to pushing, popping and writing the lease and"
-    " the call slot, which no longer kept the queue's promises, a wake-up still took 1.7 to 2.0 times a BLMOVE."
+    " bare waiter needs one LPUSH. Both scripts, and the Python that turns the reply into a lease, run after a sleep,"
+    " with cold caches, at several times their usual cost. Reduced scripts, which only push, pop and write the lease"
+    " and the call slot and no longer keep the queue's guarantees, still took 1.7 to 2.0 times a BLMOVE per wake-up."
 )
 _BATCH = (
     "of the 1.3 ms that claiming and acking a thousand messages takes, the server is busy for 1.0. Each message becomes"

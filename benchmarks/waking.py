@@ -1,10 +1,10 @@
-"""How long a message takes from leaving the publisher to being in the hand of a process that waits for it.
+"""The time of a message from the publisher's send to its arrival in a waiting process.
 
 The waiter is a process of its own, so that no interpreter lock is shared; the same process waits by turns with a bare
-BLMOVE and with `queue.claim(wait=...)`. Both processes read the same monotonic clock. The publisher goes ahead as soon
-as the server says that a client is blocked; or some time later, which shows what it costs that the processor's caches
-have been used by others meanwhile. Time runs from the moment the publisher's client hands its bytes to the socket: what
-publishing costs the publisher is a figure of `loops`.
+BLMOVE and with `queue.claim(wait=...)`. Both processes read the same monotonic clock. The publisher sends as soon as
+the server reports a blocked client; or some time later, which shows the cost of processor caches that other work has
+used meanwhile. The time starts when the publisher's client passes its bytes to the socket: the publisher's own cost is
+a figure of `loops`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAP_S = 0.01
 
 
 def measure(port: int, samples: int) -> Findings:
-    """p50 and p99 of both façades over those of a BLMOVE through the same kind of client."""
+    """Measure p50 and p99 of both façades, divided by those of a BLMOVE through the same kind of client."""
     found = Findings()
     for facade, waiter in (("sync", _wait), ("async", _wait_async)):
         took = _sample(port, waiter, samples)
@@ -43,7 +43,7 @@ def measure(port: int, samples: int) -> Findings:
 
 
 def _figure(name: str, rank: int, bare_us: list[float], claim_us: list[float]) -> Figure:
-    """The ratio over all samples, and its spread over BLOCKS parts of the run."""
+    """Return the ratio over all samples, and its spread over BLOCKS parts of the run."""
     whole = percentile(claim_us, rank) / percentile(bare_us, rank)
     size = len(bare_us) // BLOCKS
     parts = Spread.of(
@@ -58,12 +58,12 @@ def _figure(name: str, rank: int, bare_us: list[float], claim_us: list[float]) -
 def _sample(
     port: int, waiter: Callable[[int, Connection], None], samples: int, nap_s: float = 0
 ) -> tuple[list[float], list[float]]:
-    """Microseconds of each wake-up, BLMOVE and claim by turns."""
+    """Return the microseconds of each wake-up, with BLMOVE and claim by turns."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=waiter, args=(port, theirs), daemon=True)
     process.start()
-    theirs.close()  # a waiter that dies then ends the pipe
+    theirs.close()  # so a waiter that dies closes the pipe
     publisher = _Publisher(port, ours)
     for kind in (_BARE, _CLAIM) * 10:
         publisher.wake(kind)
@@ -82,13 +82,13 @@ class _Stamped(redis.Connection):
     sent_ns = 0
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT001, FBT002  redis-py's
-        """Send, after a look at the clock."""
+        """Record the time, then send."""
         _Stamped.sent_ns = time.monotonic_ns()
         super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
 
 
 class _Publisher:
-    """Sends a message when the waiter is blocked, and learns when it arrived."""
+    """Send a message when the waiter is blocked, and receive the time of its arrival."""
 
     def __init__(self, port: int, waiter: Connection) -> None:
         self.pool = redis.ConnectionPool(connection_class=_Stamped, port=port)
@@ -96,7 +96,7 @@ class _Publisher:
         self.queue = LeasedQueue(self.client, "waking")
 
     def wake(self, kind: str, nap_s: float = 0) -> float:
-        """Microseconds from sending to the message in hand."""
+        """Return the microseconds from the send to the arrival of the message."""
         self.waiter.send(kind)
         while not self.client.info("clients")["blocked_clients"]:
             time.sleep(0.0001)

@@ -1,7 +1,8 @@
-"""Work that arrives whenever it does: a doorbell starts a run, and the run drains the queue.
+"""Work that arrives at any time: a doorbell trigger starts a run, and the run drains the queue.
 
-Nothing polls and no worker's slot waits. The watcher rings while at least one airport's month is ready; the run claims
-months until none is left. A ring says only that there is work: a run that finds none succeeds, and says claimed=0.
+Nothing polls, and no worker slot is occupied while waiting. The watcher emits events while at least one airport-month
+is ready, and the run claims months until none is left. An event says only that there is work: a run that finds none
+succeeds and reports claimed=0.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ months = Asset(
 
 
 def work(message: Message) -> None:
-    """Returns: the message is acked. Raises: it goes back, and the others go on."""
+    """Process one message. It is acked on return; if this raises, it is nacked, and the others are processed."""
     summarise(message.payload, FOLDER)  # type: ignore[arg-type]  # it was published as a dict
 
 

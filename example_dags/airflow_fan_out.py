@@ -1,9 +1,9 @@
-"""As many tasks as there is work for: each mapped task claims a share of its own.
+"""One mapped task for each share of the work: each mapped task claims its own share.
 
-No task is told which messages are its: it takes what is next. So it does not matter how many tasks run at once, in
-which order, and whether one of them comes back as a retry, which gets its own messages again. Each goes on until the
-queue is empty: what a task gave back that was cleared or marked, and what a claim leaves out of messages that failed
-together, is worked on in the same run.
+No task is assigned particular messages: it claims the next ones. So the number and the order of running tasks do not
+matter, and neither do retries, since a retry gets the same messages again. Each task continues until the queue is
+empty. So the same run also processes messages that a cleared or marked task released, and messages that a claim leaves
+out because they failed together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHARE = 12
 
 @task
 def shares(seen: dict[str, Any]) -> list[int]:
-    """One number for each share of what the sensor saw."""
+    """Return one number for each share of the messages that the sensor counted."""
     return list(range(-(-int(seen["ready"]) // SHARE)))
 
 
@@ -38,7 +38,7 @@ def shares(seen: dict[str, Any]) -> list[int]:
     retry_delay=timedelta(seconds=30),
 )
 def work(messages: Any, share: int) -> dict[str, float]:
-    """Returns: the batch is acked. Raises: the retry gets the same messages; after the last try they go back."""
+    """Process a batch. It is acked on return; if this raises, the retry gets it; after the last try it is nacked."""
     done = [summarise(payload, FOLDER) for payload in messages.payloads]
     return {"share": share, "months": len(done), "hours": sum(each["hours"] for each in done)}
 
@@ -48,7 +48,7 @@ def work(messages: Any, share: int) -> dict[str, float]:
 
 @task
 def total(parts: Any) -> dict[str, float]:
-    """All batches of all tasks together."""
+    """Add up all batches of all tasks."""
     found = [batch for part in parts for batch in part]
     return {name: sum(part[name] for part in found) for name in ("months", "hours")}
 

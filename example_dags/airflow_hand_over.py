@@ -1,7 +1,7 @@
-"""A sensor claims a batch and hands it to the task behind it; a teardown gives back what nobody took.
+"""A sensor claims a batch and hands it over to the next task; a teardown releases a batch that no task adopted.
 
-The sensor waits in the triggerer and claims on a worker, as the last thing it does. Between sensor and task nobody
-holds the lease but its deadline: a task that comes too late fails, and the messages are in the queue again.
+The sensor waits in the triggerer and claims on a worker as its last step. Between sensor and task nothing extends the
+lease: a task that starts after the deadline fails, and the messages are ready in the queue again.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ with DAG("hand_over", schedule=None, catchup=False, tags=["rmq", "example"]) as 
 
     @task.redis_queue(hand_over=wait.output, retries=2, retry_delay=timedelta(seconds=5))
     def work(messages: Any) -> int:
-        """Adopts the lease; from then on its heartbeats hold it."""
+        """Work on the adopted lease; from the adoption on, heartbeats extend it."""
         for message in messages:
             summarise(message.payload, FOLDER)
-            messages.ack(message)  # a retry does not do it again
+            messages.ack(message)  # a retry does not get it again
         return len(messages)
 
     # [END howto_operator_redis_queue_sensor_hand_over]

@@ -1,7 +1,7 @@
-"""Publish work items, work on each in a task: the smallest use of a queue.
+"""Publish work items and process each in a task: the smallest use of a queue.
 
-The consumer may be killed or fail at any message: what is done stays done, the rest is done by its retry. Run it twice:
-within an hour the second run finds its items published already, and nothing to do.
+The consumer may be killed or fail at any message: acked messages stay acked, and its retry processes the rest. Run the
+DAG twice: within an hour, deduplication drops the items of the second run, which finds nothing to do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLDER = "publish_and_consume"
 
 # [START howto_operator_redis_queue_consume_function]
 def work(message: Message) -> None:
-    """Returns: the message is acked. Raises: it goes back, and the others go on."""
+    """Process one message. It is acked on return; if this raises, it is nacked, and the others are processed."""
     summarise(message.payload, FOLDER)  # type: ignore[arg-type]  # it was published as a dict
 
 
@@ -31,7 +31,7 @@ def work(message: Message) -> None:
 
 @task
 def report(consumed: dict[str, Any]) -> dict[str, Any]:
-    """What the queue says was done, and what is there."""
+    """Return the consumer's counts, and the counts of the files on disk."""
     return {**consumed, **written(FOLDER)}
 
 

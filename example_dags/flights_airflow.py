@@ -1,4 +1,4 @@
-"""Flight delays in Airflow: publish 1,095 airport-days, wait until they are there, work on them in Spark, report.
+"""Flight delays in Airflow: publish 1,095 airport-days, wait until they are ready, process them in Spark, report.
 
 It needs two connections, for example on a machine without Redis and without a Spark cluster:
 
@@ -34,7 +34,7 @@ JOB = Path(__file__).parent / "jobs" / "delays.py"
 
 
 def java_and_python() -> dict[str, str]:
-    """Java and Python for Spark on this machine; imported in the task, where Spark's modules do not slow the parser."""
+    """Return Java and Python for Spark on this machine; the import in the task does not slow down the DAG parser."""
     from rmq_spark import spark_environment  # noqa: PLC0415
 
     return spark_environment()
@@ -42,13 +42,13 @@ def java_and_python() -> dict[str, str]:
 
 @task
 def unpack() -> str:
-    """Spark does not read zip files."""
+    """Unpack the flights, because Spark does not read zip files."""
     return str(flights_csv(RESULTS))
 
 
 @task
 def report(published: dict[str, Any], again: dict[str, Any], worked: dict[str, Any]) -> dict[str, int]:
-    """Count what is there now; the numbers that must come out are 336,776 rows, 58,665 of them United's."""
+    """Count messages and written rows; the expected result is 336,776 rows, 58,665 of them United's."""
     with RedisQueueHook().queue(QUEUE, CONFIG) as queue:
         left = queue.stats()
     counts = {
@@ -76,7 +76,7 @@ with DAG(
         RedisQueuePublishOperator(task_id=task_id, redis_queue=QUEUE, messages=work_items, queue_config=CONFIG)
         for task_id in ("publish", "publish_again")
     )
-    # Within the deduplication window a second run finds nothing new: it is skipped, not failed.
+    # Within the deduplication window a second run publishes nothing new: the sensor is skipped, not failed.
     wait = RedisQueueSensor(
         task_id="wait", redis_queue=QUEUE, min_messages=1095, max_age=60, deferrable=True, timeout=300, soft_fail=True
     )

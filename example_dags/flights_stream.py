@@ -1,11 +1,11 @@
-"""Flight delays as a stream: publish 1,095 airport-days, work on what is ready batch by batch, report, end.
+"""Flight delays as a stream: publish 1,095 airport-days, process the ready ones batch by batch, report, end.
 
     export RMQ_URL=embedded:///tmp/flights-redis RMQ_DEMO_RESULTS=/tmp/flights
     python -m example_dags.flights_stream
 
-A micro-batch is acked when Spark has committed it, after its tables were written. It may be killed at any point: the
-next start reads the same airport-days again and overwrites what was written of them. Without an orchestrator, cron or a
-timer can start it: a start that finds nothing ready ends at once.
+A micro-batch is acked when Spark has committed it, after its tables were written. The job may be killed at any point:
+the next start reads the same airport-days again and overwrites their tables. Without an orchestrator, cron or a timer
+can start the job: if nothing is ready, it ends at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RESULTS = Path(os.environ.get("RMQ_DEMO_RESULTS", Path(tempfile.gettempdir(), "f
 
 
 class DelaysOfBatch:
-    """What Spark calls with each micro-batch; `leases` are those that held the batches."""
+    """The function that Spark calls with each micro-batch; `leases` are those that held the batches."""
 
     def __init__(self, results: Path) -> None:
         self.leases: set[str] = set()
@@ -45,7 +45,7 @@ class DelaysOfBatch:
 
 
 def publish(queue: LeasedQueue) -> dict[str, int]:
-    """The work items, published twice: the second time, deduplication accepts none of them."""
+    """Publish the work items twice; the second time, deduplication accepts none of them."""
     reports = [queue.publish_many([dict(item) for item in work_items()]) for _ in range(2)]
     return {
         "published": sum(report.accepted for report in reports),
@@ -54,14 +54,14 @@ def publish(queue: LeasedQueue) -> dict[str, int]:
 
 
 def stream(spark: SparkSession, url: str, results: Path, work: DelaysOfBatch) -> StreamingQuery:
-    """Work on the airport-days that are ready, then end; a restart on the same results goes on where it ended."""
+    """Process the ready airport-days, then end; a restart with the same `results` resumes from the checkpoint there."""
     source = spark.readStream.format("rmq").options(url=url, queue=QUEUE, consumer="delays")
     query = source.option("maxMessagesPerBatch", BATCH).load().writeStream.foreachBatch(work)
     return query.option("checkpointLocation", str(results / "checkpoint")).trigger(availableNow=True).start()
 
 
 def report(queue: LeasedQueue, results: Path, work: DelaysOfBatch) -> dict[str, int]:
-    """Count what is there now; the numbers that must come out are 336,776 rows, 58,665 of them United's."""
+    """Count messages and written rows; the expected result is 336,776 rows, 58,665 of them United's."""
     left, records = queue.stats(), [queue.settled(lease) for lease in work.leases]
     return {
         "batches": len(work.leases),
@@ -74,7 +74,7 @@ def report(queue: LeasedQueue, results: Path, work: DelaysOfBatch) -> dict[str, 
 
 
 def main() -> None:
-    """From publishing to the report."""
+    """Publish, run the stream to its end, and print the report."""
     url = os.environ["RMQ_URL"]
     spark = rmq_spark.session("flight-delays-stream", **delays.SPARK)
     with LeasedQueue(url, QUEUE, CONFIG) as queue:

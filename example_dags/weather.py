@@ -1,6 +1,6 @@
 """The small examples' data: 26,115 hours of 2013's weather at New York's airports; a work item is an airport-month.
 
-A result is a file of its own, named after its work item: doing an item twice writes the same file twice.
+Each result is a file of its own, named after its work item: processing an item twice writes the same file twice.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class AirportMonth(TypedDict):
 
 
 def airport_months() -> list[AirportMonth]:
-    """All 36 of them."""
+    """Return all 36 airport-months."""
     return [AirportMonth(origin=origin, month=month) for month in range(1, 13) for origin in AIRPORTS]
 
 
 def summarise(item: Mapping[str, Any], folder: str) -> dict[str, float]:
-    """Hours, mean temperature (°F) and rain (inches) of an airport-month, written into a folder of the results."""
+    """Write the hours, mean temperature (°F) and rain (inches) of an airport-month into a folder of the results."""
     hours = _hours().get((item["origin"], item["month"]))
     if hours is None:
         raise ValueError(f"there is no weather of {item['origin']} in month {item['month']}")
@@ -47,7 +47,7 @@ def summarise(item: Mapping[str, Any], folder: str) -> dict[str, float]:
 
 
 def written(folder: str) -> dict[str, float]:
-    """How many airport-months a folder of the results has, and of how many hours."""
+    """Return how many airport-months a folder of the results has, and how many hours they cover."""
     found = [json.loads(path.read_text()) for path in (RESULTS / folder).glob("*.json")]
     return {"months": len(found), "hours": sum(each["hours"] for each in found)}
 

@@ -1,5 +1,5 @@
 """Apache Airflow provider for RMQ: wait for work, claim it, run it under a lease, ack it in the same task.
 
-Law of this package: it claims only in the process that works, waiting holds nothing, and only plain strings cross to a
-Spark job. Airflow's names come from `airflow.providers.common.compat.sdk`, RMQ's from `rmq_core`, nothing else.
+Law of this package: only the process that works claims, a waiter holds no message, and a Spark job receives only plain
+strings. Import Airflow's names from `airflow.providers.common.compat.sdk` and RMQ's from `rmq_core`, nowhere else.
 """

@@ -1,4 +1,4 @@
-"""The messages a task works on, and what becomes of them when the task fails or is killed."""
+"""The messages that a task works on, and how they are settled when the task fails or is killed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from rmq_core.work import HeldBatch
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
-KILL_BUDGET_S = 2.0  # a killed task has a few seconds before it is killed for good
+KILL_BUDGET_S = 2.0  # Airflow sends SIGKILL a few seconds after SIGTERM
 KILLED = "this task was killed and has given its messages back"
 
 
 class TaskBatch(HeldBatch, Sequence[Message]):
     """Messages under one lease, in order; empty when there was no work.
 
-    Those that are neither acked, nacked nor released while the function runs are acked when it returns and nacked when
-    it raises.
+    Messages that the function neither acks, nacks nor releases are acked when it returns and nacked when it raises.
     """
 
     def __init__(self, queue: LeasedQueue, lease: Lease | None) -> None:
@@ -48,21 +47,21 @@ class TaskBatch(HeldBatch, Sequence[Message]):
 
     @property
     def lease(self) -> Lease | None:
-        """The lease; an empty batch has none."""
+        """Return the lease, or None for an empty batch."""
         return self._lease
 
     def check(self) -> None:
-        """Raise LeaseLost when the messages are known to be somebody else's; call it before what cannot be undone."""
+        """Raise LeaseLost if the lease is known to be lost; call this before a step that cannot be undone."""
         if self._killed:
             raise LeaseLost(self._held.id, KILLED)
         super().check()
 
     def holding(self) -> AbstractContextManager[Any]:
-        """Heartbeats while the block runs."""
+        """Send heartbeats that extend the lease while the block runs."""
         return nullcontext() if self.lease is None else self._queue.hold(self.lease)
 
     def give_up(self, reason: str, queue: LeasedQueue | None = None, *, delay: timedelta | float | None = None) -> bool:
-        """The work ended badly: nack what is in hand, release what was not tried. False: nothing was left."""
+        """After a failure: nack the messages in hand and release the untried ones. Return False if none was left."""
         queue = queue or self._queue
         if not self._open:
             return False
@@ -77,9 +76,10 @@ class TaskBatch(HeldBatch, Sequence[Message]):
         return True
 
     def kill(self, kill: Kill, queue: LeasedQueue) -> None:
-        """From a signal handler, on a connection of its own: after a failure the same, else release all of it.
+        """Settle the batch from a signal handler, through `queue`, which has a connection of its own.
 
-        What the work says from then on is too late.
+        If the kill counts as a failure, do the same as `give_up`; otherwise release all unsettled messages. Any attempt
+        of the function to settle a message afterwards raises LeaseLost.
         """
         self._killed = True
         if not kill.is_failure:
@@ -97,7 +97,7 @@ class TaskBatch(HeldBatch, Sequence[Message]):
 
 
 class ReleaseOnKillMixin:
-    """What a task does about the batch it holds when it is marked, cleared, deleted or shut down."""
+    """Settle the batch that a task holds when the task is marked, cleared or deleted, or its worker shuts down."""
 
     _reopen: Callable[[], LeasedQueue] | None = None
     _batch: TaskBatch | None = None
@@ -108,24 +108,25 @@ class ReleaseOnKillMixin:
     def _holding(
         self, batch: TaskBatch, hook: RedisQueueHook, queue: LeasedQueue, ti: RuntimeTaskInstanceProtocol
     ) -> Iterator[None]:
-        """Heartbeats while the block runs; after it, what the block decided stands, though Airflow may still kill."""
-        # Looked up here: a signal handler must not talk to the supervisor, whose lock what it interrupts may hold.
+        """Send heartbeats while the block runs. A kill after the block no longer changes how the batch was settled."""
+        # Look the settings up here: a signal handler must not call the supervisor, because the interrupted code may
+        # hold the lock for it.
         settings, config = hook.settings, replace(queue.config, retry_budget=KILL_BUDGET_S)
         self._batch, self._ti = batch, ti
         self._reopen = lambda: LeasedQueue(settings, queue.name, config)
         try:
             if self._killed:
-                self.on_kill()  # for a signal that came before there was a batch: there is only the one
+                self.on_kill()  # the signal came before there was a batch, and Airflow sends it only once
             with batch.holding():
                 yield
         finally:
             self._batch = self._reopen = None
 
     def on_kill(self) -> None:
-        """Give the batch back at once and stop the work. Runs in a signal handler, in the middle of anything.
+        """Give the batch back at once and stop the work. Runs in a signal handler, which may interrupt any code.
 
-        Raises TaskKilled into what it interrupts: after SIGTERM of a supervisor nobody else would end the task. It
-        logs nothing, for what it interrupts may hold the lock of the log.
+        Raises TaskKilled in the interrupted code, because nothing else ends the task when the supervisor receives
+        SIGTERM. Logs nothing, because the interrupted code may hold the lock of the log.
         """
         self._killed = True
         batch, reopen = self._batch, self._reopen

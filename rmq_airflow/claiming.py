@@ -73,7 +73,7 @@ def adopt(
 def check_handed(handed: object) -> HandedOver:
     """Refuse anything but the output of a sensor with `hand_over=True`."""
     if isinstance(handed, dict) and HandedOver.__required_keys__ <= handed.keys():
-        return handed  # type: ignore[return-value]  # the keys are there
+        return handed  # type: ignore[return-value]  # the keys were checked
     found = "None: was the sensor skipped, or marked success?" if handed is None else type(handed).__name__
     raise ConfigurationError(f"`hand_over` must be the output of a RedisQueueSensor with hand_over=True, not {found}")
 

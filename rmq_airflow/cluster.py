@@ -1,7 +1,8 @@
-"""Spark's cluster mode: the driver runs on YARN or Kubernetes, and learns there which lease it is to adopt.
+"""Spark's cluster mode: the driver runs on YARN or Kubernetes, and learns there which lease it has to adopt.
 
-Law: no credential stands in a command line, in a pod's description or on a page. On YARN they go into a properties file
-of mode 0600 that ends with `spark-submit`; on Kubernetes the user names a Secret. Where neither works nothing is sent.
+Law: no credential appears in a command line, in a pod's description or on a web page. On YARN, credentials go into a
+properties file of mode 0600, which is deleted when `spark-submit` ends. On Kubernetes, the user names a Secret. If
+neither is possible, nothing is submitted.
 """
 
 from __future__ import annotations
@@ -40,39 +41,42 @@ _SINCE_6_1 = (
 
 
 class ClusterSubmitHook(LeasedSparkSubmitHook):
-    """A configured provider's hook whose driver finds what it was handed in its environment, wherever it runs.
+    """A configured hook of the provider that puts the handover into the environment of the remote driver.
 
-    Of the processes here `on_start` hears of `spark-submit`'s alone. ConfigurationError for a platform where the driver
-    could not be watched.
+    `on_start` is called only for the local process group, that of `spark-submit`. Raises ConfigurationError for a
+    platform on which the driver cannot be watched.
     """
 
     def __init__(self, hook: SparkSubmitHook, on_start: Callable[[int], None]) -> None:
         super().__init__(hook, {}, on_start)
-        self._conf = dict(self._conf)  # what is added is not for the operator's rendered fields
+        self._conf = dict(self._conf)  # a copy: additions must not appear in the operator's rendered fields
         self._handover: Handover | None = None
         self.platform = self._find_platform()
 
     def hand_over(self, handover: Handover, environment: Mapping[str, str]) -> None:
-        """What the driver is to find, and what `spark-submit` itself needs in its environment."""
+        """Set the handover for the driver, and the environment variables that `spark-submit` itself needs."""
         self._handover, self._secrets = handover, environment
 
     @property
     def job(self) -> str | None:
-        """The driver's id as the provider's operator knows it; None before there is one."""
+        """Return the driver's id in the form that the provider's operator uses; None before there is one."""
         if self.platform == "yarn":
             return self._yarn_application_id
         pod = self._kubernetes_driver_pod
         return pod and f"{self._connection['namespace']}:{pod}"
 
     def attach(self, job: str) -> None:
-        """A driver that was submitted before; reconnecting, the provider forgets to say what there is to kill."""
+        """Set the id of a driver that an earlier try submitted, so that it can be killed.
+
+        On reconnect, the provider does not set the id itself.
+        """
         if self.platform == "yarn":
             self._yarn_application_id = job
         else:
             self._kubernetes_driver_pod = job.partition(":")[2]
 
     def check_secrets(self, settings: RedisSettings) -> None:
-        """ConfigurationError when the credentials could reach a driver only where others see them."""
+        """Raise ConfigurationError if the credentials could reach the driver only in a way that exposes them."""
         if self.platform != "kubernetes":
             return
         missing = [name for name in _secrets(settings) if f"{SECRET_REFERENCE}.{name}" not in self._conf]
@@ -83,7 +87,10 @@ class ClusterSubmitHook(LeasedSparkSubmitHook):
             )
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        """Run `spark-submit`, which returns when the platform has the driver; AirflowException when it fails."""
+        """Run `spark-submit`, which returns once the platform has accepted the driver.
+
+        Raises AirflowException if it fails.
+        """
         if self._handover is None:
             raise ConfigurationError("nothing was handed over; call `hand_over` first")
         with self._handing_over(self._handover):
@@ -116,7 +123,7 @@ class ClusterSubmitHook(LeasedSparkSubmitHook):
             self._properties_file = named
 
     def _poll_k8s_driver_via_api(self) -> str | None:
-        # The provider takes a pod that was deleted for no failure. For messages it is one.
+        # The provider does not treat a deleted pod as a failure. For the messages it is one.
         phase: str | None = super()._poll_k8s_driver_via_api()
         if phase != "Succeeded":
             raise AirflowException(
@@ -126,14 +133,14 @@ class ClusterSubmitHook(LeasedSparkSubmitHook):
 
 
 def in_cluster_mode(hook: SparkSubmitHook) -> bool:
-    """Whether the driver will run elsewhere, by the operator or by the Spark connection."""
-    return bool(hook._connection["deploy_mode"] == "cluster")  # noqa: SLF001  the provider's operator asks so too
+    """Return whether the operator or the Spark connection selects cluster mode."""
+    return bool(hook._connection["deploy_mode"] == "cluster")  # noqa: SLF001  the provider's operator reads it too
 
 
 def supported(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The operator's options for the Spark provider that is installed: without those it lacks and that ask for nothing.
+    """Return the operator's options without those that the installed Spark provider does not know.
 
-    ConfigurationError for one that asks for something.
+    Raises ConfigurationError if such an option is set to a true value, or if cluster mode is not supported.
     """
     if _TRACKS:
         return dict(options)
@@ -146,7 +153,10 @@ def supported(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_cluster_mode(options: Mapping[str, Any]) -> None:
-    """ConfigurationError, when the DAG is parsed, for a cluster mode that cannot work; `options` are the operator's."""
+    """Raise ConfigurationError if the operator's `options` select a cluster mode that cannot work.
+
+    Called while the DAG is parsed.
+    """
     if options.get("deploy_mode") != "cluster" or _tracked(options):
         return
     if str(options.get("application", "")).endswith(".py"):
@@ -155,7 +165,7 @@ def check_cluster_mode(options: Mapping[str, Any]) -> None:
 
 
 def write_properties(folder: Path, properties: Mapping[str, str], after: str | None = None) -> Path:
-    """A file that only this user can read, with what the file `after` says and `properties`."""
+    """Write a file that only this user can read: the lines of the file `after`, then `properties`. Return its path."""
     path = folder / "spark.properties"
     lines = [f"{name}={_escaped(value)}" for name, value in properties.items()]
     before = Path(after).read_text("utf-8").splitlines() if after else []
@@ -173,7 +183,10 @@ def _too_old(what: str) -> str:
 
 
 def _secrets(settings: RedisSettings) -> list[str]:
-    """The variables that hold passwords. The user's name is none, and may be needed to find out why a login fails."""
+    """Return the names of the variables that hold passwords.
+
+    The user name is not treated as a secret: it may be needed to find out why a login fails.
+    """
     found = Handover(settings, "", "", "").environment()
     return [name for name in found if name.endswith("PASSWORD")]
 
@@ -183,6 +196,6 @@ def _tracked(options: Mapping[str, Any]) -> bool:
 
 
 def _escaped(value: str) -> str:
-    """As Java reads it back from a properties file."""
+    """Escape a value so that Java reads it back unchanged from a properties file."""
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     return f"\\{escaped}" if escaped[:1].isspace() else escaped

@@ -1,7 +1,7 @@
-"""Batch after batch from one queue, under one task's name, until it is empty or a bound is reached.
+"""Process batch after batch of one queue, under one task's name, until the queue is empty or a bound is reached.
 
-Law: the task holds one lease at a time, always of the same name, so that a retry finds what a killed try held. A failed
-message is its own affair; only what is no message's fault ends the drain.
+Law: the task holds one lease at a time, always of the same name, so that a retry finds the messages that a killed try
+held. A failed message does not end the drain; only an error that is not the fault of a message does.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rmq_airflow.tracing import working_on
 from rmq_core import LeasedQueue, LeaseLost, Message
 from rmq_core.work import conclude
 
-FAILED_DELAY_S = 60.0  # without it, a drain would try a failing message ten times within a second
+FAILED_DELAY_S = 60.0  # without this delay, a drain would retry a failing message ten times within a second
 Ended = Literal["empty", "max_messages", "max_time"]
 log = logging.getLogger(__name__)
 
 
 class ConsumeReport(TypedDict):
-    """What a drain comes to: constant in size, without a token or a payload."""
+    """The result of a drain: constant in size, without a token or a payload."""
 
     queue: str
     ended: Ended
@@ -40,12 +40,15 @@ class ConsumeReport(TypedDict):
 
 
 class TooManyFailures(AirflowException):
-    """More messages failed than `max_failures` allows: something else than the messages is likely to be wrong."""
+    """More messages failed than `max_failures` allows, so the cause is probably not in the messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where a drain ends, and how it treats what fails. None is no bound, and the queue's own delay."""
+    """When a drain ends, and how long a failed message waits.
+
+    None means no bound; for `failed_delay_s` it means the queue's own delay.
+    """
 
     batch_size: int
     max_messages: int | None = None
@@ -55,7 +58,10 @@ class Bounds:
 
 
 class Drain:
-    """`for batch in drain.batches(): drain.work_on_each(batch, function)`, while held; `report` adds it all up."""
+    """Use as `for batch in drain.batches(): drain.work_on_each(batch, function)`; `report` holds the totals.
+
+    The caller must send heartbeats while it works on a batch.
+    """
 
     def __init__(self, queue: LeasedQueue, identity: TaskIdentity, bounds: Bounds) -> None:
         self._queue, self._identity, self._bounds = queue, identity, bounds
@@ -68,7 +74,7 @@ class Drain:
         }  # fmt: skip
 
     def batches(self) -> Iterator[TaskBatch]:
-        """What is claimed, batch after batch; each is to be worked on before the next is asked for."""
+        """Claim and yield one batch after another; the caller must work on each before it requests the next."""
         started = time.monotonic()
         while True:
             bound = self._reached(time.monotonic() - started)
@@ -81,7 +87,7 @@ class Drain:
             lease = claimed.lease
             if lease is None:
                 return
-            # The next batch has the same name, which a record that this one was acked would take from it.
+            # The next batch uses the same lease id, so the ack of this one must leave no record under that id.
             batch = TaskBatch(self._queue, replace(lease, named=False))
             log.info("Claimed %d messages of %s under lease %s.", len(batch), self._queue.name, lease.id)
             yield batch
@@ -106,7 +112,7 @@ class Drain:
                 batch.ack(message)
 
     def work_on_all(self, batch: TaskBatch, function: Callable[[TaskBatch], object]) -> None:
-        """Call the function once; ack what it said nothing about when it returns, nack that when it raises."""
+        """Call the function once. Ack the messages that it left unsettled when it returns, nack them when it raises."""
         batch.in_hand = batch
         try:
             with working_on(self._queue.name, batch):
@@ -122,7 +128,7 @@ class Drain:
         self._check_failures(batch)
 
     def stop(self, batch: TaskBatch, error: BaseException) -> None:
-        """The drain ends with an exception: nack what was in hand, release what was not tried."""
+        """End the drain after an exception: nack the messages in hand and release the untried ones."""
         conclude(batch, reason_of(error), retried=False)
         self._add(batch)
 
@@ -156,5 +162,5 @@ ENDS_DRAIN = (AirflowFailException, AirflowSkipException, LeaseLost, TooManyFail
 
 
 def reason_of(error: BaseException) -> str:
-    """What a nack says about the exception that caused it."""
+    """Return the reason that a nack records for the exception that caused it."""
     return f"{type(error).__name__}: {error}"

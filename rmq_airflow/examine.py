@@ -1,6 +1,6 @@
-"""What a connection test finds out about a server, and says in words.
+"""Test a connection and report the result in words.
 
-Law: it changes nothing, on the server or on the machine that asks: an embedded server is neither started nor created.
+Law: a test changes nothing, on the server or on the local machine: an embedded server is neither started nor created.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ CLOCK_TOLERANCE_S = 5.0
 
 
 def examine(settings: RedisSettings) -> tuple[bool, str]:
-    """Whether queues can be kept there, and what was found. Raises RedisMessageQueueError when nobody answers."""
+    """Return whether the server can keep queues, and a description of the findings.
+
+    Raises RedisMessageQueueError if no server answers.
+    """
     if settings.scheme == "embedded":
         return True, (
             f"The connection can be read; nothing was started or created. A task that uses it starts a private server "
@@ -32,7 +35,10 @@ def examine(settings: RedisSettings) -> tuple[bool, str]:
 
 
 def _check_service(service: str, manager: Any) -> None:
-    """ConfigurationError for a name that sentinels do not know. Where none answers, asking for the server says so."""
+    """Raise ConfigurationError if the sentinels do not know `service`.
+
+    Return if no sentinel answers: the next call to the server reports that.
+    """
     from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004, PLC0415  slow to load
 
     for sentinel in manager.sentinels:

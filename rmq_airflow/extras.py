@@ -1,8 +1,8 @@
-"""The extras of a connection: which there are, and what each may be. Pure.
+"""The extras of a connection: their names and the values that each accepts. Pure.
 
-Law: no extra is ignored in silence. An unknown name, or a value that cannot work, is a ConfigurationError that names
-the extra, says what is accepted and what comes nearest. Values may be text, as in a connection written as a URI.
-Connections of other types, such as those of Airflow's Redis provider, may carry extras that mean nothing here.
+Law: no extra is ignored silently. An unknown name, or a value that cannot work, raises a ConfigurationError that names
+the extra, the accepted values and the closest match. Values may be text, as in a connection written as a URI.
+Connections of other types, such as those of Airflow's Redis provider, may carry extras that have no meaning here.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from rmq_core import DISCIPLINES, ConfigurationError
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-_CLOSE = 0.8  # of other types' names: "leese" is meant for us, "timeout" is not
+_CLOSE = 0.8  # similarity at which an unknown extra of another type is a misspelt one of RMQ: "leese", not "timeout"
 
 
 def read(extra: Mapping[str, Any], *, strict: bool = True) -> dict[str, Any]:
-    """The extras that are given, with their types; null and "" count as not given.
+    """Return the given extras, converted to their types; null and "" count as not given.
 
-    `strict` refuses every name that is unknown; otherwise those alone that are nearly one of ours.
+    With `strict`, raise ConfigurationError for every unknown name; otherwise only for a misspelt name of an RMQ extra.
     """
     given = {name: value for name, value in extra.items() if value not in (None, "")}
     for name in given.keys() - READERS.keys():
@@ -43,7 +43,7 @@ def _nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def _wrong(name: str, needed: str, value: object = None) -> ConfigurationError:
-    """What is no secret may be shown."""
+    """Return the error for a wrong value; pass `value`, which the text then shows, only if it is not a secret."""
     return ConfigurationError(f"extra `{name}` must be {needed}" + ("" if value is None else f", not {value!r}"))
 
 
@@ -78,7 +78,7 @@ def _seconds(name: str, value: Any) -> float:
 
 
 def _number(value: Any) -> float:
-    """NaN, which equals nothing, for what is no finite number; True is none."""
+    """Return `value` as a float, or NaN, which equals nothing, if it is not a finite number. A bool gives NaN."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -111,8 +111,8 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
     "discipline": _one_of(DISCIPLINES),
     "lease": _seconds,
     "max_deliveries": _whole(1),
-    # These two are the Redis provider's; here redis+cluster:// says the same.
+    # These two extras belong to Airflow's Redis provider; the URL scheme redis+cluster:// is RMQ's equivalent.
     "cluster": _flag,
     "startup_nodes": _text,
 }
-"""What checks and types the value of each extra."""
+"""The function that checks and converts the value of each extra, by the extra's name."""

@@ -1,4 +1,4 @@
-"""What Airflow reads about this provider, without importing any of it."""
+"""The provider metadata that Airflow reads without importing the rest of the provider."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ TRIGGERS = ("queue", "depth", "doorbell", "shared_stream")
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider's metadata, valid against Airflow's `provider_info.schema.json`; entry point of the distribution."""
+    """Return the provider's metadata, valid against Airflow's `provider_info.schema.json`.
+
+    This function is an entry point of the distribution.
+    """
     return {
         "package-name": "rmq",
         "name": "RMQ",
@@ -39,7 +42,8 @@ def get_provider_info() -> dict[str, Any]:
                 "conn-fields": _connection_fields(),
             }
         ],
-        # No "plugins": the entry point `airflow.plugins` registers the page in every mode, a second one is an error.
+        # No "plugins": the entry point `airflow.plugins` already registers the page in every mode, and registering it
+        # twice is an error.
         "config": {"rmq": {"description": "RMQ in the API server.", "options": _options()}},
     }
 
@@ -78,7 +82,7 @@ def _modules(*names: str) -> dict[str, Any]:
 
 def _asset_uri(scheme: str) -> dict[str, Any]:
     module = "rmq_airflow.assets.queue"
-    factory = {"factory": f"{module}.create_asset"} if scheme == "rmq" else {}  # of the others there is only the URI
+    factory = {"factory": f"{module}.create_asset"} if scheme == "rmq" else {}  # the other schemes exist only as URIs
     return {
         "schemes": [scheme],
         "handler": f"{module}.sanitize_uri",
@@ -104,7 +108,7 @@ def _connection_fields() -> dict[str, Any]:
         "ssl_password": _field("Client key password", {**text, "format": "password"}, ""),
         "ssl_cert_reqs": _field("Verify certificate", _choice("required", "optional", "none"), ""),
         "ssl_check_hostname": _field("Verify host name", {"type": ["boolean", "null"], "default": True}, ""),
-        "sentinel_username": _field("Sentinel user", text, "When the sentinels ask for one of their own."),
+        "sentinel_username": _field("Sentinel user", text, "Only if the sentinels require a user of their own."),
         "sentinel_password": _field("Sentinel password", {**text, "format": "password"}, ""),
         "discipline": _field(
             "Discipline",
@@ -114,7 +118,7 @@ def _connection_fields() -> dict[str, Any]:
         "lease": _field(
             "Default lease",
             {"type": ["number", "null"], "minimum": 1},
-            "Seconds, where a DAG gives no queue_config. For leased queues, as the next.",
+            "Seconds; used if a DAG gives no queue_config. Only for leased queues, like the next field.",
         ),
         "max_deliveries": _field(
             "Deliveries before a message is dead",
@@ -125,7 +129,7 @@ def _connection_fields() -> dict[str, Any]:
 
 
 def _choice(default: str, *others: str) -> dict[str, Any]:
-    # The form would show null among the choices, as "null".
+    # No null in the enum: the form would show it as a choice named "null".
     return {"type": ["string", "null"], "enum": [default, *others], "default": default}
 
 

@@ -1,7 +1,7 @@
-"""Who holds a lease, and whether that holder has ended: the owner that `rmq_airflow.identity` wrote, read back.
+"""Find out whether the holder of a lease has ended, from the owner string that `rmq_airflow.identity` writes.
 
-Law: importing this costs nothing. Airflow is imported, and its database asked, by the first call of `ended` that has
-a task's owner to ask about.
+Law: importing this module costs nothing. Only a call of `ended` with at least one task's owner imports Airflow and
+queries its database.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ log = logging.getLogger(__name__)
 
 
 def ended(owners: Collection[str]) -> Mapping[str, str]:
-    """Why the holder of a lease has ended, by owner, for those owners of which this Airflow knows that they have.
+    """Return, by owner, why the holder has ended, for the owners that this Airflow knows to have ended.
 
-    Empty when Airflow's database cannot be reached or has no tables. For tools: an entry point of `rmq.holders`.
+    The result is empty if Airflow's database cannot be reached or has no tables. Tools call this function through the
+    entry point group `rmq.holders`.
     """
     tasks = [owner for owner in owners if TaskIdentity.read(owner) is not None]
     if not tasks:
         return {}
     try:
         found = import_module("rmq_airflow.plugin.instances").standings(tasks)
-    except Exception as error:  # noqa: BLE001  whatever is wrong with Airflow here, the rest of a tool goes on
+    except Exception as error:  # noqa: BLE001  no fault of Airflow may stop the tool that calls this
         log.debug("Airflow cannot tell which tasks have ended: %s", type(error).__name__)
         return {}
     return {owner: at.reason for owner, at in found.items() if at.known and at.reason is not None}

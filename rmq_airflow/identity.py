@@ -1,8 +1,9 @@
-"""Who a task is, in the words of the queue.
+"""The identity of a task towards the queue: a lease id and an owner.
 
-The lease id names the work (no try number: a retry or a clear takes over its own messages), the owner names the try
-(so that something late from try 1 cannot settle what try 2 holds) and the run, for a run that was deleted can be
-created again under its name: what the former run held or settled is not the new one's.
+The lease id names the work. It has no try number, so a retry or a cleared task takes over its own messages.
+The owner names the try, so a late call from try 1 cannot settle messages that try 2 holds. The owner also names the
+run, because a deleted run can be created again under its name: messages that the former run held or settled do not
+belong to the new one.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TIME_ORDERED = 7  # the version of UUIDs that begin with a time
+TIME_ORDERED = 7  # the version of UUIDs that begin with a timestamp
 PREFIX = "airflow:"
-LONGEST_LEASE_ID = 500  # Redis Queue takes 512 characters; `#2`, `#3`, … and an owner's try and run come after it
+LONGEST_LEASE_ID = 500  # Redis Queue accepts 512 characters; a suffix follows: `#2`, `#3`, …, or an owner's try and run
 LONGEST_IN_OWNER = 440
 DIGEST = 32
 
 
 class RunMark(NamedTuple):
-    """Which of several runs of one name a try belongs to: people delete a run and create it again under its id.
+    """Tell apart several runs of one name: a user can delete a run and create it again under its id.
 
-    What is compared comes from Airflow alone, stays the same when a run or a task is cleared or retried, and differs
-    once a run was created anew: the time for which the run was made, in microseconds, how often it was cleared, and
-    `try_id`: the first 64 bits of the task instance's UUID of version 7, which begins with the time of its making and
-    is another one for each try. A scheduled run that was created again, and whose task claims in a later try for the
-    first time, cannot be told from a retry.
+    All fields come from Airflow. `run_after` is the time for which the run was created, in microseconds, and
+    `clear_number` is how often it was cleared. `try_id` is the first 64 bits of the task instance's UUID of version 7,
+    which begins with its creation time and differs for each try. Together they show whether a run was created anew or
+    a run or task was only cleared or retried, with one exception: if a scheduled run was created again and its task
+    first claims in a later try, that try looks like a retry.
     """
 
     run_after: int
@@ -45,7 +46,7 @@ class RunMark(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> RunMark | None:
-        """What `str` wrote; None for anything else."""
+        """Parse the output of `str`; return None for any other text."""
         try:
             run_after, clear_number, try_id = text.split(".")
             return cls(int(run_after, 16), int(clear_number), int(try_id, 16))
@@ -54,7 +55,7 @@ class RunMark(NamedTuple):
 
     @classmethod
     def of(cls, context: Context) -> RunMark | None:
-        """The mark of the try that runs under `context`; None where Airflow does not say enough."""
+        """Return the mark of the try that runs under `context`; None if the context lacks the data."""
         run = context.get("dag_run")
         run_after = getattr(run, "run_after", None)
         made = getattr(context["ti"], "id", None)
@@ -63,14 +64,17 @@ class RunMark(NamedTuple):
         return cls(microseconds(run_after), getattr(run, "clear_number", None) or 0, made.int >> 64)
 
     def replaces(self, other: RunMark) -> bool:
-        """Whether this is surely of a later run than `other`; two of one run, or too much alike, are not."""
+        """Return whether this mark certainly belongs to a later run than `other`.
+
+        Return False for two marks of one run, and for marks that differ too little to decide.
+        """
         another_run = self.run_after != other.run_after or self.clear_number < other.clear_number
         return another_run and self.try_id > other.try_id
 
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """One try of one task instance; `mark` says of which run, where that is known."""
+    """One try of one task instance; `mark` identifies the run, if known."""
 
     dag_id: str
     run_id: str
@@ -81,16 +85,16 @@ class TaskIdentity:
 
     @classmethod
     def of(cls, context: Context) -> TaskIdentity:
-        """The identity of the task that runs under `context`."""
+        """Return the identity of the task that runs under `context`."""
         ti = context["ti"]
         map_index = -1 if ti.map_index is None else ti.map_index
         return cls(ti.dag_id, ti.run_id, ti.task_id, map_index, ti.try_number, RunMark.of(context))
 
     @classmethod
     def read(cls, owner: str) -> TaskIdentity | None:
-        """The try that an owner names; None for an owner of another kind, and for names that were too long to keep.
+        """Return the try that `owner` names; None for an owner of another kind, and for one that was shortened.
 
-        Of all parts only a run id has slashes.
+        Only the run id can contain slashes.
         """
         name, number, mark = _parts(owner)
         dag_id, *rest = name.removeprefix(PREFIX).split("/")
@@ -104,21 +108,24 @@ class TaskIdentity:
 
     @property
     def lease_id(self) -> str:
-        """The same for every try: `dag/run/task/map_index`."""
+        """Return `dag/run/task/map_index`, the same for every try."""
         return _cut(self._name, LONGEST_LEASE_ID)
 
     @property
     def owner(self) -> str:
-        """Different for every try: `airflow:dag/run/task/map_index/try@mark`."""
+        """Return `airflow:dag/run/task/map_index/try@mark`, different for every try."""
         mark = "" if self.mark is None else f"@{self.mark}"
         return f"{self._owned}/{self.try_number}{mark}"
 
     def follows(self, owner: str) -> bool:
-        """Whether `owner` names this task in this try or an earlier one: whose lease it may take over."""
+        """Return whether `owner` names this try or an earlier try of this task, so that it may take over the lease."""
         return self.relation(owner) is Relation.OURS
 
     def relation(self, owner: str) -> Relation:
-        """Who `owner` is to this task. Without marks, as before there were any, a former run is taken for this one."""
+        """Return the relation of `owner` to this task.
+
+        If a mark is missing, as in owners that older versions wrote, a former run counts as this run.
+        """
         name, number, mark = _parts(owner)
         if number is None:
             return Relation.FOREIGN
@@ -129,7 +136,7 @@ class TaskIdentity:
         return Relation.FORMER if same_run and self._replaces(mark) else Relation.FOREIGN
 
     def tells_runs_apart(self, owner: str) -> bool:
-        """Whether this owner and this task both say which run they belong to."""
+        """Return whether `owner` and this task both carry the mark of their run."""
         return self.mark is not None and _parts(owner)[2] is not None
 
     def _to_try(self, number: int, mark: RunMark | None) -> Relation:
@@ -138,7 +145,7 @@ class TaskIdentity:
         if mark.try_id == self.mark.try_id:
             return Relation.OURS
         if mark.try_id > self.mark.try_id:
-            return Relation.FOREIGN  # it was made later: this is a copy of a task that should be dead
+            return Relation.FOREIGN  # the owner is newer: this task is a stale copy that should be dead
         return Relation.FORMER if self._replaces(mark) or number >= self.try_number else Relation.OURS
 
     def _replaces(self, mark: RunMark | None) -> bool:
@@ -146,7 +153,7 @@ class TaskIdentity:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a message says about the task that published it."""
+        """Return the headers that identify the publishing task in a message."""
         return {
             "airflow-dag-id": self.dag_id,
             "airflow-run-id": self.run_id,
@@ -164,14 +171,17 @@ class TaskIdentity:
 
 
 def _parts(owner: str) -> tuple[str, int | None, RunMark | None]:
-    """The task, the number of its try and the mark of its run; without a number it is no task's."""
+    """Split an owner into task, try number and run mark. The number is None if no task wrote the owner."""
     name, _, last = owner.rpartition("/")
     number, _, mark = last.partition("@")
     return name, int(number) if number.isdecimal() else None, RunMark.read(mark)
 
 
 def _cut(name: str, longest: int) -> str:
-    """A name of at most so many characters, told from others by its end: Airflow's three ids may have 250 each."""
+    """Shorten a name to at most `longest` characters; a digest at its end keeps it unique.
+
+    Airflow's three ids may have 250 characters each.
+    """
     if len(name) <= longest:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:DIGEST]
@@ -179,5 +189,5 @@ def _cut(name: str, longest: int) -> str:
 
 
 def microseconds(moment: datetime) -> int:
-    """Since 1970."""
+    """Return `moment` as microseconds since 1970."""
     return (moment - EPOCH) // timedelta(microseconds=1)

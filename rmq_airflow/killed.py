@@ -1,8 +1,8 @@
-"""Why a task was killed, as far as Airflow says.
+"""Find out from Airflow why a task was killed.
 
-Law: what people and deployments do is no failure of the messages: clear, mark, delete, SIGTERM to a worker that shuts
-down. `on_kill` is told no reason, so it asks for the task's state. What it cannot learn within two seconds counts as a
-failure, and so does a lost heartbeat.
+Law: an action of a user or a deployment (clear, mark, delete, SIGTERM to a worker that shuts down) is not a failure of
+the messages. Airflow gives `on_kill` no reason, so `on_kill` asks for the task's state. If it gets no answer within two
+seconds, the kill counts as a failure, and so does a lost heartbeat.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
-ASK_S = 2.0  # Airflow sends SIGKILL five seconds after SIGTERM, and giving back may take two of them
+ASK_S = 2.0  # Airflow sends SIGKILL five seconds after SIGTERM, and giving the messages back may take two of the five
 GONE = "gone"
 WHY = {
     "running": "its worker was told to shut down",
@@ -26,7 +26,7 @@ FAILURES = ("up_for_retry",)
 
 
 class Kill(NamedTuple):
-    """Why a task was killed, and whether that counts as a failure of its messages."""
+    """The reason why a task was killed, and whether the kill counts as a failure of its messages."""
 
     why: str
     is_failure: bool
@@ -35,12 +35,15 @@ class Kill(NamedTuple):
 class TaskKilled(BaseException):
     """The task was killed while it worked.
 
-    A BaseException, as Airflow's own time-out is one: `except Exception` around the work must not keep it going.
+    This is a BaseException, like Airflow's own timeout, so that an `except Exception` in the work does not catch it.
     """
 
 
 def why_killed(ti: RuntimeTaskInstanceProtocol | None) -> Kill:
-    """Ask Airflow. For a signal handler: what it interrupts may hold the lock of the way to the supervisor."""
+    """Ask Airflow, in a separate thread, why the task was killed, and wait at most `ASK_S` seconds.
+
+    A signal handler calls this, and the code that it interrupts may hold the lock of the connection to the supervisor.
+    """
     states: list[str | None] = []
     asking = threading.Thread(target=_ask, args=(ti, states), name="rmq-why-killed", daemon=True)
     asking.start()
@@ -52,7 +55,7 @@ def why_killed(ti: RuntimeTaskInstanceProtocol | None) -> Kill:
 
 
 def _ask(ti: RuntimeTaskInstanceProtocol, states: list[str | None]) -> None:
-    # The API server, the supervisor, an Airflow that does not have it: whatever fails, then nobody knows.
+    # The API server or the supervisor may fail, or this Airflow may lack the call: the reason then stays unknown.
     with contextlib.suppress(Exception):
         index = None if ti.map_index == -1 else ti.map_index
         found = ti.get_task_states(ti.dag_id, map_index=index, task_ids=[ti.task_id], run_ids=[ti.run_id])

@@ -1,7 +1,8 @@
-"""An Airflow connection read as the location of a Redis server. Pure: nothing is looked up, opened or asked.
+"""Read the location of a Redis server from an Airflow connection. Pure: it makes no look-up and opens no connection.
 
-Three ways to write one: extra `url`, a URL in `host`, or `host` + `port` + `db`; two of them at once are refused. The
-TLS extras have the names that Airflow's Redis provider gives them, so that a `redis` connection works here as it is.
+There are three ways to give the location: the extra `url`, a URL in `host`, or `host` + `port` + `db`. Two of them at
+once are refused. The TLS extras have the names that Airflow's Redis provider gives them, so that a `redis` connection
+works here unchanged.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ class ConnectionLike(Protocol):
 
 
 class Location(NamedTuple):
-    """What a connection says.
+    """The content of a connection.
 
-    settings: where the server is and how to log in. discipline: what keeps the connection's queues. config: that of a
-    leased queue for which a DAG gives none, and the one sensors reclaim expired leases by.
+    settings: where the server is and how to log in. discipline: the discipline of the connection's queues. config: the
+    configuration of a leased queue if the DAG gives none; sensors also use it to reclaim expired leases.
     """
 
     settings: RedisSettings
@@ -57,23 +58,26 @@ class Location(NamedTuple):
 
 
 def read(connection: ConnectionLike) -> Location:
-    """The connection, all of it checked; ConfigurationError names the field or extra that is wrong."""
+    """Check the whole connection and return its content.
+
+    Raises ConfigurationError, which names the field or extra that is wrong.
+    """
     ours = connection.conn_type == CONNECTION_TYPE
     extra = extras.read(_extra_of(connection), strict=ours)
     if not ours and not extra.get("ssl"):
-        # The Redis provider ignores these without TLS; its form stores them all the same.
+        # Without TLS, the Redis provider ignores these extras, but its form stores them anyway.
         extra = {name: value for name, value in extra.items() if name not in NEED_TLS}
     return Location(_settings(connection, extra), extra.get("discipline", "leased"), _config(extra))
 
 
 def check_leased(discipline: str, what: str) -> None:
-    """Unsupported, for a component that needs `what`, which only leased queues have."""
+    """Raise Unsupported unless `discipline` is `leased`; `what` names the feature that only leased queues have."""
     if discipline != "leased":
         raise Unsupported(discipline, what, ("leased",))
 
 
 def _extra_of(connection: ConnectionLike) -> dict[str, Any]:
-    """The extras, read without asking Airflow."""
+    """Return the extras, parsed without a call to Airflow."""
     try:
         extra = json.loads(connection.extra or "{}")
     except ValueError:
@@ -121,7 +125,7 @@ def _url(connection: ConnectionLike, extra: Mapping[str, Any]) -> str:
 
 
 def _check_alone(connection: ConnectionLike, extra: Mapping[str, Any]) -> None:
-    """A URL says where the server is: nothing else may."""
+    """Raise ConfigurationError if another field or extra gives the server's location besides the URL."""
     where = "extra `url`" if "url" in extra else "the URL in the field for the host"
     others = {"the host": connection.host if "url" in extra else None, "the port": connection.port}
     if twice := [field for field, value in others.items() if value]:

@@ -1,7 +1,7 @@
-"""What Airflow's metrics hear of a task: counters under `rmq.`, tagged with the queue and the operator.
+"""Report a task's counters to Airflow's metrics: named `rmq.…`, tagged with the queue and the operator.
 
-Law: numbers and names, never a payload. In a worker the task SDK listens, in the triggerer Airflow itself; those of
-triggers are told where they wait.
+Law: metrics contain numbers and names, never a payload. In a worker, the task SDK receives them; in the triggerer,
+Airflow itself does. `waiting.py` reports the metrics of triggers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import BaseOperator, Stats
 
 
 def tell(task: BaseOperator, queue: str, **counts: int) -> None:
-    """Add to the counters `rmq.<name>`; what did not happen is not told."""
+    """Add each count to the counter `rmq.<name>`; skip counts of zero."""
     tags: dict[str, Any] = {"queue": queue, "operator": type(task).__name__}
     for name, count in counts.items():
         if count:

@@ -1,8 +1,8 @@
-"""A driver in cluster mode outlives the task that submitted it: what the next try does about that.
+"""Let the next try find a driver in cluster mode, which outlives the task that submitted it.
 
-Law: while the driver of an earlier try runs, or has succeeded, its lease is left to it and the new try only watches; a
-takeover would fence off work that goes well. A driver whose lease is gone is stopped. What the next try has to know
-stands in Airflow's task state store before the driver is submitted: the lease without its token.
+Law: while the driver of an earlier try runs, or if it has succeeded, it keeps its lease and the new try only watches; a
+takeover would fence off a driver that works correctly. A driver whose lease is gone is stopped. Before a driver is
+submitted, the data that the next try needs is written to Airflow's task state store: the lease without its token.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LEASE_KEY = "rmq_lease"
 class RemoteDriver:
     """The driver of one task instance, whichever try submitted it.
 
-    Needs the task state store of Airflow 3.3 and the operator's `durable`; without them every try submits its own
-    driver, and the fence stops the one before. `stop` asks the platform to end it.
+    Needs the task state store of Airflow 3.3 and the operator's `durable`. Without them every try submits its own
+    driver, and the fence stops the previous driver. `stop` asks the platform to end the driver.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class RemoteDriver:
         self._store: Any = context.get("task_state_store") if durable else None
 
     def resume(self, queue: LeasedQueue) -> Submission | None:
-        """The submission of an earlier try whose driver runs or has succeeded; None when there is nothing to wait for.
+        """Return the submission of an earlier try if its driver runs or has succeeded; otherwise None.
 
-        Raises what the platform's API raises: nobody can say then whether the driver runs.
+        Lets exceptions of the platform's API through: it is then unknown whether the driver runs.
         """
         job, known = self._get(self._operator.external_id_key), self._get(LEASE_KEY)
         if job is None or known is None:
@@ -63,16 +63,20 @@ class RemoteDriver:
         return submission
 
     def begin(self, queue: LeasedQueue, submission: Submission) -> None:
-        """Before a driver is submitted. What an earlier one came to says nothing about the messages of this one."""
+        """Prepare the task state store before a driver is submitted.
+
+        Delete the state of an earlier driver, because it says nothing about the messages of the new one.
+        """
         for key in (self._operator.external_id_key, getattr(self._operator, "_K8S_DRIVER_STATUS_KEY", None)):
             if key is not None and self._get(key) is not None:
                 self._store.delete(key)
         self._remember(queue, submission)
 
     def leave(self, queue: LeasedQueue, submission: Submission, keep_s: float) -> bool:
-        """After a failure of this try: whether its driver goes on, and the next try will find it.
+        """After a failure of this try, return whether its driver still runs and the next try will find it.
 
-        What the driver has not adopted is kept for `keep_s` seconds. Raises LeaseLost when others have the messages.
+        If the driver has not adopted the lease yet, keep the lease for `keep_s` seconds. Raises LeaseLost if the lease
+        is lost.
         """
         if self._store is None or not self._goes_on():
             return False
@@ -83,22 +87,22 @@ class RemoteDriver:
         return True
 
     def end(self) -> None:
-        """Stop a driver that nobody will watch; one that has ended is left to those who look for its logs."""
+        """Stop a running driver that no try will watch. Leave an ended one in place, so that its logs stay readable."""
         if self._goes_on():
             self.stop()
 
     def _goes_on(self) -> bool:
-        """True, too, when the platform does not say."""
+        """Return whether the driver still runs; also True if the platform gives no answer."""
         job = self._hook.job
         if job is None:
             return False
         try:
             return self._operator.is_job_active(self._operator.get_job_status(job, self._context))
-        except Exception:  # noqa: BLE001  each platform's client has exceptions of its own
+        except Exception:  # noqa: BLE001  each platform's client raises its own exception classes
             return True
 
     def _remember(self, queue: LeasedQueue, submission: Submission) -> None:
-        """Keep for the next try which lease the driver has, and by which fence one sees that it has adopted it."""
+        """Store for the next try the driver's lease and its fence: a different fence means that the driver adopted."""
         info = None if self._store is None or submission.adopted else queue.lease_info(submission.lease.id)
         if info is not None:
             self._store.set(LEASE_KEY, {"lease": submission.lease.to_json(), "fence": info.fence})

@@ -1,8 +1,8 @@
-"""Will Airflow try this task again, and when at the latest.
+"""Estimate whether Airflow will try a task again, and when at the latest.
 
-The answer decides what becomes of a failed task's lease: kept for the next try, or given back. It may be too late a
-time, never too early a one: an estimate that is too long only delays a message, one that is too short hands it to
-somebody else while the retry is on its way.
+The answer decides whether a failed task's lease is kept for the next try or given back. The estimate may be too long,
+but never too short: too long an estimate only delays a message, while too short an estimate lets another consumer claim
+it before the retry starts.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from rmq_core import LeasedConfig
 
-SLOT_MARGIN_S = 300.0  # what the scheduler and a busy pool may add to the retry delay
+SLOT_MARGIN_S = 300.0  # delay that the scheduler and a busy pool may add to the retry delay
 
 
 class ShortLeaseWarning(UserWarning):
-    """A task's lease ends before its retry can come."""
+    """A task's lease expires before its retry can start."""
 
 
 def warn_of_short_lease(
     task: BaseOperator, name: str, lease: timedelta | float | None, config: LeasedConfig | None = None
 ) -> None:
-    """ShortLeaseWarning when a try that is killed for good would not be taken over by its retry.
+    """Warn with ShortLeaseWarning if the lease of a try killed by SIGKILL expires before the retry can take it over.
 
-    name: the parameter that says how long the lease is; `config` where that says nothing. What the connection says is
-    not known when a DAG is parsed.
+    name: the parameter that gave `lease`. If `lease` is None, the lease of `config` counts. The default of the
+    connection is not checked, because it is unknown while a DAG is parsed.
     """
     if lease is None:
         name, lease = "queue_config", None if config is None else config.lease
@@ -44,7 +44,7 @@ def warn_of_short_lease(
 
 
 def keep_lease_s(context: Context, error: BaseException) -> float | None:
-    """Seconds to keep a failed task's lease so that its retry finds it; None when this was the last try."""
+    """Return for how many seconds to keep a failed task's lease for its retry; None if this was the last try."""
     ti = context["ti"]
     if isinstance(error, AirflowFailException) or ti.try_number > ti.max_tries:
         return None
@@ -55,11 +55,11 @@ def keep_lease_s(context: Context, error: BaseException) -> float | None:
 
 
 def latest_delay_s(task: BaseOperator, try_number: int) -> float:
-    """The longest time in seconds that Airflow may wait before the try after `try_number`."""
+    """Return the longest time in seconds that Airflow may wait before the try after `try_number`."""
     delay = _seconds(task.retry_delay)
     if task.retry_exponential_backoff in (0, 1):
         return delay
-    # Airflow rounds the power up and jitters between one and two times of it.
+    # Airflow rounds the product up and adds jitter: the delay is between one and two times the product.
     delay = 2 * (delay * _power(float(task.retry_exponential_backoff), try_number - 1) + 1)
     if task.max_retry_delay is not None:
         delay = min(delay, _seconds(task.max_retry_delay))
@@ -67,7 +67,7 @@ def latest_delay_s(task: BaseOperator, try_number: int) -> float:
 
 
 def _decided(context: Context, error: BaseException) -> tuple[str, float]:
-    """What the task's `retry_policy`, which Airflow has from 3.3 on, makes of the error, and the delay it asks for."""
+    """Return the action and delay in seconds that the task's `retry_policy` (Airflow 3.3 on) chooses for an error."""
     ti = context["ti"]
     policy = getattr(ti.task, "retry_policy", None)
     if policy is None:
@@ -75,7 +75,7 @@ def _decided(context: Context, error: BaseException) -> tuple[str, float]:
     try:
         decision = policy.evaluate(exception=error, try_number=ti.try_number, max_tries=ti.max_tries, context=context)
         return decision.action.value, _seconds(decision.retry_delay or 0)
-    except Exception:  # noqa: BLE001  Airflow does without a policy that raises, and says why in the log
+    except Exception:  # noqa: BLE001  Airflow ignores a policy that raises, and logs why
         return "default", 0.0
 
 

@@ -1,7 +1,7 @@
-"""Trace context across the queue: in message headers, by the W3C names, and as links of the span that works on them.
+"""Carry the trace context across the queue: in message headers with the W3C names, and as links of the task's span.
 
-Law: a span tells ids and numbers, never a payload, and so not what an exception says about one. Without OpenTelemetry's
-SDK, or with tracing off, all of this does nothing.
+Law: a span contains ids and numbers, never a payload, and so no exception text, which may quote one. Without
+OpenTelemetry's SDK, or with tracing off, this module does nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from opentelemetry import propagate, trace
 
 from rmq_core import Message
 
-MOST_LINKS = 128  # what OpenTelemetry keeps of a span's links by default
+MOST_LINKS = 128  # OpenTelemetry keeps this many links of a span by default
 tracer = trace.get_tracer("rmq")
 
 
 def trace_headers() -> dict[str, str]:
-    """Headers that name the present span; none when tracing is off."""
+    """Return the headers that identify the current span; an empty dict if tracing is off."""
     headers: dict[str, str] = {}
     propagate.inject(headers)
     return headers
@@ -27,7 +27,7 @@ def trace_headers() -> dict[str, str]:
 
 @contextmanager
 def working_on(queue: str, messages: Sequence[Message]) -> Iterator[None]:
-    """A span of the task, linked to those in which the messages were published."""
+    """Open a span of the task, with links to the spans in which the messages were published."""
     with tracer.start_as_current_span(
         f"process {queue}",
         kind=trace.SpanKind.CONSUMER,

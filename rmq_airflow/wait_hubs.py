@@ -1,7 +1,7 @@
-"""The wait hubs of a triggerer: one for each server and event loop, shared by all its triggers.
+"""The wait hubs of a triggerer: one for each server and event loop, shared by all triggers.
 
-Law: a hub lives while somebody uses it. Closing never keeps a trigger: Airflow cancels a clean-up again every second,
-so it goes on by itself, and a trigger waits for it no longer than a moment.
+Law: a hub exists as long as a trigger uses it. Closing a hub never blocks a trigger: Airflow cancels a trigger's
+clean-up again every second, so the hub closes in a task of its own, and the trigger waits only `CLOSING_S` for it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Location: TypeAlias = tuple[RedisSettings, LeasedConfig]
 CLOSING_S = 0.3
 WAKING = "bell that wakes a trigger"
 LOOK_UP_S = 5.0
-"""For so long triggers that start together share one look-up of their connection, which asks the API server."""
+"""Seconds for which triggers share one look-up of their connection, because a look-up calls the API server."""
 
 
 @dataclass(slots=True)
 class _Shared:
-    """A hub and how many use it."""
+    """A hub and the number of its users."""
 
     hub: WaitHub
     users: int = 0
@@ -36,7 +36,7 @@ class _Shared:
 
 @dataclass(slots=True)
 class _Place:
-    """What belongs to one event loop."""
+    """The hubs and connection look-ups of one event loop."""
 
     hubs: dict[Location, _Shared] = field(default_factory=dict)
     looking: dict[str, asyncio.Task[Location]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ _places: WeakKeyDictionary[asyncio.AbstractEventLoop, _Place] = WeakKeyDictionar
 
 @asynccontextmanager
 async def shared_hub(redis_queue_conn_id: str) -> AsyncIterator[WaitHub]:
-    """The hub of a connection's server. Raises ConfigurationError, AirflowNotFoundException."""
+    """Provide the hub of a connection's server. Raises ConfigurationError or AirflowNotFoundException."""
     place = _place()
     location = await _look_up(place, redis_queue_conn_id)
     if location not in place.hubs:
@@ -78,7 +78,7 @@ async def _look_up(place: _Place, conn_id: str) -> Location:
         looking = RedisQueueHook(conn_id).async_location(WAKING)
         task = place.looking[conn_id] = asyncio.get_running_loop().create_task(looking)
         task.add_done_callback(partial(_keep, place, conn_id))
-    return await asyncio.shield(task)  # the end of one trigger must not end the look-up of the others
+    return await asyncio.shield(task)  # cancelling one trigger must not cancel the look-up that the others share
 
 
 def _keep(place: _Place, conn_id: str, task: asyncio.Task[Location]) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for work through every outage, and what Airflow's metrics hear of it. Nothing is claimed."""
+"""Wait for work, even through outages of Redis, and report metrics to Airflow. A waiter claims nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from inspect import signature
 from typing import Any, TypedDict
 
-# The triggerer sets these metrics up. The task SDK has others of its own, to which nobody listens in this process.
+# The triggerer sets up this `Stats` object. The task SDK has another one, whose metrics this process sends nowhere.
 from airflow.observability.stats import Stats
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -18,13 +18,13 @@ from rmq_airflow.wait_hubs import shared_hub
 from rmq_core import Backlog, QueueUnavailable, RedisMessageQueueError
 from rmq_core.work import Counted, Threshold
 
-RECONNECT_S = (1.0, 5.0)  # drawn at random, so that the triggers of a triggerer do not come back together
+RECONNECT_S = (1.0, 5.0)  # bounds of a random delay, so that the triggers of a triggerer do not reconnect all at once
 MISTAKE_S = (20.0, 40.0)
 ANYTHING = Threshold()
 
 
 class BacklogReport(TypedDict):
-    """What a sensor returns, in every mode: constant in size, and naming no message."""
+    """The value that a sensor returns in every mode: constant in size, and without message ids."""
 
     queue: str
     ready: int
@@ -32,15 +32,18 @@ class BacklogReport(TypedDict):
 
 
 def report(queue: str, backlog: Backlog) -> BacklogReport:
-    """The XCom value of a sensor that is done."""
+    """Return the XCom value of a sensor that has succeeded."""
     return {"queue": queue, "ready": backlog.ready, "oldest_age": backlog.oldest_age}
 
 
 class QueueTrigger(BaseTrigger):
-    """A trigger that is made again from the arguments of its constructor, which it keeps under their names."""
+    """A trigger that Airflow can recreate: it stores each constructor argument in an attribute of the same name."""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class path and the arguments that make this trigger again; equal arguments are one trigger to Airflow."""
+        """Return the class path and the arguments that recreate this trigger.
+
+        Airflow treats triggers with equal arguments as one trigger.
+        """
         made = type(self)
         arguments = {name: getattr(self, name) for name in signature(made).parameters}
         return f"{made.__module__}.{made.__qualname__}", arguments
@@ -50,7 +53,7 @@ class SensorTrigger(QueueTrigger):
     """The waiting half of a deferrable sensor."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event and return, as a trigger that lingers is killed after its task has resumed."""
+        """Yield one event and return, because Airflow kills a trigger that still runs after its task has resumed."""
         try:
             report = await self._wait()
         except (RedisMessageQueueError, AirflowException) as error:
@@ -59,19 +62,19 @@ class SensorTrigger(QueueTrigger):
             yield TriggerEvent({"status": "success", "report": report})
 
     async def _wait(self) -> Mapping[str, Any]:
-        """What the sensor returns, as soon as there is enough."""
+        """Wait until there is enough, and return the sensor's report."""
         raise NotImplementedError
 
 
 async def wait_for_work(conn_id: str, queue: str, log: Any, enough: Threshold = ANYTHING) -> Backlog:
-    """Return when there is enough; a Redis that is away is waited for. Raises what waiting cannot mend."""
+    """Return when there is enough; while Redis is unavailable, keep waiting. Raises errors that waiting cannot fix."""
     away = False
     while True:
         try:
             async with shared_hub(conn_id) as hub:
                 backlog = await hub.wait(queue, min_messages=enough.min_messages, max_age=enough.max_age_s)
         except QueueUnavailable as error:
-            # An exception would fail the task, or end the watcher: a restart of Redis must do neither.
+            # An exception would fail the task or end the watcher, and a restart of Redis must do neither.
             if not away:
                 log.warning("Waiting for %s goes on when Redis is back: %s", queue, error)
             away = True
@@ -84,7 +87,7 @@ async def wait_for_work(conn_id: str, queue: str, log: Any, enough: Threshold = 
 
 
 async def wait_for_ever(conn_id: str, queue: str, log: Any, enough: Threshold = ANYTHING) -> Backlog:
-    """The same for a watcher, which no task stands behind: what is wrong is told in the log until it is mended."""
+    """Wait like `wait_for_work`, for a watcher, which has no task that could fail: log each error and try again."""
     while True:
         try:
             return await wait_for_work(conn_id, queue, log, enough)
@@ -95,7 +98,7 @@ async def wait_for_ever(conn_id: str, queue: str, log: Any, enough: Threshold = 
 
 
 def tell_fired(kind: str, queue: str, backlog: Backlog, count: Counted = "ready") -> None:
-    """Tell what a trigger saw when it fired, by metrics and on the span that Airflow opens for it."""
+    """Report the backlog that made a trigger fire, as metrics and as an event on the span that Airflow opens for it."""
     seen = {f"rmq.queue.{count}": backlog.ready, "rmq.queue.oldest_age": backlog.oldest_age or 0.0}
     Stats.incr("rmq.trigger.fired", tags={"queue": queue, "kind": kind})
     for name, value in seen.items():

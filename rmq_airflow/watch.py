@@ -1,7 +1,7 @@
-"""The thread that looks after a submitted lease while the task waits for its driver.
+"""A thread that keeps and checks a submitted lease while the task waits for its driver.
 
-Law: it decides nothing but `stop`. A lost lease stops the driver; an unreachable Redis does not, for the lease may well
-be alive, and the fence keeps a driver that has lost it from settling anything.
+Law: the only decision of this thread is to call `stop`. A lost lease stops the driver. An unreachable Redis does not:
+the lease may still be valid, and the fence prevents a driver that has lost the lease from settling anything.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Self
 from rmq_core import LeaseLost, RedisMessageQueueError
 from rmq_core.work import Submission
 
-EXIT_GRACE_S = 10.0  # a driver that adopted ends by itself within 5 s of losing its lease, and says why in its log
+EXIT_GRACE_S = 10.0  # a driver that adopted the lease ends by itself within 5 s of losing it, and logs why
 log = logging.getLogger(__name__)
 
 
 class LeaseWatch:
-    """`with LeaseWatch(submission, stop) as watch:` `watch.lost` is why it stopped the driver."""
+    """Use as `with LeaseWatch(submission, stop) as watch:`; `watch.lost` is the error that made it stop the driver."""
 
     def __init__(self, submission: Submission, stop: Callable[[], None]) -> None:
         self.lost: LeaseLost | None = None
@@ -33,7 +33,7 @@ class LeaseWatch:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join()  # it uses the queue, which is closed next
+        self._thread.join()  # the thread uses the queue, which the caller closes next
 
     def _run(self) -> None:
         while not self._ended.wait(self._submission.pace_s):

@@ -1,4 +1,4 @@
-"""Two tasks that wait in the triggerer. They return when they ran again, by the clock that all processes share."""
+"""Two tasks that wait in the triggerer. They measure when they ran again, on a clock that all processes share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rmq_airflow.sensors.queue import RedisQueueSensor
 
 
 class Published(RedisQueueSensor):
-    """Returns the moment at which it ran again."""
+    """Return the time at which the sensor ran again."""
 
     def execute_complete(self, context: Any, event: Mapping[str, Any]) -> float:
         resumed = time.monotonic()
@@ -22,7 +22,7 @@ class Published(RedisQueueSensor):
 
 
 class Fired(BaseOperator):
-    """Returns how long after its trigger's event it ran again."""
+    """Return the seconds from its trigger's event until it ran again."""
 
     def execute(self, context: Any) -> None:  # noqa: ARG002  Airflow's signature
         self.defer(trigger=FiringTrigger(), method_name="execute_complete")

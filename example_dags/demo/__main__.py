@@ -15,9 +15,9 @@ from example_dags.demo.progress import Progress
 
 
 def main() -> int:
-    """0: the table shows what it must; 1: it does not, or something failed; 130: interrupted."""
+    """Return 0 if all figures are as expected, 1 if not or if a process failed, 130 if interrupted."""
     options = _options()
-    for polite in (signal.SIGINT, signal.SIGTERM):  # set even in the background, where children would inherit deafness
+    for polite in (signal.SIGINT, signal.SIGTERM):  # a background shell ignores SIGINT, and children would inherit that
         signal.signal(polite, signal.default_int_handler)
     place, progress = Place(options.directory), Progress()
     place.clear()
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def judge(outcomes: list[Outcome], *, crash: bool) -> int:
-    """Print the table and what is wrong in it; 0 when nothing is."""
+    """Print the table and its wrong figures; return 0 if there are none, else 1."""
     print(summary(outcomes))
     wrong = [mismatch for outcome in outcomes for mismatch in outcome.mismatches()]
     if crash:

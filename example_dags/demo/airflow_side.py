@@ -55,7 +55,7 @@ def run(place: Place, progress: Progress, *, crash: bool) -> Outcome:
 
 
 def _deploy(dags: Path) -> Path:
-    """A copy of the example in the DAG folder, as a user would put it there."""
+    """Copy the example into the DAG folder, as a user would; return the path of the DAG."""
     (dags / "jobs").mkdir(parents=True)
     for name in ("flights.py", "flights_airflow.py", "jobs/delays.py"):
         shutil.copy(DAG_FILES / name, dags / name)
@@ -82,7 +82,7 @@ def _program(name: str) -> str:
 
 
 def _tries(home: Path) -> list[Try]:
-    """Every try of every task, in the order they started."""
+    """Return every try of every task, in the order they started."""
     query = """select task_id, try_number, state, start_date, end_date from {} where start_date is not null"""
     tables = ("task_instance_history", "task_instance")
     with sqlite3.connect(f"file:{home / 'airflow.db'}?mode=ro", uri=True, timeout=10) as database:
@@ -116,7 +116,11 @@ def _outcome(home: Path, results: Path, crash: str | None) -> Outcome:
 
 
 def _seconds(home: Path) -> dict[str, float]:
-    """To wait is from the last publish to the first claim; earlier tries and the pauses in between count for Spark."""
+    """Return the seconds of each step.
+
+    `wait` is the time from the last publish to the start of the Spark task. `Spark` includes earlier tries of that task
+    and the pauses between tries.
+    """
     tries = _tries(home)
 
     def start(*tasks: str) -> datetime:

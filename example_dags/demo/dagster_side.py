@@ -58,14 +58,14 @@ def _program(name: str) -> list[str]:
 
 
 class Follower:
-    """Follows the run that the sensor asks for, and tells of it."""
+    """Follow the run that the sensor requests, and report its progress."""
 
     def __init__(self, instance: dg.DagsterInstance, daemon: Child, watch: QueueWatch, progress: Progress) -> None:
         self._instance, self._daemon, self._watch, self._progress = instance, daemon, watch, progress
         self._told = 0
 
     def await_run(self) -> dg.DagsterRun:
-        """The run, when it has succeeded. Raises ChildFailed when it fails or the daemon ends first."""
+        """Wait until the run has succeeded, and return it. Raises ChildFailed if it fails or the daemon ends first."""
         while True:
             if not self._daemon.runs():
                 raise self._daemon.failure("ended before the run did")
@@ -97,7 +97,7 @@ class Follower:
 
 
 class Report:
-    """What Dagster recorded: the metadata of both assets, and the times of the runs."""
+    """Read Dagster's records: the metadata of both assets, and the times of the runs."""
 
     def __init__(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
         self._instance = instance
@@ -106,7 +106,7 @@ class Report:
         self._worked = self._last("departure_delays")
 
     def figures(self, results: Path) -> dict[str, int]:
-        """The items by Dagster's metadata, the rows by what lies on disk."""
+        """Return the item counts of Dagster's metadata, and the row counts of the files on disk."""
         rows = written(results)
         return {
             "items published": self._number(self._published, "published"),
@@ -118,7 +118,7 @@ class Report:
         }
 
     def seconds(self) -> dict[str, float]:
-        """To wait is from published to claimed, the daemon's start included; a retry counts for Spark."""
+        """Return the seconds of each step; `wait` includes the start of the daemon, and `Spark` includes a retry."""
         published, (started, ended) = self._span(self._published.run_id), self._span(self._run.run_id)
         report = float(self._number(self._worked, "report_seconds"))
         return {

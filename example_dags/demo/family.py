@@ -1,6 +1,6 @@
-"""Who descends from whom among the machine's processes.
+"""Find the descendants of a process.
 
-Spark runs in a session of its own, where a signal to the process group of the orchestrator does not reach it.
+Spark runs in a session of its own, so a signal to the process group of the orchestrator does not reach it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PROC = Path("/proc")
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that `pid` started, and those started by them."""
+    """Return all descendants of `pid`: the processes that it started, and those that they started."""
     everybody = parents()
     found: list[int] = []
     generation = {pid}
@@ -22,12 +22,12 @@ def descendants(pid: int) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether it still runs; a zombie does not."""
+    """Return whether the process still runs; a zombie does not."""
     return pid in parents()
 
 
 def parents() -> dict[int, int]:
-    """Every process but the zombies, and its parent: from /proc, or where there is none, from `ps`."""
+    """Return the parent of every process except zombies; read /proc, or `ps` on a system without /proc."""
     if not (PROC / "self" / "stat").exists():
         listing = subprocess.run(["ps", "-Ao", "pid=,ppid=,stat="], capture_output=True, text=True, check=True)
         rows = [line.split() for line in listing.stdout.splitlines()]
@@ -41,6 +41,6 @@ def _stat(pid: int) -> tuple[int, str, int] | None:
         text = (PROC / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):  # it ended while we looked
         return None
-    # The name of the command stands in parentheses and may hold anything, parentheses too.
+    # The name of the command is in parentheses and may contain any character, also parentheses.
     state, parent = text.rpartition(")")[2].split()[:2]
     return pid, state, int(parent)

@@ -1,4 +1,4 @@
-"""What one orchestrator did with the main job, and what it has to have done."""
+"""The result of the main job in one orchestrator, and the expected result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = ("publish", "wait", "Spark", "report")
 
 @dataclass(frozen=True)
 class Outcome:
-    """`figures` has the keys of EXPECTED, `seconds` those of STEPS; `crash` tells of a driver that was killed."""
+    """`figures` has the keys of EXPECTED, `seconds` those of STEPS; `crash` describes the kill of a driver."""
 
     orchestrator: str
     figures: Mapping[str, int]
@@ -36,7 +36,7 @@ class Outcome:
     crash: str | None = None
 
     def mismatches(self) -> list[str]:
-        """One sentence for each figure that is not what it must be."""
+        """Return one sentence for each figure that differs from its expected value."""
         return [
             f"{self.orchestrator}: {name} {self.figures.get(name)}, not {expected:,}"
             for name, expected in EXPECTED.items()
@@ -45,7 +45,7 @@ class Outcome:
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """One table for all of them, and below it where to look."""
+    """Return one table of all outcomes, and below it the paths of results and plots."""
     figures = [[name, *(f"{outcome.figures[name]:,}" for outcome in outcomes)] for name in EXPECTED]
     seconds = [[f"{step}, s", *(f"{outcome.seconds[step]:.1f}" for outcome in outcomes)] for step in STEPS]
     header = ["", *(outcome.orchestrator for outcome in outcomes)]

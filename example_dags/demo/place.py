@@ -1,4 +1,4 @@
-"""Where the demo lives: everything it makes lies below one directory, which starts empty."""
+"""The directory of the demo: all files of the demo are below it, and it is empty at the start."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Place:
         self.redis_url = f"embedded://{self._redis}"
 
     def clear(self) -> None:
-        """Remove what an earlier demo left, its Redis server included."""
+        """Remove the files and the Redis server of an earlier demo."""
         self.stop_redis()
         shutil.rmtree(self.root, ignore_errors=True)
         self.root.mkdir(parents=True)
 
     def queue(self, name: str) -> LeasedQueue:
-        """A queue to look at; starts the server unless it runs."""
+        """Open a queue; start the server unless it runs."""
         return LeasedQueue(self.redis_url, name)
 
     def stop_redis(self) -> None:

@@ -1,4 +1,4 @@
-"""Processes of the demo: each in a session of its own with its output in a file, and none outlives the demo."""
+"""Processes of the demo: each has a session of its own and its output in a file, and none outlives the demo."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ChildFailed(RuntimeError):
 
 
 class Child:
-    """`with Child(command, env, log) as child:` is a process that is gone, descendants included, after the block."""
+    """A process for the block `with Child(command, env, log) as child:`; at its end, all its descendants have ended."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         self._command, self._log = command, log
@@ -39,23 +39,23 @@ class Child:
             )
 
     def runs(self) -> bool:
-        """False when it ended well; ChildFailed when it did not."""
+        """Return whether the process runs. Raises ChildFailed if it ended with an error."""
         if self._process.poll():
             raise self.failure(f"ended with exit code {self._process.returncode}")
         return self._process.returncode is None
 
     def wait(self) -> None:
-        """Until it ends. Raises ChildFailed."""
+        """Wait until the process ends. Raises ChildFailed."""
         while self.runs():
             time.sleep(0.1)
 
     def failure(self, what: str) -> ChildFailed:
-        """An error that says what happened, with the last lines of the log."""
+        """Return an error that says what happened, with the last lines of the log."""
         lines = self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]
         return ChildFailed("\n".join([f"{' '.join(self._command[:4])} … {what}; the end of {self._log}:", *lines]))
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """That signal to the group, and SIGKILL to what is left of the family after the grace time."""
+        """Send the signal to the process group, and SIGKILL to the processes still running after the grace time."""
         family = descendants(self._process.pid)
         try:
             self._signal(number)
@@ -70,10 +70,10 @@ class Child:
             self._process.wait()
 
     def _signal(self, number: int) -> bool:
-        self._process.poll()  # a leader that was not waited for keeps its group alive
+        self._process.poll()  # a group leader that was not reaped keeps its group alive
         try:
             os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
+        except (ProcessLookupError, PermissionError):  # macOS returns EPERM for a group of zombies
             return False
         return True
 
@@ -83,5 +83,6 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # An orchestrator may take a polite signal for the failure of a task, and retry it. Spark ends with its parent.
+        # After an error, SIGKILL: an orchestrator may treat SIGTERM as the failure of a task, and retry the task. Spark
+        # ends with its parent.
         self.stop(signal.SIGKILL if error else signal.SIGTERM)

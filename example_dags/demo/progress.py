@@ -8,7 +8,7 @@ QUIET_S = 10
 
 
 class Progress:
-    """`progress.say("airflow", "published")` prints it; `watch` prints a topic's text only when it has changed."""
+    """`progress.say("airflow", "published")` prints a line; `watch` prints a topic's text only when it has changed."""
 
     def __init__(self) -> None:
         self._start = self._last_line = time.monotonic()

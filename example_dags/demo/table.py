@@ -1,4 +1,4 @@
-"""A table of plain text: first column to the left, figures to the right, as wide as its widest cell."""
+"""A plain-text table: the first column is left-aligned, figures right-aligned; columns fit their widest cell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Row = Sequence[str]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows under a ruled header, which is the first of them."""
+    """Return the table as text; the first row is the header, between two rules."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     header, *body = (_line(row, widths) for row in rows)
     rule = "─" * len(header)

@@ -1,4 +1,4 @@
-"""What the queue shows while an orchestrator works on it: progress, and how a killed driver's lease finds its retry."""
+"""Report the state of the queue while an orchestrator works on it, and how a retry gets a killed driver's lease."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rmq_core import LeasedQueue, LeaseInfo
 
 
 class QueueWatch:
-    """Looks at one queue. The file `marker` appears at the moment the driver is killed."""
+    """Poll one queue. The driver creates the file `marker` just before it is killed."""
 
     def __init__(self, who: str, queue: LeasedQueue, progress: Progress, marker: Path | None) -> None:
         self._who, self._queue, self._progress, self._marker = who, queue, progress, marker
@@ -19,7 +19,7 @@ class QueueWatch:
         self.crash: str | None = None
 
     def look(self) -> None:
-        """Tell what changed since the last look."""
+        """Report the changes since the last poll."""
         stats = self._queue.stats()
         self._progress.watch(self._who, "queue", f"{stats.ready:,} ready, {stats.leased:,} leased, {stats.dead:,} dead")
         if self._killed_at is None and self._marker and self._marker.exists():
@@ -33,7 +33,10 @@ class QueueWatch:
             self._progress.still(self._who, "Spark is at work")
 
     def _change(self, lease: LeaseInfo) -> str:
-        """Every change of hands has a new fencing number; only a retry counts as a takeover."""
+        """Describe how the lease changed its holder.
+
+        Every change of the holder gets a new fencing number; only a retry counts as a takeover.
+        """
         if self._held is None or lease.id != self._held.id:
             return f"was claimed as {lease.id}"
         if lease.takeovers > self._held.takeovers:

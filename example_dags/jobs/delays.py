@@ -1,7 +1,7 @@
 """The Spark job of the demo: departure delays by carrier and weather, for the airport-days of one lease.
 
-A submitter hands the lease over (see `rmq_core.work.Handover`). Each airport-day has a folder of its own, so that
-a replay overwrites exactly what an earlier try wrote, under whatever lease the item comes back.
+A submitter hands the lease over (see `rmq_core.work.Handover`). Each airport-day has a folder of its own. So a replay
+overwrites exactly the files of an earlier try, even if the item is redelivered under another lease.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def main() -> None:
 
 
 def work(batch: rmq_spark.ClaimedBatch, options: argparse.Namespace) -> dict[str, Any]:
-    """Write both tables; returns how many rows went into `departures`. Raises ValueError for an unknown airport-day."""
+    """Write both tables; return how many rows went into `departures`. Raises ValueError for an unknown airport-day."""
     report = write(batch.df, options)
     batch.check()
     return report
 
 
 def write(messages: DataFrame, options: argparse.Namespace) -> dict[str, Any]:
-    """The same for messages that somebody else holds, such as those of a micro-batch."""
+    """Do the same for messages that the caller holds, such as those of a micro-batch."""
     items = airport_days(messages)
     rows = departures(items, options).repartition("origin", "day").persist()
     counted = Observation()
@@ -72,13 +72,13 @@ def write(messages: DataFrame, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def airport_days(messages: DataFrame) -> DataFrame:
-    """The airport-days that messages name; each once, even if it was published twice."""
+    """Return the airport-days that the messages name, each once, even if it was published twice."""
     item = F.from_json(F.col("payload").cast("string"), "origin string, day date")
     return messages.select(item.alias("item")).select("item.*").distinct()
 
 
 def departures(items: DataFrame, options: argparse.Namespace) -> DataFrame:
-    """Every departure of these airport-days, with the weather of its hour; flights the weather is unknown for stay."""
+    """Return all departures of these airport-days with the weather of their hour, which may be `unknown`."""
     read = items.sparkSession.read.options(header=True, enforceSchema=False, nullValue="NA")
     flights = read.csv(str(options.flights), schema=FLIGHTS).withColumn("day", F.make_date("year", "month", "day"))
     weather = read.csv(str(options.weather), schema=WEATHER).select("origin", "time_hour", weather_class())
@@ -87,7 +87,7 @@ def departures(items: DataFrame, options: argparse.Namespace) -> DataFrame:
 
 
 def weather_class() -> Column:
-    """One word for the weather of an hour. The data is in inches, degrees Fahrenheit, miles and miles an hour."""
+    """Classify an hour's weather in one word. The data is in inches, degrees Fahrenheit, miles and miles an hour."""
     wet, freezing = F.col("precip") > 0, F.col("temp") <= 32
     stormy = F.col("wind_speed").between(25, 200)  # one reading says 1,048
     word = F.when(wet & freezing, "snow").when(wet, "rain").when(F.col("visib") < 3, "fog").when(stormy, "wind")
@@ -95,7 +95,7 @@ def weather_class() -> Column:
 
 
 def statistics(rows: DataFrame) -> DataFrame:
-    """Sums by airport-day, carrier and weather: they add up over days and airports. A cancelled flight has no delay."""
+    """Sum by airport-day, carrier and weather, so that results add up. A cancelled flight has no delay."""
     delay = F.col("dep_delay")
     late = F.count_if(delay > 15).alias("late")  # minutes, as the authorities count it
     sums = F.count(F.lit(1)).alias("flights"), F.count(delay).alias("departed"), F.sum(delay).alias("delay_minutes")
@@ -109,7 +109,7 @@ def overwrite(rows: DataFrame, table: Path) -> None:
 
 
 def crash_once() -> None:
-    """What `make demo CRASH=1` asks for: the first driver dies here, half done and without a word to anybody."""
+    """Kill the first driver here with SIGKILL, in the middle of its work, when `make demo CRASH=1` asks for it."""
     marker = os.environ.get("RMQ_DEMO_CRASH_MARKER")
     if marker is None:
         return
@@ -130,7 +130,7 @@ def _options() -> argparse.Namespace:
 
 
 def _pipes() -> AbstractContextManager[Any]:
-    """Dagster's side of the talk when Dagster started this job, else None."""
+    """Open the Dagster Pipes session if Dagster started this job; otherwise the context yields None."""
     if "DAGSTER_PIPES_CONTEXT" not in os.environ:
         return nullcontext()
     from dagster_pipes import open_dagster_pipes  # noqa: PLC0415  comes with Dagster

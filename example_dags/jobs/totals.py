@@ -1,4 +1,4 @@
-"""What each customer ordered, for the orders of one batch, in a folder of its own: a retry overwrites it."""
+"""Add up the orders of one batch by customer, into a folder of the batch's own, which a retry overwrites."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
 import rmq_spark
 
 spark = rmq_spark.session("totals")
-with rmq_spark.adopted_batch(spark) as batch:  # what the operator claimed, as a DataFrame; kept while the block runs
+with rmq_spark.adopted_batch(spark) as batch:  # the operator's lease; the block extends it
     orders, corrupt = rmq_spark.split_json(batch.df, "customer STRING NOT NULL, amount DOUBLE")
-    batch.nack(corrupt, reason=F.col("reason"))  # these come back; the others are acked when the block ends
+    batch.nack(corrupt, reason=F.col("reason"))  # these are redelivered; the others are acked at the end
     totals = orders.groupBy("value.customer").agg(F.sum("value.amount").alias("total"))
     totals.write.mode("overwrite").parquet(f"{sys.argv[1]}/batch={quote(batch.name, safe='')}")
 spark.stop()

@@ -1,4 +1,4 @@
-"""From queue to queue: what is published under a name, a claim's or a micro-batch's, is not published again."""
+"""From queue to queue: each publish is named after its claim or micro-batch, and no name is published twice."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ LARGE = "cast(get_json_object(cast(payload as string), '$.amount') as double) >=
 
 
 def large(messages: DataFrame) -> DataFrame:
-    """The messages to pass on: id, payload and headers stay as they are."""
+    """Select the messages to forward; id, payload and headers stay unchanged."""
     return messages.where(LARGE).select("message_id", "payload", "headers")
 
 
 def publish(batch: ClaimedBatch, url: str, queue: str) -> None:
-    """Publish in one step when all tasks have succeeded; nothing when a try before this one did, of the same claim."""
+    """Publish in one step when all tasks have succeeded; publish nothing if an earlier try of the same claim did."""
     place = {"url": url, "queue": queue, "sinkId": batch.name}
     large(batch.df).write.format("rmq").options(**place).mode("append").save()
 
 
 def run(spark: SparkSession, url: str, queue: str, run_id: str) -> int:
-    """The work of one run of an orchestrator; how many messages that was."""
+    """Do the work of one run of an orchestrator; return the number of messages."""
     with rmq_spark.claimed_batch(spark, url, "orders", lease_id=run_id) as batch:
         if batch.count:
             publish(batch, url, queue)
@@ -31,7 +31,7 @@ def run(spark: SparkSession, url: str, queue: str, run_id: str) -> int:
 
 
 def stream(spark: SparkSession, url: str, queue: str, checkpoint: str) -> StreamingQuery:
-    """Work on what is ready, then end; each micro-batch is published once, whatever crashes."""
+    """Process the ready messages, then end; each micro-batch is published exactly once, even after a crash."""
     messages = spark.readStream.format("rmq").options(url=url, queue="orders", consumer="forward").load()
     query = large(messages).writeStream.format("rmq").options(url=url, queue=queue)
     return query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()

@@ -1,4 +1,4 @@
-"""MERGE keyed by message id into a Delta table: effects exactly once, even when others work on messages we lost.
+"""MERGE keyed by message id into a Delta table: effects are exactly once, even if a lost lease is processed again.
 
 It needs the `deltalake` package and no jar. The rows of a batch pass through the memory of the driver, as Arrow: some
 100 bytes a row of these orders, so that a million are fine and a hundred million are not.
@@ -15,7 +15,7 @@ from example_dags.spark.orders import orders
 
 
 def merge(messages: DataFrame, table: str) -> None:
-    """Insert the orders of these messages; an order that is there already is written anew."""
+    """Insert the orders of these messages; an order that exists already is updated."""
     rows = orders(messages).toArrow()
     DeltaTable.create(table, rows.schema, mode="ignore")
     same = "old.message_id = new.message_id"
@@ -24,7 +24,7 @@ def merge(messages: DataFrame, table: str) -> None:
 
 
 def run(spark: SparkSession, url: str, table: str, run_id: str) -> int:
-    """The work of one run of an orchestrator; how many messages that was."""
+    """Do the work of one run of an orchestrator; return the number of messages."""
     with rmq_spark.claimed_batch(spark, url, "orders", lease_id=run_id) as batch:
         if batch.count:
             merge(batch.df, table)
@@ -32,7 +32,7 @@ def run(spark: SparkSession, url: str, table: str, run_id: str) -> int:
 
 
 def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> StreamingQuery:
-    """Work on what is ready, batch by batch; `maxMessagesPerBatch` keeps each within the driver's memory."""
+    """Process the ready messages batch by batch; `maxMessagesPerBatch` keeps each batch within the driver's memory."""
 
     def write(messages: DataFrame, _: int) -> None:
         merge(messages, table)

@@ -1,4 +1,4 @@
-"""What the recipes beside this file read: orders, one JSON object a message."""
+"""The messages that the recipes in this folder read: orders, one JSON object a message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 
 def orders(messages: DataFrame) -> DataFrame:
-    """One row for each message: its id, which every sink is keyed by, and what the order says."""
+    """Return one row for each message: its id, which every sink uses as key, and the fields of the order."""
     text = "cast(payload as string)"
     return messages.selectExpr(
         "message_id",

@@ -1,4 +1,4 @@
-"""A batch into a folder of its own, which a retry overwrites: effects exactly once, with any file format."""
+"""Write each batch into a folder of its own, which a retry overwrites: effects exactly once, with any file format."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from example_dags.spark.orders import orders
 
 
 def overwrite(messages: DataFrame, table: str, batch: str) -> None:
-    """Write the folder of one batch, whatever an earlier try left in it."""
+    """Write the folder of one batch, replacing the files of earlier tries."""
     orders(messages).write.mode("overwrite").parquet(f"{table}/batch={batch}")
 
 
 def run(spark: SparkSession, url: str, table: str, run_id: str) -> int:
-    """The work of one run of an orchestrator; how many messages that was. A retry of the run gets the same ones."""
+    """Do the work of one run of an orchestrator; return the number of messages. A retry gets the same messages."""
     with rmq_spark.claimed_batch(spark, url, "orders", lease_id=run_id) as batch:
         if batch.count:
             overwrite(batch.df, table, run_id)
@@ -23,7 +23,7 @@ def run(spark: SparkSession, url: str, table: str, run_id: str) -> int:
 
 
 def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> StreamingQuery:
-    """Work on what is ready, a folder for each micro-batch; a restart on its checkpoint goes on where it ended."""
+    """Process the ready messages, a folder for each micro-batch; a restart resumes from the checkpoint."""
 
     def write(messages: DataFrame, number: int) -> None:
         overwrite(messages, table, str(number))

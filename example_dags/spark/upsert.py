@@ -1,4 +1,4 @@
-"""Upsert into PostgreSQL from the executors, keyed by message id: effects exactly once, whatever their number.
+"""Upsert into PostgreSQL from the executors, keyed by message id: effects exactly once, with any number of executors.
 
 CREATE TABLE orders (message_id text PRIMARY KEY, number int, amount double precision)
 """
@@ -21,13 +21,13 @@ UPSERT = """INSERT INTO orders (message_id, number, amount) VALUES %s
 
 
 def upsert(dsn: str, rows: Iterable[Row]) -> None:
-    """One partition in one transaction. A task that is tried again finds its rows, and writes the same."""
+    """Write one partition in one transaction. A retried task updates its rows with the same values."""
     with closing(psycopg2.connect(dsn)) as connection, connection, connection.cursor() as cursor:
         execute_values(cursor, UPSERT, rows, page_size=1000)
 
 
 def run(spark: SparkSession, url: str, dsn: str, run_id: str) -> int:
-    """The work of one run of an orchestrator; how many messages that was."""
+    """Do the work of one run of an orchestrator; return the number of messages."""
     with rmq_spark.claimed_batch(spark, url, "orders", lease_id=run_id) as batch:
         if batch.count:
             orders(batch.df).foreachPartition(partial(upsert, dsn))

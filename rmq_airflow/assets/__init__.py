@@ -1,1 +1,1 @@
-"""Assets that stand for queues."""
+"""Airflow assets that represent queues."""

@@ -1,4 +1,4 @@
-"""The URI of a queue as an asset: where the queue is, and never how to log in.
+"""The URI of a queue as an asset: the address of the queue, without credentials.
 
     rmq://host[:port]/db/queue
     rmq+sentinel://host[:port],host[:port].../service/db/queue
@@ -6,8 +6,9 @@
     rmq+unix:/path/to/redis.sock/db/queue
     rmq+embedded:/path/to/a/directory/db/queue
 
-Law: in every form the last two segments are the database and the queue, percent-encoded. Two URIs of one queue become
-the same text: hosts in lower case and sorted, ports written out. TLS is a way to the queue and no part of its name.
+Law: in every form the last two segments are the database and the queue, percent-encoded. All URIs of one queue are
+normalised to the same text: hosts in lower case and sorted, ports written out. The URI does not say whether TLS is
+used, since TLS does not identify a queue.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class _Form(NamedTuple):
-    """What stands between the scheme and the database."""
+    """The part of a URI between the scheme and the database."""
 
     example: str
     port: int | None
-    """The default one; None for what has no hosts."""
+    """The default port; None for a form without hosts."""
     hosts: int | None
     segments: int | None
-    """How many hosts, and segments before the database, there must be; None for one or more."""
+    """The required number of segments before the database, and in `hosts` that of hosts; None for one or more."""
 
 
 FORMS = {
@@ -43,12 +44,12 @@ FORMS = {
 }
 SCHEMES = {"redis": "rmq", "rediss": "rmq", "sentinel": "rmq+sentinel", "redis+cluster": "rmq+cluster",
            "unix": "rmq+unix", "embedded": "rmq+embedded"}  # fmt: skip
-"""The scheme of the asset for that of the connection."""
+"""The scheme of the asset URI for each scheme of a connection."""
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:@\[\]]+)(?::([0-9]{1,5}))?")
 
 
 def queue_asset(settings: RedisSettings, queue: str, extra: dict[str, Any] | None = None) -> Asset:
-    """The asset of a queue on the server of a connection."""
+    """Return the asset of a queue on the server of a connection."""
     from airflow.providers.common.compat.sdk import Asset  # noqa: PLC0415  asset modules import this one
 
     hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in settings.hosts)
@@ -62,15 +63,15 @@ def queue_asset(settings: RedisSettings, queue: str, extra: dict[str, Any] | Non
 def create_asset(
     *, queue: str, host: str = "localhost", port: int = 6379, db: int = 0, extra: dict[str, Any] | None = None
 ) -> Asset:
-    """The asset of a queue on a single server; what Airflow calls for the scheme `rmq`."""
-    from airflow.providers.common.compat.sdk import Asset  # noqa: PLC0415  the same
+    """Return the asset of a queue on a single server; Airflow calls this function for the scheme `rmq`."""
+    from airflow.providers.common.compat.sdk import Asset  # noqa: PLC0415  asset modules import this one
 
     address = f"[{host}]" if ":" in host else host
     return Asset(uri=f"rmq://{address}:{port}/{db}/{quote(queue, safe='')}", extra=extra)
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """The one way to write this URI; ValueError for what names no queue."""
+    """Return the normalised form of this URI. Raises ValueError if it names no queue."""
     form = FORMS[uri.scheme]
     if "@" in uri.netloc:
         raise ValueError(f"an asset URI must hold no user or password; write {form.example}")
@@ -84,7 +85,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> OpenLineageDataset | None:  # noqa: ARG001
-    """The dataset of a queue: its server and database are the namespace. None without the OpenLineage client."""
+    """Return the dataset of a queue; its server and database are the namespace. None without the OpenLineage client."""
     from airflow.providers.common.compat.openlineage.facet import Dataset  # noqa: PLC0415  loads a client
 
     uri = urlsplit(asset.uri)
@@ -93,7 +94,7 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> OpenL
 
 
 def _segments(uri: SplitResult, form: _Form) -> tuple[list[str], str, str]:
-    """What stands before the database, the database, the queue."""
+    """Return the segments before the database, the database, and the queue."""
     parts = uri.path.strip("/").split("/")
     before = parts[:-2]
     fits = len(before) == form.segments if form.segments is not None else bool(before)

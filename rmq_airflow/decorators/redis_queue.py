@@ -1,8 +1,8 @@
-"""`@task.redis_queue`: a function of messages as a task.
+"""`@task.redis_queue`: run a function that takes messages as a task.
 
-Law: the function gets its messages under the name `messages`, claimed in the process that runs it. It returns: they are
-acked. It raises: while there are retries left they are kept for the next try, after the last one they are nacked. The
-task is cleared, marked, deleted, or its worker shuts down: they are released.
+Law: the function gets its messages in the parameter `messages`; the process that runs the function claims them. If the
+function returns, they are acked. If it raises, they are kept for the next try, or nacked after the last try. If the
+task is cleared, marked or deleted, or its worker shuts down, they are released.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
     """
     Run a function on a batch of messages.
 
-    Returns what the function returns, and with ``max_batches`` the list of it. Pushes ``settled_before: true`` as an
-    XCom besides when this task had settled its batch before.
+    Returns the function's return value; with ``max_batches``, a list of the return values. Also pushes
+    ``settled_before: true`` as an XCom if this task had settled its batch before.
 
     :param redis_queue: the queue to claim from (templated)
     :param max_messages: the most messages the function gets
-    :param max_batches: call the function for so many batches, one after another, or until the queue is empty; None for
-        no bound. A batch is acked before the next one is claimed. Not for ``hand_over``
+    :param max_batches: call the function for at most this many batches, one after another, or until the queue is empty;
+        None for no bound. A batch is acked before the next one is claimed. Cannot be combined with ``hand_over``
     :param lease: seconds or timedelta of the lease, which heartbeats extend; by default that of ``queue_config``
     :param hand_over: the output of a sensor with ``hand_over=True``, whose batch is adopted instead (templated)
     :param on_settled: what to do when this task's batch was already acked, as after a ``clear``: ``skip`` calls the
-        function without messages, ``next`` claims others, and is not for ``hand_over``
+        function without messages; ``next`` claims others, and cannot be combined with ``hand_over``
     :param queue_config: lease, delivery limit and so on; by default those of the connection
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """
@@ -72,7 +72,7 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 
-    def __init__(  # noqa: PLR0913  what a task can do is said where the DAG is written
+    def __init__(  # noqa: PLR0913  a DAG author sets every option here
         self,
         *,
         redis_queue: str | None = None,
@@ -106,14 +106,14 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
         self.max_batches = max_batches
         self.lease = lease
         self.hand_over = hand_over
-        self._adopts = hand_over is not None  # what it is rendered to may be None
+        self._adopts = hand_over is not None  # stored, because rendering may turn `hand_over` into None
         self.on_settled = on_settled
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
         warn_of_short_lease(self, "lease", lease, queue_config)
 
     def execute(self, context: Context) -> Any:
-        """Claim, or adopt, and call; LeaseLost when the messages went to somebody else meanwhile."""
+        """Claim or adopt a batch and call the function. Raises LeaseLost if the lease was lost meanwhile."""
         hook = RedisQueueHook(self.redis_queue_conn_id)
         name = check_handed(self.hand_over)["queue"] if self._adopts else self.redis_queue
         with hook.queue(str(name), self.queue_config, needed_by=self.custom_operator_name) as queue:
@@ -123,7 +123,7 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
             return self._work_on_batches(hook, queue, context)
 
     def _work_on_batches(self, hook: RedisQueueHook, queue: LeasedQueue, context: Context) -> list[Any]:
-        """The function's results; it is called once for an empty queue, as it is without `max_batches`."""
+        """Return the function's results. For an empty queue, call the function once, as without `max_batches`."""
         values: list[Any] = []
         while self.max_batches is None or len(values) < self.max_batches:
             batch = self._batch_of(queue, self._take(queue, context))
@@ -152,7 +152,7 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
     def _batch_of(self, queue: LeasedQueue, claimed: Claimed) -> TaskBatch:
         lease = claimed.lease
         if lease is not None and self.max_batches != 1:
-            # The next batch has the same name, which a record that this one was acked would take from it.
+            # The next batch uses the same lease id, so the ack of this one must leave no record under that id.
             lease = replace(lease, named=False)
         batch = TaskBatch(queue, lease)
         self.log.info("%d messages of %s under lease %s.", len(batch), queue.name, lease and lease.id)
@@ -176,7 +176,7 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
             self._check_output(value)
             batch.finish()
         except TaskKilled:
-            raise  # the batch was given back
+            raise  # `on_kill` has already given the batch back
         except BaseException as error:
             # A timeout is a BaseException.
             self._conclude(batch, error, context)
@@ -184,7 +184,7 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
         return value
 
     def _check_output(self, value: Any) -> None:
-        """What Airflow would refuse after the ack is refused before it: the retry would find nothing to work on."""
+        """Refuse before the ack a value that Airflow would refuse after it, when a retry would find no messages."""
         if not self.do_xcom_push or value is None:
             return
         if self.multiple_outputs and not _names_outputs(value):
@@ -192,7 +192,7 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
                 f"`multiple_outputs` needs a dictionary with strings as keys; the function returned a "
                 f"{type(value).__name__}"
             )
-        if XCom.serialize_value is BaseXCom.serialize_value:  # another backend's may well store the value somewhere
+        if XCom.serialize_value is BaseXCom.serialize_value:  # a custom backend's serialize_value may store the value
             XCom.serialize_value(value)
 
     def _conclude(self, batch: TaskBatch, error: BaseException, context: Context) -> None:
@@ -216,12 +216,12 @@ def redis_queue_task(
     **kwargs: Any,
 ) -> TaskDecorator:
     """
-    Make a function of ``messages`` a task; see ``RedisQueueDecoratedOperator`` for the parameters.
+    Turn a function with a parameter ``messages`` into a task; ``RedisQueueDecoratedOperator`` lists the parameters.
 
     .. seealso:: :ref:`howto/operator:RedisQueueDecoratedOperator`
 
     :param python_callable: the function
-    :param queue: the Redis queue; where ``redis_queue`` names that, ``queue`` is Airflow's own, that of workers
+    :param queue: the Redis queue; if ``redis_queue`` names it, ``queue`` is Airflow's own parameter, the worker queue
     :param multiple_outputs: see ``@task``
     """
     if python_callable is None:
@@ -232,7 +232,7 @@ def redis_queue_task(
     if queue is not None:
         kwargs["queue" if "redis_queue" in kwargs else "redis_queue"] = queue
     if multiple_outputs is None and kwargs.get("max_batches", 1) != 1:
-        multiple_outputs = False  # Airflow would guess it from what the function returns, of which there will be a list
+        multiple_outputs = False  # Airflow infers it from the function's return type, but the task returns a list
     return task_decorator_factory(
         python_callable=_without_messages(python_callable),
         multiple_outputs=multiple_outputs,
@@ -246,7 +246,7 @@ def _names_outputs(value: Any) -> bool:
 
 
 def _without_messages(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as the DAG's author calls it: everything but `messages`, which the task adds."""
+    """Return the function with the signature that the DAG author uses: without `messages`, which the task adds."""
     signature = inspect.signature(function)
     parameter = signature.parameters.get(MESSAGES)
     if parameter is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):

@@ -51,48 +51,49 @@ class RedisQueueHook(BaseHook):
 
     @property
     def settings(self) -> RedisSettings:
-        """Where the server is; looks the connection up once.
+        """Return the location of the server and how to log in; the connection is looked up once.
 
-        Raises AirflowNotFoundException, and ConfigurationError for a field or extra that cannot work, whichever it is.
+        Raises AirflowNotFoundException, or ConfigurationError for any field or extra that cannot work.
         """
         return self._location.settings
 
     @property
     def discipline(self) -> str:
-        """What keeps the connection's queues, one of `rmq_core`'s disciplines."""
+        """Return the discipline of the connection's queues, one of `rmq_core`'s disciplines."""
         return self._location.discipline
 
     async def async_settings(self) -> RedisSettings:
-        """The same in an event loop, which a synchronous look-up would block."""
+        """Return the same as `settings`, without the synchronous look-up that would block an event loop."""
         return (await self._async_location()).settings
 
     async def async_location(self, needed: str = LEASES) -> tuple[RedisSettings, LeasedConfig]:
-        """Where the server is, and the configuration of a queue for which none is given; looked up in an event loop.
+        """Return the server's settings and the default queue configuration; looked up without blocking the event loop.
 
-        Raises Unsupported, with what is `needed`, for a connection of another discipline than `leased`.
+        Raises Unsupported, whose text names `needed`, if the connection's discipline is not `leased`.
         """
         found = await self._async_location()
         check_leased(found.discipline, needed)
         return found.settings, found.config
 
     def get_conn(self) -> Redis | RedisCluster:
-        """A redis-py client."""
+        """Return a redis-py client."""
         return self.settings.client()
 
     async def get_async_conn(self) -> AsyncRedis | AsyncRedisCluster:
-        """A redis.asyncio client."""
+        """Return a redis.asyncio client."""
         return (await self.async_settings()).async_client()
 
     def queue(self, name: str, config: LeasedConfig | None = None, *, needed_by: str | None = None) -> LeasedQueue:
-        """A leased queue, to be closed or used in `with`; without `config` the connection's default lease applies.
+        """Return a leased queue, which the caller closes or uses in `with`.
 
-        Raises Unsupported, which names the component `needed_by`, when the connection is for another discipline.
+        Without `config`, the connection's default configuration applies. Raises Unsupported, which names the component
+        `needed_by`, if the connection has another discipline.
         """
         check_leased(self.discipline, LEASES if needed_by is None else f"{LEASES} (needed by {needed_by})")
         return LeasedQueue(self.settings, name, config or self._location.config)
 
     def work_queue(self, name: str, config: LeasedConfig | None = None) -> WorkQueue:
-        """A queue of the connection's discipline, to be closed; for what works with any of them."""
+        """Return a queue of the connection's discipline, for callers that work with any; the caller closes it."""
         if self.discipline == "leased":
             return self.queue(name, config)
         if config is not None:
@@ -103,7 +104,7 @@ class RedisQueueHook(BaseHook):
         return open_queue(self.settings, name, self.discipline)
 
     async def async_queue(self, name: str, config: LeasedConfig | None = None) -> rmq_core.asyncio.LeasedQueue:
-        """The same for an event loop."""
+        """Return a leased queue for an event loop, like `queue`."""
         settings, default = await self.async_location()
         return rmq_core.asyncio.LeasedQueue(settings, name, config or default)
 
@@ -113,15 +114,15 @@ class RedisQueueHook(BaseHook):
         return rmq_core.asyncio.open_queue(settings, name, discipline, config if discipline == "leased" else None)
 
     def test_connection(self) -> tuple[bool, str]:
-        """What the connection form's test button calls: all fields and extras, and what the server says.
+        """Test all fields and extras, and the server; the test button of the connection form calls this.
 
-        PING, version, scripts, and the clock within 5 s. An embedded server is not started for that.
+        Checks PING, version, scripts, and that the clocks agree within 5 s. Does not start an embedded server.
         """
         try:
             return examine(location.read(self._connection).settings)
         except RedisMessageQueueError as error:
             return False, str(error)
-        except Exception as error:  # noqa: BLE001  whatever is wrong belongs into the form, not into a traceback
+        except Exception as error:  # noqa: BLE001  every error must appear in the form, not as a traceback
             return False, f"{type(error).__name__}: {error}"
 
     async def _async_location(self) -> Location:
@@ -129,7 +130,7 @@ class RedisQueueHook(BaseHook):
 
     @cached_property
     def _location(self) -> Location:
-        _ = self._connection.extra_dejson  # has Airflow mask what is secret; in an event loop it would block
+        _ = self._connection.extra_dejson  # makes Airflow mask secret values; would block in an event loop
         return self._read(self._connection)
 
     def _read(self, connection: Any) -> Location:

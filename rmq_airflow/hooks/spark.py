@@ -1,8 +1,8 @@
-"""The Spark provider's submit hook with a driver that can be given secrets, and that can be stopped.
+"""The Spark provider's submit hook, extended to pass secrets to the driver and to stop the driver.
 
-Law: what is in `secrets` reaches the driver through its process environment and nothing else: no argument, no Spark
-configuration, no log line. `env_vars` would not do: on YARN and Kubernetes the provider turns those into `--conf`.
-Where `spark-submit` is missing, the operator says so before it claims a message.
+Law: `secrets` reach the driver only through its process environment: not through an argument, Spark's configuration or
+a log line. `env_vars` is not an alternative: on YARN and Kubernetes the provider turns it into `--conf`. If
+`spark-submit` is missing, the operator reports that before it claims a message.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from rmq_core import ConfigurationError
 
 
 class LeasedSparkSubmitHook(SparkSubmitHook):
-    """A configured provider's hook in client mode, whose driver gets `secrets` and a session of its own.
+    """A configured hook of the provider in client mode, whose driver gets `secrets` and a process session of its own.
 
-    `on_start` gets the number of the driver's process group.
+    The hook calls `on_start` with the id of the driver's process group.
     """
 
     def __init__(self, hook: SparkSubmitHook, secrets: Mapping[str, str], on_start: Callable[[int], None]) -> None:
-        vars(self).update(vars(hook))  # in place of the 34 arguments that made the provider's hook what it is
+        vars(self).update(vars(hook))  # instead of passing the provider hook's 34 constructor arguments again
         self._secrets = secrets
         self._on_start = on_start
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        """Run the driver and wait for it; AirflowException when it fails."""
+        """Run the driver and wait for it. Raises AirflowException if it fails."""
         try:
             return super().submit(application, start_new_session=True, **kwargs)
         finally:
@@ -39,11 +39,11 @@ class LeasedSparkSubmitHook(SparkSubmitHook):
                 self._submit_sp.stdout.close()  # the provider's hook leaves it open
 
     def check_binary(self) -> None:
-        """ConfigurationError, which says where to get one, when there is no `spark-submit`."""
+        """Raise ConfigurationError, which says how to install it, if there is no `spark-submit`."""
         _path_to(self._connection["spark_binary"], self._env_vars or {})
 
     def reap(self) -> None:
-        """Take leave of a driver that has ended while nobody waited for it, as after a time-out."""
+        """Reap the process of a driver that ended while no code waited for it, as after a timeout."""
         if self._submit_sp is not None:
             self._submit_sp.poll()
 
@@ -54,17 +54,19 @@ class LeasedSparkSubmitHook(SparkSubmitHook):
         return command
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        # The first thing that `submit` does once the driver runs. The session's leader has its group's number.
+        # `submit` calls this first after it has started the driver. The process leads its session, so its pid is the
+        # id of its process group.
         if self._submit_sp is not None:
             self._on_start(self._submit_sp.pid)
         super()._process_spark_submit_log(itr)
 
 
 def _path_to(binary: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The PATH on which `binary` is found, where that is not PATH as it is; ConfigurationError when there is none.
+    """Return `PATH` extended so that `binary` is found; an empty dict if the present PATH suffices.
 
-    A Spark of one's own is where SPARK_HOME says; pip puts pyspark's beside the interpreter, where PATH need not lead.
-    The driver then runs with that interpreter, which has RMQ, unless PYSPARK_PYTHON names another.
+    Raises ConfigurationError if `binary` is found nowhere. SPARK_HOME locates a user's own Spark. pip installs
+    pyspark's `spark-submit` beside the interpreter, in a folder that may be missing from PATH. The driver then runs
+    with that interpreter, which has RMQ, unless PYSPARK_PYTHON names another.
     """
     known = {**os.environ, **environment}
     path, home = known.get("PATH", os.defpath), known.get("SPARK_HOME")

@@ -1,7 +1,7 @@
-"""Working on messages in the task itself.
+"""Work on messages in the task itself.
 
-Law: claim, work and ack happen within one `execute`. What leaves it as an exception leaves no message behind that a
-retry would have to wait for; a try that was killed leaves its lease to the retry, which takes it over by name.
+Law: claim, work and ack happen within one `execute`. If `execute` raises, it settles every message first, so that a
+retry waits for none. A try that was killed leaves its lease to the retry, which takes the lease over by name.
 """
 
 from __future__ import annotations
@@ -31,22 +31,24 @@ class RedisQueueConsumeOperator(ReleaseOnKillMixin, BaseOperator):
     """
     Work on messages until the queue is empty or a bound is reached.
 
-    Each message is acked when the function returns and nacked when it raises; the others go on. After ``max_failures``
-    the task fails, and what it had not tried goes back uncounted. AirflowFailException and AirflowSkipException out of
-    the function end the task, too. A try that was killed leaves its batch to the retry, which takes it over.
+    Each message is acked when the function returns and nacked when it raises; the task then goes on with the next one.
+    After more than ``max_failures`` failures the task fails and releases the untried messages, for which no delivery is
+    counted. AirflowFailException and AirflowSkipException from the function end the task, too. A try that was killed
+    leaves its batch to the retry, which takes it over.
 
     Returns ``{"queue", "ended", "claimed", "acked", "failed", "dead", "isolated", "settled_before"}``, where
-    ``isolated`` says how many of the messages had failed together before and were tried apart. An empty queue is a
+    ``isolated`` is the number of messages that had failed together before and were tried apart. An empty queue is a
     success. A task that is cleared, marked or deleted, or whose worker shuts down, releases what it holds.
 
     .. seealso:: :ref:`howto/operator:RedisQueueConsumeOperator`
 
     :param redis_queue: the queue to claim from (templated)
-    :param on_message: called with each message, and with entries of the task's context that it names as arguments
-    :param on_batch: called instead with up to ``batch_size`` messages: a ``TaskBatch``, which takes single verdicts
-    :param batch_size: messages claimed at once, under one lease
-    :param max_messages: no more are claimed after so many; by default until the queue is empty
-    :param max_time: seconds or timedelta after which no more are claimed
+    :param on_message: called with each message, and with the entries of the task's context that its parameters name
+    :param on_batch: called, instead of ``on_message``, with up to ``batch_size`` messages as a ``TaskBatch``, whose
+        messages it may settle one by one
+    :param batch_size: number of messages claimed at once, under one lease
+    :param max_messages: the most messages to claim in total; by default the task claims until the queue is empty
+    :param max_time: seconds or timedelta after which the task claims no more messages
     :param max_failures: fail the task after more failed messages than this; by default never
     :param failed_delay: seconds or timedelta before a failed message is ready again; by default the queue's backoff, or
         a minute when it has none
@@ -58,7 +60,7 @@ class RedisQueueConsumeOperator(ReleaseOnKillMixin, BaseOperator):
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 
-    def __init__(  # noqa: PLR0913  what an operator can do is said where the DAG is written
+    def __init__(  # noqa: PLR0913  a DAG author sets every option here
         self,
         *,
         redis_queue: str,
@@ -94,7 +96,7 @@ class RedisQueueConsumeOperator(ReleaseOnKillMixin, BaseOperator):
         warn_of_short_lease(self, "queue_config", None, queue_config)
 
     def execute(self, context: Context) -> ConsumeReport:
-        """Drain; TooManyFailures, or LeaseLost when the messages went to somebody else meanwhile."""
+        """Drain the queue. Raises TooManyFailures, or LeaseLost if the lease was lost meanwhile."""
         hook = RedisQueueHook(self.redis_queue_conn_id)
         with hook.queue(self.redis_queue, self.queue_config, needed_by=type(self).__name__) as queue:
             check_discipline(queue)

@@ -1,7 +1,7 @@
-"""Publishing work items from a DAG.
+"""Publish work items from a DAG.
 
-Law: payloads stay out of XCom and of the rendered fields that Airflow stores; what is returned has the same size for
-one message and for a million.
+Law: payloads stay out of XCom and out of the rendered fields that Airflow stores. The returned report has the same size
+for one message and for a million.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHUNK = 10_000  # payloads held in memory at once
 
 
 class PublishedReport(TypedDict):
-    """What the operator returns."""
+    """The return value of the operator."""
 
     queue: str
     accepted: int
@@ -43,8 +43,8 @@ class RedisQueuePublishOperator(BaseOperator):
 
     Each message carries the headers ``airflow-dag-id``, ``airflow-run-id``, ``airflow-task-id`` and
     ``airflow-map-index``, and ``traceparent`` when tracing is on, if the queue's discipline has headers. A retry
-    publishes everything again: where that must not happen twice, deduplicate. When messages were accepted, the queue's
-    asset event rings for DAGs that wait for it; a retry rings for duplicates, too.
+    publishes everything again: deduplicate if that must not happen. If messages were accepted, the operator emits the
+    queue's asset event, for DAGs that wait for it; a retry emits it for duplicates, too.
 
     Returns ``{"queue", "accepted", "duplicates", "dropped"}``.
 
@@ -53,11 +53,13 @@ class RedisQueuePublishOperator(BaseOperator):
     :param redis_queue: the queue to publish to (templated)
     :param messages: a list of payloads, an XCom that holds one, or a function that returns any iterable of them, of any
         length; the function may take arguments named after entries of the task's context (templated)
-    :param dedup_key: returns the deduplication key of a payload; by default, with ``queue_config.dedup``, its content
+    :param dedup_key: a function that returns the deduplication key of a payload; by default, with
+        ``queue_config.dedup``, the key is the payload's content
     :param delay: seconds or timedelta before the messages become ready
-    :param headers: headers of your own (templated)
-    :param asset: whose event to emit: by default the queue's own, through the AssetAlias
-        ``rmq:<redis_queue_conn_id>/<redis_queue>`` if neither is templated; an AssetAlias or Asset of yours; None: none
+    :param headers: additional headers of the messages (templated)
+    :param asset: the asset whose event to emit: by default the queue's own, through the AssetAlias
+        ``rmq:<redis_queue_conn_id>/<redis_queue>`` if neither is templated; or an AssetAlias or Asset that you define;
+        None emits no event
     :param queue_config: deduplication, capacity and so on; by default those of the connection
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """
@@ -66,7 +68,7 @@ class RedisQueuePublishOperator(BaseOperator):
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 
-    def __init__(  # noqa: PLR0913  what an operator can do is said where the DAG is written
+    def __init__(  # noqa: PLR0913  a DAG author sets every option here
         self,
         *,
         redis_queue: str,
@@ -99,7 +101,7 @@ class RedisQueuePublishOperator(BaseOperator):
         self.redis_queue_conn_id = redis_queue_conn_id
 
     def execute(self, context: Context) -> PublishedReport:
-        """Publish in chunks; QueueFull and PayloadError end it at the first chunk that is refused."""
+        """Publish in chunks. Raises QueueFull or PayloadError at the first chunk that is refused."""
         total: PublishedReport = {"queue": self.redis_queue, "accepted": 0, "duplicates": 0, "dropped": 0}
         hook = RedisQueueHook(self.redis_queue_conn_id)
         with closing(hook.work_queue(self.redis_queue, self.queue_config)) as queue:
@@ -156,8 +158,8 @@ class RedisQueuePublishOperator(BaseOperator):
         jinja_env: jinja2.Environment,
         seen_oids: set[int],
     ) -> None:
-        # Airflow would call a function now, and would store rendered payloads in its database for everybody to see.
-        # Payloads without a template need no rendering, which takes a hundred times as long as publishing them.
+        # Airflow would call a function now, and would store rendered payloads in its database, visible to every user.
+        # Payloads without a template are not rendered: rendering takes a hundred times as long as publishing.
         called_later = callable(self.messages)
         fields = [name for name in template_fields if name != "messages" or _templated(self.messages)]
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
@@ -173,7 +175,7 @@ class Unshown:
 
     @classmethod
     def wrapping(cls, value: Any) -> Any:
-        """`value` itself where wrapping would hide a mistake, such as a string."""
+        """Wrap `value`; return it unchanged if wrapping would hide a mistake, such as a string instead of a list."""
         if isinstance(value, str | bytes | Mapping | cls) or not isinstance(value, Iterable):
             return value
         return cls(value)
@@ -187,7 +189,7 @@ class Unshown:
 
 
 def _templated(value: Any) -> bool:
-    """Whether Airflow has something to render in a value; a function is none of its business."""
+    """Return whether a value contains anything that Airflow must render; a function does not count."""
     if isinstance(value, str):
         return is_template(value)
     if isinstance(value, Mapping):
@@ -203,7 +205,10 @@ def _own_alias(connection: str, queue: str) -> AssetAlias | None:
 
 
 def _to_ring(total: PublishedReport, context: Context) -> bool:
-    """Whether there is news. Duplicates are, to a retry: the try that published them may have died before it rang."""
+    """Return whether to emit the asset event.
+
+    In a retry, duplicates count too: the try that published them may have died before it emitted the event.
+    """
     return total["accepted"] > 0 or (total["duplicates"] > 0 and context["ti"].try_number > 1)
 
 

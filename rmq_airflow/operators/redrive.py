@@ -1,6 +1,6 @@
-"""Dead letters back to work.
+"""Redrive dead letters: make them ready again.
 
-Law: what made them dead stays in their history; only the count of their deliveries starts anew.
+Law: the history of a message keeps the failures that made it dead; only its delivery count starts at zero again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rmq_core import LeasedConfig, require
 
 
 class RedriveReport(TypedDict):
-    """What the operator returns; `dead` are those that stay."""
+    """The return value of the operator; `dead` is the number of dead letters that remain."""
 
     queue: str
     redriven: int
@@ -29,7 +29,7 @@ class RedisQueueRedriveOperator(BaseOperator):
     """
     Make dead letters ready again, the oldest first, with a fresh delivery budget.
 
-    A retry goes on where the try before ended: what was moved is no dead letter any more.
+    A retry continues where the previous try ended, because a message that was moved is no longer a dead letter.
 
     .. seealso:: :ref:`howto/operator:RedisQueueRedriveOperator`
 
@@ -61,7 +61,7 @@ class RedisQueueRedriveOperator(BaseOperator):
         self.redis_queue_conn_id = redis_queue_conn_id
 
     def execute(self, context: Context) -> RedriveReport:  # noqa: ARG002  Airflow's signature
-        """Move them; QueueFull when the server has no memory for them, which then stay dead letters."""
+        """Move the dead letters. Raises QueueFull if the server lacks memory for them; they then stay dead letters."""
         hook = RedisQueueHook(self.redis_queue_conn_id)
         with closing(hook.work_queue(self.redis_queue, self.queue_config)) as queue:
             check_discipline(queue)

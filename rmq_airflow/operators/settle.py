@@ -1,7 +1,7 @@
-"""Settling a lease from outside the task that held it.
+"""Settle a lease from outside the task that held it.
 
-Law: only if its owner is still the one that was handed on. A lease that somebody else has adopted, a retry above all,
-is left alone, and so is one that is gone; both are a success, for then there is nothing left to do here.
+Law: settle a lease only if its owner is still the one that was handed over. A lease that another task has adopted, such
+as a retry, is left alone, and so is a lease that is gone. Both are a success, because nothing is left to settle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VERBS: dict[Action, str] = {"ack": "acked", "nack": "failed", "release": "releas
 
 
 class SettledReport(TypedDict):
-    """What the operator returns. `left_alone` says why nothing was settled."""
+    """The return value of the operator. `left_alone` is the reason why nothing was settled, or None."""
 
     queue: str
     lease_id: str
@@ -32,10 +32,10 @@ class SettledReport(TypedDict):
 
 class RedisQueueSettleOperator(BaseOperator):
     """
-    Ack, nack or release a lease that a sensor with ``hand_over=True`` claimed; made for teardown tasks.
+    Ack, nack or release a lease that a sensor with ``hand_over=True`` claimed; intended for teardown tasks.
 
-    ``nack`` and ``release`` give back what no task has adopted; a task that has adopted settles by itself. ``ack`` is
-    for work that cannot adopt, such as a container that was told what to do.
+    ``nack`` and ``release`` give back a lease that no task has adopted; a task that has adopted a lease settles it
+    itself. ``ack`` is for work that cannot adopt a lease, such as a container that got its input some other way.
 
     .. seealso:: :ref:`howto/operator:RedisQueueSettleOperator`
 
@@ -71,7 +71,7 @@ class RedisQueueSettleOperator(BaseOperator):
         self.redis_queue_conn_id = redis_queue_conn_id
 
     def execute(self, context: Context) -> SettledReport | None:  # noqa: ARG002  Airflow's signature
-        """Settle what is still as it was handed over; None when nothing ever was."""
+        """Settle the lease if its owner is unchanged since the handover; return None if nothing was handed over."""
         if self.hand_over is None:
             self.log.info("Nothing was handed over.")
             return None
@@ -95,7 +95,7 @@ class RedisQueueSettleOperator(BaseOperator):
         return report
 
     def _settle(self, queue: LeasedQueue, handed: HandedOver) -> int:
-        # Under the same owner adopting counts no delivery; it makes the token that settling needs.
+        # Adopting under the same owner counts no delivery, and creates the token that settling needs.
         owner = handed["owner"]
         lease = queue.adopt(handed["lease_id"], owner=owner, if_owner=owner)
         if self.action == "nack":

@@ -1,9 +1,9 @@
 """A Spark job on a claimed batch: claim, submit, watch, conclude, within one task.
 
-Law: the messages are acked by whoever holds the lease when the job has succeeded, and by nobody otherwise. A failed try
-keeps its lease for the retry; the last one gives the messages back. A task that people or a deployment end has its
-driver stopped first, then its lease released. In client mode no driver outlives its task; in cluster mode one may, and
-the retry finds it.
+Law: only the holder of the lease acks the messages, and only after the job has succeeded. A failed try keeps its lease
+for the retry; the last try gives the messages back. If a user or a deployment ends a task, the operator first stops the
+driver, then releases the lease. In client mode no driver outlives its task; in cluster mode a driver may, and the retry
+finds it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Outcome = Literal["acked", "settled one by one", "empty", "already settled"]
 
 
 class SubmitReport(TypedDict):
-    """What the operator returns: constant in size, without a token or a payload."""
+    """The return value of the operator: constant in size, without a token or a payload."""
 
     queue: str
     lease_id: str
@@ -51,25 +51,27 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
     """
     Claim a batch of messages and run a Spark job on it.
 
-    A job that uses ``rmq_spark.adopted_batch`` adopts the lease and acks it itself; for any other job the operator
-    holds the lease while it runs and acks it when the job has succeeded. An empty queue is a success with
-    ``claimed=0`` and submits nothing. The report's ``isolated`` says how many of the messages had failed together
-    before and were claimed apart, ``settled_before`` whether this task had settled messages under its name before.
+    A job that uses ``rmq_spark.adopted_batch`` adopts the lease and acks it itself. For any other job, the operator
+    holds the lease while the job runs and acks it when the job has succeeded. An empty queue is a success with
+    ``claimed=0``; the operator then submits nothing. The report's ``isolated`` is the number of messages that had
+    failed together before and were claimed apart; ``settled_before`` says whether this task had settled messages under
+    its name before.
 
-    Everything of ``SparkSubmitOperator`` works in client mode. Cluster mode needs version 6.1 of the Spark provider and
-    YARN with ``yarn_track_via_rm_api=True`` or Kubernetes with ``track_driver_via_k8s_api=True``; with ``durable``, a
-    retry watches the driver that an earlier try has submitted.
+    Every feature of ``SparkSubmitOperator`` works in client mode. Cluster mode needs version 6.1 of the Spark provider,
+    and either YARN with ``yarn_track_via_rm_api=True`` or Kubernetes with ``track_driver_via_k8s_api=True``. With
+    ``durable``, a retry watches the driver that an earlier try submitted.
 
     .. seealso:: :ref:`howto/operator:RedisQueueSparkSubmitOperator`
 
     :param redis_queue: the queue to claim from (templated)
-    :param max_messages: the most messages one run takes
+    :param max_messages: the most messages that one run claims
     :param queue_config: lease, delivery limit and so on; by default those of the connection
-    :param lease_id: names the batch; a retry takes the batch of that name over instead of claiming another.
+    :param lease_id: the name of the batch; a retry takes the batch of that name over instead of claiming another one.
         By default ``dag/run/task/map_index`` (templated)
     :param on_settled: what to do when a batch of that name was already acked, as after a ``clear``: ``skip`` succeeds
         at once, ``next`` claims another batch under ``<lease_id>#2``, ``#3``, …
-    :param spark_env: returns environment variables for ``spark-submit``, for example where Java is; called in the task
+    :param spark_env: a function, called in the task, that returns environment variables for ``spark-submit``, for
+        example ``JAVA_HOME``
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """
 
@@ -113,7 +115,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         warn_of_short_lease(self, "queue_config", None, queue_config)
 
     def execute(self, context: Context) -> SubmitReport:  # type: ignore[override]  # the provider's operator returns None
-        """Claim, submit and conclude; LeaseLost when the messages went to somebody else meanwhile."""
+        """Claim messages, submit the job and settle the lease. Raises LeaseLost if the lease was lost meanwhile."""
         if self._killed:
             raise TaskKilled("the task was killed before it claimed anything")
         self._forget()
@@ -144,10 +146,10 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
             return self._run(queue, submission, hook, context)
 
     def on_kill(self) -> None:
-        """Have the driver stopped, and end the wait for one that runs elsewhere. Runs in a signal handler.
+        """Have the driver stopped, and end the wait for a remote driver. Runs in a signal handler.
 
-        What becomes of the lease is decided when the wait has ended; Airflow sends SIGKILL after five seconds, and
-        looks at a driver on YARN or Kubernetes every ten or twenty.
+        After the wait has ended, `execute` decides about the lease. The wait must end at once: Airflow sends SIGKILL
+        after five seconds, but polls a driver on YARN or Kubernetes only every ten or twenty.
         """
         self._killed = True
         self._stop_driver()
@@ -155,7 +157,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
             raise TaskKilled("the task was killed while its driver ran")
 
     def _forget(self) -> None:
-        """Airflow may call `execute` of one operator more than once, as `dag.test()` does."""
+        """Reset the state of a run: Airflow may call `execute` of one operator more than once, as `dag.test()` does."""
         self._hook, self._guard = None, None
         self._claimed, self._waits_in = Claimed(None), None
 
@@ -169,9 +171,9 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         return claim(queue, identity, max_messages=self.max_messages, on_settled=self.on_settled, named=self.lease_id)
 
     def _find_remote(self, hook: RedisQueueHook, context: Context) -> RemoteDriver | None:
-        """What is special about cluster mode; what cannot be submitted is refused before anything is claimed."""
+        """Return the remote driver in cluster mode, else None; refuse an impossible submission before the claim."""
         made = self._get_hook()
-        if self.spark_env is None:  # which may say where Spark is, and is called once there is work
+        if self.spark_env is None:  # `spark_env` may give Spark's location, and is called only when there is work
             made.check_binary()
         if not isinstance(made, ClusterSubmitHook):
             return None
@@ -193,11 +195,11 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
                 super().execute(context)
             return submission.finish()
         except BaseException as error:
-            # A timeout is a BaseException and interrupts the wait for a driver that is alive.
+            # A timeout is a BaseException and interrupts the wait while the driver still runs.
             tell(self, self.redis_queue, failed_runs=1)
             kill = why_killed(self._ti) if self._killed else None
             keep_s = keep_lease_s(context, error)
-            # Airflow kills the task after a timeout, and with it any driver that was left.
+            # After a timeout Airflow kills the task, and with it any driver that still runs.
             ends = watch.lost is not None or isinstance(error, AirflowTaskTimeout)
             if ends or not self._leave(queue, submission, keep_s):
                 self._end_remote()
@@ -212,7 +214,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """While a driver is waited for a signal may end the wait; one that came before ends it at once."""
+        """Allow a signal to end the wait for a driver while the block runs; an earlier signal ends it at once."""
         self._waits_in = threading.get_ident()
         try:
             if self._killed and self._remote is not None:
@@ -230,7 +232,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
             self._secrets = {**extra, **handover.environment()}
 
     def _leave(self, queue: LeasedQueue, submission: Submission, keep_s: float | None) -> bool:
-        """Whether a driver in cluster mode is left to the retry; any other is to be ended."""
+        """Return whether a driver in cluster mode is left to the retry; the caller must end any other driver."""
         if self._remote is None or keep_s is None or self._killed:
             return False
         try:
@@ -248,7 +250,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         how = conclude(
             submission,
             reason,
-            keep_s=keep_s if kill is None else None,  # killed without a word why, it may never be tried again
+            keep_s=keep_s if kill is None else None,  # a task killed for an unknown reason may have no further try
             retried=keep_s is not None,
             blameless=kill is not None and not kill.is_failure,
         )

@@ -1,7 +1,7 @@
-"""The page "Queues" in Airflow's UI, and what an API server does beside it.
+"""The page "Queues" in Airflow's UI, and the background work of an API server.
 
-Law: schedulers, triggerers and workers load every plugin, and pay nothing for this one. All that is loaded with it is
-this file; an API server asks for the application, and the page itself is imported by its first request.
+Law: schedulers, triggerers and workers load every plugin, so loading this one must cost nothing. They load only this
+file. Only an API server asks for the application, and the first request to the page imports the page itself.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ PREFIX = "/rmq"
 
 
 def base_path() -> str:
-    """The path under which Airflow is served, without a slash at its end; empty at the root of a host."""
+    """Return the path under which Airflow is served, without a trailing slash; empty at the root of a host."""
     return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
 
 
 class RmqPlugin(AirflowPlugin):
-    """Registers the application and its place in the navigation."""
+    """Register the application and its entry in the navigation."""
 
     name = "rmq"
     external_views = [  # noqa: RUF012  Airflow's own form
@@ -37,6 +37,6 @@ class RmqPlugin(AirflowPlugin):
     ]
 
     @property
-    def fastapi_apps(self) -> list[Any]:  # type: ignore[override]  # only an API server asks, of an instance
+    def fastapi_apps(self) -> list[Any]:  # type: ignore[override]  # only an API server reads it, on an instance
         lazy = import_module("rmq_airflow.plugin.lazy")
         return [{"app": lazy.LazyApp(), "url_prefix": PREFIX, "name": "RMQ"}]

@@ -1,8 +1,8 @@
-"""Who may see and do what on the page, asked of Airflow's auth manager in every request.
+"""Access control of the page: every request asks Airflow's auth manager what the user may see and do.
 
 Law: this is the only module of the page that knows Airflow's security, and it fails closed: when its imports or the
-auth manager fail, the request fails. Looking needs the right to see plugins and to read the connection; whatever shows
-or moves messages needs the right to edit the connection, for who may edit it can reach the messages anyway.
+auth manager fail, the request fails. Reading the numbers needs the right to see plugins and to read the connection.
+Showing or moving messages needs the right to edit the connection: a user with that right can reach the messages anyway.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ User = GetUserDep
 HEADER = "X-RMQ-Request"
 
 page = Depends(requires_access_view(AccessView.PLUGINS))
-"""Every route: the user is known and may see plugins."""
+"""Required by every route: the user is known and may see plugins."""
 
 
 def permitted(user: User, connection_id: str, method: Method) -> bool:
-    """Whether the user may read (GET) or edit (PUT) a connection."""
+    """Return whether the user may read (GET) or edit (PUT) a connection."""
     team = Connection.get_team_name(connection_id) if conf.getboolean("core", "multi_team", fallback=False) else None
     details = ConnectionDetails(conn_id=connection_id, team_name=team)
     return get_auth_manager().is_authorized_connection(method=method, details=details, user=user)
@@ -51,8 +51,8 @@ def _from_our_page(
     sec_fetch_site: Annotated[str | None, Header()] = None,
     origin: Annotated[str | None, Header()] = None,
 ) -> None:
-    # The cookie that logs in comes with requests of foreign pages too. They cannot set a header of their own without
-    # asking the server first, and browsers tell where a request comes from.
+    # A browser sends the login cookie with requests from foreign pages too. A foreign page cannot set a custom header
+    # without a preflight request to the server, and the browser reports the origin of the request.
     foreign = sec_fetch_site not in (None, "same-origin")
     if sec_fetch_site is None and origin is not None:
         foreign = urlsplit(origin).netloc != request.headers.get("host")
@@ -61,4 +61,4 @@ def _from_our_page(
 
 
 changes = [edit, Depends(_from_our_page)]
-"""What a route that changes something depends on: the right to, and our own page."""
+"""Required by every route that changes something: the right to edit, and a request from our own page."""

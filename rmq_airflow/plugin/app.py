@@ -1,4 +1,4 @@
-"""The page's routes. Each checks who asks, hands over to the console, and says in JSON what went wrong."""
+"""The page's routes. Each route checks the user's rights, calls the console, and returns errors as JSON."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, depe
 
 
 class Redrive(BaseModel):
-    """Which dead letters are to become ready again: these, or all of them."""
+    """Which dead letters to make ready again: the given ones; all of them without `message_ids`."""
 
     queue: str
     message_ids: list[str] | None = Field(default=None, min_length=1, max_length=1000)
 
 
 class Release(BaseModel):
-    """Which lease to give back, and who held it when the user saw it: of anybody else it is left alone."""
+    """Which lease to release, and the owner that the user saw; a lease that has another owner now is not released."""
 
     queue: str
     lease_id: str
@@ -59,7 +59,7 @@ class Release(BaseModel):
 
 
 class Purge(BaseModel):
-    """What to delete; `confirm` is the name of the queue, typed once more."""
+    """Which messages to delete; `confirm` must repeat the name of the queue."""
 
     queue: str
     target: Target
@@ -161,7 +161,7 @@ async def _console(connection_id: str, limit_s: float = LOOK_S) -> AbstractAsync
 async def _keep_nothing(request: Request, answer: Any) -> Any:
     response = await answer(request)
     if "/api/" in request.url.path:
-        response.headers["Cache-Control"] = "no-store"  # payloads do not belong into a browser's cache
+        response.headers["Cache-Control"] = "no-store"  # a browser must not cache payloads
     return response
 
 

@@ -1,7 +1,7 @@
-"""Airflow's audit log: who asked for which change, and what came of it.
+"""Entries in Airflow's audit log: which user asked for which change, and its outcome.
 
-Law: the entry is there before anything changes, and a change that cannot be entered is not made. Its outcome is written
-when it is known; an entry that still says `UNKNOWN` is of an API server that ended, or lost its database, in between.
+Law: the entry is written before anything changes, and without an entry no change is made. The outcome is written when
+it is known. An entry still says `UNKNOWN` if the API server ended, or lost its database, before it wrote the outcome.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def entry(event: str, user: User, connection_id: str, wish: BaseModel) -> AsyncIterator[Callable[[str], None]]:
-    """An entry for what the block does; the block calls what it gets with the outcome, or ends with what went wrong."""
+    """Write an entry for the change that the block makes.
+
+    The block calls the function that it gets with the outcome; if it raises, the entry gets the error as outcome.
+    """
     fields = {"connection_id": connection_id, **wish.model_dump()}
     outcome = UNKNOWN
 
@@ -52,7 +55,7 @@ def _failure(error: BaseException) -> str:
         return GIVEN_UP
     if isinstance(error, HTTPException):
         return f"failed: {error.detail}"
-    # What a database driver or a secrets backend says may hold a password; what we say of Redis never does.
+    # The error text of a database driver or a secrets backend may contain a password; our own Redis errors never do.
     text = str(error) if isinstance(error, RedisMessageQueueError | LookupError) else type(error).__name__
     return f"failed: {text}"
 
@@ -70,5 +73,5 @@ def _tell(number: int, event: str, fields: dict[str, Any]) -> None:
     try:
         with create_session(scoped=False) as session:
             session.execute(update(Log).where(Log.id == number).values(extra=json.dumps(fields)))
-    except Exception as error:  # noqa: BLE001  the change is made, and who asked for it must hear how it ended
+    except Exception as error:  # noqa: BLE001  the change is made, and the user must get its result
         log.warning("The audit log has no outcome of %s (%s): %s", event, type(error).__name__, fields)

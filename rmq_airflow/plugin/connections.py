@@ -1,7 +1,8 @@
-"""The connections whose queues the page shows, and where their servers are.
+"""The connections whose queues the page shows, and the addresses of their servers.
 
-Those of type `redis_queue` in the metadata database, and those that `[rmq] connections` names: a secrets backend or
-the environment cannot be listed. Every other connection is unknown here, so that the page cannot be used to try them.
+These are the connections of type `redis_queue` in the metadata database, and those that `[rmq] connections` names: it
+is impossible to list a secrets backend or the environment. The page rejects every other connection, so that nobody can
+use it to probe them.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from rmq_core import ConfigurationError, RedisSettings
 
 CLIENT_NAME = "rmq-airflow-page"
 PATIENCE_S = 2.0
-"""For one answer of a server. The page is asked again every few seconds, and must say soon that nobody answers."""
+"""Timeout of one reply. The browser polls the page every few seconds, and the page must report a silent server soon."""
 log = logging.getLogger(__name__)
 
 
 class Known(NamedTuple):
-    """A connection of the page: its id and its place, `database` or `[rmq] connections`."""
+    """A connection of the page: its id and its source, `database` or `[rmq] connections`."""
 
     id: str
     source: str
 
 
 def known() -> list[Known]:
-    """The connections in the order of their ids; blocks on the metadata database."""
+    """Return the connections in the order of their ids; blocks on the metadata database."""
     found = dict.fromkeys(_configured(), "[rmq] connections")
     with create_session(scoped=False) as session:
         stored = select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)
@@ -42,7 +43,7 @@ def known() -> list[Known]:
 
 
 def settings(connection_id: str) -> RedisSettings:
-    """Where the server of a connection is; blocks. Raises LookupError for one that the page does not know."""
+    """Return the settings of a connection's server; blocks. Raises LookupError for a connection not on the page."""
     if connection_id not in [connection.id for connection in known()]:
         raise LookupError(
             f"there is no connection {connection_id!r} of type {CONNECTION_TYPE} in the metadata database; if it is "
@@ -52,20 +53,20 @@ def settings(connection_id: str) -> RedisSettings:
 
 
 def place(connection_id: str, client_name: str) -> RedisSettings:
-    """The same for a connection that is known to be one of them, and for another client of ours."""
+    """Return the same for a connection that is known to be on the page, under the given client name."""
     found = read(_looked_up(connection_id)).settings
     return replace(found, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name=client_name)
 
 
 def _looked_up(connection_id: str) -> Connection:
-    # Not by `get_connection_from_secrets`: it writes every connection of the database as a URL into a cache, and a
-    # warning into the log each time, for the "_" in the name of our type.
+    # Not `get_connection_from_secrets`: it writes every connection of the database as a URL into a cache, and each time
+    # logs a warning about the "_" in the name of our type.
     for backend in ensure_secrets_loaded():
         try:
             found: Connection | None = backend.get_connection(conn_id=connection_id)
-        except PermissionError:  # a backend that refuses has the last word
+        except PermissionError:  # when a backend refuses, no other backend is asked
             raise
-        except Exception as error:  # noqa: BLE001  as Airflow does: a backend that fails is passed over
+        except Exception as error:  # noqa: BLE001  skip a backend that fails, as Airflow does
             log.debug("%s did not find connection %s: %s", type(backend).__name__, connection_id, type(error).__name__)
             continue
         if found is not None:

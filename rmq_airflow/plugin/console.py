@@ -1,7 +1,7 @@
-"""What the page asks of a server and makes it do: all of it bounded in time and in size.
+"""The page's queries and commands to a server, each bounded in time and in size.
 
-Law: an answer never depends on how much a queue holds. Lists are read in pages, numbers are counted by the server, and
-a server that is silent is given up after a few seconds.
+Law: the cost of an answer never depends on the size of a queue. Lists are read in pages, the server counts messages,
+and the console gives up on a silent server after a few seconds.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ class Console:
         self._client = client
 
     async def overview(self, survey: Survey, search: str, offset: int, by: Order, *, down: bool) -> dict[str, Any]:
-        """A page of the queues whose names hold `search`, each with its numbers or with what is wrong with it.
+        """Return a page of the queues whose names contain `search`, each with its numbers or with its error.
 
-        Order and totals are over all of them, as the survey knows them; the page itself is counted now.
+        Order and totals cover all of these queues and use the survey's last numbers; the queues on the page are counted
+        now.
         """
         found, since = await disciplines(self._client), survey.now()
 
@@ -50,7 +51,7 @@ class Console:
         return {**size, **totals(survey.rows(names)), "age": survey.age(names), "queues": rows}
 
     async def queue(self, name: str, offset: int, count: int) -> dict[str, Any]:
-        """The numbers of a queue, and a page of its leases, those that expire first."""
+        """Return the numbers of a queue and a page of its leases; those that expire first come first."""
         async with self._opened(name) as (queue, discipline):
             shown = stats_shown(name, discipline, await queue.stats())
             leases = await queue.leases(min(offset + count, LEASES_LISTED)) if hasattr(queue, "leases") else []
@@ -59,7 +60,7 @@ class Console:
         return shown
 
     async def messages(self, name: str, target: str, offset: int, count: int) -> dict[str, Any]:
-        """A page of what nobody holds."""
+        """Return a page of the messages of one kind that no lease holds."""
         async with self._opened(name) as (queue, discipline):
             if hasattr(queue, "browse"):
                 total, found, due = await queue.browse(target, offset, count)
@@ -69,7 +70,7 @@ class Console:
         return {"total": total, "offset": offset, "messages": shown}
 
     async def redrive(self, name: str, message_ids: Sequence[str] | None) -> int:
-        """Make dead letters ready again: these, or all; how many."""
+        """Make the given dead letters, or all, ready again; return how many."""
         async with self._opened(name) as (queue, discipline):
             if message_ids is None:
                 return int(await queue.redrive())
@@ -78,14 +79,14 @@ class Console:
             return int(await queue.redrive_some(message_ids))
 
     async def release(self, name: str, lease_id: str, owner: str) -> int:
-        """Give back what a lease holds, if that is still the owner's; how many messages. Raises LeaseLost."""
+        """Release a lease if `owner` still owns it; return the number of its messages. Raises LeaseLost."""
         async with self._opened(name) as (queue, discipline):
             if not hasattr(queue, "release_lease"):
                 raise Unsupported(discipline, "release of a lease by its id", ("leased",))
             return int((await queue.release_lease(lease_id, if_owner=owner)).settled)
 
     async def purge(self, name: str, target: str) -> int:
-        """Delete what nobody holds; how many messages."""
+        """Delete the messages of one kind that no lease holds; return how many."""
         async with self._opened(name) as (queue, _):
             return int(await queue.purge(target))
 
@@ -115,7 +116,7 @@ class Console:
 
 @asynccontextmanager
 async def console(settings: RedisSettings, limit_s: float = LOOK_S) -> AsyncIterator[Console]:
-    """A console whose block may last `limit_s` seconds. Raises QueueUnavailable."""
+    """Open a console for a block that may last `limit_s` seconds. Raises QueueUnavailable."""
     client = settings.async_client()
     try:
         async with asyncio.timeout(limit_s):
@@ -123,12 +124,12 @@ async def console(settings: RedisSettings, limit_s: float = LOOK_S) -> AsyncIter
     except TimeoutError:
         raise QueueUnavailable(f"Redis did not answer within {limit_s:.0f} s") from None
     finally:
-        with suppress(Exception):  # what was asked is answered, and done, however the connections end
+        with suppress(Exception):  # the work is done; an error while closing must not hide its result
             await client.aclose()
 
 
 def _able(queue: AsyncWorkQueue) -> dict[str, Any]:
-    """What the page can show and do beyond numbers; `leased` can do all of it."""
+    """Return what the page can show and do beyond numbers; the discipline `leased` supports all of it."""
     return {
         "leases": hasattr(queue, "leases"),
         "list": ["ready", "delayed", "dead"] if hasattr(queue, "browse") else ["ready", "dead"],
@@ -140,7 +141,10 @@ def _able(queue: AsyncWorkQueue) -> dict[str, Any]:
 async def _peeked(
     queue: AsyncWorkQueue, discipline: str, target: str, offset: int, count: int
 ) -> tuple[int, list[Any], list[Any]]:
-    """A page from the looks that every discipline has; they begin at the front, so pages end at 1,000 messages."""
+    """Return a page, read with the methods that every discipline has.
+
+    These methods always read from the front of the queue, so the pages end at 1,000 messages.
+    """
     looks = {"ready": queue.peek, "dead": queue.dead_letters}
     if target not in looks:
         raise Unsupported(discipline, f"list of its {target} messages", ("leased",))

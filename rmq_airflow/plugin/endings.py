@@ -1,4 +1,4 @@
-"""Which leases to release: those whose holder this Airflow knew, and which has been over for a while. Pure."""
+"""Select the leases to release: this Airflow knew their holder, and the holder ended some time ago. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from rmq_airflow.plugin.instances import Standing
 
 GRACE_S = 10.0
-"""A task that is marked while it runs hears of it at its next heartbeat, after 5 s, and gives its messages back itself.
+"""How long a holder must have ended before its lease is released.
 
-Also what tells a mark from a clear: the click that marks is often followed by another that clears.
+A user can mark a running task as ended. The task learns of it at its next heartbeat, after 5 s, and then releases its
+messages itself. The time also separates a mark from a clear: a user who marks a task often clears it right afterwards.
 """
 
 
 class Endings:
-    """What was seen of holders at earlier looks.
+    """The state of holders as seen at earlier polls.
 
-    A task instance that is missing has ended only if it is known to have been there, now or at an earlier look.
+    A missing task instance counts as ended only if it is known, now or from an earlier poll, to have existed.
     """
 
     def __init__(self) -> None:
@@ -24,7 +25,7 @@ class Endings:
         self._since: dict[str, float] = {}
 
     def due(self, standings: Mapping[str, Standing], now: float) -> dict[str, str]:
-        """Why the leases of these owners are to be released `now`; owners that are not given are forgotten."""
+        """Return the owners whose leases to release `now`, with the reason; forget owners missing from `standings`."""
         self._known = {owner for owner, standing in standings.items() if standing.known or owner in self._known}
         ended = {owner: standings[owner].reason for owner in self._known}
         self._since = {owner: self._since.get(owner, now) for owner, reason in ended.items() if reason is not None}

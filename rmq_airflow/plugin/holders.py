@@ -20,7 +20,7 @@ class Holder(TypedDict):
 
 
 def holder_of(owner: str) -> Holder | None:
-    """The task that an owner names, for the page; None when it names something else."""
+    """Return the task that an owner names, for the page; None when the owner is not a task."""
     task = TaskIdentity.read(owner)
     if task is None:
         return None
@@ -35,7 +35,7 @@ def holder_of(owner: str) -> Holder | None:
 
 
 def path_of(task: TaskIdentity) -> str:
-    """The page of a try in Airflow's UI."""
+    """Return the path of a try's page in Airflow's UI."""
     mapped = f"/mapped/{task.map_index}" if task.map_index >= 0 else ""
     names = [quote(name, safe="") for name in (task.dag_id, task.run_id, task.task_id)]
     return f"/dags/{names[0]}/runs/{names[1]}/tasks/{names[2]}{mapped}?try_number={task.try_number}"

@@ -1,7 +1,7 @@
-"""The application that Airflow mounts. It is there at once; what it serves and does is imported when it is needed.
+"""The application that Airflow mounts. It exists at once; the code behind it is imported when it is needed.
 
-Law: an API server starts, answers and stops whatever becomes of us. Airflow enters the lifespan of a mounted
-application only if it is a `FastAPI`; a thread that lives as long as that releases leases of tasks that have ended.
+Law: no failure of the plugin keeps an API server from starting, answering or stopping. Airflow enters the lifespan of a
+mounted application only if it is a `FastAPI`. A thread that runs for that lifespan releases the leases of ended tasks.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def _release(over: threading.Event) -> None:
 
 
 class LazyApp(FastAPI):
-    """Serves the page, which is imported by its first request; until it can be, nothing is served."""
+    """Serve the page. Each request imports the page unless it is loaded, and fails as long as the import fails."""
 
     def __init__(self) -> None:
         super().__init__(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_lifespan)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Hand over to the page."""
+        """Pass requests to the page, and lifespan events to FastAPI."""
         if scope["type"] == "lifespan":
             await super().__call__(scope, receive, send)
             return

@@ -1,7 +1,7 @@
-"""Releases leases that nobody will work on: each server that the page knows has a watch of its own.
+"""Release the leases of holders that have ended, with one watch for each connection that the page shows.
 
-Law: a slow or dead server holds up no other. Every API server does this, and they need not know of each other: a
-lease is released only from the owner under which it was seen.
+Law: a slow or dead server delays no other. Every API server runs these watches without coordination: a watch releases
+a lease only if the lease still has the owner that the watch saw.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLIENT_NAME = "rmq-airflow-releases"
 
 
 def run(over: threading.Event) -> None:
-    """Watch until `over`; returns at once when the configuration says so."""
+    """Watch until `over` is set; return at once if the configuration turns this off."""
     if conf.getboolean("rmq", "release_ended", fallback=True):
         watches = Watches(max(SHORTEST_S, conf.getfloat("rmq", "release_interval", fallback=5.0)))
         pause_s = 0.0
@@ -33,7 +33,7 @@ def run(over: threading.Event) -> None:
 
 
 class Watches:
-    """A watch for each connection, for as long as it is there and leads to the same place."""
+    """One watch for each connection; a watch runs as long as its connection exists with the same settings."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
@@ -42,13 +42,13 @@ class Watches:
         self._troubles: dict[str, Trouble] = {}
 
     def reread(self) -> float:
-        """Read the connections anew; seconds until that is to be done again."""
+        """Read the connections again, start and stop watches; return the seconds until the next call."""
         with self._trouble.told():
             self._follow(self._places([known.id for known in connections.known()]))
         return pace(self._interval_s, 0.0, self._trouble.times) if self._trouble.times else REREAD_S
 
     def stop(self) -> None:
-        """End them all, and wait a few seconds for those that are in the middle of something."""
+        """Stop all watches, and wait a few seconds for those that are in a poll."""
         for watch in self._running.values():
             watch.stop()
         until = time.monotonic() + STOP_S
@@ -57,7 +57,7 @@ class Watches:
         self._running.clear()
 
     def _places(self, ids: list[str]) -> dict[str, RedisSettings]:
-        """Where the connections lead; one that cannot be read is named once, and leads where it led before."""
+        """Return the settings of the connections; log an unreadable one once, and keep its previous settings."""
         found = {}
         self._troubles = {name: self._troubles.get(name) or Trouble(f"Connection {name!r}") for name in ids}
         for name, trouble in self._troubles.items():

@@ -1,4 +1,4 @@
-"""What the browser gets to see of a queue: plain JSON values. Pure, and never a token."""
+"""Convert queues, leases and messages to plain JSON values for the browser. Pure; no lease token is included."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ KINDS = {"j": "json", "s": "text", "b": "bytes"}
 
 
 def stats_shown(name: str, discipline: str, stats: QueueStats) -> dict[str, Any]:
-    """A row of the overview."""
+    """Return a row of the overview."""
     return {"name": name, "discipline": discipline, **stats._asdict()}
 
 
 def lease_shown(lease: LeaseInfo) -> dict[str, Any]:
-    """A lease and, when a task of Airflow holds it, which one."""
+    """Return a lease and, if an Airflow task holds it, that task."""
     return {
         "id": lease.id,
         "owner": lease.owner,
@@ -36,13 +36,13 @@ def lease_shown(lease: LeaseInfo) -> dict[str, Any]:
 
 
 def expired(leases: Sequence[LeaseInfo]) -> bool:
-    """Whether one of them has expired and was not taken back yet."""
+    """Return whether one of the leases has expired and was not reclaimed yet."""
     now = datetime.now(UTC)
     return any(lease.deadline is not None and lease.deadline <= now for lease in leases)
 
 
 def message_shown(message: Message, due: datetime | None = None) -> dict[str, Any]:
-    """A message with its payload, cut when it is long; `size` is that of the whole."""
+    """Return a message with its payload; a long payload is cut, and `size` is that of the whole payload."""
     text, cut = _payload(message)
     return {
         **{field.name: _plain(field.of(message)) for field in MESSAGE_FIELDS},

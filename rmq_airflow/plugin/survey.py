@@ -1,7 +1,8 @@
-"""What all queues of a server hold, kept between requests: totals and order are over all of them, at a bounded cost.
+"""The numbers of all queues of a server, cached between requests: totals and order cover all queues at a bounded cost.
 
-Law: a request counts for a bounded time, whatever a server holds. First come queues that were never counted, then those
-counted longest ago; how old the oldest number is, and how many queues are not counted yet, is part of the answer.
+Law: a request counts queues for a bounded time, however many queues a server has. It counts queues that were never
+counted first, then those counted longest ago. The answer includes the age of the oldest number and the number of queues
+not counted yet.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from rmq_core import RedisSettings
 
 FIRST_S, AGAIN_S = 2.0, 0.25
-"""How long a request counts queues that nobody has counted, and how long others."""
+"""How long a request counts queues that were never counted, and how long it counts the others again."""
 FRESH_S = 2.0
-"""A number younger than this is not counted again for the totals: several open pages cost little more than one."""
+"""Totals use numbers younger than this without a new count, so that several open pages cost little more than one."""
 FORGOTTEN_S = 300.0
-"""A number older than this is worth nothing: its queue counts as not counted."""
+"""A number older than this is discarded, and its queue is reported as not counted."""
 AT_ONCE = 16
 NOTHING = 4
 SUMMED = ("ready", "leased", "delayed", "dead", "isolated")
@@ -42,9 +43,9 @@ class Survey:
         self._counted: dict[str, _Counted] = {}
 
     async def renew(self, names: Sequence[str], look: Look) -> None:
-        """Count queues again, until all are fresh or the time is over; forget those that are not named.
+        """Count queues again until all numbers are fresh or the time is over; forget queues missing from `names`.
 
-        Raises what `look` raises.
+        Raises any exception of `look`.
         """
         now = self._clock()
         kept = {name: self._counted[name] for name in names if name in self._counted}
@@ -55,22 +56,22 @@ class Survey:
         await self._count([name for _, name in stale], look, now + AGAIN_S)
 
     async def refresh(self, names: Iterable[str], look: Look, since: float) -> list[Row]:
-        """The rows of these queues, counted since that time."""
+        """Return the rows of these queues, counting again those counted before `since`."""
         old = [name for name in names if name not in self._counted or self._counted[name].at < since]
         await self._count(old, look, float("inf"))
         return [self._counted[name].row for name in names]
 
     def rows(self, names: Iterable[str]) -> list[Row]:
-        """The last numbers counted for these queues."""
+        """Return the last numbers counted for these queues."""
         return [self._counted[name].row for name in names if name in self._counted]
 
     def age(self, names: Iterable[str]) -> float:
-        """How many seconds old the oldest of these numbers is; 0 without any."""
+        """Return the age of the oldest of these numbers in seconds; 0 if there is none."""
         now = self._clock()
         return max((now - self._counted[name].at for name in names if name in self._counted), default=0.0)
 
     def now(self) -> float:
-        """The time by which ages are told."""
+        """Return the time on the clock that ages are measured by."""
         return self._clock()
 
     async def _count(self, names: Sequence[str], look: Look, until: float) -> None:
@@ -79,7 +80,7 @@ class Survey:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(AT_ONCE, len(names))):
                     group.create_task(self._work(waiting, look, until))
-        except ExceptionGroup as failed:  # the first is what the others fail of too
+        except ExceptionGroup as failed:  # the others have the same cause as the first
             raise failed.exceptions[0] from None
 
     async def _work(self, waiting: Iterator[str], look: Look, until: float) -> None:
@@ -89,23 +90,24 @@ class Survey:
 
 @lru_cache(maxsize=32)
 def survey_of(_: RedisSettings) -> Survey:
-    """The survey of a server, the same for all who reach it by the same settings."""
+    """Return the survey of a server, shared by all callers with the same settings."""
     return Survey()
 
 
 def attention(row: Row) -> int:
-    """What a queue needs people for, the most urgent first; `NOTHING` for nothing.
+    """Return why a queue needs an operator's attention, as a rank, 0 the most urgent; `NOTHING` if it needs none.
 
-    0: it cannot be read. 1: it has dead letters. 2: a lease has expired and nobody has taken it back. 3: it is paused.
+    0: it cannot be read. 1: it has dead letters. 2: a lease has expired and was not reclaimed yet. 3: it is paused.
     """
     signs: tuple[object, ...] = ("error" in row, row.get("dead"), row.get("late"), row.get("paused"))
     return next((rank for rank, sign in enumerate(signs) if sign), NOTHING)
 
 
 def ordered(rows: Iterable[Row], by: Order, *, down: bool) -> list[Row]:
-    """Rows in the order of a column, equal ones by name; those that cannot be read come last, but first by attention.
+    """Return rows in the order of a column, equal ones by name.
 
-    By attention, queues that need the same are ordered by the longest wait, in whole minutes: rows do not jump about.
+    Queues that cannot be read come last, except in the order by attention, where they come first. By attention, queues
+    of the same rank are ordered by their oldest message, in whole minutes, so that rows do not change places often.
     """
     named = sorted(rows, key=_name, reverse=by == "name" and down)
     if by == "name":
@@ -117,7 +119,7 @@ def ordered(rows: Iterable[Row], by: Order, *, down: bool) -> list[Row]:
 
 
 def totals(rows: Sequence[Row]) -> dict[str, Any]:
-    """The sums over rows, how many queues hold something of each, and how many need attention."""
+    """Return the sums over the rows, the number of queues that hold each kind, and the number that need attention."""
     return {
         "sums": {kind: sum(row.get(kind, 0) for row in rows) for kind in SUMMED},
         "holding": {kind: sum(1 for row in rows if row.get(kind)) for kind in SUMMED},

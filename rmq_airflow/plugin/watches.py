@@ -1,7 +1,7 @@
-"""The leases on one server, looked at again and again: those whose task has ended are released.
+"""Poll the leases on one server and release those whose task has ended.
 
-Law: whatever goes wrong here is said once and tried again, ever more slowly. Nothing is waited for long, and no look
-takes more than a part of the time: a server that is slow is looked at less often.
+Law: every failure is logged once and retried with growing pauses. Every wait is short, and polling takes only a
+fraction of the time: a slow server is polled less often.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class ConnectionWatch:
-    """Looks every `interval_s` seconds at the server of a connection, in a thread of its own, once it was started."""
+    """Poll the server of a connection every `interval_s` seconds, in a thread of its own, from `start` on."""
 
     def __init__(self, connection_id: str, settings: RedisSettings, interval_s: float) -> None:
         self.settings = settings
@@ -54,14 +54,14 @@ class ConnectionWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Have it end after the look that it is taking."""
+        """Tell the thread to end after its current poll."""
         self._over.set()
 
     def join(self, limit_s: float) -> None:
         self._thread.join(limit_s)
 
     def look(self, now: float) -> None:
-        """Look once, at the monotonic time `now`. Raises what Redis or the metadata database has to complain about."""
+        """Poll once, at the monotonic time `now`. Raises the errors of Redis and of the metadata database."""
         names = [name for name, kind in disciplines(self._redis()).items() if kind == "leased"]
         held = [(name, lease) for name in names for lease in self._leases(name)]
         found = standings({lease.owner for _, lease in held})
@@ -72,7 +72,7 @@ class ConnectionWatch:
                     release(queue, lease, due[lease.owner])
 
     def close(self) -> None:
-        """Give up the connections to the server; a look makes new ones."""
+        """Close the connections to the server; the next poll opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -94,7 +94,7 @@ class ConnectionWatch:
         return self._client
 
     def _queue(self, name: str) -> LeasedQueue:
-        # To be closed after each use: an open queue keeps a connection, and a client has a hundred of them.
+        # The caller closes it after each use: an open queue keeps a connection, and a client has at most a hundred.
         return LeasedQueue(self._redis(), name, CONFIG)
 
     def _leases(self, name: str) -> list[LeaseInfo]:
@@ -103,12 +103,12 @@ class ConnectionWatch:
                 return queue.leases(LISTED)
         except QueueUnavailable:
             raise
-        except RedisMessageQueueError:  # one damaged queue must not hide the others; the page names it
+        except RedisMessageQueueError:  # one damaged queue must not hide the others; the page shows its error
             return []
 
 
 class Trouble:
-    """Says once that something is wrong, and once that it is over; `times` counts how often in a row it was."""
+    """Log a failure once and its end once; `times` counts the failures in a row."""
 
     def __init__(self, what: str) -> None:
         self.times = 0
@@ -117,10 +117,10 @@ class Trouble:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """A block whose exceptions end here."""
+        """Run a block; log its exceptions and do not raise them."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001  the loop goes on whatever it was
+        except Exception as error:  # noqa: BLE001  no error ends the loop
             self.times += 1
             self._tell(error)
         else:
@@ -133,14 +133,15 @@ class Trouble:
         if kind in self._told:
             return
         self._told.add(kind)
-        # What a database driver or a secrets backend says may hold a password; what we say of Redis never does.
+        # The error text of a database driver or a secrets backend may contain a password; our own Redis errors never
+        # do.
         text = f"{kind}: {error}" if isinstance(error, OURS) else kind
         log.warning("%s cannot be looked at (%s); trying again.", self._what, text)
         log.debug("In full:", exc_info=error)
 
 
 def release(queue: LeasedQueue, lease: LeaseInfo, reason: str) -> None:
-    """Give a lease back, unless somebody else has it or had it before us: another API server, a retry."""
+    """Release a lease, unless another API server has released it or another holder, such as a retry, has it."""
     try:
         report = queue.release_lease(lease.id, if_owner=lease.owner)
     except (LeaseLost, LeaseAlreadySettled):
@@ -153,7 +154,7 @@ def release(queue: LeasedQueue, lease: LeaseInfo, reason: str) -> None:
 
 
 def pace(interval_s: float, took_s: float, failures: int) -> float:
-    """Seconds until the next look."""
+    """Return the seconds until the next poll."""
     if failures:
         return min(interval_s * 2.0 ** min(failures, 8), max(interval_s, SLOWEST_S))
     return max(interval_s, PART * took_s)

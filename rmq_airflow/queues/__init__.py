@@ -1,1 +1,1 @@
-"""What the provider `common.messaging` reads."""
+"""The queue provider that Airflow's provider `common.messaging` loads."""

@@ -1,4 +1,4 @@
-"""`MessageQueueTrigger(scheme="redis+queue", redis_queue=...)` of the provider common.messaging, as our doorbell."""
+"""`MessageQueueTrigger(scheme="redis+queue", redis_queue=...)` of common.messaging, backed by our doorbell trigger."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 class RedisQueueMessageQueueProvider(BaseMessageQueueProvider):
     """
-    Makes queues of RMQ available under the scheme ``redis+queue``.
+    Make queues of RMQ available under the scheme ``redis+queue``.
 
-    The other arguments of ``MessageQueueTrigger`` are those of ``RedisQueueDoorbellTrigger``.
+    ``MessageQueueTrigger`` takes the other arguments of ``RedisQueueDoorbellTrigger`` as well.
     """
 
     scheme = "redis+queue"
 
     def trigger_class(self) -> type[BaseEventTrigger]:
-        """The doorbell: its events say that there is work, they carry none."""
+        """Return the doorbell trigger: its events say that there is work, and contain no message."""
         from rmq_airflow.triggers.doorbell import RedisQueueDoorbellTrigger  # noqa: PLC0415  loads Redis, when used
 
         return RedisQueueDoorbellTrigger

@@ -1,1 +1,1 @@
-"""Triggers: the waiting half of a deferrable sensor; they never claim."""
+"""Triggers: the part of a deferrable sensor that waits in the triggerer; a sensor's trigger never claims."""

@@ -1,7 +1,8 @@
-"""The waiting half of a deferrable sensor that has to look: nothing in Redis rings for what it counts.
+"""The trigger of a deferrable sensor that has to poll, because Redis sends no notification for what it counts.
 
-Law: that of every trigger here, it peeks and never claims. No bell rings when a message dies or a queue gets long, nor
-for new work of another discipline than `leased`; so it looks, at a pace that the sensor sets.
+Law: like a sensor's other trigger, it peeks and never claims. There is no notification when a message becomes a dead
+letter or a queue gets long, nor for new work in any discipline but `leased`. So the trigger polls at an interval that
+the sensor sets.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from rmq_core.work import Counted, Threshold, counted
 
 class RedisQueueDepthTrigger(SensorTrigger):
     """
-    Fires once, when a queue holds enough messages of a kind.
+    Fire once, when a queue holds enough messages of a kind.
 
-    :param redis_queue: the queue to look at
-    :param count: ``dead``, ``depth``, which is all that is ready, delayed or leased, or ``ready``
-    :param min_messages: how many are enough
-    :param max_age: enough, too, when the oldest ready message is so many seconds old
-    :param poll_interval: seconds between two looks
+    :param redis_queue: the queue to poll
+    :param count: ``dead``, ``ready`` or ``depth``, which counts all ready, delayed and leased messages
+    :param min_messages: the trigger fires at this number of messages
+    :param max_age: the trigger also fires when the oldest ready message is this many seconds old
+    :param poll_interval: seconds between two polls
     :param redis_queue_conn_id: connection of type ``redis_queue``
     """
 
@@ -53,8 +54,8 @@ class RedisQueueDepthTrigger(SensorTrigger):
         enough = Threshold(self.min_messages, self.max_age)
         queue = await RedisQueueHook(self.redis_queue_conn_id).async_work_queue(self.redis_queue)
         async with closing(queue):
-            while not enough.met_by(found := await self._look(queue)):  # noqa: ASYNC110  Redis rings for none of it
-                # Not all at the same time, as the triggers of a triggerer were started.
+            while not enough.met_by(found := await self._look(queue)):  # noqa: ASYNC110  Redis sends no notification for it
+                # Random pauses: a triggerer starts its triggers at the same time, and they must not poll together.
                 await asyncio.sleep(self.poll_interval * random.uniform(0.9, 1.1))
         tell_fired("sensor", self.redis_queue, found, self.count)
         return {"queue": self.redis_queue, self.count: found.ready, "oldest_age": found.oldest_age}
@@ -65,7 +66,7 @@ class RedisQueueDepthTrigger(SensorTrigger):
                 return await queue.backlog()
             return Backlog(counted(self.count, await queue.stats()), None)
         except QueueUnavailable as error:
-            # An exception would fail the task: a restart of Redis must not.
+            # An exception would fail the task, and a restart of Redis must not fail it.
             self.log.warning("Looking at %s goes on when Redis is back: %s", self.redis_queue, error)
             Stats.incr("rmq.trigger.redis_unavailable", tags={"queue": self.redis_queue})
             return Backlog(0, None)
@@ -73,7 +74,7 @@ class RedisQueueDepthTrigger(SensorTrigger):
 
 @asynccontextmanager
 async def closing(queue: AsyncWorkQueue) -> AsyncIterator[None]:
-    """`close` of an asyncio queue is a coroutine under the name of the blocking one."""
+    """Close the queue after the block; `contextlib.aclosing` does not fit, because the coroutine is named `close`."""
     try:
         yield
     finally:

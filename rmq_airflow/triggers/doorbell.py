@@ -1,7 +1,8 @@
-"""The doorbell of an asset watcher: it rings while there is work, and says nothing but that.
+"""The doorbell trigger of an asset watcher: its events say only that there is work.
 
-Law: the event names no message and holds no claim. Airflow merges asset events and can leave some without a run; so the
-bell is no edge but a level: it rings again as long as the queue holds enough, whatever became of the rings before.
+Law: the event names no message and holds no claim. Airflow merges asset events and may start no run for some of them.
+So the trigger is level-triggered, not edge-triggered: it emits another event (a ring) as long as the queue holds enough
+messages, whether or not earlier events started a run.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from rmq_core.work import Threshold
 
 class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
     """
-    Rings an asset when a queue holds enough work, and again every `ring_interval` while it does.
+    Emit an asset event when a queue holds enough work, and another every `ring_interval` while it does.
 
-    Every event says ``{"queue", "ready", "oldest_age"}``. The run that it starts claims what is next, until the queue
-    is empty; a run that finds nothing succeeds. Set ``max_active_runs`` to how many of them may work side by side.
+    Every event contains ``{"queue", "ready", "oldest_age"}``. The run that it starts claims the next messages until the
+    queue is empty; a run that finds none succeeds. Set ``max_active_runs`` to the number of runs that may work at once.
 
     :param redis_queue: the queue to watch
-    :param min_messages: enough when so many messages are ready
-    :param max_age: enough, too, when the oldest ready message is so old: seconds or timedelta
-    :param ring_interval: time between two rings: seconds or timedelta
+    :param min_messages: emit an event when this number of messages is ready
+    :param max_age: emit an event, too, when the oldest ready message has this age: seconds or timedelta
+    :param ring_interval: time between two events: seconds or timedelta
     :param redis_queue_conn_id: connection of type ``redis_queue``
     """
 
@@ -49,7 +50,7 @@ class RedisQueueDoorbellTrigger(QueueTrigger, BaseEventTrigger):
         self.redis_queue_conn_id = redis_queue_conn_id
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Ring while there is work, for as long as somebody schedules on the asset."""
+        """Emit events while there is work, as long as a DAG is scheduled on the asset."""
         enough = Threshold(self.min_messages, self.max_age)
         while True:
             backlog = await wait_for_ever(self.redis_queue_conn_id, self.redis_queue, self.log, enough)

@@ -1,7 +1,7 @@
-"""The waiting half of the deferrable sensor.
+"""The trigger of the deferrable sensor, which waits for work in the triggerer.
 
 Law: it peeks and never claims, so that two copies of it (a triggerer that was declared dead, a rolling deploy) do no
-harm. Its serialised form is plain, deterministic and free of secrets: a connection is named, not described.
+harm. Its serialised form is plain, deterministic and free of secrets: it contains the id of a connection, not its data.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from rmq_core.work import Threshold
 
 class RedisQueueTrigger(SensorTrigger):
     """
-    Fires once, when a queue holds enough work.
+    Fire once, when a queue holds enough work.
 
-    :param redis_queue: the queue to look at
-    :param min_messages: enough when so many messages are ready
-    :param max_age: enough, too, when the oldest ready message is so many seconds old
+    :param redis_queue: the queue to watch
+    :param min_messages: the trigger fires when this number of messages is ready
+    :param max_age: the trigger also fires when the oldest ready message is this many seconds old
     :param redis_queue_conn_id: connection of type ``redis_queue``
     """
 

@@ -1,8 +1,9 @@
 """The bridge: each message becomes an asset event, and is acked when Airflow has stored that event.
 
 It needs Airflow 3.3. Law: this is the exception to two rules. It claims in the triggerer, and payloads enter the
-metadata database; whoever wants neither takes the doorbell. A stored event is not a run: Airflow merges events, so that
-a run may get several, and some may wait for the next one. What is not stored is delivered again: events may come twice.
+metadata database; use the doorbell trigger to avoid both. A stored event is not a run: Airflow merges events, so that
+a run may get several, and some may wait for the next run. A message whose event was not stored is redelivered, so the
+same event may come twice.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from rmq_core.asyncio import LeasedQueue
 
 LEASE_S = 60.0
 OUTSTANDING = 100
-"""How many messages may be on their way into the metadata database."""
+"""How many messages may be claimed while their events are not stored in the metadata database yet."""
 CLOSING_S = 0.3
 OWNER = "airflow:triggerer"
 
 
 class RedisQueueSharedStreamTrigger(QueueTrigger, BaseEventTrigger):
     """
-    Turns each message of a queue into an event of the watched asset, once for all assets that watch the queue.
+    Turn each message of a queue into an event of the watched asset; assets that watch the same queue share one reader.
 
-    Every event says ``{"queue", "message_id", "payload", "headers", "deliveries"}``; a payload of bytes is
-    ``payload_base64`` instead. Headers carry the publisher's trace context.
+    Every event contains ``{"queue", "message_id", "payload", "headers", "deliveries"}``. A payload of bytes is in
+    ``payload_base64`` instead of ``payload``. The headers contain the publisher's trace context.
 
     :param redis_queue: the queue to read
     :param max_payload_bytes: a message with a larger payload becomes a dead letter
@@ -65,20 +66,20 @@ class RedisQueueSharedStreamTrigger(QueueTrigger, BaseEventTrigger):
         self.redis_queue_conn_id = redis_queue_conn_id
 
     def run(self) -> AsyncIterator[TriggerEvent]:
-        """Refuse: without the acknowledgement of the shared stream this would lose messages."""
+        """Raise AirflowException: without the acknowledgement of the shared stream, messages would be lost."""
         raise AirflowException("RedisQueueSharedStreamTrigger belongs into an AssetWatcher; a sensor must hold nothing")
 
     def shared_stream_key(self) -> Hashable:
-        """Triggers with the same key share one reader; all must store a message's event before it is acked."""
+        """Return the key; triggers with the same key share one reader, and all must store an event before its ack."""
         return ("rmq", self.redis_queue_conn_id, self.redis_queue)
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
-        """The reader; opens nothing yet."""
+        """Return the reader; it opens no connection yet."""
         return Reader(kwargs["redis_queue"], kwargs.get("redis_queue_conn_id", RedisQueueHook.default_conn_name))
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Read]) -> AsyncIterator[TriggerEvent]:
-        """An event for each message that is small enough."""
+        """Yield an event for each message that is small enough; reject the others."""
         async for read in shared_stream:
             if read.payload_bytes > self.max_payload_bytes:
                 reject_shared_stream_event()
@@ -87,7 +88,7 @@ class RedisQueueSharedStreamTrigger(QueueTrigger, BaseEventTrigger):
 
 
 class Read(NamedTuple):
-    """A message as an event, the same for all who watch the queue."""
+    """A message as an event, the same for all triggers that watch the queue."""
 
     event: dict[str, Any]
     payload_bytes: int
@@ -95,17 +96,17 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class InFlight:
-    """A message on its way: its lease, and the heartbeats that keep it."""
+    """A message whose event is not stored yet: its lease, and the heartbeats that extend it."""
 
     lease: Lease
     beats: AsyncExitStack
 
 
 class Reader(SharedStreamProducer, LoggingMixin):
-    """Claims messages one by one, keeps their leases, and settles each when its events are stored."""
+    """Claim messages one by one, extend their leases, and settle each message when its events are stored."""
 
     def __init__(self, redis_queue: str, redis_queue_conn_id: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # the same
+        super().__init__()  # type: ignore[no-untyped-call]  # not typed either
         self._name, self._conn_id = redis_queue, redis_queue_conn_id
         self._free = asyncio.Semaphore(OUTSTANDING)
         self._held: dict[str, InFlight] = {}
@@ -113,7 +114,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
         self._strict: LeasedQueue | None = None
 
     async def open_stream(self) -> AsyncIterator[tuple[Read, InFlight]]:
-        """Each message, as event and as what `advance` gets."""
+        """Yield each message as an event, with the handle that `advance` gets back."""
         while True:
             await wait_for_ever(self._conn_id, self._name, self.log)
             while held := await self._claim():
@@ -122,11 +123,11 @@ class Reader(SharedStreamProducer, LoggingMixin):
                     yield read, held
 
     def get_advance_lane(self, broker_payload: InFlight) -> Hashable:
-        """Each message for itself: the order in which they are acked means nothing."""
+        """Return a lane for each message alone, because the order of acks does not matter."""
         return broker_payload.lease.id
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Ack what is stored, set aside what was refused, give back what failed."""
+        """Ack stored messages, make rejected ones dead letters, nack failed ones, and release the rest."""
         for payload, outcome in batch:
             if outcome.rejected:
                 await self._settle(payload, "refuse")
@@ -136,7 +137,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
                 await self._settle(payload, "nack" if outcome.failed else "release")
 
     async def aclose(self) -> None:
-        """Give back at once what is held; what does not come through in time is redelivered when its lease expires."""
+        """Release the held messages for a short time; the rest is redelivered when the leases expire."""
         closing = asyncio.ensure_future(self._close())
         await asyncio.wait({closing}, timeout=CLOSING_S)
 
@@ -183,7 +184,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
             else:
                 await getattr(self._queue, verb)(held.lease)
         except RedisMessageQueueError as error:
-            # Raised here, it would end all watchers of the queue. The message comes again when its lease expires.
+            # Raising it would end all watchers of the queue. The message is redelivered when its lease expires.
             self.log.warning("Message of lease %s is delivered again: %s", held.lease.id, error)
         else:
             Stats.incr("rmq.bridge.settled", tags={"queue": self._name, "verb": verb})

@@ -17,9 +17,9 @@ _PATIENCE_S, _HASTE_S = 5.0, 0.5
 
 
 class PubSubListener:
-    """Subscriptions of one client. `on_message(channel)` is called for each notification and each confirmed subscription.
+    """Subscriptions of one client. `on_message(channel)` is called for each notification and once per subscription.
 
-    A cluster client cannot subscribe; then `on_message` is never called and waiters have to poll. They have to poll in any
+    A cluster client cannot subscribe; then `on_message` is never called and waiters have to poll. They poll in any
     case, because notifications sent while the connection is lost do not arrive.
     """
 

@@ -8,7 +8,8 @@ local function parts_of(envelope)
   if not count or length == '0' then return count, kept, '', string.sub(envelope, at or 1) end
   return count, kept, string.sub(envelope, at, at + length - 1), string.sub(envelope, at + length)
 end
--- An envelope with one more line in its history, of which the newest KiB is kept, and the newest line always.
+-- Returns an envelope with one more line in its history. Keeps the newest KiB of the history and always the newest
+-- line.
 local function written(count, kept, history, line, body)
   history = history .. line
   if line == '' then -- nothing is added, so nothing is cut: a single line may be longer than 1 KiB
@@ -51,9 +52,9 @@ end
 local function stamp(now)
   return '0 ' .. now .. ' 0 '
 end
--- Stamps each message, in place. Writing the stamps here costs more than storing the messages. So a publisher that knows
--- the server's time writes them itself and passes that time as `told` ('0': it has not). They are kept when that time is
--- less than half a second ago.
+-- Stamps each message, in place. Writing the stamps here costs more than storing the messages. Therefore a publisher
+-- that knows the server's time writes them itself and passes that time as `told`, '0' if it has not. This keeps its
+-- stamps if that time is less than half a second ago.
 local function stamped(told, now, messages)
   local since = now - told
   if since >= 0 and since < 500 then return messages end

@@ -1,6 +1,7 @@
--- How many messages to take next from an end of a list, 0 or -1, from which `taken` messages of `bytes` were taken before:
--- few at first, never more than 512, for more leave the processor's cache and are slower, and as many as come to 8 MiB if
--- all are as large as the first and the last of them and those before.
+-- Returns how many messages to take next from one end of a list (0 or -1), after `taken` messages of `bytes` in all.
+-- It is a small number at first and at most 512, because more exceed the processor's cache and are slower. The total
+-- stays within 8 MiB if no message is larger than the largest of: the first, the last, the average of those taken
+-- before.
 local function fitting(from, at, taken, bytes)
   local most = math.min(taken > 0 and 512 or 128, redis.call('LLEN', from))
   local first = redis.call('LINDEX', from, at) or ''

@@ -1,9 +1,9 @@
--- Gives the newest `k` messages of a lease back: to the claim end of ready, to their isolated group, to delayed (how.due)
--- or to the dead letters. From the tail, so that the order of the rest and their indexes stay.
--- how: add (deliveries to count), group (the isolated group they return to, or become; 0 for none), due, and for a failure
--- entry (a line of history without its end), max_deliveries, max_dead, failed_cap, together (how many messages failed at
--- once), shared (deliveries for which no message is to blame alone). size: how many
--- messages the lease has; settled: whether some were settled before.
+-- Gives the newest `k` messages of a lease back: to the claim end of ready, to their isolated group, to delayed
+-- (how.due) or to the dead letters. It takes them from the tail, so that the other messages keep their order and their
+-- indexes. how: add (deliveries to count), group (the isolated group they return to, or become; 0 for none), due; for
+-- a failure also entry (a line of history without its line end), max_deliveries, max_dead, failed_cap, together (how
+-- many messages failed at once), shared (deliveries for which no single message is to blame). size: how many messages
+-- the lease has; settled: whether some were settled before.
 -- include: envelope
 -- include: mark
 -- include: set_delayed
@@ -12,9 +12,9 @@ local function is_settled(bits, first, index)
   local byte = string.byte(bits, math.floor(index / 8) - first + 1)
   return byte ~= nil and math.floor(byte / 2 ^ (7 - index % 8)) % 2 == 1
 end
--- What a failure makes of a mark (see mark.lua), which most messages of a lease have in common: the new line of history,
--- the group, and how many deliveries are not to be blamed. The first failure in company isolates nothing: mostly it is
--- the worker's.
+-- Returns the result of a failure for messages with this mark (see mark.lua): the new line of history, the group, and
+-- how many deliveries they are not blamed for. Most messages of a lease share one mark. The first joint failure
+-- isolates nothing, because usually the worker caused it.
 local function blamed(mark, how)
   local failures, group, most, shared = string.match(mark or '0 0 0 0', '(%d+) (%d+) (%d+) (%d+)')
   failures, group, shared = tonumber(failures), tonumber(group), shared + how.shared
@@ -28,8 +28,8 @@ local function blamed(mark, how)
   if failures > 0 or shared > 0 then text = '\31' .. failures .. ' ' .. group .. ' ' .. most .. ' ' .. shared end
   return {line = how.entry .. text .. '\n', group = group, shared = shared}
 end
--- A delivery has failed: the envelope, its isolated group or 0, and whether the message dies, which it does for what it
--- did alone.
+-- Counts a failed delivery. Returns the envelope, its isolated group or 0, and whether the message becomes a dead
+-- letter. Unless max_deliveries is 1, only deliveries that the message is blamed for lead to that.
 local function failed_once(envelope, how, known)
   local count, kept, history, body = parts_of(envelope)
   local mark = mark_in(history)

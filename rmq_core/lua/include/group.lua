@@ -1,4 +1,5 @@
--- A group by its name, nil when the stream or the group is missing; and the payload of an entry, false without one.
+-- group_of() returns a group by its name, nil when the stream or the group is missing. data_of() returns the payload
+-- of an entry, false without one.
 local function group_of(key, name)
   if redis.call('EXISTS', key) == 0 then return nil end
   for _, flat in ipairs(redis.call('XINFO', 'GROUPS', key)) do

@@ -1,5 +1,5 @@
--- What a lease needs to begin, or to go on under a new token. k: keys by name; o: id, nonce, lease_ms ('inf': never
--- reclaimed), owner.
+-- The deadline and the token of a lease that starts, or that continues under a new token; hold_one() starts a lease of
+-- one message. k: keys by name; o: id, nonce, lease_ms ('inf': never reclaimed), owner.
 local function deadline_of(o, now)
   if o.lease_ms == 'inf' then return '+inf' end
   return string.format('%.0f', now + tonumber(o.lease_ms))

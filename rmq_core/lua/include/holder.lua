@@ -1,5 +1,5 @@
--- A consumer of a group: what it holds, as {id, consumer, idle ms, deliveries}; making entries its own, idle for so many
--- ms, without counting a delivery; and its end, once it holds nothing.
+-- A consumer of a group. held() returns its pending entries, as {id, consumer, idle ms, deliveries}. leave() removes
+-- the consumer if it holds nothing. since() assigns entries to it, idle for `idle` ms, without counting a delivery.
 local function held(key, group, consumer, most)
   return redis.call('XPENDING', key, group, '-', '+', most, consumer)
 end

@@ -1,6 +1,6 @@
 -- Gives jobs of a lease back, in order: to the stream, to the delayed ones (how.due) or to the dead letters. k: keys;
--- how: add (deliveries to count), entry (a line of history, or '' for no failure), due, limit, max_dead. Tells of each
--- whether it is dead.
+-- how: add (deliveries to count), entry (a line of history, or '' for no failure), due, limit, max_dead. Returns for
+-- each job whether it is dead, and the number of dead ones.
 -- include: envelope
 -- include: jobs_entry
 -- include: jobs_later

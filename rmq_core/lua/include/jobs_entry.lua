@@ -1,5 +1,5 @@
--- Entries of the jobs stream: field e is the envelope. drop() takes entries off the stream and out of the group's hands
--- and tells how many of them were still in somebody's; with XACKDEL (Redis 8.2) it is one command.
+-- Entries of the jobs stream: field e is the envelope. drop() deletes entries from the stream and from the pending
+-- list of the group, and returns how many of them were still pending; with XACKDEL (Redis 8.2) it is one command.
 local function envelope_of(fields)
   for i = 1, #fields, 2 do
     if fields[i] == 'e' then return fields[i + 1] end

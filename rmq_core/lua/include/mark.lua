@@ -1,5 +1,5 @@
--- What a message has to do with isolation (docs/architecture.md) ends the newest line of its history, so that it travels
--- along: '\31<failures together> <group, 0 for none> <messages of the group a claim may take> <deliveries it is not blamed for>'.
+-- The isolation mark of a message (docs/architecture.md) ends the newest line of its history and so moves with it:
+-- '\31<failures together> <group, 0 for none> <messages of the group a claim may take> <deliveries not blamed on it>'.
 -- include: envelope
 local function mark_in(history)
   return history ~= '' and string.match(history, '\31([%d ]+)\n$') or false

@@ -1,4 +1,5 @@
--- When the message that is claimed next was enqueued, or, where isolated ones wait too, the earlier of the two; '' for none.
+-- Returns when the message that is claimed next was enqueued; if both a ready and an isolated one wait, the earlier of
+-- the two times; '' without messages.
 -- include: envelope
 -- include: isolated
 local function oldest(ready, delayed, isolated)

@@ -14,8 +14,8 @@ local function remember(reply)
   redis.call('SET', slot, seq .. ' ' .. reply, 'PX', slot_ttl_ms)
   return reply
 end
--- A refusal is remembered too, or the first request could arrive after the answer to its resend and be granted then.
--- Where it is a script's first write, it begins with one that a full server does not deny.
+-- A refusal is remembered too. Otherwise the first request could arrive after the reply to its resend and then be
+-- granted. It starts with PERSIST, which a full server allows even as the first write of a script.
 local function refuse(reply)
   redis.call('PERSIST', slot)
   return remember(reply)

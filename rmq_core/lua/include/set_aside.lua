@@ -1,5 +1,6 @@
--- Puts an entry back at the claim end of k.queue, how.add deliveries counted, or past how.max_deliveries among the dead
--- letters; true when it is dead. What is no envelope cannot be counted, hence not end: it is dead at its first failure.
+-- Moves an entry back to the claim end of k.queue and counts how.add deliveries. If that reaches how.max_deliveries,
+-- moves it to the dead letters and returns true. An entry that is no envelope has no delivery count and would be
+-- retried for ever; it therefore becomes a dead letter at its first failure.
 -- include: entries
 local function set_aside(k, entry, how)
   local dead = false

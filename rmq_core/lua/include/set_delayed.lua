@@ -1,6 +1,6 @@
--- Adds an envelope to delayed. One of the same id, payload and millisecond would be the same member of the set: the
--- later one counts as published some milliseconds later, the fewest that no other has. Of thousands, that is searched
--- for in doubled steps and halved ones.
+-- Adds an envelope to delayed. Another envelope with the same id, payload and millisecond would be the same member of
+-- the set. Therefore the later one counts as published later, by the smallest free number of milliseconds. Doubled and
+-- then halved steps find that number quickly even among thousands.
 -- include: envelope
 local function set_delayed(delayed, due, envelope)
   if redis.call('ZADD', delayed, 'NX', due, envelope) == 1 then return end

@@ -1,16 +1,19 @@
--- An entry of a rotation queue is '<id>' until it is popped and '<id>|<seconds>' from then on. '<id>|0' is one that was
--- never popped: so ids that look stamped themselves are written. Anything else behind a bar belongs to the id.
+-- An entry of a rotation queue is '<id>' until it is popped and '<id>|<seconds>' from then on. '<id>|0' is an entry
+-- that was never popped; this form is for ids that look stamped themselves. Any other text after a bar belongs to the
+-- id.
 local function stamp_of(entry)
   local id, stamp = string.match(entry, '^(.+)|(%d+)$')
   if stamp == '0' then return id, nil end
   if stamp and #stamp == 10 then return id, tonumber(stamp) end
   return entry, nil
 end
--- A stamp far in the future, left by a clock that was set back since, must not hold its id for ever.
+-- Returns whether a stamp is late. A stamp far in the future is late too: a clock that was set back since has left it,
+-- and it must not hold its id for ever.
 local function is_late(stamp, now_s, timeout_s)
   return math.abs(now_s - stamp) > timeout_s
 end
--- The done ids are a sorted set: the score is how many entries of an id are done and still in the list. Takes one of them.
+-- The done ids are a sorted set: the score is how many entries of an id are done and still in the list. Subtracts one
+-- of them; returns false if there is none.
 local function drop_done(done, id)
   local left = redis.call('ZSCORE', done, id)
   if not left then return false end

@@ -1,5 +1,5 @@
--- What it means for the messages of a lease that they are released: they return to where they came from, and only the
--- one message of a lease keeps the deliveries of takeovers.
+-- Returns the argument `how` of give_back for a lease that is released: its messages return to where they came from.
+-- Only in a lease of one message do takeovers count as deliveries.
 -- include: mark
 local function untouched(head, lease)
   local first = redis.call('LINDEX', lease, 1)

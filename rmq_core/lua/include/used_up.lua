@@ -1,5 +1,5 @@
--- Whether a lease must not be taken over once more: its only message has no delivery left, or, where there are several,
--- so many tries under one id have failed that it is time to find out which of the messages is to blame.
+-- Returns whether a lease must not be taken over again: its only message has no delivery left, or it has several
+-- messages and so many attempts under one id have failed that the message to blame has to be found.
 -- include: envelope
 -- include: mark
 local function used_up(first, takeovers, count, max)

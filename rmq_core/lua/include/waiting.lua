@@ -1,4 +1,5 @@
--- A waiter leaves the waiters, or joins them; k and o as in claim; o: waiter ('' when the caller does not wait), block ms.
+-- leave() removes a waiter, arm() registers one; k and o as in claim, with o.waiter ('' if the caller does not wait)
+-- and o.block in ms.
 -- include: timer
 -- include: next_due
 local function leave(k, o, seen)

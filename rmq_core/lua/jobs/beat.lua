@@ -1,4 +1,5 @@
--- A worker's heartbeat: its jobs are not silent. Those that are somebody else's by now stay so.
+-- Sends a worker's heartbeat, so that its jobs do not count as silent. Jobs that another worker holds by now stay with
+-- it.
 -- KEYS: ready
 -- ARGV: group  consumer  entries...
 -- Reply: the entries that are the worker's no longer.

@@ -41,7 +41,7 @@ if head then
   end
   return {table.concat({'taken', head.token, deadline, head.count, head.takeovers, head.owner}, ' '), {}, {}}
 end
-redis.call('PERSIST', heads) -- a full server denies no first write of this kind, and so drains
+redis.call('PERSIST', heads) -- a full server allows this first write, then the others, so the queue can drain
 tell(events, events_cap, 'waiting', promote_jobs(delayed, later, ready, now))
 local late = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 16)
 local o = {group = group, native = native == '1', stale = stale_ms, keep = keep == '1'}

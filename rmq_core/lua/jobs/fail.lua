@@ -1,4 +1,5 @@
--- A job failed: back through the delayed ones with one attempt more, or to the dead letters; once, whoever says so first.
+-- Fails a job: moves it to the delayed jobs with one more attempt, or to the dead letters. Only the first report
+-- counts.
 -- KEYS: slot  ready  delayed  later  dead  events  alarm  result
 -- ARGV: seq  slot_ttl_ms  group  native, '1' with XACKDEL  entry_id  attempts:number, that failed
 --       to_dead, '1' for the dead letters  delay_ms:number  consumer  reason  max_dead:number  events_cap:number

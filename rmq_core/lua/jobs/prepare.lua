@@ -1,9 +1,9 @@
--- Makes the consumer group and finds out what the server can: with IDMP (Redis 8.6) it remembers ids as long as asked.
--- Setting the same values again keeps what it remembers.
+-- Creates the consumer group and detects the server's features: with IDMP (Redis 8.6) it remembers ids for the given
+-- time. Setting the same values again keeps the remembered ids.
 -- KEYS: ready
 -- ARGV: group  remembered_s, for which ids of producers are remembered  remembered, how many of each
 -- Reply: 'native', 'plain', or 'unable <command>'.
-redis.call('PERSIST', ready) -- a full server denies no first write of this kind: its consumers may come
+redis.call('PERSIST', ready) -- a full server allows this first write, then the others, so consumers can start
 local made = redis.pcall('XGROUP', 'CREATE', ready, group, '0', 'MKSTREAM')
 if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then return made end
 local set = redis.pcall('XCFGSET', ready, 'IDMP-DURATION', remembered_s, 'IDMP-MAXSIZE', remembered)

@@ -1,5 +1,5 @@
--- Acks, nacks or releases the jobs of a lease, all or some. The last one ends the lease. Of all, at most 1,000 are given
--- back at a time.
+-- Acks, nacks or releases the jobs of a lease, all or some. Settling the last one ends the lease. If all are given
+-- back, one call moves at most 1,000.
 -- KEYS: slot  ready  delayed  later  dead  leases  heads  lease  done  events  alarm
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delay_ms:number  reason  max_attempts:number
 --       max_dead:number  done_ttl_ms, 0 for none  events_cap:number  indexes..., none for all
@@ -40,7 +40,7 @@ elseif verb ~= 'ack' then
   for _, entry in ipairs(redis.call('XRANGE', lease, '-', '+', 'COUNT', 1000)) do pick(entry) end
 end
 local buried, settled = 0, all and verb == 'ack' and redis.call('XLEN', lease) or #ids
-redis.call('PERSIST', heads) -- a full server denies no first write of this kind, and so drains
+redis.call('PERSIST', heads) -- a full server allows this first write, then the others, so the queue can drain
 if verb ~= 'ack' and #ids > 0 then
   local verdicts
   verdicts, buried = give_jobs_back(k, how, envelopes)

@@ -8,8 +8,8 @@ local found, due, bytes = {}, {}, 0
 local isolated = kind == 'list' and 0 or isolated_in(key)
 local rest = kind == 'list' and redis.call('LLEN', key) or redis.call('ZCARD', key) - isolated
 local total = kind == 'isolated' and isolated or rest
--- Isolated messages come first in the set, the group that is claimed first the last of them; in a group the set has the
--- order of claiming. So a slice ends with its group.
+-- Isolated messages come first in the set; among them, the group that is claimed first comes last. Within a group, the
+-- set has the order of claiming. Therefore a slice ends with its group.
 local function of_group(lo, hi)
   local at = redis.call('ZREVRANGE', key, rest + lo, rest + lo, 'WITHSCORES')[2]
   local before, size = redis.call('ZCOUNT', key, '(' .. at, '(0'), redis.call('ZCOUNT', key, at, at)

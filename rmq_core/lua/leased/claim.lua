@@ -19,8 +19,8 @@ local k = {ready = ready, leases = leases, lease = lease, fence = fence}
 local o = {id = lease_id, nonce = nonce, lease_ms = lease_ms, owner = owner}
 local now = string.format('%.0f', clock()) -- text, because each call would convert a number again
 local late = expired(leases, now)
--- Messages for a new id, while nobody waits and nothing is delayed: answered before the rest below is even defined, and
--- with numbers as text still, for it needs none of them.
+-- Fast path: there are messages for a new id, no waiters and no delayed messages. It returns before the includes below
+-- are defined and before numbers are converted, because it needs none.
 local plain = not settled and redis.call('EXISTS', lease, delayed, waiters) == 0 and redis.call('LLEN', ready) or 0
 if plain > 0 and max_messages == '1' then
   local reply, kept = hold_one(k, o, now)

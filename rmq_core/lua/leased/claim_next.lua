@@ -15,8 +15,8 @@ local k = {ready = ready, leases = leases, lease = lease, fence = fence}
 local o = {id = lease_id, nonce = nonce, lease_ms = lease_ms, owner = owner}
 local now = string.format('%.0f', clock()) -- text, because each call would convert a number again
 local late = expired(leases, now)
--- Held, nothing settled before and nothing to keep, while nobody waits and nothing is delayed: answered before the rest
--- below is even defined, and with numbers as text still.
+-- Fast path: the lease is held, nothing was settled before, nothing is to be kept, and there are no waiters and no
+-- delayed messages. It returns before the includes below are defined and before numbers are converted.
 local line, whole = redis.call('LINDEX', acked_lease, 0), token .. ' h '
 local plain = line and string.sub(line, 1, #whole) == whole and done_ttl_ms == '0' and completed_cap == '0'
               and redis.call('EXISTS', lease, delayed, waiters) == 0

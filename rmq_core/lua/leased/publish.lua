@@ -1,4 +1,4 @@
--- Adds a chunk of messages to ready or delayed, without those whose deduplication key is taken; whole or not at all.
+-- Adds a chunk of messages to ready or delayed, except those whose deduplication key is taken; adds all others or none.
 -- KEYS: slot  ready  delayed  waiters  wake  timer
 --       markers..., deduplication keys, one per message or none; when chained, behind them the slot of the chunk before
 -- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  delay_ms:number  max_ready:number, or 0

@@ -1,5 +1,5 @@
--- Acks, nacks or releases some messages of a lease; the rest stays leased. The last one removes the lease, unless who
--- settles it only works for its holder.
+-- Acks, nacks or releases some messages of a lease; the rest stays leased. Settling the last one removes the lease,
+-- unless the caller only joined the lease and does not hold it.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  timer
 --       done  completed
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delay_ms:number  reason

@@ -1,5 +1,5 @@
--- Moves the oldest messages to a worker's processing list and notes when, under a token.
--- What a BLMOVE left in that list without a note comes first: it went out in the same write, or its client is gone.
+-- Moves the oldest messages to a worker's processing list and records the time under a token. Messages that a BLMOVE
+-- moved to that list without a record come first: it was in the same write, or its client is gone.
 -- KEYS: slot  queue  processing  claims  workers  strays
 -- ARGV: seq  slot_ttl_ms  worker  token  lease_ms:number, 0 for as long as the reaper allows  max_messages:number
 --       mode, 'new' token, 'again' when it may have been granted, 'rest' to take nothing from the queue
@@ -11,7 +11,8 @@
 -- include: replay
 -- include: envelope
 -- include: entries
--- Entries of the processing list for which wanted(claim, id) holds, oldest first, newest looked at first.
+-- Returns entries of the processing list for which wanted(claim) is true, oldest first; the search starts at the
+-- newest.
 local function find(wanted, most)
   local found, from = {}, 0
   while #found < most and from < 4000 do

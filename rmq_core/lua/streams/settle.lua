@@ -1,5 +1,5 @@
--- Ends the holding of entries of a lease: acknowledges them, or gives them back to be claimed next. A lease that does
--- not hold an entry it is asked about has lost it; as a whole, it then changes nothing.
+-- Settles entries of a lease: acknowledges them, or gives them back to be claimed next. An entry that the lease does
+-- not hold is lost; if the lease is settled as a whole, one lost entry means that nothing changes.
 -- KEYS: slot  stream
 -- ARGV: seq  slot_ttl_ms  group  token  verb, ack, release or nack
 --       scope, 'whole' for the lease as a whole, else 'some'  stale_ms, after which an entry is stale

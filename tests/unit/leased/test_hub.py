@@ -138,7 +138,7 @@ async def test_a_wait_goes_on_until_the_bell_rings_for_enough(hub: WaitHub, stoc
     await stock.looked.wait()
     stock.looked.clear()
     stock.holds(3)
-    hub._ring(b"rmq:{q}:bell")
+    hub._notify(b"rmq:{q}:bell")
     assert (await waiting).ready == 3
 
 
@@ -146,10 +146,10 @@ async def test_the_bell_of_another_queue_is_no_reason_to_look(hub: WaitHub, stoc
     waiting = asyncio.create_task(hub.wait("q"))
     await stock.looked.wait()
     watch = hub._watches["q"]
-    hub._ring(b"rmq:{p}:bell")
-    assert not watch.rung.is_set()
-    hub._ring(b"rmq:{q}:bell")
-    assert watch.rung.is_set()
+    hub._notify(b"rmq:{p}:bell")
+    assert not watch.notified.is_set()
+    hub._notify(b"rmq:{q}:bell")
+    assert watch.notified.is_set()
     waiting.cancel()
 
 
@@ -217,8 +217,8 @@ async def test_looks_follow_the_bell_at_a_pace(
 
     async def happens(event: asyncio.Event, within_s: float) -> bool:
         slept.append(within_s)
-        clock.now += quiet_s if event is watch.rung else max(0.0, within_s)
-        return event is watch.rung
+        clock.now += quiet_s if event is watch.notified else max(0.0, within_s)
+        return event is watch.notified
 
     monkeypatch.setattr(hubs, "_happens", happens)
     monkeypatch.setattr(hubs.asyncio, "get_running_loop", lambda: clock)
@@ -235,7 +235,7 @@ async def test_a_new_wait_is_answered_at_once_however_often_the_bell_rings(hub: 
     patient = asyncio.create_task(hub.wait("q", min_messages=9))
     await stock.looked.wait()
     hub._watches["q"].pace_s = 60
-    hub._ring(b"rmq:{q}:bell")
+    hub._notify(b"rmq:{q}:bell")
     await asyncio.sleep(0.01)
     async with asyncio.timeout(30):
         assert (await hub.wait("q")).ready == 1
@@ -248,7 +248,7 @@ async def test_a_wait_that_is_over_leaves_the_others_alone(hub: WaitHub, stock: 
         await hub.wait("q", timeout=0.01)
     assert len(hub._watches["q"].wishes) == 1
     stock.holds(1)
-    hub._ring(b"rmq:{q}:bell")
+    hub._notify(b"rmq:{q}:bell")
     assert (await patient).ready == 1
 
 
@@ -256,7 +256,7 @@ async def test_a_queue_nobody_waits_for_is_looked_at_no_longer(hub: WaitHub, sto
     stock.holds(1)
     await hub.wait("q")
     task = hub._watches["q"].task
-    hub._ring(b"rmq:{q}:bell")
+    hub._notify(b"rmq:{q}:bell")
     assert task is not None
     await task
     assert hub._watches == {}

@@ -1,4 +1,4 @@
-"""Everything that stands in `defs`."""
+"""All definitions of the folder `defs`."""
 
 from __future__ import annotations
 

