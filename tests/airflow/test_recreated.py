@@ -91,7 +91,7 @@ def test_where_a_run_cannot_be_told_from_another_the_log_says_it(
     context = task_context(task, run=ANEW)
     assert task.execute(context) == []
     assert context["ti"].pushed == {"settled_before": True}
-    assert "in this run or in a deleted one of the same name cannot be told" in caplog.text
+    assert "settled by this run or by a deleted run of the same name" in caplog.text
 
 
 def test_a_new_run_gets_back_what_a_former_one_kept(queue: Any, task_context: MakeContext) -> None:

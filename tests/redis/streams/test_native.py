@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-import rmq_core
-import rmq_core.asyncio
 from rmq_core import ConfigurationError, PayloadError, QueueError
-from rmq_core.streams import QueueMessage
+from rmq_core.streams import QueueConfig, QueueMessage
 from tests.redis.streams.stage import GROUP, HOUR_MS, MINUTE_MS, STREAM, Stage
 from tests.redis.worlds import AsyncWorld
 
@@ -69,7 +67,7 @@ def test_a_key_of_another_type_is_a_queue_error(stage: Stage) -> None:
 
 def test_two_consumers_of_a_group_share_and_two_groups_each_get_all(stage: Stage) -> None:
     first, second = stage.queue(), stage.queue()
-    other = stage.world.make("StreamQueue", rmq_core.streams.QueueConfig(STREAM, "other", "c", block_ms=50))
+    other = stage.world.make("StreamQueue", QueueConfig(STREAM, "other", "c", block_ms=50))
     for number in range(2):
         first.enqueue({"n": number})
     assert [queue.read()[0].payload["n"] for queue in (first, second, other, other)] == [0, 1, 0, 1]
