@@ -1,8 +1,8 @@
 """`Doorbell`: requests runs while a queue has work; names no messages.
 
-A tick only polls. It claims and names no message, so a timed-out tick, a dropped run request or a long-queued run loses
-nothing: the next tick polls and requests again. A run claims the next messages when it starts; if none are left it
-succeeds with `claimed=0`. Leases of ended runs are requeued first.
+A tick only polls. It neither claims nor names messages, so a timed-out tick, a dropped run request or a long-queued run
+loses nothing: the next tick polls and requests again. A run claims the next messages when it starts; if none are left
+it succeeds with `claimed=0`. Leases of ended runs are requeued first.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class TickFindings(NamedTuple):
 class Doorbell:
     """When and how many runs a sensor requests.
 
-    `patience_s`: how long after dequeuing a run that has not claimed counts as pending.
-    `claim_for_s`: lease seconds a tick claims on behalf of its run; None: ticks only poll. `repository`: the sensor's
-    repository label, as other code locations may reuse sensor and queue names. `sensor`: its name; None for a manual
-    tick without one.
+    `patience_s`: a run that has not claimed yet counts as pending until this long after it was dequeued.
+    `claim_for_s`: a tick claims for the runs that it requests, with leases of this many seconds; None: ticks only poll.
+    `repository`: the sensor's repository label, as other code locations may reuse sensor and queue names. `sensor`: the
+    sensor's name; None for a tick that is run by hand, without a sensor.
     """
 
     queue: str | QueuePartitions
@@ -129,7 +129,8 @@ class Doorbell:
         if not enough:
             return TickFindings([], partitions, refused or self.quiet(seen))
         pending = self.runs.unclaimed(context.instance, redis, config)
-        # Poll again: a run that claimed meanwhile is not pending, its messages not ready.
+        # Poll again: runs that claimed since the first poll are not in `pending`, so what they claimed must not count
+        # as ready.
         seen = backlogs(redis, enough, config)
         if not (enough := self.enough(seen)):
             return TickFindings([], partitions, refused or self.quiet(seen))
@@ -240,7 +241,7 @@ class Doorbell:
         )
 
     def on_the_way(self, pending: Sequence[dg.RunRecord]) -> int:
-        """How many pending runs to count: a dead worker's run may stay `STARTED` forever.
+        """How many pending runs to subtract; not all, because a dead worker's run may stay `STARTED` forever.
 
         With `claim_for_s`, claimed messages are not ready, so no run is subtracted.
         """

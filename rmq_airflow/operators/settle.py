@@ -1,6 +1,6 @@
 """Settle a lease from outside the task that held it.
 
-Law: settle a lease only if its owner is still the one that was handed over. A lease that another task has adopted, such
+Law: settle a lease only if it still has the owner that the handover names. A lease that another task has adopted, such
 as a retry, is left alone, and so is a lease that is gone. Both are a success, because nothing is left to settle.
 """
 

@@ -113,7 +113,10 @@ def _ping() -> Exchange[None]:
 
 
 def _registered() -> Exchange[list[Registered]]:
-    """Read the registry's sets: one for each discipline and one for all. A name only in the last one is leased."""
+    """Read the registry's sets: one for each other discipline, and one for all queues.
+
+    A queue whose name is only in the set of all queues is leased.
+    """
     found, others = [], set()
     for discipline in DISCIPLINES:
         if discipline != DEFAULT:

@@ -62,7 +62,7 @@ class Channel:
     async def run(self, exchange: Exchange[R], patience: Patience | None = None, attempt: str | None = None) -> R:
         """Run an exchange, by default with the gateway's retries.
 
-        attempt: the id of a claim; its event is recorded if the retries are exhausted.
+        attempt: the id of a claim; if its retries are exhausted, an event with this id is recorded.
         """
         patience = patience or self.config.patience
         try:
@@ -145,7 +145,7 @@ class Channels:
         given_up: Callable[[], bool] | None = None,
         noticed: Callable[[Exception], object] | None = None,
     ) -> Patience:
-        """Return the retries of a call: for `most_s` seconds at most; None leaves resending to the client."""
+        """Return the retries of a call, for at most `most_s` seconds; None leaves them to the Redis client's policy."""
         budget_s, first_s, longest_s, interrupted, *_ = self.config.patience
         most_s = None if most_s is None or budget_s is None else min(most_s, budget_s)
         return Patience(most_s, first_s, longest_s, either(interrupted, given_up), noticed)
@@ -252,7 +252,7 @@ async def queue_length(channels: Channels, queue: str) -> int:
 
 
 async def peek_messages(channels: Channels, queue: str, count: int) -> list[MessageData]:
-    """Return payloads of a part of a queue: the next to be delivered if messages wait there, the newest of a log."""
+    """Return payloads of a part of a queue: of pending messages the next to be delivered, of a log the newest."""
     channel, part = channels.find(queue)
     payloads = await channel.run(operations.peek(channel.engine, part, count))
     return [payload.decode() if channels.decode else payload for payload in payloads]

@@ -2,9 +2,9 @@
 
 It only polls; it claims nothing. Each queue with waiters has one task. It polls on a notification, when a message is
 due, and at least every 5 s, then resolves all its waiters. A subscription is one-shot: each poll re-arms it, so a
-thousand publishes between polls send one notification. Repeated notifications with too little work back off to one poll
-a second; a new wait, or a notification after a quiet time, polls at once. All polls share one connection; polls due
-together share one write.
+thousand publishes between polls send one notification. While notifications keep coming but bring too little work for
+the waiters, the interval between polls grows to one second; a new wait, or a notification after a quiet time, polls at
+once. All polls share one connection; polls due together share one write.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 It is not a snapshot: messages that move while Spark reads may be missed or seen twice. Options: `url`, `username`,
 `password`, `queue`, `discipline`; `state` (one or several of ready, leased, delayed, dead, by commas; all by default),
-`limit` (messages of each state, or lease; 100,000 by default) and `pushFilters`. A `leased` queue shows all states;
-others show ready and dead messages, up to 10,000 of each, because every discipline can list those.
+`limit` (the most messages to show of each lease, and of each other state; 100,000 by default) and `pushFilters`. A
+`leased` queue shows all states; others show ready and dead messages, up to 10,000 of each, because every discipline can
+list those.
 
 With `pushFilters`, comparisons of `state`, `lease`, `message_id`, `deliveries` and `queue` with constants are evaluated
 during reading, before messages become rows. Spark refuses that unless `spark.sql.python.filterPushdown.enabled` is set.
@@ -64,7 +65,8 @@ class Corner(InputPartition):
 class BrowseReader(DataSourceReader):
     """Browse each state, and each lease, in a partition of its own.
 
-    schema: `BROWSE_SCHEMA`, or the same with columns that may be null, as Spark's catalog declares those of a table.
+    schema: `BROWSE_SCHEMA`, or the same with nullable columns, because Spark's catalog declares every column of a table
+    nullable.
     """
 
     def __init__(self, options: OptionValues, schema: StructType = BROWSE_SCHEMA) -> None:

@@ -2,7 +2,7 @@
 
 rmq:reliable:{q}:queue           list  envelopes; publish pushes left, workers take from the right
 rmq:reliable:{q}:processing:<w>  list  what worker `w` holds, newest left
-rmq:reliable:{q}:claims:<w>      hash  message id -> token, ms of the claim, ms until which it holds or 0
+rmq:reliable:{q}:claims:<w>      hash  message id -> token, ms when claimed, ms when the claim ends (0: none set)
 rmq:reliable:{q}:workers         zset  worker -> ms when it was last seen; tells the reaper whose lists to check
 rmq:reliable:{q}:strays          hash  message id -> ms when the reaper first saw it held without a claim
 rmq:reliable:{q}:dead            list  dead letters, newest left, capped

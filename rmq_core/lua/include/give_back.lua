@@ -1,9 +1,10 @@
 -- Gives the newest `k` messages of a lease back: to the claim end of ready, to their isolated group, to delayed
 -- (how.due) or to the dead letters. It takes them from the tail, so that the other messages keep their order and their
--- indexes. how: add (deliveries to count), group (the isolated group they return to, or become; 0 for none), due; for
--- a failure also entry (a line of history without its line end), max_deliveries, max_dead, failed_cap, together (how
--- many messages failed at once), shared (deliveries for which no single message is to blame). size: how many messages
--- the lease has; settled: whether some were settled before.
+-- indexes. how: add (deliveries to count), group (number of the isolated group that they return to, or that they now
+-- form; 0 for none), due (ms when delayed messages are ready again); for a failure also entry (a line of history
+-- without its line end), max_deliveries, max_dead, failed_cap, together (how many messages failed at once), shared
+-- (deliveries for which no single message is to blame). size: how many messages the lease has;
+-- settled: whether some were settled before.
 -- include: envelope
 -- include: mark
 -- include: set_delayed
@@ -29,7 +30,7 @@ local function blamed(mark, how)
   return {line = how.entry .. text .. '\n', group = group, shared = shared}
 end
 -- Counts a failed delivery. Returns the envelope, its isolated group or 0, and whether the message becomes a dead
--- letter. Unless max_deliveries is 1, only deliveries that the message is blamed for lead to that.
+-- letter. Only deliveries that the message is blamed for make it a dead letter, unless max_deliveries is 1.
 local function failed_once(envelope, how, known)
   local count, kept, history, body = parts_of(envelope)
   local mark = mark_in(history)
@@ -85,8 +86,8 @@ local function give_back(keys, k, how)
     back, ids = place({redis.call('LINDEX', keys.lease, 1)}, keys, how)
     size = 0
   end
-  -- The last message is taken together with the one before it: left alone in the lease, it would seem to have failed
-  -- alone when the lease is taken over.
+  -- If only one message would remain in the lease, it is given back too: otherwise, when the lease is taken over, that
+  -- message would seem to have failed alone.
   while size > 0 and (moved < k and bytes < 8388608 or moved > 0 and size == 1) do
     local n = math.max(1, math.min(fitting(keys.lease, -1, moved, bytes), k - moved, size))
     local lo = size - n + 1

@@ -20,8 +20,9 @@ from rmq_core.policy import Backoff, whole
 class Repeat(NamedTuple):
     """When and how a job repeats.
 
-    schedule: Every(...) or Cron(...). start, end: the rule does not fire before and after. limit: how often it fires at
-    most. missed: how to treat times that passed while no client checked the rule. attempts, backoff: as for `add`.
+    schedule: Every(...) or Cron(...). start, end: the rule fires neither before `start` nor after `end`. limit: how
+    often it fires at most. missed: how to treat times that passed while no client checked the rule. attempts, backoff:
+    as for `add`.
     """
 
     schedule: Every | Cron
