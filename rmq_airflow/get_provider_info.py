@@ -61,9 +61,9 @@ def _options() -> dict[str, Any]:
         "release_ended": _option(
             "boolean",
             "True",
-            "Whether API servers release leases whose task has ended and will not be tried again: it was marked "
-            "success, failed or skipped, its run was, or its run or DAG was deleted. Without that, its messages wait "
-            "until the lease expires.",
+            "Whether API servers release leases whose task has ended and will not be tried again: the task or its run "
+            "was marked success, failed or skipped, or its run or DAG was deleted. With False, the messages wait until "
+            "the lease expires.",
         ),
         "release_interval": _option(
             "float", "5", "How often, in seconds, each API server looks for such leases; at least 1."
@@ -113,7 +113,7 @@ def _connection_fields() -> dict[str, Any]:
         "discipline": _field(
             "Discipline",
             _choice(*DISCIPLINES),
-            "What keeps the queues. Tasks work under leases; with another discipline they publish, wait and redrive.",
+            "The kind of queues. Tasks claim only from leased queues; with others they publish, wait and redrive.",
         ),
         "lease": _field(
             "Default lease",

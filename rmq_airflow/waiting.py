@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from inspect import signature
 from typing import Any, TypedDict
 
-# The triggerer sets up this `Stats` object. The task SDK has another one, whose metrics this process sends nowhere.
+# The triggerer sets up this `Stats` object. The task SDK has its own; this process would not send its metrics.
 from airflow.observability.stats import Stats
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.triggers.base import BaseTrigger, TriggerEvent

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 class RedisMessageQueueError(Exception):
-    """Root of every error that RMQ raises. `report` says what `publish_many` had accepted before it, else None.
+    """Root of every error that RMQ raises. `report` is what `publish_many` accepted before it failed, or None.
 
     RedisMessageQueue sets `queue`, `message_id` and `operation` on its errors; each is None when it is unknown.
     """
@@ -219,7 +219,7 @@ def _known(error: Exception, text: str) -> RedisMessageQueueError:
 
 
 def _of_sentinels(text: str) -> RedisMessageQueueError:
-    """Translate an error of redis-py's Sentinel client. A failover ends by itself, so it is QueueUnavailable."""
+    """Translate an error of redis-py's Sentinel client. A failover becomes QueueUnavailable: it ends by itself."""
     if "unknown command" in text:
         return ConfigurationError("url: a Redis server answers there, no sentinel: write redis://, or their port 26379")
     asked = ", ".join(f"{host}:{port}" for host, port in re.findall(r"host=([^,>]+),port=(\d+)", text))

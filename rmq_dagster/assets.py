@@ -44,8 +44,8 @@ def redis_queue_asset(
 def measured(stats: QueueStats) -> dict[str, int | float]:
     """Return the numbers that Dagster plots: `depth` counts ready, delayed and leased messages; the age is in seconds.
 
-    The age is 0 when no message waits. `isolated`: how many of the ready messages failed together before and are tried
-    apart from the others.
+    The age is 0 when no message waits. `isolated` counts the ready messages that are claimed apart
+    from the others, because they failed together before.
     """
     return {
         "rmq/depth": depth(stats),

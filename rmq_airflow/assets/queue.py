@@ -32,7 +32,7 @@ class _Form(NamedTuple):
     """The default port; None for a form without hosts."""
     hosts: int | None
     segments: int | None
-    """The required number of segments before the database, and in `hosts` that of hosts; None for one or more."""
+    """The required number of segments before the database. In `hosts` and `segments`, None means one or more."""
 
 
 FORMS = {

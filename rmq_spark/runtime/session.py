@@ -1,4 +1,4 @@
-"""Create a Spark session for this interpreter with the Java of the machine, and register `format("rmq")` in it."""
+"""Create a Spark session that uses this Python and the Java found here, and register `format("rmq")` in a session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def session(app_name: str, **conf: str | float | bool) -> SparkSession:
 def register(spark: SparkSession, *, ship: bool = False) -> None:
     """Make `format("rmq")` known to a session that does not find the package `pyspark_rmq` by itself.
 
-    This is needed where the package came by `--py-files`, and over Spark Connect; it works for streams there too. ship:
+    This is needed where the package came by `--py-files`, and over Spark Connect; it works for streams too. ship:
     also send the package to the executors, which then need only its dependencies: redis, hiredis, tenacity and pyarrow.
     """
     archive = packed()

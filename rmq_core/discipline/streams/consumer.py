@@ -67,7 +67,7 @@ class QueueConsumer:
         """Until `stop`: fetch a message, call `handler(message, tx)`, commit, ack.
 
         An exception of the handler rolls the transaction back and is raised again. When an ack fails, the transaction
-        of its message is committed, and the message will be redelivered: see `EffectsOnce`. Raises QueueError.
+        is already committed, but the message will be redelivered: see `EffectsOnce`. Raises QueueError.
         """
         for message in self.iter_messages():
             self._process(message, handler, db_factory)
@@ -82,7 +82,7 @@ class QueueConsumer:
     ) -> int:
         """Process at most `count` stale messages as `run` does, taking over one at a time. Return how many.
 
-        The application decides when to make this one pass. It ends at `stop`, or when no message is stale. Raises
+        This is one pass; call it as often as needed. It also ends at `stop`, or when no message is stale. Raises
         QueueError.
         """
         for done in range(count):

@@ -1,4 +1,4 @@
--- Requeues jobs that a worker did not begin, at the end of the stream, which wakes a worker; no attempt is counted.
+-- Moves jobs that a worker did not begin to the end of the stream. This wakes a worker; no attempt is counted.
 -- Jobs that another worker holds by now stay with it.
 -- KEYS: ready
 -- ARGV: group  consumer  native, '1' with XACKDEL  jobs..., entry of each, and its deliveries before

@@ -7,7 +7,7 @@
 --       finished..., the value of each result, and then the entries to finish
 -- Reply: the entries read: {id, fields[, idle ms, deliveries before]}.
 -- include: jobs_entry
-redis.call('PERSIST', ready) -- a full server allows this first write, then the others, so the queue can drain
+redis.call('PERSIST', ready) -- at maxmemory Redis allows this write and, after it, the others: a full queue can drain
 for i, result in ipairs(results) do
   redis.call('DEL', result)
   redis.call('XADD', result, '*', 'state', 'completed', 'value', finished[i])

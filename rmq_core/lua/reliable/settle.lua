@@ -18,11 +18,11 @@ end
 redis.call('LLEN', processing) -- refuses a wrong type before anything is written
 redis.call('LLEN', queue)
 redis.call('LLEN', dead)
-redis.call('PERSIST', slot) -- a full server allows this write, and then the later ones
+redis.call('PERSIST', slot) -- at maxmemory Redis allows this write and, after it, the later ones
 local how = {add = verb == 'nack' and 1 or 0, max_deliveries = max_deliveries, max_dead = max_dead,
              entry = table.concat({'nack', clock(), worker, reason}, '\t') .. '\n'}
 local k = {queue = queue, dead = dead}
--- The newest goes first, so that the oldest ends up at the claim end and LREM finds each near the head.
+-- From newest to oldest: the oldest is given back last, so it is claimed first, and LREM finds each near the head.
 for i = #entries, 1, -1 do
   local entry = entries[i]
   if not held[i] then letters[i] = 'l'

@@ -26,7 +26,7 @@ DedupKey: TypeAlias = str | bytes | Callable[[Any], str]
 
 
 class NewJob(NamedTuple):
-    """A job for `add_bulk`; the fields are the arguments of `add`. unique: as `add_unique`, by its job_id."""
+    """A job for `add_bulk`; the fields are the arguments of `add`. unique: add it as `add_unique` does."""
 
     name: str
     data: Any = None
@@ -40,8 +40,8 @@ class NewJob(NamedTuple):
 class JobEntry(NamedTuple):
     """An encoded job, ready to send; `digest` is the digest of its deduplication key.
 
-    named: the caller chose the id and may choose it twice. With IDMP, the server would mistake the second job for a
-    resend.
+    named: the caller chose the id and may choose it twice. Such jobs are sent without IDMP (Redis 8.6), with which the
+    server would mistake the second job for a resend.
     """
 
     id: str
@@ -80,7 +80,7 @@ def add_unique(
     attempts: int | None = None,
     backoff: Backoff | None = None,
 ) -> Exchange[Job]:
-    """Add a job unless any process added one of this id within `unique_ttl`; then `accepted` of the job is False."""
+    """Add a job, unless one of this id was added within `unique_ttl`: then `accepted` of the returned job is False."""
     new = NewJob(name, data, delay, attempts, backoff, job_id, unique=True)
     return (yield from _add(engine, new))
 

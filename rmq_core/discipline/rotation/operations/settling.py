@@ -36,7 +36,7 @@ def ack(engine: RotationEngine, lease: Lease, messages: Some | None = None) -> E
     """Mark the ids of a lease, or some of them, as done, even when they are late.
 
     Acking the whole lease raises LeaseLost when none of its ids is in progress any more, because other consumers have
-    marked them as done. Acking some ids reports that as their outcome.
+    marked them as done. Acking some ids reports such ids as lost instead.
     """
     ids = _ids(lease)
 
@@ -57,10 +57,10 @@ def nack(
     delay: timedelta | float | None = None,
     reason: str | None = None,
 ) -> Exchange[SettleReport]:
-    """Make ids new again: the next pop returns them. A list of ids counts no deliveries and keeps no history.
+    """Make ids new again: the next pop returns them. The queue holds only ids, no delivery counts or history.
 
     reason: is logged. Nacking the whole lease raises LeaseLost when one of its ids is done or another consumer has
-    popped it since; nacking some ids reports that as their outcome. Raises Unsupported for a `delay`.
+    popped it since; nacking some ids reports such ids as lost. Raises Unsupported for a `delay`.
     """
     if delay is not None:
         raise lacking(DISCIPLINE, "delay")
@@ -74,7 +74,7 @@ def release(engine: RotationEngine, lease: Lease, messages: Some | None = None) 
     """Make ids new again: the next pop returns them.
 
     Releasing the whole lease raises LeaseLost when one of its ids is done or another consumer has popped it since;
-    releasing some ids reports that as their outcome.
+    releasing some ids reports such ids as lost.
     """
     return (yield from _give_back(engine, lease, messages))
 
