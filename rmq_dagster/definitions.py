@@ -35,8 +35,8 @@ def redis_queue_definitions(
     timedelta), without a run; None leaves both to schedules of your own. `sensor_options` are those of
     build_redis_queue_sensor: batch, max_in_flight_runs, minimum_interval_seconds, ...; a `default_status` applies to
     every sensor returned here. The checks compare `limits`; without them a dead letter is an error. Queues with
-    partitions have no asset, no checks and no observer. `resource` is bound to `resource_key`; leave it out when another part of
-    the project binds one.
+    partitions have no asset, no checks and no observer. `resource` is bound to `resource_key`; leave it out when
+    another part of the project binds one.
 
     >>> defs = dg.Definitions.merge(redis_queue_definitions("flights", target=departures, batch=100), others)
     """
