@@ -13,8 +13,9 @@ from rmq_core.compat.base import MessageQueueBase
 from rmq_core.compat.consuming import LEFT_ALONE
 from rmq_core.compat.gateway import Gateway, RedisGatewayBase
 from rmq_core.compat.heartbeat import Beat, LeaseHeartbeat
-from rmq_core.compat.io_mode import ASYNCIO, Stateful, shown
+from rmq_core.compat.io_mode import ASYNCIO, Stateful
 from rmq_core.compat.stored import ClaimedMessage, MessageData
+from rmq_core.queue.base import shown_as
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,7 +31,7 @@ def method(
     async def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await operation(self._state, *args, **kwargs)
 
-    return shown(call, operation)
+    return shown_as(operation, call)
 
 
 class AbstractRedisGateway(

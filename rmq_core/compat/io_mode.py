@@ -11,12 +11,8 @@ import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from functools import update_wrapper
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from rmq_core.queue import Shown
-
-C = TypeVar("C", bound=Callable[..., Any])
 R = TypeVar("R")
 S = TypeVar("S")
 
@@ -33,13 +29,6 @@ class Stateful(Generic[S]):
     """An object whose methods are operations over a state."""
 
     _state: S
-
-
-def shown(call: C, operation: Callable[..., Any]) -> C:
-    """Make `help` show a method like its operation, without the first argument, which is the state of the object."""
-    wrapped: Any = update_wrapper(call, operation)
-    wrapped.__wrapped__ = Shown(operation, lambda result: result)
-    return call
 
 
 async def awaited(value: Any, *, finish: bool = False) -> Any:

@@ -14,8 +14,9 @@ from rmq_core.compat.base import MessageQueueBase
 from rmq_core.compat.consuming import LEFT_ALONE, NotAcknowledged
 from rmq_core.compat.gateway import Gateway, RedisGatewayBase
 from rmq_core.compat.heartbeat import Beat, LeaseHeartbeat
-from rmq_core.compat.io_mode import BLOCKING, Stateful, shown
+from rmq_core.compat.io_mode import BLOCKING, Stateful
 from rmq_core.compat.stored import ClaimedMessage, MessageData
+from rmq_core.queue.base import shown_as
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +42,7 @@ def method(
     def call(self: Stateful[S], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return run(operation(self._state, *args, **kwargs))
 
-    return shown(call, operation)
+    return shown_as(operation, call)
 
 
 class AbstractRedisGateway(Gateway[bool, None, ClaimedMessage | MessageData | None]):

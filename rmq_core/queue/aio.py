@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
@@ -14,27 +14,11 @@ from rmq_core.envelope.codec import Message
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
-from rmq_core.queue import Awaited, E, Method, QueueBase
 from rmq_core.queue.aio_heartbeats import AsyncExtender, heartbeats
+from rmq_core.queue.base import Awaited, E, QueueBase
 from rmq_core.queue.heartbeats import Heartbeat
 from rmq_core.queue.process import AsyncProcess, nack_failed, reason_of
 from rmq_core.queue.settle import open_places
-
-
-def _method(listed: Method[Any, ..., Any]) -> Callable[..., Any]:
-    operation = listed.operation
-
-    def once(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return self._native.run(operation(self._engine, *args, **kwargs))
-
-    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return self._driver.run(operation(self._engine, *args, **kwargs))
-
-    return listed.show(once if listed.once else call, _awaited)
-
-
-def _awaited(result: Any) -> Any:
-    return Coroutine[Any, Any, result]
 
 
 class AsyncFacade(QueueBase[E], Awaited):
@@ -42,9 +26,6 @@ class AsyncFacade(QueueBase[E], Awaited):
 
     A queue class combines a list of operations with this class; the list must hold `claim`, `ack` and `nack`.
     """
-
-    def __init_subclass__(cls) -> None:
-        cls._add_methods(_method)
 
     def _connect(self, redis: Any) -> None:
         from rmq_core.exchange.public import async_driver  # noqa: PLC0415  loads redis-py, which an import must not do

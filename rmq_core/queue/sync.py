@@ -14,26 +14,10 @@ from rmq_core.envelope.codec import Message
 from rmq_core.errors import RedisMessageQueueError
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import seconds
-from rmq_core.queue import Blocking, E, Method, QueueBase
+from rmq_core.queue.base import Blocking, E, QueueBase
 from rmq_core.queue.heartbeats import Extender, Heartbeat, heartbeats
 from rmq_core.queue.process import Process, nack_failed, reason_of
 from rmq_core.queue.settle import open_places
-
-
-def _method(listed: Method[Any, ..., Any]) -> Callable[..., Any]:
-    operation = listed.operation
-
-    def once(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return self._native.run(operation(self._engine, *args, **kwargs))
-
-    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return self._driver.run(operation(self._engine, *args, **kwargs))
-
-    return listed.show(once if listed.once else call, _itself)
-
-
-def _itself(result: Any) -> Any:
-    return result
 
 
 class Facade(QueueBase[E], Blocking):
@@ -41,9 +25,6 @@ class Facade(QueueBase[E], Blocking):
 
     A queue class combines a list of operations with this class; the list must hold `claim`, `ack` and `nack`.
     """
-
-    def __init_subclass__(cls) -> None:
-        cls._add_methods(_method)
 
     def _connect(self, redis: Any) -> None:
         from rmq_core.exchange.public import sync_driver  # noqa: PLC0415  loads redis-py, which an import must not do

@@ -8,7 +8,7 @@ from rmq_core.discipline.jobs.config import CAPABILITIES, JobsConfig
 from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.discipline.jobs.operations import adding, claiming, managing, reading, repeating, settling, telling
-from rmq_core.queue import Method, QueueBase
+from rmq_core.queue.base import Method, QueueBase
 
 
 class JobMethods(QueueBase[JobsEngine]):

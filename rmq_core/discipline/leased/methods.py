@@ -17,7 +17,7 @@ from rmq_core.discipline.leased.operations import (
     staging,
 )
 from rmq_core.events import OnEvent
-from rmq_core.queue import Method, QueueBase
+from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.keys import LeasedKeys
 
 

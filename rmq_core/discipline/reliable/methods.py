@@ -8,7 +8,7 @@ from rmq_core.discipline.reliable.config import CAPABILITIES, DISCIPLINE, Reliab
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.keys import ReliableKeys
 from rmq_core.discipline.reliable.operations import claiming, inspecting, publishing, reaping, settling
-from rmq_core.queue import Method, QueueBase
+from rmq_core.queue.base import Method, QueueBase
 
 
 class ReliableMethods(QueueBase[ReliableEngine]):

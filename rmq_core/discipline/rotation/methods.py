@@ -12,7 +12,7 @@ from rmq_core.discipline.rotation.keys import RotationKeys
 from rmq_core.discipline.rotation.operations import inspecting, popping, pushing, settling
 from rmq_core.messages import Lease
 from rmq_core.protocol import lacking
-from rmq_core.queue import Method, QueueBase
+from rmq_core.queue.base import Method, QueueBase
 
 
 class RotationMethods(QueueBase[RotationEngine]):

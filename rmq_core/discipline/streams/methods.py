@@ -8,7 +8,7 @@ from rmq_core.discipline.streams.config import CAPABILITIES, QueueConfig
 from rmq_core.discipline.streams.engine import StreamEngine, engine_of
 from rmq_core.discipline.streams.operations import claiming, inspecting, native, publishing, settling
 from rmq_core.events import OnEvent
-from rmq_core.queue import Method, QueueBase
+from rmq_core.queue.base import Method, QueueBase
 
 
 class StreamMethods(QueueBase[StreamEngine]):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from rmq_core.discipline.reliable.aio import AsyncReliableQueue
-from rmq_core.queue import Method
+from rmq_core.queue.base import Method
 from tests.redis import toy
 
 

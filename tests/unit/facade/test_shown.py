@@ -12,7 +12,7 @@ import pytest
 import rmq_core
 import rmq_core.asyncio
 from rmq_core.discipline.leased.operations import publishing
-from rmq_core.queue import Shown
+from rmq_core.queue.base import Shown
 from rmq_core.reports import Published
 
 QUEUES = [

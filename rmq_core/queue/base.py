@@ -1,0 +1,181 @@
+"""What the queues of all disciplines are made of: an engine, a list of operations, and the methods that run them.
+
+Law: an operation is listed once. Each queue class, blocking or asyncio, makes its methods from that list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import update_wrapper
+from types import FunctionType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from rmq_core.exchange import Exchange
+from rmq_core.messages import Lease
+from rmq_core.protocol import Capabilities
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+class Engine(Protocol):
+    """The state that the operations of a queue share, as far as a façade uses it.
+
+    prefix: the common prefix of the queue's keys. beat_s: for how many seconds heartbeats extend a lease; None for no
+    heartbeats.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def prefix(self) -> bytes: ...
+    @property
+    def retry_budget_s(self) -> float: ...
+    @property
+    def beat_s(self) -> float | None: ...
+
+
+E = TypeVar("E", bound=Engine)
+
+
+class Method(Generic[E, P, R]):
+    """An operation that a discipline lists. Its queue classes make methods of it: one blocks, the other is awaited.
+
+    once: whether the operation makes a single attempt, with the driver of the native calls, and is never resent.
+    """
+
+    def __init__(self, operation: Callable[Concatenate[E, P], Exchange[R]], *, once: bool = False) -> None:
+        self.operation, self.once = operation, once
+
+    @overload
+    def __get__(self, queue: Blocking, kind: object) -> Callable[P, R]: ...
+    @overload
+    def __get__(self, queue: Awaited, kind: object) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __get__(self, queue: None, kind: type[Blocking]) -> Callable[Concatenate[Any, P], R]: ...
+    @overload
+    def __get__(self, queue: None, kind: type[Awaited]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]: ...
+    def __get__(self, queue: object, kind: object) -> Any:
+        return self  # a queue class replaces this object by a method
+
+
+def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> Callable[..., Any]:
+    operation = listed.operation
+
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return self._driver.run(operation(self._engine, *args, **kwargs))
+
+    def call_once(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return self._native.run(operation(self._engine, *args, **kwargs))
+
+    returns = _coroutine_of if issubclass(queue_class, Awaited) else _itself
+    method: Any = shown_as(operation, call_once if listed.once else call, returns)
+    for each in (method, method.__wrapped__):
+        each.__module__, each.__qualname__ = queue_class.__module__, f"{queue_class.__qualname__}.{name}"
+    return method  # type: ignore[no-any-return]
+
+
+def _itself(result: Any) -> Any:
+    return result
+
+
+def _coroutine_of(result: Any) -> Any:
+    return Coroutine[Any, Any, result]
+
+
+def shown_as(operation: Callable[..., Any], call: C, returns: Callable[[Any], Any] = _itself) -> C:
+    """Return `call`, which `help` and `inspect` then show like the operation, without its first parameter."""
+    shown: Any = update_wrapper(call, operation)
+    shown.__wrapped__ = Shown(operation, returns)
+    return call
+
+
+class QueueBase(Generic[E]):
+    """Common base of the blocking and asyncio queues. A discipline lists its operations in a subclass.
+
+    Besides its `Method` objects, that subclass defines the exchanges that heartbeats and closing run.
+    """
+
+    discipline: str
+    capabilities: Capabilities
+    _closed = False
+
+    def __init_subclass__(cls) -> None:
+        """Replace each operation that a queue class lists or inherits by a method; a bare list stays a list."""
+        if issubclass(cls, Blocking | Awaited):
+            for name in dir(cls):
+                if isinstance(listed := getattr(cls, name), Method):
+                    setattr(cls, name, _method_of(cls, name, listed))
+
+    def __init__(self, redis: Any, engine: E) -> None:
+        self.name, self._engine = engine.name, engine
+        self._connect(redis)
+
+    def _connect(self, redis: Any) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    def _extend_all(engine: Any, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
+        """Extend leases for the heartbeats; a discipline whose leases can be extended overrides this."""
+        del engine
+        yield from ()
+        return [False] * len(leases)
+
+    @staticmethod
+    def _leave(engine: Any) -> Exchange[None]:
+        """Do what is needed before closing; here nothing."""
+        del engine
+        yield from ()
+
+    @property
+    def _verbs(self) -> Any:
+        """This queue, untyped, so that the operations its class adds can be called."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class Blocking:
+    """Marks a queue whose methods block."""
+
+
+class Awaited:
+    """Marks a queue whose methods are awaited."""
+
+
+class Shown:
+    """Presents an operation to `help` and `inspect` as the method that runs it: without engine and Exchange.
+
+    The signature is built on request, because building all of them would slow down the import. returns: maps the
+    result type of the operation to the return type of the method.
+    """
+
+    def __init__(self, operation: Callable[..., Any], returns: Callable[[Any], Any]) -> None:
+        self._operation, self._returns = operation, returns
+        self.__doc__ = operation.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._operation(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operation, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # without this, `inspect.getsource` would not find the operation
+        return FunctionType
+
+    @property
+    def __signature__(self) -> Any:
+        from inspect import Parameter, iscoroutinefunction, signature  # noqa: PLC0415  needed only on request
+        from typing import get_args  # noqa: PLC0415  the same
+
+        found = signature(self._operation, eval_str=True)
+        given = list(found.parameters.values())[1:]
+        me = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+        result = found.return_annotation
+        if not iscoroutinefunction(self._operation):
+            result = get_args(result)[-1]
+            result = None if result is type(None) else result
+        return found.replace(parameters=[me, *given], return_annotation=self._returns(result))
