@@ -52,7 +52,7 @@ class Side:
 
     def _answer(self) -> Any:
         if self.process.stdout is None or not (line := self.process.stdout.readline()):
-            raise RuntimeError("a side ended; what it says stands above")
+            raise RuntimeError("a worker process ended; its error is printed above")
         return json.loads(line)
 
 

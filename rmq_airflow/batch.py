@@ -61,7 +61,7 @@ class TaskBatch(HeldBatch, Sequence[Message]):
         return nullcontext() if self.lease is None else self._queue.hold(self.lease)
 
     def give_up(self, reason: str, queue: LeasedQueue | None = None, *, delay: timedelta | float | None = None) -> bool:
-        """After a failure: nack the messages in hand and release the untried ones. Return False if none was left."""
+        """Nack the messages that the function was working on, release the others; return False if all were settled."""
         queue = queue or self._queue
         if not self._open:
             return False

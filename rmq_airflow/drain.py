@@ -128,7 +128,7 @@ class Drain:
         self._check_failures(batch)
 
     def stop(self, batch: TaskBatch, error: BaseException) -> None:
-        """End the drain after an exception: nack the messages in hand and release the untried ones."""
+        """End the drain after an exception: nack the messages that the function was working on, release the others."""
         conclude(batch, reason_of(error), retried=False)
         self._add(batch)
 

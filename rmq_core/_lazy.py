@@ -1,6 +1,6 @@
-"""The public names, of both faces, that are loaded when they are first used, and the names that have moved.
+"""Public names that `rmq_core` and `rmq_core.asyncio` import on first use, and deprecated names.
 
-Few programs need more than one discipline, and what needs redis-py takes longer to load than all the rest.
+Few programs need more than one discipline, and modules that import redis-py take longer to load than all others.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _MODULES = {
 }  # fmt: skip
 MOVED = {name: f"rmq_core.{module}.{name}" for module, names in _MODULES.items() for name in names}
 MOVED["Enrolment"] = "rmq_core.ConsumerRegistration"
-"""Names of version 0.1 that stood in this package, and where they are now."""
+"""The new place of each name that version 0.1 had in this package."""
 
 
 def moved(name: str, package: str) -> Any:
-    """The value of a name that has moved, with a DeprecationWarning for the caller who uses the old one."""
+    """Return the value of a moved name, and emit a DeprecationWarning for the caller."""
     place = MOVED[name]
     warnings.warn(
         f"{package}.{name} is now {place}; the old name will go in version 0.3", DeprecationWarning, stacklevel=3

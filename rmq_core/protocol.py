@@ -284,7 +284,7 @@ def open_queue(redis: Any, name: str, discipline: str = DEFAULT, config: Any = N
 
 
 def open_async_queue(redis: Any, name: str, discipline: str = DEFAULT, config: Any = None) -> AsyncWorkQueue:
-    """The asyncio twin of `open_queue`; `rmq_core.asyncio` exports it as `open_queue`."""
+    """Open a queue for asyncio; `rmq_core.asyncio` exports this function as `open_queue`."""
     queue: AsyncWorkQueue = _known(discipline).load(blocking=False)(redis, name, config)
     return queue
 

@@ -81,7 +81,7 @@ def _skew() -> Exchange[float | None]:
 
 
 def _permissions(needs: Requirements) -> Exchange[tuple[str | None, tuple[str, ...] | None]]:
-    """Return why scripts cannot run, and which commands are refused: None if the server (before 7) cannot tell."""
+    """Return the reason why scripts cannot run, and the refused commands; None for these on a server before Redis 7."""
     try:
         yield Command(("EVAL", "return 1", 1, needs.key))
     except RedisMessageQueueError as error:

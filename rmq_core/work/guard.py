@@ -38,7 +38,7 @@ class DriverGuard:
         )
 
     def stop(self) -> None:
-        """Tell the guard to end the group, and return at once. It may be called again and from a signal handler."""
+        """Make the guard end the group, without waiting. Safe to call repeatedly and from a signal handler."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()

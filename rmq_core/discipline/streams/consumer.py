@@ -1,4 +1,4 @@
-"""`QueueConsumer`: fetch messages, return them, acknowledge them on request; and stop. It adds no guarantee of its own.
+"""`QueueConsumer` fetches messages, hands them to its caller, acknowledges them on request, and does nothing else.
 
 It holds one message at a time. It acknowledges and retries nothing by itself, takes over messages only on request and
 catches no exception of the application. `run` is optional: it handles, commits and acks in this order.

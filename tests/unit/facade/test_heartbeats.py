@@ -448,7 +448,7 @@ def test_a_lease_that_was_reported_lost_is_not_extended_by_a_late_answer() -> No
     assert kept.lease.lost
 
 
-async def test_an_event_loop_has_one_keeper_of_its_own() -> None:
+async def test_an_event_loop_has_one_heartbeat_task_of_its_own() -> None:
     mine = aio_heartbeats.heartbeats()
     assert aio_heartbeats.heartbeats() is mine
 

@@ -113,7 +113,7 @@ class Glance(NamedTuple):
 
 
 def glance(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[Glance]:
-    """Inspect a queue with one call, which uses no slot; ask for one notification on the bell within `bell_ms`."""
+    """Read the backlog in one call without a slot, and subscribe to one notification within `bell_ms`."""
     ready, oldest, now, due, late, groups = yield script("leased/backlog", engine.keys, bell_ms=bell_ms)
     until = max(0.0, (int(due) - int(now)) / 1000) if due else None
     isolated = tuple(IsolatedGroup(size, most) for size, most in zip(groups[::2], groups[1::2], strict=True))
