@@ -1,6 +1,6 @@
 """`rmq`: a shell command that inspects queues, operates them and checks their server.
 
-It only formats the results of the core and computes none itself. The exit code tells the outcome (see `failures`).
+It only formats the results of the core and computes none itself. The exit code states the outcome (see `failures`).
 Output for programs goes to stdout, all other output to stderr. Tokens and credentials are never written.
 """
 
@@ -13,7 +13,7 @@ _PARTS = ("typer", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command with these arguments, those of the process when None; ends with SystemExit."""
+    """Run one command with these arguments, or those of the process if None; always raise SystemExit at the end."""
     try:
         from rmq_core.cli.app import run  # noqa: PLC0415  needs the extra `cli`, which may be missing
     except ModuleNotFoundError as missing:

@@ -16,7 +16,7 @@ app = typer.Typer(
     name="rmq",
     cls=Group,
     callback=shared,
-    help="Queues on Redis: publish, consume, look, repair. The exit code is 0 when all went well, 1 when something"
+    help="Queues on Redis: publish, consume, inspect, repair. The exit code is 0 when all went well, 1 when something"
     " failed, 2 for a wrong parameter, 3 when Redis does not answer, 4 when there is no room.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

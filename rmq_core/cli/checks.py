@@ -1,4 +1,4 @@
-"""Judges facts about a server by what queues need. Pure: facts in, findings out."""
+"""Compares facts about a server with what queues need, and returns findings. Pure functions, without IO."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _persistence(facts: Facts) -> Iterator[Finding]:
     elif facts.save == "":
         yield Finding(Level.WARN, what, "none, only replicas", f"if all restart, every message is lost: {on}")
     elif facts.save is None:
-        found = "no append-only file; whether snapshots are taken may not be asked"
+        found = "no append-only file; the user may not read whether Redis takes snapshots"
         yield Finding(Level.WARN, what, found, f"a crash loses what came after the last snapshot: {on}")
     else:
         yield Finding(
@@ -85,7 +85,7 @@ def _persistence(facts: Facts) -> Iterator[Finding]:
 
 def _appendonly(facts: Facts) -> Finding:
     if facts.appendfsync == "no":
-        advice = "a power cut loses what the system had not written yet: CONFIG SET appendfsync everysec"
+        advice = "a power cut loses what the operating system had not written yet: CONFIG SET appendfsync everysec"
         return Finding(Level.WARN, "persistence", "append-only file, appendfsync no", advice)
     synced = f", appendfsync {facts.appendfsync}" if facts.appendfsync else ""
     return Finding(Level.OK, "persistence", f"append-only file{synced}")
@@ -96,7 +96,7 @@ def _memory(facts: Facts) -> Iterator[Finding]:
     limit, used = int(info.get("maxmemory", 0)), int(info.get("used_memory", 0))
     share = used / limit if limit else 0.0
     if not limit:
-        advice = "without a limit the system may kill Redis: CONFIG SET maxmemory to what the machine can spare"
+        advice = "without a limit, the kernel may kill Redis: CONFIG SET maxmemory to what the machine can spare"
         yield Finding(Level.WARN, "maxmemory", "no limit", advice)
     elif share >= _NEARLY:
         level = Level.FAIL if share >= 1 else Level.WARN
@@ -112,7 +112,7 @@ def _eviction(policy: str, limit: int) -> Finding:
     if policy == "noeviction":
         return Finding(Level.OK, "eviction", policy)
     if policy.startswith("volatile"):
-        advice = f"at maxmemory, deduplication keys and records of settled leases may go: {change}"
+        advice = f"at maxmemory, deduplication keys and records of settled leases may be evicted: {change}"
         return Finding(Level.WARN, "eviction", policy, advice)
     level = Level.FAIL if limit else Level.WARN
     return Finding(level, "eviction", policy, f"at maxmemory, whole queues are deleted: {change}")
@@ -134,8 +134,8 @@ def _permissions(facts: Facts) -> Finding:
     if facts.scripts:
         return Finding(Level.FAIL, what, f"{who} cannot run scripts: {facts.scripts}", _allow(facts, "+eval +evalsha"))
     if facts.refused is None:
-        found = f"{who} can run scripts; this server cannot say more"
-        return Finding(Level.UNKNOWN, what, found, "Redis 7 and later tell which commands a user may run")
+        found = f"{who} can run scripts; this server does not report more"
+        return Finding(Level.UNKNOWN, what, found, "only Redis 7 and later report which commands a user may run")
     if facts.refused:
         missing = " ".join(f"+{name.lower()}" for name in facts.refused)
         return Finding(Level.FAIL, what, f"{who} lacks {len(facts.refused)} commands", _allow(facts, missing))

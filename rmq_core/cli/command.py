@@ -1,4 +1,4 @@
-"""Runs the command that processes a message, as long as this process holds the lease of the message."""
+"""Runs the command that processes a message, and ends it if this process loses the lease of the message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run_command(command: Sequence[str], data: bytes, about: Mapping[str, str], l
     The command has a process group of its own: Ctrl-C reaches only `rmq`, and the command can finish its work. When the
     lease is lost, or a second signal comes, the command and all processes it started are ended.
     """
-    with tempfile.TemporaryFile() as payload:  # a pipe would need writing while the lease is checked
+    with tempfile.TemporaryFile() as payload:  # a pipe would have to be fed between checks of the lease
         payload.write(data)
         payload.seek(0)
         child = subprocess.Popen(command, stdin=payload, env={**os.environ, **about}, process_group=0)  # noqa: S603  the user's own

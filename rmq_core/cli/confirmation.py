@@ -13,5 +13,5 @@ from rmq_core.errors import ConfigurationError
 def confirm(question: str) -> None:
     """Return after a yes; end the command after a no. Raises ConfigurationError if stdin is no terminal."""
     if not sys.stdin.isatty():
-        raise ConfigurationError(f"{question} There is nobody to ask: add --yes")
+        raise ConfigurationError(f"{question} stdin is no terminal, so nobody can confirm: add --yes")
     typer.confirm(plain(question), abort=True, err=True)

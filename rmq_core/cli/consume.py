@@ -29,24 +29,30 @@ _LOOK_S = 1.0  # how long a wait may go on after a signal
 _Command = Annotated[
     list[str] | None,
     typer.Argument(
-        help="A command, behind `--`: it gets the payload on stdin; exit code 0 acks, any other nacks.",
+        help="A command, after `--`: it gets the payload on stdin; exit code 0 acks, any other nacks.",
         show_default=False,
         metavar="[-- COMMAND]...",
     ),
 ]
-_Most = Annotated[int | None, typer.Option("--max", min=1, help="Stop after so many messages.", show_default=False)]
+_Most = Annotated[int | None, typer.Option("--max", min=1, help="Stop after this many messages.", show_default=False)]
 _Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for each message before stopping.")]
 _Follow = Annotated[bool, typer.Option("--follow", help="Wait for messages until interrupted.")]
 _Lease = Annotated[
     float | None,
     typer.Option(
-        "--lease", min=0.001, help="Seconds a message is held; extended while its command runs.", show_default=False
+        "--lease",
+        min=0.001,
+        help="Seconds that a message is leased; the lease is extended while its command runs.",
+        show_default=False,
     ),
 ]
 _RetryAfter = Annotated[
     float | None,
     typer.Option(
-        "--retry-after", min=0, help="Seconds before a failed message is ready again.", show_default="10, where it can"
+        "--retry-after",
+        min=0,
+        help="Seconds before a failed message is ready again.",
+        show_default="10, if the discipline can delay",
     ),
 ]
 
@@ -68,8 +74,8 @@ def consume(
     """Take messages: print and ack each, or run a command for each.
 
     Ends when the queue is empty, after --max messages, or at the first Ctrl-C or SIGTERM once the current message is
-    done; a second one ends the command and gives its message back. The exit code is 1 when a message failed or the
-    queue is paused. With --json, prints or passes whole messages instead of payloads.
+    done; a second one ends the command and releases its message. The exit code is 1 when a message failed or the queue
+    is paused. With --json, prints or passes whole messages instead of payloads.
     """
     if command and shutil.which(command[0]) is None:
         raise ConfigurationError(f"command {command[0]!r} was not found; nothing was claimed")
@@ -118,7 +124,7 @@ class Consumer:
         return self.nacked + self.dead + self.lost
 
     def step(self, wait_s: float, stopping: Stopping) -> bool:
-        """Process one message, waiting for it in short turns. Return False if none comes or `stopping` is asked."""
+        """Wait for a message, at most 1 s at a time, and process it. Return False if none came, or a signal did."""
         while not stopping.asked:
             turn_s = min(wait_s, _LOOK_S)
             lease = self.queue.claim(lease=self.lease_s, wait=turn_s)
@@ -138,9 +144,9 @@ class Consumer:
     def summary(self) -> str:
         counts = (
             (self.acked, "acked"),
-            (self.nacked, "failed and given back"),
+            (self.nacked, "failed and requeued"),
             (self.dead, "failed and dead"),
-            (self.lost, "lost to somebody else"),
+            (self.lost, "lost to another consumer"),
         )
         return ", ".join(f"{count:,} {what}" for count, what in counts if count) or "no messages"
 

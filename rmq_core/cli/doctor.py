@@ -1,4 +1,4 @@
-"""`rmq doctor`: checks whether a server is set up for queues, and says what to change."""
+"""`rmq doctor`: checks whether a server is set up for queues, and reports what to change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_QUEUE, _LISTED = "rmq-doctor", 1000
 _Name = Annotated[
     str,
     typer.Argument(
-        help="A queue to check as well, and if your user may only touch the keys of some.",
+        help="A queue to check as well. Name one if your user may access the keys of some queues only.",
         show_default=False,
         metavar="[QUEUE]",
     ),
@@ -40,7 +40,7 @@ def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline
     """Check version, role, persistence, memory, eviction, clock and permissions, and a queue; change nothing.
 
     The exit code is 1 when something must be changed. For a named queue, it reports whether the queue is paused and
-    which leases have a holder that has ended. It asks Airflow or Dagster for that, if installed and configured here.
+    which leases have a holder that has ended: it queries Airflow and Dagster if they are installed and configured here.
     """
     with connected(url) as server:
         known = discipline or _discipline_of(server, queue)
@@ -61,7 +61,7 @@ def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline
 def _discipline_of(server: Server, queue: str) -> str:
     try:
         return server.discipline_of(queue) or DEFAULT
-    except ScriptFailed:  # the user may not read the registry: one of the findings says so
+    except ScriptFailed:  # the user may not read the registry: one of the findings reports it
         return DEFAULT
 
 
@@ -72,7 +72,7 @@ def _of_queue(server: Server, queue: str, discipline: str) -> list[Finding]:
             return []
         try:
             return [examine_pause(held), *examine_leases(queue, held.leases(_LISTED))]
-        except ScriptFailed as error:  # the user lacks a permission; another finding says which one
+        except ScriptFailed as error:  # the user lacks a permission; another finding names it
             return [Finding(Level.UNKNOWN, "queue", str(error))]
 
 

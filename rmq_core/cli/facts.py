@@ -1,4 +1,4 @@
-"""The facts that the doctor asks the server for. It changes nothing. A fact that the user may not read is unknown."""
+"""Reads the facts that `rmq doctor` checks; changes nothing. A fact that the user may not read is unknown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ return refused
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about a server; None stands for an unknown fact."""
+    """Facts about a server; an unknown fact is None."""
 
     info: Mapping[str, Any]
     save: str | None = None
@@ -41,7 +41,7 @@ class Facts:
 
 
 def gather(needs: Requirements) -> Exchange[Facts]:
-    """Ask the server for all facts."""
+    """Read all facts from the server."""
     info = yield from _or_none("INFO", "everything")
     scripts, refused = yield from _permissions(needs)
     return Facts(

@@ -27,7 +27,7 @@ class Exit(IntEnum):
     UNAVAILABLE = 3
     """Redis did not answer."""
     FULL = 4
-    """There is no room; the error message says how many messages were stored before."""
+    """The queue has no room; the error message states how many messages were stored before."""
 
 
 def report(error: RedisMessageQueueError) -> Exit:

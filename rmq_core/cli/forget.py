@@ -11,7 +11,7 @@ from rmq_core.errors import Unsupported
 
 
 def forget(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
-    """Remove an empty queue from the list; refuse one that holds anything, even dead letters.
+    """Remove an empty queue from the list; fail for one that holds any messages, even dead letters.
 
     Sensors, the queues page and `stats` no longer include it. Publishing to it with a new queue object lists it again.
     """

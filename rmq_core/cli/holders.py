@@ -1,7 +1,7 @@
-"""Finds holders of leases that have ended, by asking the orchestrators installed beside RMQ.
+"""Finds leases whose holder has ended, by querying the orchestrators installed beside RMQ.
 
-A package registers a function under the entry point group `rmq.holders`. It gets owners and returns the reason for each
-owner that has ended. It leaves out owners that it cannot check here, for example because no database is configured.
+A package registers a function under the entry point group `rmq.holders`. The function takes owners and returns, for
+each one that has ended, the reason. It omits owners that it cannot check here, for example without a database.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def examine_leases(queue: str, leases: Collection[LeaseInfo]) -> Iterator[Findin
                 ask: Ended = point.load()
                 ended |= ask(owners)
         except Exception as error:  # noqa: BLE001  an orchestrator's error must not end the other checks
-            yield Finding(Level.UNKNOWN, "leases", f"{point.name} cannot be asked: {type(error).__name__}: {error}")
+            yield Finding(Level.UNKNOWN, "leases", f"{point.name} cannot be queried: {type(error).__name__}: {error}")
     kept = [lease for lease in leases if lease.owner in ended]
     for lease in kept:
         found = f"{lease.id!r} holds {counted(lease.count - lease.settled, 'message')}: {ended[lease.owner]}"

@@ -17,14 +17,16 @@ from rmq_core.protocol import DISCIPLINES, open_queue
 from rmq_core.reports import LeaseInfo, QueueStats
 
 _State = Annotated[
-    State, typer.Option("--state", help="Which messages; isolated ones failed together before, leased ones are held.")
+    State,
+    typer.Option("--state", help="Which messages; isolated ones failed together before, consumers hold leased ones."),
 ]
 
 
 def stats(queue: Queues = None, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
     """Show how many messages of queues are ready, delayed, leased and dead.
 
-    Isolated messages are ready ones that failed together before; claims get them apart from the others, in halves.
+    Isolated messages are ready ones that failed together before. A claim of isolated messages takes at most half of
+    those that failed together, and no others.
     """
     with connected(url) as server:
         found = [(each, stats_of(server, each)) for each in chosen(server, queue, discipline)]
@@ -59,7 +61,8 @@ def leases(
 ) -> None:
     """List the leases with their owners, messages and deadlines; those that expire first come first.
 
-    A lease of isolated messages holds fewer than its claim asked for: they failed together before and are tried apart.
+    A lease of isolated messages holds fewer than its claim requested: they failed together before and are retried in
+    smaller groups.
     """
     with connected(url) as server, server.queue(queue, discipline) as opened:
         found = _leases(server, opened, count)
@@ -67,7 +70,7 @@ def leases(
         for lease in found:
             emit(records.lease_record(queue, lease))
         return
-    show(records.LEASES, map(records.lease_row, found), f"nobody holds messages of {queue}")
+    show(records.LEASES, map(records.lease_row, found), f"no consumer holds messages of {queue}")
 
 
 def listed(*, url: Url = LOCAL, as_json: Json = False) -> None:
@@ -96,7 +99,7 @@ def chosen(server: Server, names: list[str] | None, discipline: str | None) -> l
 
 
 def stats_of(server: Server, queue: Registered) -> QueueStats:
-    """The figures of a queue."""
+    """Return the stats of a queue."""
     with server.queue(*queue) as opened:
         return opened.stats()
 

@@ -1,4 +1,4 @@
-"""Opens the server of a URL, and the queue of a name. The registry stores the discipline of each queue."""
+"""Connects to the server of a URL and opens queues by name. The registry stores the discipline of each queue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Server:
         self._driver = sync_driver(client, b"rmq:", _PATIENCE_S)
 
     def ask(self, exchange: Exchange[R]) -> R:
-        """Run an exchange; give up after 2 s without a reply."""
+        """Run an exchange; stop retrying after 2 s without a reply."""
         return self._driver.run(exchange)
 
     def registered(self) -> list[Registered]:
@@ -50,7 +50,7 @@ class Server:
         """Return the discipline of a queue, None if it is not registered. Raises ConfigurationError for several."""
         found = [queue.discipline for queue in self.registered() if queue.name == name]
         if len(found) > 1:
-            raise ConfigurationError(f"queue {name!r} is {' and '.join(found)}: say which with --discipline")
+            raise ConfigurationError(f"queue {name!r} is {' and '.join(found)}: choose one with --discipline")
         return found[0] if found else None
 
     @contextmanager
@@ -62,7 +62,7 @@ class Server:
         if known is None:
             raise ConfigurationError(
                 f"queue {name!r} is not registered here; `rmq queues list` shows those that are, and --discipline opens"
-                " one that nobody has used yet"
+                " one that has not been used yet"
             )
         with closing(configured(open_queue(self.client, name, known), self.client, settings or ())) as opened:
             yield opened
@@ -84,7 +84,7 @@ def connected(url: str) -> Iterator[Server]:
 
 
 def configured(queue: Any, client: Any, settings: Sequence[str]) -> WorkQueue:
-    """Return the queue with other settings, `name=value` each. A value is JSON, or taken literally if it is not."""
+    """Return the queue with other settings, `name=value` each. A value that is not JSON is taken literally."""
     found: WorkQueue = queue
     if not settings:
         return found

@@ -18,8 +18,8 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar="RMQ_URL",
-        help="Where Redis is. Put credentials into RMQ_URL, or into RMQ_USERNAME and RMQ_PASSWORD, and not on the"
-        " command line, which everybody on the machine can list.",
+        help="URL of Redis. Put credentials into RMQ_URL, or into RMQ_USERNAME and RMQ_PASSWORD, and not on the"
+        " command line, which all users of the machine can list.",
         metavar="URL",
     ),
 ]
@@ -28,7 +28,7 @@ Discipline = Annotated[
     typer.Option(
         "--discipline",
         "-d",
-        help="leased, reliable, streams, rotation or jobs; what the queue is registered as when left out.",
+        help="leased, reliable, streams, rotation or jobs; by default the one that the queue is registered with.",
         show_default=False,
         metavar="NAME",
     ),
@@ -44,4 +44,4 @@ Settings = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON: one object a line.")]
 Count = Annotated[int, typer.Option("--count", "-n", min=1, help="How many at most.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -95,7 +95,7 @@ def preview(text: str, length: int = 60) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 thing`, `2 things`."""
+    """Return a number with its noun: `1 thing`, `2 things`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

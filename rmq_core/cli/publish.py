@@ -1,4 +1,4 @@
-"""`rmq publish`: payloads from the command line, a file or stdin."""
+"""`rmq publish`: publishes payloads from the command line, a file or stdin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _File = Annotated[
 ]
 _JsonPayload = Annotated[bool, typer.Option("--json-payload", "-j", help="Payloads are JSON objects or arrays.")]
 _Delay = Annotated[
-    float | None, typer.Option("--delay", min=0, help="Seconds before they become ready.", show_default=False)
+    float | None, typer.Option("--delay", min=0, help="Seconds before the messages become ready.", show_default=False)
 ]
 _DedupKey = Annotated[
     str | None,
@@ -76,7 +76,7 @@ def _texts(given: Sequence[str], file: Path | None) -> Iterable[str]:
         return given
     if file is None:
         if sys.stdin.isatty():
-            raise ConfigurationError("no payload: write it behind the queue, name a --file, or pipe lines in")
+            raise ConfigurationError("no payload: write it after the queue, name a --file, or pipe lines in")
         return _lines(sys.stdin.buffer, "stdin")
     return _file_lines(file)
 

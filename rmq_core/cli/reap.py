@@ -1,4 +1,4 @@
-"""`rmq reap`: makes expired messages ready again, when no consumer makes claims that would do so."""
+"""`rmq reap`: makes expired messages ready again, for queues without consumers whose claims would do so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmq_core.errors import QueueFull, QueueUnavailable, Unsupported
 
 _Every = Annotated[
     float | None,
-    typer.Option("--every", min=0.1, help="Go on, with so many seconds between two rounds.", show_default=False),
+    typer.Option("--every", min=0.1, help="Repeat, with this many seconds between two rounds.", show_default=False),
 ]
 
 
@@ -28,7 +28,7 @@ def reap(
     discipline: Discipline = None,
     as_json: Json = False,
 ) -> None:
-    """Give back messages that dead or stuck workers have held for too long.
+    """Requeue messages that dead or stuck workers have held for too long.
 
     Only `reliable` queues need it: in the other disciplines, each claim also reclaims expired messages.
     """
@@ -58,4 +58,4 @@ def _round(queue: Any, *, as_json: bool) -> None:
         told = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in found.items())
         say(f"{queue.name} ({queue.discipline}): {told}")
     else:
-        say(f"{queue.name} ({queue.discipline}) needs no reaper: claiming takes back what expired")
+        say(f"{queue.name} ({queue.discipline}) needs no reaper: claims reclaim expired messages")

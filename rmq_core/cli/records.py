@@ -21,8 +21,8 @@ LEASES = ("lease", "owner", "state", "messages", "settled", "takeovers", "since"
 def message_record(queue: str, message: Message) -> dict[str, Any]:
     """Return a message as a JSON object.
 
-    `payload` is as published; bytes are in `payload_base64` instead. A queue that is a list of ids has no
-    `enqueued_at`.
+    `payload` is as published; bytes are in `payload_base64` instead. `enqueued_at` is None for a queue that stores only
+    ids.
     """
     payload = message.payload
     told = (
@@ -82,7 +82,7 @@ def lease_row(lease: LeaseInfo) -> tuple[object, ...]:
 
 
 def stats_record(queue: str, discipline: str, stats: QueueStats) -> dict[str, Any]:
-    """The fields of QueueStats; `oldest_age` is in seconds."""
+    """Return the fields of QueueStats as JSON; `oldest_age` is in seconds."""
     return {"queue": queue, "discipline": discipline, **stats._asdict()}
 
 

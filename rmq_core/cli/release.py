@@ -16,7 +16,9 @@ _Lease = Annotated[
 ]
 _Owner = Annotated[
     str | None,
-    typer.Option("--owner", help="Only if this is its owner still: a retry may have it by now.", show_default=False),
+    typer.Option(
+        "--owner", help="Release only if this is still its owner: a retry may have taken it over.", show_default=False
+    ),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Lets the options of all commands also stand before the command; an option after the command takes precedence."""
+"""Accepts the options of all commands before the command too; an option after the command takes precedence."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _LEASES, _SLICE = 1000, 100
 
 
 class State(StrEnum):
-    """Where a message can be."""
+    """The states whose messages can be shown."""
 
     READY = "ready"
     DELAYED = "delayed"
@@ -53,7 +53,7 @@ def seen(queue: Any, state: State, count: int) -> list[FoundMessage]:
 
 
 def row(state: State, one: FoundMessage) -> tuple[object, ...]:
-    """A message as a row under the columns of its state."""
+    """Return a message as a row under the columns of its state."""
     shown = records.message_row(one.message)
     if state == State.DELAYED:
         left = None if one.due is None else max(0.0, one.due.timestamp() - time.time())

@@ -11,7 +11,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping:
-    """Handles SIGINT and SIGTERM of the process until it is closed."""
+    """Handles SIGINT and SIGTERM of the process until `close`; `asked` is True after the first signal."""
 
     def __init__(self) -> None:
         self.asked = False

@@ -58,7 +58,7 @@ def top(
 
 
 class Monitor:
-    """Latest stats of the watched queues, and recent counts of ready messages."""
+    """The latest stats of the watched queues, and the ready counts of recent polls."""
 
     def __init__(self, server: Server, names: list[str] | None, discipline: str | None) -> None:
         self.server, self.names, self.discipline = server, names, discipline
@@ -69,7 +69,7 @@ class Monitor:
         self._ends = ExitStack()
 
     def look(self) -> None:
-        """Poll once. After the first poll, an unreachable server is only shown."""
+        """Poll once. Raise QueueUnavailable at the first poll only; later, keep its text in `trouble`."""
         self.looks += 1
         try:
             self.found = [(each, self._stats(each)) for each in chosen(self.server, self.names, self.discipline)]
@@ -80,7 +80,7 @@ class Monitor:
             self.trouble = str(error)
 
     def before(self, queue: Registered) -> deque[int]:
-        """Ready counts of the last polls, oldest first."""
+        """Return the ready counts of the last polls, oldest first."""
         return self._ready[queue]
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ def _drawn(watch: Monitor, live: Live) -> None:
 
 
 def picture(watch: Monitor) -> Group:
-    """Heading, table of stats, and a footer: the error or key help."""
+    """Return the heading, the table of stats, and a footer: the error or key help."""
     rows = [(*records.stats_row(*each, stats), spark(watch.before(each))) for each, stats in watch.found]
     when = time.strftime("%H:%M:%S")
     head = Text.assemble(("rmq top", "bold"), f"  {plain(str(watch.server.settings))}  {when}")
@@ -130,6 +130,6 @@ def picture(watch: Monitor) -> Group:
 
 
 def spark(values: deque[int]) -> Text:
-    """A sparkline of the values, newest on the right."""
+    """Return a sparkline of the values, newest on the right."""
     most = max(values, default=0) or 1
     return Text("".join(_BARS[-(-value * (len(_BARS) - 1) // most)] for value in values), "cyan")

@@ -53,7 +53,7 @@ def test_a_command_gets_the_payload_and_its_exit_code_is_the_verdict(rmq: Rmq, d
     assert seen.read_text() == payloads[0]
     ran = rmq("consume", "q", "--max", "1", *in_shell("exit 3"))
     assert ran.code == 1
-    assert "1 failed and given back" in ran.err
+    assert "1 failed and requeued" in ran.err
     stats = rmq("stats", "q", "--json").records[0]
     assert stats["ready"] + stats["delayed"] + stats["leased"] == 2
 
@@ -80,7 +80,7 @@ def test_a_failed_message_says_why_when_it_is_dead(rmq: Rmq) -> None:
 
 def test_a_failed_message_waits_before_it_is_tried_again(rmq: Rmq) -> None:
     rmq("publish", "q", "a")
-    assert rmq("consume", "q", "--", "false").err == "1 failed and given back\n"
+    assert rmq("consume", "q", "--", "false").err == "1 failed and requeued\n"
     assert rmq("stats", "q", "--json").records[0]["delayed"] == 1
 
 
@@ -134,7 +134,7 @@ def test_a_lease_that_is_lost_ends_the_command_and_counts_as_lost(rmq: Rmq, tmp_
     script = f"trap 'touch {ended}; exit 0' TERM; {sys.executable} {thief}; sleep 30 & wait"
     ran = rmq("consume", "q", "--max", "1", "--lease", "1.5", *in_shell(script))
     assert ran.code == 1
-    assert ran.err.endswith("1 lost to somebody else\n")
+    assert ran.err.endswith("1 lost to another consumer\n")
     assert ended.exists()
     assert rmq("stats", "q", "--json").records[0]["ready"] == 2
 
