@@ -95,7 +95,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
 
     @asynccontextmanager
     async def process_message(self) -> AsyncIterator[MessageData | None]:
-        """Wait some seconds for a message; None when there is none. str if the client decodes, else bytes.
+        """Wait some seconds for a message; yield it, or None if none comes: str if the client decodes, else bytes.
 
         The message is finished when the block ends. It is also finished when the block raises; it then goes to the
         failed log if there is one. KeyboardInterrupt, SystemExit and cancellation of the task leave the message to be
@@ -122,7 +122,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
             await heartbeat.stop()
 
     async def process_message_callback(self, handler: Callable[[MessageData], Awaitable[object] | object]) -> bool:
-        """Process the next message with a function, whose result is awaited if needed. False without a message."""
+        """Process the next message with a function, whose result is awaited if needed. Return False if none comes."""
         async with self.process_message() as message:
             if message is None:
                 return False

@@ -19,10 +19,10 @@ class MessageQueueBase(Stateful[QueueState]):
     """A queue of messages, each processed in a `with` block. Made from `client` or, to tune more, from `gateway`.
 
     deduplication, get_deduplication_key: whether duplicates are refused, and how they are recognised: by default by a
-      digest of the content, else by the key that the function returns, or (None) by the literal text.
+      digest of the content, else by the key that the function returns, or, if it is None, by the literal text.
     enable_completed_queue, enable_failed_queue, max_completed_length, max_failed_length: logs and how many entries
       they keep, None for all.
-    visibility_timeout_seconds: after which an unfinished message is redelivered; None for never, which means delivery
+    visibility_timeout_seconds: after how long an unfinished message is redelivered; None for never, so it is delivered
       at most once. heartbeat_interval_seconds: how often the timeout is renewed while a handler runs.
       on_heartbeat_failure: called when a renewal fails.
     max_delivery_count: deliveries after which a message becomes a dead letter; None for no limit.
@@ -138,7 +138,7 @@ class MessageQueueBase(Stateful[QueueState]):
     ) -> None:
         if not isinstance(gateway, self._gateway_class):
             wanted = "async" if self._io_mode.asynchronous else "sync"
-            hint = "use the queue of its own kind" if isinstance(gateway, Gateway) else "subclass it"
+            hint = "use the matching queue class" if isinstance(gateway, Gateway) else "subclass it"
             raise GatewayContractError(
                 f"'gateway' must be an {wanted} AbstractRedisGateway, not {type(gateway).__qualname__}: {hint}"
             )

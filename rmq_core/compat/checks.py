@@ -53,7 +53,7 @@ def text(parameter: str, value: object) -> None:
 
 
 def callback(parameter: str, value: object, *, asynchronous: bool | None) -> None:
-    """Accept only a callable; `asynchronous` tells whether it must be async, None accepts both kinds."""
+    """Accept only a callable; `asynchronous` states whether it must be async, None accepts both kinds."""
     if not callable(value):
         raise TypeError(f"'{parameter}' must be callable, not {_kind(value)}")
     later = inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None))  # noqa: B004

@@ -28,13 +28,13 @@ def digest_of_content(message: str | dict[str, Any]) -> str:
 
 
 def digest_of_text(text: str) -> str:
-    """Return the same digest for a message that is in its canonical form already."""
+    """Return the digest that `digest_of_content` returns, for a message already in its canonical form."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Deduplication:
-    """Which messages count as duplicates: those with the same key from `key_of`, or (None) with the same text.
+    """Which messages count as duplicates: those with the same key from `key_of` or, if it is None, the same text.
 
     If not enabled, no message counts as a duplicate.
     """
@@ -126,7 +126,7 @@ class DeliverySettings:
         checks.whole_or_none(timeout, self.visibility_timeout)
         checks.whole_or_none("max_delivery_count", self.max_count)
         if self.max_count is not None and self.visibility_timeout is None:
-            raise ConfigurationError(f"'max_delivery_count' needs '{timeout}': only then is anything redelivered")
+            raise ConfigurationError(f"'max_delivery_count' needs '{timeout}': without it, no message is redelivered")
         if self.dead_letter_queue is not None:
             checks.text("dead_letter_queue", self.dead_letter_queue)
         if (self.max_count is None) != (self.dead_letter_queue is None):

@@ -1,4 +1,4 @@
-"""Claims a message and ends it after success or failure of its handler."""
+"""Claims a message and settles it after success or failure of its handler."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class NotAcknowledged(BaseException):
 
 
 LEFT_ALONE = (KeyboardInterrupt, SystemExit, GeneratorExit, NotAcknowledged)
-"""Exceptions that end the process but not the message, which is redelivered."""
+"""Exceptions that leave the message unsettled, so that it is redelivered."""
 
 
 async def claim(body: QueueState) -> Received | None:
-    """Return the next message, or None. The caller must end a message with `succeed` or `fail`."""
+    """Return the next message, or None. The caller must settle a message with `succeed` or `fail`."""
     began = perf_counter()
     with Inside(body, body.claiming):
         claimed = None if body.draining else await _wait(body, began)
@@ -88,14 +88,14 @@ async def succeed(body: QueueState, received: Received, began: float) -> None:
 
 
 async def fail(body: QueueState, received: Received, error: BaseException, began: float) -> None:
-    """End a message after its handler raised. A failure to do so must not hide the handler's error.
+    """Settle a message after its handler raised. An error while settling is only logged; the handler's propagates.
 
-    An interruption meanwhile is raised, because the program has to end, and the handler's error becomes its cause.
+    An interruption while settling is raised, because the program has to end, with the handler's error as its cause.
     """
     try:
         await _put_away(body, received, error, began)
     except BaseException as interruption:
-        _log.error("interrupted while a message was put away after its handler failed", exc_info=error)
+        _log.error("interrupted while a message was settled after its handler failed", exc_info=error)
         raise interruption from error
 
 
@@ -106,7 +106,7 @@ async def _put_away(body: QueueState, received: Received, error: BaseException, 
     try:
         applied = await _settle(body, received, log, body.logs.failed)
     except Exception as failure:  # noqa: BLE001  reported; the handler's own error propagates
-        text = "a message could not be put away after its handler failed"
+        text = "a message could not be settled after its handler failed"
         await body.complain(text, EventOperation.CLEANUP_FAILED, error=failure, began=cleaning, of=received)
         return
     await _tell_end(body, EventOperation.NACK, received, cleaning, applied=applied)

@@ -20,7 +20,7 @@ Claim = TypeVar("Claim")
 
 
 class Gateway(ABC, Generic[Flag, Done, Claim]):
-    """The interface that a queue uses. The type parameters are the return types of its methods in either io_mode.
+    """The interface that a queue uses. The type parameters are the return types of its blocking or asyncio methods.
 
     Override the properties that apply. A gateway whose claims expire must have
     `message_visibility_timeout_seconds` and return ClaimedMessage.
@@ -33,12 +33,12 @@ class Gateway(ABC, Generic[Flag, Done, Claim]):
 
     @property
     def max_delivery_count(self) -> int | None:
-        """How often a message is delivered before it becomes a dead letter."""
+        """How often a message is delivered before it becomes a dead letter; None for no limit."""
         return None
 
     @property
     def dead_letter_queue(self) -> str | None:
-        """The name of the place for dead letters."""
+        """The name of the queue of dead letters; None if there is none."""
         return None
 
     @abstractmethod
@@ -90,7 +90,7 @@ class RedisGatewayBase(Stateful[Channels]):
     retry_budget_seconds, retry_max_delay_seconds, retry_initial_delay_seconds: how long and how often calls are
       resent while Redis does not answer; a budget of 0 resends nothing. Publishing a message without deduplication is
       never resent.
-    message_deduplication_log_ttl_seconds: how long a message counts as published before, 3600 when None.
+    message_deduplication_log_ttl_seconds: for how long the same message counts as a duplicate, 3600 when None.
     message_wait_interval_seconds: how long to wait for a message, 5 when None, not at all when 0.
     message_visibility_timeout_seconds, max_delivery_count, dead_letter_queue, max_pending_length,
       pending_overload_policy, pending_overload_block_timeout_seconds, interrupt: as in RedisMessageQueue.

@@ -252,7 +252,7 @@ async def queue_length(channels: Channels, queue: str) -> int:
 
 
 async def peek_messages(channels: Channels, queue: str, count: int) -> list[MessageData]:
-    """Return payloads of a part of a queue: of pending messages the next to be delivered, of a log the newest."""
+    """Return at most `count` payloads of a part of a queue: the next to be delivered, or the newest of a log."""
     channel, part = channels.find(queue)
     payloads = await channel.run(operations.peek(channel.engine, part, count))
     return [payload.decode() if channels.decode else payload for payload in payloads]
@@ -273,7 +273,7 @@ async def purge_queue(channels: Channels, queue: str) -> int:
     """Delete the messages of a part of a queue. Return how many."""
     channel, part = channels.find(queue)
     if part is QueuePart.PROCESSING:
-        raise ConfigurationError("what is being processed cannot be purged; let it complete or expire")
+        raise ConfigurationError("messages being processed cannot be purged; let them complete or expire")
     return await channel.run(managing.purge(channel.engine, operations.LISTS[part]))
 
 
@@ -292,7 +292,7 @@ async def recover_claims(channels: Channels, queue: str, budget_s: float | None 
 
 
 def either(one: Callable[[], bool] | None, other: Callable[[], bool] | None) -> Callable[[], bool] | None:
-    """Combine two conditions into one that is true when either is; None stands for no condition."""
+    """Combine two conditions into one that is true when either is; None means no condition."""
     if one is None or other is None:
         return one or other
     return lambda: one() or other()

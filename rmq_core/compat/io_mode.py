@@ -1,7 +1,8 @@
 """One interface for blocking and asyncio code, so that the behaviour of a queue is written once.
 
 Both queues call the gateway and the callbacks of a user; the asyncio queue also awaits their results. Therefore all
-operations are coroutines. In the blocking queue they never suspend, so `run` needs no event loop and a single step.
+operations are coroutines. In the blocking queue they never suspend, so `run` completes each in one step and needs no
+event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ S = TypeVar("S")
 
 
 class IoMode(NamedTuple):
-    """The differences: whether results are awaited, how to pause, and the id of the calling thread or task."""
+    """How the two queues differ: whether they await results, how to pause, and the id of the calling thread or task."""
 
     asynchronous: bool
     pause: Callable[[float], Awaitable[object]]

@@ -62,7 +62,7 @@ class QueueKeyManager:
 
 
 def hash_tag(key: str) -> str | None:
-    """Return the hash tag of a key, which determines its slot in a cluster; None if the whole key does."""
+    """Return the hash tag of a key, which determines its slot in a cluster; None if the whole key determines it."""
     _, _, rest = key.partition("{")
     tag, end, _ = rest.partition("}")
     return tag if tag and end else None

@@ -120,7 +120,7 @@ def length(engine: LeasedEngine, part: QueuePart) -> Exchange[int]:
 
 
 def peek(engine: LeasedEngine, part: QueuePart, count: int) -> Exchange[list[bytes]]:
-    """Return payloads of a part: the next to be delivered if messages wait there, the newest of a log."""
+    """Return at most `count` payloads of a part: the next to be delivered, or the newest of a log."""
     if part is QueuePart.PROCESSING:
         found = yield from _held(engine, count)
     else:

@@ -34,7 +34,7 @@ class QueueSizes(NamedTuple):
 
 
 async def publish(body: QueueState, message: str | dict[str, Any]) -> bool:
-    """Add a message: text, or a dict that is delivered as JSON. False for a duplicate.
+    """Add a message: text, or a dict that is delivered as JSON. Return False for a duplicate.
 
     Raises TypeError for anything else and for keys that are not str, ValueError for NaN and lone surrogates,
     QueueBackpressureError when there is no room, QueueDrainedError after `drain`.
@@ -82,11 +82,11 @@ async def _key_of(body: QueueState, message: object, text: str) -> str | None:
 
 
 async def drain(body: QueueState, timeout: float | None = None) -> bool:  # noqa: ASYNC109  the documented name
-    """Take no new work: `publish` raises, `process_message` yields None. Messages being processed are left to end.
+    """Take no new work: `publish` raises, `process_message` yields None. Running handlers are not interrupted.
 
     Waits at most `timeout` seconds for publishes in progress and releases claims whose reply may have been lost.
-    Returns False when something is left; call it again. A timeout of 0 only reports this. Other objects on this queue
-    are not affected.
+    Returns False if some are left; call it again then. With a timeout of 0 it neither waits nor releases claims. Other
+    objects of this queue are not affected.
     """
     if timeout is not None:
         checks.number("timeout", timeout)
@@ -111,7 +111,7 @@ async def recover(body: QueueState, until: float, *, look_only: bool = False) ->
         left = None if until == inf else max(0.0, until - monotonic())
         recovered = await body.ask("recover_claims", bool, body.key.processing, left, finish=True)
     except Exception as error:  # noqa: BLE001  drain can be called again
-        _log.warning("claims without an answer could not be given back: %s", error)
+        _log.warning("claims without a reply could not be released: %s", error)
     await body.tell_noted()
     return recovered
 
@@ -146,7 +146,7 @@ async def redrive_dead_letters(body: QueueState, max_messages: int | None = None
 async def purge(body: QueueState, *, target: str) -> int:
     """Delete all messages of `pending`, `completed`, `failed` or `dead_letter`. Return how many."""
     if target == "processing":
-        raise ConfigurationError("'target': what is being processed cannot be purged; it completes or expires")
+        raise ConfigurationError("'target': messages being processed cannot be purged; they complete or expire")
     removed: int = await body.ask("purge_queue", int, _part(body, target, "target", PURGEABLE))
     return removed
 

@@ -49,7 +49,7 @@ class QueueState:
     drained: bool = False
     publishing: list[int] = field(default_factory=list)
     claiming: list[int] = field(default_factory=list)
-    """Callers publishing or claiming, for `drain`. No lock: a draining signal handler could deadlock on one."""
+    """Callers publishing or claiming, for `drain`. No lock: a signal handler that drains could deadlock on one."""
 
     def __post_init__(self) -> None:
         if isinstance(self.gateway, RedisGatewayBase):
@@ -58,11 +58,11 @@ class QueueState:
                 self.channel.listen()
 
     def is_draining(self) -> bool:
-        """Whether waits should end."""
+        """Return whether waits should end."""
         return self.draining
 
     def others(self, place: list[int]) -> bool:
-        """Whether another caller is active; a signal handler must not wait for the call it interrupted."""
+        """Return whether another caller is active. A signal handler must not wait for the call it interrupted."""
         me = self.io_mode.me()
         return any(other != me for other in place)
 
@@ -146,7 +146,7 @@ class QueueState:
         return True
 
     def about(self, error: Exception, operation: str, received: Received | None = None) -> Exception:
-        """The error, with its context set."""
+        """Return the error, with its queue, operation and message id set."""
         if isinstance(error, RedisMessageQueueError):
             error.queue, error.operation = self.key.name, operation
             error.message_id = None if received is None else received.id
@@ -156,7 +156,7 @@ class QueueState:
 class Inside:
     """Registers the caller in `publishing` or `claiming` for a block; its waits end when the queue drains.
 
-    No generator, for speed: each publish and claim makes one.
+    A class and not a generator, for speed: each publish and claim makes one.
     """
 
     __slots__ = ("_body", "_me", "_place", "_token")

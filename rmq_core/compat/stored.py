@@ -1,4 +1,4 @@
-"""The forms of a claimed message between gateway and queue."""
+"""The forms in which gateway and queue pass a claimed message to each other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class HeldText(str):
 
 
 class HeldBytes(bytes):
-    """The same for clients that do not decode."""
+    """The same as HeldText, for clients that do not decode."""
 
     grant: Grant
 
@@ -109,7 +109,7 @@ def _opened(stored: MessageData, *, strict: bool) -> tuple[str | None, MessageDa
         payload: MessageData = envelope["payload"].encode() if isinstance(stored, bytes) else envelope["payload"]
         return envelope["id"], payload
     if strict:
-        raise MalformedMessage(f"a stored message of {len(stored)} characters is in no sound envelope")
+        raise MalformedMessage(f"a stored message of {len(stored)} characters has no valid envelope")
     return None, stored
 
 

@@ -102,7 +102,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
 
     @contextmanager
     def process_message(self) -> Iterator[MessageData | None]:
-        """Wait some seconds for a message; None when there is none. str if the client decodes, else bytes.
+        """Wait some seconds for a message; yield it, or None if none comes: str if the client decodes, else bytes.
 
         The message is finished when the block ends. It is also finished when the block raises; it then goes to the
         failed log if there is one. KeyboardInterrupt, SystemExit and GeneratorExit leave the message to be
@@ -129,7 +129,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
             heartbeat.stop()
 
     def process_message_callback(self, handler: Callable[[MessageData], object]) -> bool:
-        """Process the next message with a function. False without a message.
+        """Process the next message with a function. Return False if none comes.
 
         Raises TypeError, and leaves the message to be redelivered, if the function returns an awaitable.
         """

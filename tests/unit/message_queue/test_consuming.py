@@ -124,7 +124,7 @@ def test_failure_ends_the_message_too_and_is_told_before() -> None:
 def test_a_failure_that_cannot_be_put_away_is_told_and_forgiven() -> None:
     told: list[QueueEvent] = []
     queue = body(Scripted(wait_for_message_and_move=CLAIMED, remove_message=OSError()), told=told)
-    with pytest.warns(RuntimeWarning, match="could not be put away"):
+    with pytest.warns(RuntimeWarning, match="could not be settled"):
         run(consuming.fail(queue, run(consuming.claim(queue)), ZeroDivisionError(), 0))
     assert steps_of(told)[1:] == ["failed/failure", "cleanup_failed/failure"]
 
