@@ -1,4 +1,4 @@
-"""RMQ: a Redis work queue that data pipelines can trust. These are its public names; nothing else is."""
+"""RMQ: a Redis work queue that data pipelines can trust. `__all__` lists the public names of this package."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rmq_core import _exports as _shared
-from rmq_core._exports import *  # noqa: F403  what it lists
+from rmq_core._exports import *  # noqa: F403  re-exported
 from rmq_core._lazy import LAZY as _SHARED
 from rmq_core._lazy import MOVED as _MOVED
 from rmq_core._lazy import moved as _moved
@@ -41,7 +41,7 @@ __version__ = "0.1.0"
 
 _OWN = {each.queue: f"discipline.{each.name}.sync" for each in _DISCIPLINES.values() if each.name != _DEFAULT}
 _LAZY = _SHARED | _OWN | {"QueueConsumer": "discipline.streams.consumer", "Reaper": "discipline.reliable.sync"}
-__all__ = [  # noqa: PLE0604  names, all of them
+__all__ = [  # noqa: PLE0604  every item is a name
     *(name for name in vars(_shared) if not name.startswith("_") and name != "annotations"),
     *_LAZY,
     "LeasedQueue",
@@ -68,12 +68,12 @@ def __dir__() -> list[str]:
 
 
 def queues(redis: Any) -> list[str]:
-    """The names of all queues that were ever published to or claimed from on this server."""
+    """Return the names of all queues that were ever published to or claimed from on this server."""
     return sorted(disciplines(redis))
 
 
 def disciplines(redis: Any) -> dict[str, str]:
-    """The discipline of each of these queues, by name: what `open_queue` has to be told to open it."""
+    """Return the discipline of each queue that `queues` lists, by queue name; `open_queue` takes both."""
     client, owned = _client(redis)
     try:
         with _translated():
@@ -84,7 +84,10 @@ def disciplines(redis: Any) -> dict[str, str]:
 
 
 def discipline_of(redis: Any, name: str) -> str | None:
-    """The discipline of a queue, in one round trip however many there are; None when the server knows no such queue."""
+    """Return the discipline of a queue; None when the server knows no such queue.
+
+    This takes one round trip, however many queues exist.
+    """
     client, owned = _client(redis)
     try:
         with _translated():

@@ -1,6 +1,6 @@
 """The public names that `rmq_core` and `rmq_core.asyncio` have in common: values, errors, settings, policies.
 
-Those of single disciplines are in `_lazy`; those of `work` are for orchestrators.
+The names of a single discipline are in its own module, such as `rmq_core.jobs`; `rmq_core.work` is for orchestrators.
 """
 
 from __future__ import annotations

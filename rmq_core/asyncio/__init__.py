@@ -1,4 +1,4 @@
-"""The asyncio twins of `rmq_core`, under the same names."""
+"""The asyncio versions of the classes and functions of `rmq_core`, under the same names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import rmq_core
-from rmq_core._exports import *  # noqa: F403  what it lists
+from rmq_core._exports import *  # noqa: F403  re-exported
 from rmq_core._lazy import LAZY as _SHARED
 from rmq_core._lazy import MOVED as _MOVED
 from rmq_core._lazy import moved as _moved
@@ -56,7 +56,7 @@ _ASYNC = _OWN | {"AsyncQueueConsumer": "discipline.streams.aio_consumer", "Async
 _WORKERS = dict.fromkeys(("Worker", "run_worker"), "discipline.jobs.worker")
 _LAZY = _SHARED | _ASYNC | _WORKERS | dict.fromkeys(_TWINS, "compat.aio")
 
-__all__ = [  # noqa: PLE0604  names, all of them
+__all__ = [  # noqa: PLE0604  every item is a name
     *rmq_core.__all__,
     *_ASYNC,
     "AsyncLeasedQueue",
@@ -81,12 +81,12 @@ def __dir__() -> list[str]:
 
 
 async def queues(redis: Any) -> list[str]:
-    """The names of all queues that were ever published to or claimed from on this server."""
+    """Return the names of all queues that were ever published to or claimed from on this server."""
     return sorted(await _named(redis))
 
 
 async def disciplines(redis: Any) -> dict[str, str]:
-    """The discipline of each of these queues, by name: what `open_queue` has to be told to open it."""
+    """Return the discipline of each queue that `queues` lists, by queue name; `open_queue` takes both."""
     return await _named(redis)
 
 
@@ -101,7 +101,10 @@ async def _named(redis: Any) -> dict[str, str]:
 
 
 async def discipline_of(redis: Any, name: str) -> str | None:
-    """The discipline of a queue, in one round trip however many there are; None when the server knows no such queue."""
+    """Return the discipline of a queue; None when the server knows no such queue.
+
+    This takes one round trip, however many queues exist.
+    """
     client, owned = _client(redis)
     try:
         with _translated():

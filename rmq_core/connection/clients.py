@@ -11,7 +11,7 @@ from rmq_core.errors import ConfigurationError
 
 
 def sync_client(redis: Any) -> tuple[Any, bool]:
-    """Return a blocking client, and whether it was created here, so that the queue must close it."""
+    """Return a blocking client, and whether this call created it, in which case the queue must close it."""
     settings = _settings(redis)
     if settings is not None:
         return settings.client(), True
@@ -19,7 +19,7 @@ def sync_client(redis: Any) -> tuple[Any, bool]:
 
 
 def async_client(redis: Any) -> tuple[Any, bool]:
-    """The asyncio twin of `sync_client`."""
+    """The same as `sync_client`, for an asyncio client."""
     settings = _settings(redis)
     if settings is not None:
         return settings.async_client(), True
@@ -38,7 +38,7 @@ def _checked(redis: Any, *, asynchronous: bool) -> Any:
         raise ConfigurationError(f"redis must be a client, RedisSettings or a URL, not {type(redis).__name__}")
     if inspect.iscoroutinefunction(execute) != asynchronous:
         wanted = "redis.asyncio client" if asynchronous else "blocking client"
-        raise ConfigurationError(f"redis must be a {wanted} here; {type(redis).__module__} belongs to the other façade")
+        raise ConfigurationError(f"redis must be a {wanted} here, not one of {type(redis).__module__}")
     return redis
 
 
@@ -56,7 +56,9 @@ def check_gateway_client(client: Any, *, asynchronous: bool) -> None:
         wanted, other = ("an asyncio", "rmq_core") if asynchronous else ("a blocking", "rmq_core.asyncio")
         raise TypeError(f"'redis_client' must be {wanted} client here; RedisMessageQueue of {other} takes this {kind}")
     if not asynchronous and getattr(client, "connection", None) is not None:
-        raise TypeError("'redis_client' is a single-connection client, which threads and forks cannot share; pool it")
+        raise TypeError(
+            "'redis_client' is a single-connection client, which threads and forks cannot share; use a pool"
+        )
 
 
 def server_of(client: Any) -> Hashable:

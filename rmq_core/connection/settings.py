@@ -30,7 +30,7 @@ _TIMEOUTS = ("socket_timeout", "socket_connect_timeout")
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class RedisSettings:
-    """Where Redis is and how to talk to it. Make one with `RedisSettings.from_url`."""
+    """The address of Redis and how to connect to it. Make one with `RedisSettings.from_url`."""
 
     scheme: str
     hosts: Hosts = ()
@@ -59,7 +59,7 @@ class RedisSettings:
     max_connections: int | None = field(default=None, metadata={"shown": True})
     client_name: str | None = field(default=None, metadata={"shown": True})
     protocol: int = field(default=2, metadata={"shown": True})
-    """RESP version. RESP 2 replies are the same in all supported redis-py and servers; connecting takes fewer trips."""
+    """RESP version. RESP 2 replies are the same in all supported redis-py and servers; it connects in fewer trips."""
 
     @classmethod
     def from_url(
@@ -71,8 +71,8 @@ class RedisSettings:
         - `sentinel://[user:password@]host1:26379,host2:26379/service_name[/db]`; the credentials are those of the
           server, `sentinel_username` and `sentinel_password` those of the sentinels
         - `redis+cluster://[user:password@]host1:6379,host2:6379`
-        - `embedded:///directory` or `embedded://./directory`: a private server, started when needed and shared by
-          the processes of this machine and no other; a relative directory is resolved here
+        - `embedded:///directory` or `embedded://./directory`: a private server, started when needed and shared only by
+          processes of this machine; `from_url` makes a relative directory absolute
 
         Options: `db`; `tls` (for sentinel and cluster), `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`,
         `ssl_password`, `ssl_cert_reqs` (required, optional, none), `ssl_check_hostname`; `socket_timeout` and
@@ -115,7 +115,7 @@ class RedisSettings:
         return self.url_without_credentials
 
     def client(self) -> redis.Redis | redis.cluster.RedisCluster:
-        """Return a new client. `embedded://` first starts or joins the server; a cluster is asked for its nodes.
+        """Return a new client. `embedded://` first starts or joins the server; a cluster client fetches its nodes.
 
         Raises ConfigurationError, and QueueUnavailable when a cluster or an embedded server cannot be reached.
         """
@@ -132,9 +132,9 @@ class RedisSettings:
         return made
 
     def async_client(self) -> redis.asyncio.Redis | redis.asyncio.cluster.RedisCluster:
-        """The asyncio twin of `client`. A cluster is asked at the first call; an embedded server is started here.
+        """The same as `client` for asyncio, but a cluster client fetches its nodes only at its first command.
 
-        Starting the server blocks the event loop once for some 100 ms; joining a running one takes well below 1 ms.
+        Starting an embedded server blocks the event loop once for some 100 ms; joining one takes well below 1 ms.
         """
         from redis.asyncio import Redis
         from redis.asyncio.cluster import ClusterNode, RedisCluster
@@ -144,7 +144,7 @@ class RedisSettings:
         return made
 
     def _made(self, single: Any, sentinel: Any, cluster: Any, node: Any, retry: Any) -> Any:
-        """Create the client from redis-py's blocking classes or from their asyncio twins."""
+        """Create the client from redis-py's blocking classes or from its asyncio classes."""
         from redis.backoff import NoBackoff
 
         once = retry(NoBackoff(), 0)
@@ -203,7 +203,7 @@ def _credentials(username: str | None, password: str | None) -> dict[str, Any]:
 
 
 def _cluster_trouble(settings: RedisSettings, error: Exception) -> RedisMessageQueueError:
-    """Translate the error of a cluster client that could not learn its nodes. redis-py raises it as no RedisError."""
+    """Translate the error of a cluster client that could not fetch its nodes. It is not a RedisError of redis-py."""
     from redis.exceptions import RedisError
 
     if isinstance(error.__cause__, RedisError):

@@ -63,7 +63,7 @@ def _split(url: str) -> _Parts:
     place, _, query = rest.partition("?")
     authority, slash, path = place.partition("/")
     if "@" in query or ("@" in path and scheme.lower() not in ("unix", "embedded")):
-        raise ConfigurationError(f"url: '@' stands behind the first '/' or '?'; {_ENCODE}")
+        raise ConfigurationError(f"url: '@' comes after the first '/' or '?'; {_ENCODE}")
     return _Parts(scheme.lower(), authority, slash + path, query)
 
 
@@ -164,7 +164,7 @@ def _port(text: str, default: int) -> int:
 
 def _database(text: str, values: Mapping[str, Option]) -> Option:
     if text and "db" in values:
-        raise ConfigurationError("db: it stands both in the path and in the query; write it once")
+        raise ConfigurationError("db: it is both in the path and in the query; write it once")
     return _natural("db", text) if text else values.get("db", 0)
 
 
@@ -201,7 +201,7 @@ def _flag(name: str, value: Option) -> bool:
 
 def _text(name: str, value: Option) -> str:
     if not isinstance(value, str) or not value:
-        raise ConfigurationError(f"{name}: a text that is not empty is needed")
+        raise ConfigurationError(f"{name}: it must be a str that is not empty")
     return value
 
 

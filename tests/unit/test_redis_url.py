@@ -121,7 +121,7 @@ def test_a_bad_database_is_refused(db: str) -> None:
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("redis://h/1?db=1", "db: it stands both"),
+        ("redis://h/1?db=1", "db: it is both"),
         ("redis://one,two", "sentinel:// or redis+cluster://"),
         ("redis://h?db=true1", "db: "),
         ("redis://h#1", "'#'"),
