@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
-    """A queue of named jobs in a stream; the asyncio twin of JobQueue, and what a Worker runs on.
+    """A queue of named jobs in a stream; the asyncio version of JobQueue. A Worker uses it.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
     """

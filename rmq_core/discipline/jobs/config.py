@@ -1,4 +1,4 @@
-"""How a job queue and its workers behave: frozen values, validated once."""
+"""The settings of a job queue and its workers: frozen values, validated once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JobsConfig:
     max_attempts: a job that failed this often becomes a dead letter; `add(attempts=)` overrides it for one job.
     backoff: how long a job waits after it failed in a worker; `add(backoff=)` overrides it for one job.
     unique_ttl: how long the id of an `add_unique` stays reserved, counted from the end of its delay.
-    settled_ttl: how long the record that a lease id was acked whole is kept.
+    settled_ttl: how long the queue remembers that all jobs of a lease id were acked.
     max_dead: how many dead letters are kept. max_events: how many entries the events stream keeps, 0 for no events.
     result_ttl: how long results are kept.
     retry_budget: how long a call is retried while Redis does not answer.

@@ -19,7 +19,7 @@ from rmq_core.queue.registry import ready
 
 @dataclass(slots=True, eq=False)
 class JobsEngine:
-    """State of a queue object. `native` is None until `prepare` has asked the server for its features."""
+    """State of a queue object. `native` is None until `prepare` has read the features of the server."""
 
     keys: JobsKeys
     config: JobsConfig
@@ -57,7 +57,7 @@ class JobsEngine:
 
 
 def prepare(engine: JobsEngine) -> Exchange[None]:
-    """Ask the server once for its features, create the consumer group and register the queue for tools.
+    """Read the features of the server once, create the consumer group and register the queue for tools.
 
     Raises Unsupported if the server lacks the commands to claim from a stream: no consumer could read the queue.
     """

@@ -1,4 +1,4 @@
-"""The operations of a job queue, as both its façades have them."""
+"""The methods that the blocking and the asyncio class of a job queue share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmq_core.queue.base import Method, QueueBase
 
 
 class JobMethods(QueueBase[JobsEngine]):
-    """What JobQueue and AsyncJobQueue can do."""
+    """The methods of JobQueue and AsyncJobQueue."""
 
     discipline = "jobs"
     capabilities = CAPABILITIES

@@ -6,7 +6,7 @@ _MOMENT_S = 0.02
 
 
 class Prefetch:
-    """Quick jobs are fetched ahead, so that no handler waits for Redis; slow ones are left for other workers."""
+    """Computes how many jobs to fetch ahead: many quick ones, so that no handler waits for Redis; few slow ones."""
 
     def __init__(self, most: int) -> None:
         self.most, self.extra = most, 0

@@ -1,4 +1,4 @@
-"""Running one job: the return value or exception of its handler decides the outcome."""
+"""Runs one job: the return value or exception of its handler decides the outcome."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Runner:
         except MalformedMessage as error:
             return FailedJob("", Verdict(delivery.before + 1, None, str(error)))
         if job.attempt > self._limit(job):
-            reason = f"{delivery.before} workers died, or lost their lease, with it"
+            reason = f"{delivery.before} workers died or lost their lease while they held it"
             return FailedJob(job.id, Verdict(job.attempt - 1, None, reason))
         begun(job)
         try:
@@ -68,7 +68,7 @@ class Runner:
         config = self._queue_config
         kind, data = encode_data(value, config.max_payload_bytes, config.max_payload_depth)
         if kind == "b":
-            raise PayloadError("a handler must return what JSON has, not bytes, while store_results is set")
+            raise PayloadError("a handler must return a JSON value, not bytes, while store_results is set")
         return json.dumps(value).encode() if kind == "s" else data
 
 

@@ -11,7 +11,7 @@ from rmq_core.queue.sync import LargeLeaseFacade
 
 
 class JobQueue(JobMethods, LargeLeaseFacade[JobsEngine]):
-    """A queue of named jobs in a stream; AsyncJobQueue is its twin, which workers run on.
+    """A queue of named jobs in a stream. AsyncJobQueue is its asyncio version, which a Worker uses.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself.
     """

@@ -106,7 +106,7 @@ class Worker:
             self._flush_soon()
 
     def _untold(self, job_id: str) -> bool:
-        """Whether a job's `active` event is unsent; if so, remove it, and the caller must send it."""
+        """Return whether a job's `active` event is unsent; if so, remove it, and the caller must send it."""
         if job_id not in self._done.active:
             return False
         self._done.active.remove(job_id)
@@ -210,7 +210,8 @@ class Worker:
             return None
 
     def _accept(self, found: list[Delivery]) -> None:
-        fresh = [delivery for delivery in found if delivery.entry not in self._held]  # our own, after a late heartbeat
+        # After a late heartbeat, a worker also reads jobs that it holds itself: skip these.
+        fresh = [delivery for delivery in found if delivery.entry not in self._held]
         if fresh:
             self._held.update((delivery.entry, delivery) for delivery in fresh)
             self._waiting.extend(fresh)
@@ -245,7 +246,7 @@ class Worker:
                 await asyncio.sleep(0)  # yield: handlers that never await would starve the fetcher
 
     async def _beat(self) -> None:
-        """Heartbeat held jobs; requeue those not started within one interval."""
+        """Send heartbeats for held jobs; requeue those not started within one interval."""
         before: set[str] = set()
         while True:
             await asyncio.sleep(self.queue.engine.own_lease_ms / 3000)
@@ -258,7 +259,7 @@ class Worker:
                     _log.warning("worker %s lost job entry %s to another worker", self.name, entry)
 
     async def _steal(self) -> None:
-        """Where fetching does not reclaim dead workers' jobs, do so periodically."""
+        """Take over jobs of dead workers periodically, on servers where fetching does not do so."""
         start = "0-0"
         while not self.queue.engine.native:
             await asyncio.sleep(self.queue.engine.own_lease_ms / 4000)

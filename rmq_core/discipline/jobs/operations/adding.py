@@ -1,4 +1,4 @@
-"""Adding jobs: now or later, once or at least once, one or many."""
+"""Adds jobs: at once or delayed, with or without deduplication, one or many."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def publish_many(
 ) -> Exchange[PublishReport]:
     """Add messages, in order, in chunks of up to 1,000 messages and 4 MiB.
 
-    Stops at the first chunk that is refused and raises; `report` of the error holds what was accepted before it.
+    Stops at the first chunk that is refused and raises; `report` of the error states what was accepted before it.
     """
     if dedup_key is not None and not callable(dedup_key):
         raise PayloadError("dedup_key must be a callable for publish_many: one key would make all but one a duplicate")

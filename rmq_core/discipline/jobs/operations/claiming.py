@@ -1,4 +1,4 @@
-"""Claiming under a lease: new leases, takeovers, adoption, and waiting for work without polling."""
+"""Claims jobs under a lease: new leases, takeovers, adoption, and waiting for jobs without polling."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def adopt(
     """Take a lease over by its id alone; its former holder is fenced off.
 
     owner: the new owner; None keeps the recorded one. With the same owner, the call is a hand-over and counts no
-    attempt. if_owner: adopt the lease only from that owner, else raise LeaseOwnedByOther. Raises LeaseLost when the
-    lease is gone, LeaseAlreadySettled when it was acked whole.
+    attempt. if_owner: adopt the lease only from that owner, else raise LeaseOwnedByOther. Raises LeaseLost when there
+    is no such lease, LeaseAlreadySettled when it was acked whole.
     """
     keys = engine.keys
     expected = {} if if_owner is None else {"if_owner": check_text("if_owner", if_owner)}

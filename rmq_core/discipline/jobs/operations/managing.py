@@ -1,4 +1,4 @@
-"""Operating a queue: redrive, purge, results."""
+"""The operations for operators (redrive, purge), and those that read the results of jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_MS = 5000
 
 
 class JobResult(NamedTuple):
-    """The outcome of a job: `value` is its return value; `error` is the reason of the failure of a dead letter."""
+    """The outcome of a job: `value` is its return value; `error` is the reason why it became a dead letter."""
 
     value: Any
     error: str | None = None
@@ -71,7 +71,7 @@ def get_results(engine: JobsEngine, jobs: Iterable[Job | str]) -> Exchange[list[
 def wait_for_result(engine: JobsEngine, job: Job | str, timeout: timedelta | float = 30) -> Exchange[Any]:
     """Wait for a job and return its return value. The call blocks in Redis instead of polling.
 
-    Raises JobFailed when the job becomes a dead letter, TimeoutError when nothing is there within `timeout`.
+    Raises JobFailed when the job becomes a dead letter, TimeoutError when there is no result within `timeout`.
     """
     key, left = engine.keys.result(_id(job)), milliseconds("timeout", timeout, minimum=0.001)
     while left > 0:

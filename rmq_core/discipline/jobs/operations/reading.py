@@ -1,4 +1,4 @@
-"""Inspecting a queue and its contents. Nothing is claimed, but due jobs may become ready."""
+"""Inspects a queue and its contents. Claims nothing, but may make due jobs ready."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tick(engine: JobsEngine) -> Exchange[Tick]:
 
 
 def read(engine: JobsEngine, lease: Lease, lo: int = 0, hi: int | None = None) -> Exchange[list[Message]]:
-    """The messages `lo` to `hi` (exclusive) of a lease that are not settled yet. Raises LeaseLost."""
+    """Return the messages `lo` to `hi` (exclusive) of a lease that are not settled yet. Raises LeaseLost."""
     found: list[Message] = []
     for takeovers, places, envelopes in (yield from _parts(engine, lease, lo, hi)):
         pairs = zip(places, envelopes, strict=True)
@@ -97,25 +97,25 @@ def stats(engine: JobsEngine) -> Exchange[QueueStats]:
 
 
 def peek(engine: JobsEngine, count: int = 1) -> Exchange[list[Message]]:
-    """The messages that would be claimed next, at most `count` of them, oldest first."""
+    """Return the messages that would be claimed next, at most `count` of them, oldest first."""
     looked = yield from _look(engine, whole("count", count, minimum=1))
     return [message_of(envelope) for envelope in looked[6]]
 
 
 def leases(engine: JobsEngine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
-    """The leases that expire first, at most `limit` of them."""
+    """Return the leases that expire first, at most `limit` of them."""
     looked = yield from _look(engine, 1, whole("limit", limit, minimum=1))
     return (yield from _infos(engine, looked[7]))
 
 
 def lease_info(engine: JobsEngine, lease_id: str) -> Exchange[LeaseInfo | None]:
-    """A lease without its token; None when there is none of this id."""
+    """Return a lease without its token; None when there is none of this id."""
     found = yield from _infos(engine, [check_name("lease_id", lease_id).encode()])
     return found[0] if found else None
 
 
 def settled(engine: JobsEngine, lease_id: str) -> Exchange[SettledRecord | None]:
-    """The record that every job of a caller-named lease was acked; None when there is none."""
+    """Return the record that every job of a caller-named lease was acked; None when there is none."""
     record = yield Command(("GET", engine.keys.done(check_name("lease_id", lease_id))))
     if record is None:
         return None
@@ -124,12 +124,12 @@ def settled(engine: JobsEngine, lease_id: str) -> Exchange[SettledRecord | None]
 
 
 def dead_letters(engine: JobsEngine, count: int = 10) -> Exchange[list[Message]]:
-    """The newest dead letters with their history, at most `count` of them."""
+    """Return the newest dead letters with their history, at most `count` of them."""
     return [message_of(envelope) for envelope in (yield from _dead(engine, count))]
 
 
 def peek_dlq(engine: JobsEngine, count: int = 20) -> Exchange[list[Job]]:
-    """The newest dead letters as jobs, at most `count` of them; `history` holds the reasons of their failures."""
+    """Return at most `count` of the newest dead letters as jobs; `history` holds the reasons of their failures."""
     return [job_of(envelope, -1) for envelope in (yield from _dead(engine, count))]
 
 

@@ -1,4 +1,4 @@
-"""Reclaiming expired leases: every client does it in the course of its own work."""
+"""Reclaims expired leases: every client does so in the course of its other operations."""
 
 from __future__ import annotations
 

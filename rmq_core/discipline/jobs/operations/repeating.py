@@ -56,7 +56,7 @@ def upsert_repeatable_job(
     key = check_id(name if key is None else key)
     encode_data(data, engine.config.max_payload_bytes, engine.config.max_payload_depth)
     if isinstance(data, bytes):
-        raise ConfigurationError("data of a repeatable job must be what JSON has, not bytes")
+        raise ConfigurationError("data of a repeatable job must be a JSON value, not bytes")
     encode_options(name, repeat.attempts, repeat.backoff)
     if engine.native is None:
         yield from prepare(engine)
@@ -71,19 +71,19 @@ def upsert_repeatable_job(
 
 
 def get_repeatable_jobs(engine: JobsEngine, limit: int = 100) -> Exchange[list[RepeatableJob]]:
-    """The rules that fire next, at most `limit` of them."""
+    """Return the rules that fire next, at most `limit` of them."""
     most = whole("limit", limit, minimum=1)
     found = yield script("jobs/rules", engine.keys, rules=engine.keys.repeat, most=most)
     return [_repeatable(*entry) for entry in found]
 
 
 def remove_repeatable(engine: JobsEngine, key: str) -> Exchange[bool]:
-    """Forget a rule; jobs it added stay. False when there is none."""
+    """Delete a rule; the jobs that it added remain. Return False when there is no such rule."""
     return bool((yield script("jobs/rule_drop", engine.keys, rules=engine.keys.repeat, key=check_id(key))))
 
 
 def promote(engine: JobsEngine) -> Exchange[Tick]:
-    """Do all due work once: promote delayed jobs, reclaim expired leases, fire repeatable jobs. Any client may."""
+    """Do all due work once: promote delayed jobs, reclaim expired leases, fire repeatable jobs."""
     if engine.native is None:
         yield from prepare(engine)
     seen = yield from tick(engine)
@@ -146,5 +146,5 @@ def _repeatable(key: bytes, next_ms: bytes, text: bytes, fired: bytes) -> Repeat
 
 def _ms(at: datetime) -> int:
     if at.tzinfo is None:
-        raise ConfigurationError(f"start and end must know their time zone; {at!r} does not")
+        raise ConfigurationError(f"start and end must have a time zone; {at!r} has none")
     return round(at.timestamp() * 1000)

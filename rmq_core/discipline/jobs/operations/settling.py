@@ -1,4 +1,4 @@
-"""Extending leases and ending them, whole or message by message: ack, nack, release. The token fences every call."""
+"""Extends leases and settles them, whole or message by message: ack, nack, release. The token fences every call."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def extend(engine: JobsEngine, lease: Lease, by: timedelta | float | None = None
 
 
 def extend_all(engine: JobsEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
-    """Extend many leases in one write; False for each that is lost."""
+    """Extend many leases in one write; return False for each that is lost."""
     return (yield from extend_each(_extension(engine, lease, by) for lease, by in leases))
 
 
 def ack(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Finish the jobs of a lease, or some of them.
 
-    Raises LeaseLost if `messages` is None and the lease is lost; for some messages, the report says so.
+    When the lease is lost, acking the whole lease raises LeaseLost; acking some messages reports it as their outcome.
     """
     return (yield from _settle(engine, lease, ("ack", 0, ""), messages))
 
@@ -47,20 +47,21 @@ def nack(
     delay: timedelta | float | None = None,
     reason: str | None = None,
 ) -> Exchange[SettleReport]:
-    """Give jobs back as failed: the attempt is counted; past `max_attempts` they become dead letters.
+    """Requeue jobs as failed: the attempt is counted; past `max_attempts` they become dead letters.
 
     delay: seconds or timedelta before they are ready again. None means no delay: only workers apply a backoff.
-    reason: its first 200 characters are kept in the history. Raises LeaseLost if `messages` is None and the lease is
-    lost; for some messages, the report says so.
+    reason: its first 200 characters are kept in the history. When the lease is lost, nacking the whole lease raises
+    LeaseLost; nacking some messages reports it as their outcome.
     """
     delay_ms = 0 if delay is None else milliseconds("delay", delay)
     return (yield from _settle(engine, lease, ("nack", delay_ms, one_line(reason)), messages))
 
 
 def release(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Give jobs back to the end of the queue without counting an attempt.
+    """Requeue jobs at the end of the queue without counting an attempt.
 
-    Raises LeaseLost if `messages` is None and the lease is lost; for some messages, the report says so.
+    When the lease is lost, releasing the whole lease raises LeaseLost; releasing some messages reports it as their
+    outcome.
     """
     return (yield from _settle(engine, lease, ("release", 0, ""), messages))
 

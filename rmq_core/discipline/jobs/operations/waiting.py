@@ -1,4 +1,4 @@
-"""Waiting until something is due, for clients that promote."""
+"""Waits for the next due time, for clients that promote delayed jobs."""
 
 from __future__ import annotations
 

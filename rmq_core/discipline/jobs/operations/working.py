@@ -72,7 +72,7 @@ def listen(engine: JobsEngine, consumer: str, count: int, block_ms: int) -> Exch
 
 
 def steal(engine: JobsEngine, consumer: str, start: str, count: int) -> Exchange[tuple[str, list[Delivery]]]:
-    """Take over jobs of silent workers, on servers where reading does not. Return where to go on, and the jobs."""
+    """Take over jobs of silent workers, if the server cannot do so in a read. Return the next `start`, and the jobs."""
     call = script(
         "jobs/steal", engine.keys, group=GROUP, consumer=consumer, stale_ms=engine.own_lease_ms, start=start, most=count
     )
