@@ -1,1 +1,1 @@
-"""A folder for each discipline: how its messages are kept, held and given back."""
+"""A package for each discipline: how it stores messages, hands them out and requeues them."""

@@ -1,1 +1,1 @@
-"""The leased engine: a consumer holds messages under a lease, not each message by itself."""
+"""The discipline `leased`: a consumer holds all messages of a claim under one lease, which has one deadline."""

@@ -8,7 +8,7 @@ from rmq_core.queue.aio import AsyncLargeLeaseFacade
 
 
 class AsyncLeasedQueue(LeasedMethods, AsyncLargeLeaseFacade[LeasedEngine]):
-    """A queue whose messages are handed out under leases; the asyncio twin of LeasedQueue.
+    """A queue whose messages are handed out under leases; the asyncio version of LeasedQueue.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. `on_event`
     gets a QueueEvent after each step.

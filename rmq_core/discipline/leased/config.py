@@ -31,7 +31,7 @@ class LeasedConfig:
     max_ready: how many messages may wait (ready and delayed). overflow: what publish does above that number.
     dedup: deduplicate by payload when publish names no key. dedup_key: returns the key of a payload, which replaces
     the payload's digest. dedup_window: how long a deduplication key is remembered.
-    settled_ttl: how long the record is kept that a lease id was acked as a whole.
+    settled_ttl: how long the queue remembers that a lease id was acked as a whole.
     max_dead: how many dead letters are kept. completed_log, failed_log: how many acked and nacked messages are kept.
     durability: what publish and ack wait for. retry_budget: how long a call is retried while Redis does not answer.
     """

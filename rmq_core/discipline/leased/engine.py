@@ -59,5 +59,5 @@ class LeasedEngine:
         return lost(lease)
 
     def lease_ms(self, lease: timedelta | float | None, parameter: str = "lease") -> int | str:
-        """Return a lease time in the form that the scripts expect; None stands for the queue's own lease time."""
+        """Return a lease time in the form that the scripts expect; None means the queue's own lease time."""
         return self.own_lease_ms if lease is None else milliseconds(parameter, lease, minimum=0.001)

@@ -1,4 +1,4 @@
-"""The operations of a leased queue, which its blocking and its asyncio façade share."""
+"""The methods that the blocking and the asyncio class of a leased queue share."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _log = logging.getLogger("rmq")
 
 
 class AsyncReliableQueue(ReliableMethods, AsyncFacade[ReliableEngine]):
-    """A queue whose messages stay in a list of their worker until they are acked; the asyncio twin of ReliableQueue.
+    """A queue whose messages stay in a list of their worker until they are acked; ReliableQueue for asyncio.
 
     `redis` is a redis.asyncio client, a RedisSettings or a URL; the queue closes only a client it made itself. Messages
     of workers that died are requeued only while a reaper runs in some process.
@@ -26,11 +26,11 @@ class AsyncReliableQueue(ReliableMethods, AsyncFacade[ReliableEngine]):
 
 
 class AsyncReaper:
-    """Requeues the messages of workers that died; the asyncio twin of Reaper.
+    """Requeues the messages of workers that died; the asyncio version of Reaper.
 
     timeout: how long (seconds or timedelta) a message may be held. max_deliveries: after this many failed deliveries a
-    message becomes a dead letter. None stands for the queue's own setting. interval: the pause between two rounds; None
-    stands for a tenth of the timeout, at least 0.1 s and at most a minute.
+    message becomes a dead letter. None means the queue's own setting. interval: the pause between two rounds; None
+    means a tenth of the timeout, at least 0.1 s and at most a minute.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """The keys of a reliable queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
 
 rmq:reliable:{q}:queue           list  envelopes; publish pushes left, workers take from the right
-rmq:reliable:{q}:processing:<w>  list  what worker `w` holds, newest left
+rmq:reliable:{q}:processing:<w>  list  messages that worker `w` holds, newest left
 rmq:reliable:{q}:claims:<w>      hash  message id -> token, ms when claimed, ms when the claim ends (0: none set)
-rmq:reliable:{q}:workers         zset  worker -> ms when it was last seen; tells the reaper whose lists to check
+rmq:reliable:{q}:workers         zset  worker -> ms when it was last seen; the reaper checks the lists of these
 rmq:reliable:{q}:strays          hash  message id -> ms when the reaper first saw it held without a claim
 rmq:reliable:{q}:dead            list  dead letters, newest left, capped
 rmq:reliable:{q}:slot:<c>/<n>    string  last call and reply of a client's call slot; expires

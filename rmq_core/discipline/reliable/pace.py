@@ -8,7 +8,7 @@ from rmq_core.policy import seconds
 
 
 def pause_between(interval: timedelta | float | None, timeout: timedelta | float) -> float:
-    """Return the interval in seconds; None stands for a tenth of the timeout, at least 0.1 s and at most a minute."""
+    """Return the interval in seconds; None means a tenth of the timeout, at least 0.1 s and at most a minute."""
     if interval is not None:
         return seconds("interval", interval, minimum=0.001)
     return min(60.0, max(0.1, seconds("timeout", timeout, minimum=0.001) / 10))

@@ -28,8 +28,8 @@ class Reaper:
     """Requeues the messages of workers that died. Any number of reapers may run, in any processes.
 
     timeout: how long (seconds or timedelta) a message may be held. max_deliveries: after this many failed deliveries a
-    message becomes a dead letter. None stands for the queue's own setting. interval: the pause between two rounds; None
-    stands for a tenth of the timeout, at least 0.1 s and at most a minute.
+    message becomes a dead letter. None means the queue's own setting. interval: the pause between two rounds; None
+    means a tenth of the timeout, at least 0.1 s and at most a minute.
     """
 
     def __init__(

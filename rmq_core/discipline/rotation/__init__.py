@@ -1,1 +1,1 @@
-"""Ids that rotate in one list: popped ids go round with a time stamp until they are marked as done."""
+"""The discipline `rotation`: ids in one list. A popped id stays in it, with a time stamp, until it is marked done."""

@@ -1,4 +1,4 @@
-"""Convert ids to entries of the list and back. Pure: no Redis, no clock.
+"""Converts ids to entries of the list and back. Pure: no Redis, no clock.
 
 An entry is `<id>` until it is popped, `<id>|<seconds since 1970>` from then on. A new id that itself ends like a
 stamped entry is written as `<id>|0`. An id that is not UTF-8 is returned with its bytes escaped, as `os.fsdecode` does.
@@ -45,7 +45,7 @@ def stamped_entry(data: bytes, stamp: str) -> bytes:
 def envelope(data: bytes, *, late: bool) -> bytes:
     """Return an envelope whose payload is the id, as bytes when it is not UTF-8; a `late` id was delivered before.
 
-    The id of the message is the same id, but a space, which would end the field, is written as %20, and % as %25.
+    The message id is the id with each space, which would end the field, written as %20, and each % as %25.
     """
     text = data.decode(errors="backslashreplace")
     kind = "s" if text.encode() == data else "b"

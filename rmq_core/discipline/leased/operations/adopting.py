@@ -27,8 +27,8 @@ def adopt(
     """Take a lease over by its id alone; its former holder is fenced off.
 
     owner: the new owner; None keeps the recorded one. When the owner stays the same, this is a hand-over and counts no
-    delivery. if_owner: adopt it only when this owner holds it, else raise LeaseOwnedByOther. Raises LeaseLost when the
-    lease is gone, LeaseAlreadySettled when it was acked as a whole.
+    delivery. if_owner: adopt it only when this owner holds it, else raise LeaseOwnedByOther. Raises LeaseLost when no
+    lease has this id or its deliveries are used up, LeaseAlreadySettled when it was acked as a whole.
     """
     new, expected = owner_of("owner", owner), owner_of("if_owner", if_owner)
     lease_ms, name = engine.lease_ms(lease), check_name("lease_id", lease_id)

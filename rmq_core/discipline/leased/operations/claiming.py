@@ -1,4 +1,4 @@
-"""Claiming: new leases, takeovers, adoption, and waiting for work without polling."""
+"""Claims messages: new leases, takeovers, acking and claiming in one call, and waiting without polling."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def claim(
 def grant(
     engine: LeasedEngine, request: LeaseRequest, wait_ms: int, expired: list[bytes] | None = None
 ) -> Exchange[Lease | None]:
-    """Claim what the request asks for. Reclaim expired leases too; if `expired` is given, only add their ids to it."""
+    """Claim what `request` describes. Reclaim expired leases too; if `expired` is given, only add their ids to it."""
     try:
         if not engine.registered:
             engine.registered = yield from register(engine.name, DISCIPLINE)
@@ -263,7 +263,7 @@ def isolation_of(words: Sequence[str | int]) -> Isolation | None:
 
 
 def tell_isolated(engine: LeasedEngine, lease: Lease) -> None:
-    """Emit an event that says why a claim got fewer messages than it asked for."""
+    """Emit an event that states why a claim got fewer messages than it requested."""
     engine.tell(Operation.ISOLATE, lease.count, lease.id, reason=str(lease.isolation))
 
 

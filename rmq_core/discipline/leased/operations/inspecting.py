@@ -64,7 +64,7 @@ def _decoded(lease_id: str, parts: Sequence[Part]) -> list[Message]:
 
 
 def _parts(engine: LeasedEngine, lease_id: str, token: str, lo: int, hi: int) -> Exchange[list[Part] | None]:
-    """Read a range of a lease, one Part per reply; return None when the lease is gone."""
+    """Read a range of a lease, one Part per reply; return None when the lease no longer exists."""
     found: list[Part] = []
     while lo < hi:
         part = yield from _part(engine, lease_id, token, lo, hi - 1)
@@ -105,7 +105,7 @@ def backlog(engine: LeasedEngine) -> Exchange[Backlog]:
 
 
 class Glance(NamedTuple):
-    """A backlog, the seconds until the queue's next due time, and the ids of expired leases, not yet in the backlog."""
+    """A backlog, the seconds until the queue's next due time, and the expired leases, which the backlog leaves out."""
 
     backlog: Backlog
     due_s: float | None
@@ -121,7 +121,7 @@ def glance(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[Glance]:
 
 
 def look(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
-    """Return the backlog, expired leases reclaimed, and the seconds until the next due time; `bell_ms` as in glance."""
+    """Reclaim expired leases; return the backlog and the seconds until the next due time. bell_ms: as in `glance`."""
     while True:
         seen = yield from glance(engine, bell_ms)
         if not (yield from reclaim_all(engine, seen.late)):
@@ -191,7 +191,9 @@ def browse(engine: LeasedEngine, target: str, offset: int = 0, count: int = 25) 
     of due times, `dead`, `completed` and `failed` have the newest message first.
     """
     if not isinstance(target, str) or target not in UNHELD:
-        raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are read")
+        raise ConfigurationError(
+            f"target must be one of {', '.join(UNHELD)}, not {target!r}; browse_lease reads leases"
+        )
     key, kind = stored_in(engine, target)
     most = min(whole("count", count, minimum=1), _LISTED)
     total, found, due = yield browsing(key, kind, whole("offset", offset), most)

@@ -1,4 +1,4 @@
-"""Operations for operators: redrive, purge, pause, cancel, forget, unregister; and what closing a queue releases."""
+"""Operations for operators: redrive, purge, pause, cancel, forget, unregister, and releasing leases of others."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def purge(engine: LeasedEngine, target: str) -> Exchange[int]:
     the publishing call named, or that belongs to a dead letter, is remembered until its window ends; see `forget`.
     """
     if target not in UNHELD:
-        raise ConfigurationError(f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases are settled")
+        raise ConfigurationError(
+            f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases can only be settled"
+        )
     if target in _WAITING and deduplicates(engine):
         return (yield from _purge_with_keys(engine, _WAITING[target]))
     key, kind = stored_in(engine, target)
@@ -134,12 +136,12 @@ def unregister(engine: LeasedEngine) -> Exchange[None]:
             yield Command(("SREM", QUEUES, engine.keys.name))
     if any(held):
         found = ", ".join(f"{count:,} {what}" for what, count in zip(_HELD, held, strict=True) if count)
-        raise QueueNotEmpty(f"queue {engine.keys.name!r} holds {found}: consume or purge that first, or leave it")
+        raise QueueNotEmpty(f"queue {engine.keys.name!r} holds {found}: consume or purge them first, or keep the queue")
     engine.registered = False
 
 
 def release_lease(engine: LeasedEngine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
-    """Release a lease by its id alone, when its holder is known to work no more; no delivery is counted.
+    """Release a lease by its id alone, when its holder is known to have ended; no delivery is counted.
 
     The holder is fenced off. if_owner: release it only when this owner holds it, else raise LeaseOwnedByOther. Raises
     LeaseLost when there is no such lease, LeaseAlreadySettled when it was acked as a whole.
@@ -165,7 +167,7 @@ def _purge_with_keys(engine: LeasedEngine, parts: Sequence[str]) -> Exchange[int
         key, kind = stored_in(engine, part)
         slice_ = browsing(key, kind, 0, _SLICE)
         left, found, _ = yield slice_
-        while found and left > 0:  # else fast publishers keep the loop running
+        while found and left > 0:  # without `left`, fast publishers could keep the loop running
             some = found[:left]
             gone = yield from _remove(engine, key, "oldest" if kind == "list" else "zset", some)
             removed, left = removed + gone, left - len(some)

@@ -1,4 +1,4 @@
-"""Publishing: chunks are atomic; several share one write."""
+"""Publishes messages in chunks: each chunk is stored whole or not at all; one write carries several chunks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     delay_ms: int = 0
 
     def goes_with(self, other: Entry) -> bool:
-        """Whether one call can hold both."""
+        """Return whether one call can hold both."""
         return self.delay_ms == other.delay_ms and (self.digest is None) == (other.digest is None)
 
 
@@ -53,11 +53,11 @@ class ServerClock:
 
     @property
     def stamp(self) -> bytes:
-        """Prefix of a fresh envelope: no deliveries, the time, no history."""
+        """The prefix of a new envelope: no deliveries, the time, no history."""
         return codec.stamp(self.ms) if self.ms else b""
 
     def take(self, reply: bytes) -> bytes:
-        """Store the time a reply ends with; return the rest."""
+        """Store the time at the end of a reply; return the rest."""
         rest, _, now = reply.partition(b" @")
         self.ms = int(now or self.ms)
         return rest
@@ -82,7 +82,7 @@ class Chunk(NamedTuple):
         return cls(ids, bodies, () if digests[0] is None else digests, delays[0])
 
     def stamped(self, told: ServerClock) -> Chunk:
-        """A copy with timestamped bodies, if the time is known."""
+        """Return a copy with timestamped bodies; the same chunk if the time is unknown."""
         stamp = told.stamp
         return self._replace(bodies=[stamp + body for body in self.bodies], told_ms=told.ms) if stamp else self
 
@@ -98,7 +98,7 @@ def publish(
     delay: timedelta | float | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Exchange[Published]:
-    """Publish a message, unless deduplication finds its key published within the window.
+    """Publish a message, unless one with its deduplication key was published within the window.
 
     delay: seconds or timedelta before it becomes ready. Raises PayloadError if unstorable, QueueFull if the queue is
     full, NotDurable if stored without the configured durability.
@@ -182,7 +182,7 @@ def _chunks(
             yield alike._replace(delay_ms=delay_ms, told_ms=told.ms)
         else:
             entries: list[Entry] = []
-            try:  # inlined: rmq_core.chunks.each is 1 % slower per message
+            try:  # inlined: `envelope.chunks.each` is 1 % slower per message
                 entries.extend(_new_entry(engine, one, dedup_key, headers, delay_ms) for one in some)
             except PayloadError as error:
                 error.name_index(first + len(entries))
@@ -192,7 +192,7 @@ def _chunks(
 
 
 def _alike(payloads: Sequence[Any], headers: bytes, max_bytes: int, stamp: bytes) -> Chunk | None:
-    """Fast path, four times as cheap: a chunk of only str or only bytes payloads; else None."""
+    """Return a chunk if all payloads are str or all are bytes, else None; this fast path costs a quarter."""
     kinds = set(map(type, payloads))
     try:
         data = [text.encode() for text in payloads] if kinds == {str} else payloads
@@ -259,7 +259,7 @@ def _tell(engine: LeasedEngine, fresh: int, duplicates: int, dropped: int, messa
 
 
 class _Tally:
-    """Running totals for the PublishReport."""
+    """The running totals for the PublishReport."""
 
     def __init__(self, engine: LeasedEngine) -> None:
         self.engine, self.told = engine, ServerClock()
@@ -313,14 +313,14 @@ def _entry(
 
 
 def deduplicates(engine: LeasedEngine) -> bool:
-    """Whether the queue deduplicates messages published without a key."""
+    """Return whether the queue deduplicates messages published without a key."""
     return engine.config.dedup or engine.config.dedup_key is not None
 
 
 def digest_of(
     engine: LeasedEngine, dedup_key: DedupKey | None, payload: Payload, kind: str, data: bytes
 ) -> bytes | None:
-    """Digest of a message's deduplication key (the call's, else the queue's); None without deduplication."""
+    """Return the digest of a message's deduplication key (the call's, else the queue's); None without a key."""
     key = engine.config.dedup_key if dedup_key is None else dedup_key
     if key is not None:
         return digest("key", key_bytes(key(payload) if callable(key) else key))
@@ -328,7 +328,7 @@ def digest_of(
 
 
 def _checked_id(message_id: str) -> str:
-    """Validate a caller's id; spaces separate the envelope's fields."""
+    """Validate a caller's id: it must not hold spaces, because they separate the fields of an envelope."""
     if not isinstance(message_id, str) or not 0 < len(message_id) <= _ID_LENGTH:
         raise PayloadError(f"id must be a text of 1 to {_ID_LENGTH} characters, not {message_id!r}")
     if not message_id.isprintable() or " " in message_id:
@@ -337,7 +337,7 @@ def _checked_id(message_id: str) -> str:
 
 
 def key_bytes(key: object) -> bytes:
-    """Encode a deduplication key; PayloadError if it is empty or not str or bytes."""
+    """Encode a deduplication key. Raises PayloadError if it is empty or neither str nor bytes."""
     data = encode_text(key, "dedup_key") if isinstance(key, str) else key
     if not isinstance(data, bytes):
         raise PayloadError(f"dedup_key must be or return str or bytes, not {type(key).__name__}")

@@ -31,7 +31,7 @@ from rmq_core.queue.registry import register
 PUBLICATION = b"~+"
 """Prefix of publications in the leases set; no caller can choose such a lease id."""
 _WINDOW, _MOVED, _KEYED = 4, 4000, 1000
-_PEACE_MS = 10_000  # after this long without progress, others finish a publication
+_PEACE_MS = 10_000  # after this long without progress, other clients finish a publication
 _MONTH_S = 30 * 86400
 
 
@@ -45,8 +45,9 @@ def stage(
 ) -> Exchange[Stage]:
     """Stage messages, in order, for `publish_staged`; they stay invisible and are not yet deduplicated.
 
-    keep: seconds or timedelta until an idle stage expires. Their age counts from staging, not from the commit, as in
-    Kafka. Raises PayloadError if unstorable, QueueFull at the server's `maxmemory`, StageLost if the stage expired.
+    keep: seconds or timedelta until an idle stage expires. The age of messages counts from staging, not from the
+    commit, as in Kafka. Raises PayloadError if one is unstorable, QueueFull at the server's `maxmemory`, StageLost if
+    the stage expired.
     """
     if engine.config.overflow == Overflow.DROP_OLDEST:
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
@@ -58,7 +59,7 @@ def stage(
             plain = plain and not any(chunk.digests or chunk.delay_ms for chunk in window)
             count += yield from _push(engine, Stage(stage_id, count, plain), window, told, keep_ms)
     except Exception as error:
-        if not isinstance(error, QueueUnavailable):  # else: expires
+        if not isinstance(error, QueueUnavailable):  # else the stage expires
             yield from drop_staged(engine, [Stage(stage_id, count, plain)])
         raise
     return Stage(stage_id, count, plain)
@@ -72,7 +73,7 @@ def publish_staged(
     batch: int = 0,
     remember: timedelta | float = _MONTH_S,
 ) -> Exchange[bool]:
-    """Make all these stages' messages ready, in order; False, dropping them, if the batch was already published.
+    """Make all messages of these stages ready, in order. Drop them and return False if the batch was published before.
 
     sink, batch: publish only if `batch` exceeds the last number of this `sink`, which is kept for `remember` (seconds
     or timedelta); so a failed call can be retried. Raises StageLost if a stage is incomplete, QueueFull if the queue is
@@ -94,7 +95,7 @@ def publish_staged(
 
 
 def drop_staged(engine: LeasedEngine, stages: Iterable[Stage]) -> Exchange[None]:
-    """Drop staged messages; published ones stay."""
+    """Delete staged messages that are not published."""
     gone = iter(stages)
     while some := list(itertools.islice(gone, 100)):
         calls = [script("leased/drop_stage", stage=engine.keys.stage(each.id)) for each in some]
@@ -117,7 +118,7 @@ def finish(engine: LeasedEngine, member: str) -> Exchange[int]:
 def _push(
     engine: LeasedEngine, so_far: Stage, window: Sequence[Chunk], told: ServerClock, keep_ms: int
 ) -> Exchange[int]:
-    """Append chunks to the stage; return how many messages."""
+    """Append chunks to the stage; return the number of messages."""
     calls, added = [], 0
     for chunk in window:
         call = script(
@@ -137,7 +138,7 @@ def _push(
 
 
 def _set_aside(entries: Iterable[Entry]) -> Iterator[Chunk]:
-    """Chunks whose messages carry their own delay and digest; the chunk's only tell whether any has one."""
+    """Yield chunks whose bodies hold delay and digest; `delay_ms` and `digests` only show whether any body has one."""
     for chunk in chunks(entries, lambda entry: len(entry.body)):
         digests = [entry.digest for entry in chunk if entry.digest]
         longest_ms = max(entry.delay_ms for entry in chunk)
@@ -145,7 +146,7 @@ def _set_aside(entries: Iterable[Entry]) -> Iterator[Chunk]:
 
 
 def _staged(entry: Entry) -> bytes:
-    """The body; with a delay or digest, prefixed by a marker byte and both."""
+    """Return the body, after a marker byte, the delay and the digest if there is a delay or a digest."""
     if entry.digest is None and not entry.delay_ms:
         return entry.body
     digest = entry.digest.hex() if entry.digest else "-"
@@ -168,7 +169,7 @@ def _commit(
 
 
 def _committed(engine: LeasedEngine, call: Call) -> Exchange[bool]:
-    """Retry while the queue is full, if `Overflow.BLOCK` allows."""
+    """Commit; retry while the queue is full, if `Overflow.BLOCK` allows. Return False if published before."""
     overflow, pause, began = engine.config.overflow, 0.005, None
     while True:
         reply, confirmed = apart(call, (yield call))

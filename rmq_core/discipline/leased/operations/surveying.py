@@ -26,7 +26,7 @@ def holding(names: Sequence[str]) -> Exchange[list[str]]:
 
 
 def glances(names: Sequence[str], config: LeasedConfig) -> Exchange[list[Glance]]:
-    """Return the backlog of each of these queues and the ids of its expired leases, not yet in the backlog."""
+    """Return the backlog of each of these queues and the ids of its expired leases, which the backlog leaves out."""
     return together([glance(LeasedEngine(LeasedKeys(name), config)) for name in names])
 
 

@@ -1,4 +1,4 @@
-"""Claim messages: one script runs LMOVE and records the time; a waiting claim sends BLMOVE and that script at once."""
+"""Claims messages: a script runs LMOVE and records the time; a waiting claim sends BLMOVE with it in one write."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def backlog(engine: ReliableEngine) -> Exchange[Backlog]:
 
 
 def stats(engine: ReliableEngine) -> Exchange[QueueStats]:
-    """Return what the queue holds. The messages of workers are summed up 1,000 workers at a time: no snapshot."""
+    """Return what the queue holds. This is no snapshot: each call counts the messages of at most 1,000 workers."""
     leased = leases = first = 0
     while True:
         workers = yield from page_of_workers(engine, first)
@@ -42,13 +42,13 @@ def page_of_workers(engine: ReliableEngine, first: int) -> Exchange[list[str]]:
 
 
 def peek(engine: ReliableEngine, count: int = 1) -> Exchange[list[Message]]:
-    """The messages that would be claimed next, at most `count` of them, oldest first."""
+    """Return the messages that would be claimed next, at most `count` of them, oldest first."""
     found = yield script("lists/peek", list=engine.keys.queue, count=whole("count", count, minimum=1))
     return [message_of(envelope) for envelope in reversed(found)]
 
 
 def dead_letters(engine: ReliableEngine, count: int = 10) -> Exchange[list[Message]]:
-    """The newest dead letters with their history, at most `count` of them."""
+    """Return the newest dead letters with their history, at most `count` of them."""
     found = yield script("lists/peek", list=engine.keys.dead, count=-whole("count", count, minimum=1))
     return [message_of(envelope) for envelope in found]
 
@@ -79,7 +79,7 @@ def purge(engine: ReliableEngine, target: str) -> Exchange[int]:
 
 
 def lists_of(engine: ReliableEngine, workers: list[str]) -> list[bytes]:
-    """The processing list and the claims of each worker."""
+    """Return the keys of the processing list and of the claims of each worker."""
     return [key for worker in workers for key in (engine.keys.processing(worker), engine.keys.claims(worker))]
 
 

@@ -48,7 +48,7 @@ def publish_many(
 ) -> Exchange[PublishReport]:
     """Add many messages, in order, in chunks of up to 1,000 messages and 4 MiB. Takes any iterable, of any length.
 
-    Stops at the first refused chunk and raises; `report` of the error says what was accepted before.
+    Stops at the first refused chunk and raises; `report` of the error states what was accepted before.
     """
     refuse(DISCIPLINE, dedup=dedup_key, delay=delay)
     extra = encode_headers(headers)

@@ -14,7 +14,7 @@ from rmq_core.policy import milliseconds, whole
 
 
 class Reaped(NamedTuple):
-    """How many messages were requeued, became dead letters, or were first seen now without the time of a claim."""
+    """How many messages were requeued, became dead letters, or were first seen now as held without a claim."""
 
     returned: int
     dead: int
@@ -26,7 +26,7 @@ def reap(
 ) -> Exchange[Reaped]:
     """Check the messages of every worker once, and requeue those that are held for longer than `timeout`.
 
-    timeout, max_deliveries: None is the queue's own. A claim or extension with a time of its own keeps that time.
+    timeout, max_deliveries: None is the queue's own. A time that a claim or extension set overrides `timeout`.
     """
     timeout_ms = milliseconds("timeout", engine.config.timeout if timeout is None else timeout, minimum=0.001)
     most = (

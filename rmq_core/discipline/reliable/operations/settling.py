@@ -38,7 +38,7 @@ def nack(
     delay: timedelta | float | None = None,
     reason: str | None = None,
 ) -> Exchange[SettleReport]:
-    """Give messages back as failed: the delivery is counted; past `max_deliveries` they become dead letters.
+    """Requeue messages as failed: the delivery is counted; past `max_deliveries` they become dead letters.
 
     reason: its first 200 characters are kept in the message's history. When the lease is lost, nacking the whole lease
     raises LeaseLost; nacking some messages reports it as their outcome. Raises Unsupported for a `delay`.
@@ -49,7 +49,7 @@ def nack(
 
 
 def release(engine: ReliableEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Give messages back without counting a delivery.
+    """Requeue messages without counting a delivery.
 
     When the lease is lost, releasing the whole lease raises LeaseLost; releasing some messages reports it as their
     outcome.
@@ -110,7 +110,7 @@ def _extension(engine: ReliableEngine, lease: Lease, by: timedelta | float | Non
 
 
 def _id_of(entry: bytes) -> bytes:
-    """Return the id under which the scripts keep the claim of an entry; an entry that is no envelope is its own id."""
+    """Return the id under which the scripts store the claim of an entry: the entry itself if it is no envelope."""
     head = _HEAD.match(entry)
     found = _ID.match(entry, head.end() + int(head[1])) if head else None
     return found[1] if found else entry
