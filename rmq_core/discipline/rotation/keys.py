@@ -1,4 +1,4 @@
-"""The keys of a rotation queue: its list is named like the queue, so that any program can LPUSH ids into it.
+"""The keys of a rotation queue. The key of its list is the queue's name, so that any program can LPUSH ids into it.
 
 {q} below is the name of the queue as hash tag; the name alone hashes to the same slot, so a queue lives in one slot.
 
@@ -7,7 +7,7 @@ rmq:rotation:{q}:done        zset   id that is done -> how many of its entries s
 rmq:rotation:{q}:taken       hash   id -> how many of its entries are in progress
 rmq:rotation:{q}:waiters     zset   waiter -> ms until which it counts
 rmq:rotation:{q}:wake        list   tokens that wake waiters; expires
-rmq:rotation:{q}:bell        channel with one notification for watchers that asked for it
+rmq:rotation:{q}:bell        channel of a one-shot notification for the watchers that armed it
 rmq:rotation:{q}:slot:<c>/<n> string last call and reply of a client's call slot; expires
 """
 
@@ -34,7 +34,7 @@ class RotationKeys:
 
     def __post_init__(self) -> None:
         if check_name("name", self.name).startswith("rmq:"):
-            raise ConfigurationError(f"name {self.name!r} must not begin with 'rmq:': keys of RMQ itself do")
+            raise ConfigurationError(f"name {self.name!r} must not begin with 'rmq:': RMQ's own keys do")
         prefix = b"rmq:rotation:{%b}:" % self.name.encode()
         object.__setattr__(self, "list", self.name.encode())
         object.__setattr__(self, "prefix", prefix)

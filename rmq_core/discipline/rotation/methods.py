@@ -1,4 +1,4 @@
-"""The operations of a rotation queue, which its blocking and its asyncio façade share."""
+"""The operations of a rotation queue, shared by RotationQueue and AsyncRotationQueue."""
 
 from __future__ import annotations
 

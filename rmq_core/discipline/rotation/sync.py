@@ -11,5 +11,5 @@ class RotationQueue(RotationMethods, Facade[RotationEngine]):
     """A queue of ids in one list: a popped id stays in the list with a time stamp until it is marked as done.
 
     `redis` is a redis-py client, a RedisSettings or a URL; the queue closes only a client it made itself. Threads may
-    share it.
+    share the queue.
     """

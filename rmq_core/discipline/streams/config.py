@@ -40,18 +40,18 @@ class QueueConfig:
         for name in ("claim_idle_ms", "block_ms", "max_read_count"):
             positive(name, getattr(self, name))
         if self.consumer_name.startswith(BACK):
-            raise ConfigurationError(f"consumer_name must not begin with {BACK!r}: leases do")
+            raise ConfigurationError(f"consumer_name must not begin with {BACK!r}: tokens of leases do")
 
     @classmethod
     def named(
         cls, name: str, consumer_group: str = "rmq", consumer_name: str | None = None, **settings: Any
     ) -> QueueConfig:
-        """The settings of the queue that `open_queue(redis, name, "streams")` opens, for a consumer of its own."""
+        """Return the config of `open_queue(redis, name, "streams")`; by default, the consumer gets a unique name."""
         return cls(stream_of(name), consumer_group, consumer_name or new_id(), **settings)
 
 
 def positive(name: str, value: int) -> int:
-    """Return the value. Raises ConfigurationError, which names it, unless it is above 0: 0 would block for ever."""
+    """Return the value. Raises ConfigurationError, with its name, unless it is above 0: 0 would block for ever."""
     if value == 0 and not isinstance(value, bool):
         raise ConfigurationError(f"{name} must be > 0")
     return whole(name, value, minimum=1)

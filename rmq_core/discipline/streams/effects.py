@@ -48,7 +48,7 @@ class DbApi(Generic[C]):
 class EffectsOnce:
     """Makes handlers skip messages whose effects were committed before.
 
-    paramstyle: the one of the database module, such as `sqlite3.paramstyle`. table: the name of the table of rows.
+    paramstyle: that of the database module, such as `sqlite3.paramstyle`. table: the name of the table of rows.
     """
 
     def __init__(self, paramstyle: str, table: str = "rmq_processed") -> None:

@@ -18,8 +18,9 @@ _RETRY_BUDGET_S = 30.0
 class StreamEngine:
     """State of a queue object.
 
-    grouped: the group is known to exist. registered: tools can find the queue. malformed: errors about entries that
-    came with good ones; the next reads raise them. unanswered: tokens of leases whose claim ended without a reply.
+    grouped: the group is known to exist. registered: the name is registered for tools, or must not be.
+    malformed: errors about entries that came with good ones; the next reads raise them. unanswered: tokens of leases
+    whose claim ended without a reply.
     """
 
     name: str
@@ -54,7 +55,7 @@ class StreamEngine:
 
 
 def engine_of(name: str | QueueConfig, config: QueueConfig | None, on_event: OnEvent | None) -> StreamEngine:
-    """The engine of `StreamQueue(redis, config)`, or of `StreamQueue(redis, name, config)` with a config of its own."""
+    """Return the engine of `StreamQueue(redis, config)` or of `StreamQueue(redis, name, config)`."""
     if isinstance(name, QueueConfig):
         if config is not None:
             raise ConfigurationError("config was given twice: StreamQueue(redis, config) or (redis, name, config)")
@@ -62,6 +63,6 @@ def engine_of(name: str | QueueConfig, config: QueueConfig | None, on_event: OnE
     chosen = QueueConfig.named(check_name("name", name)) if config is None else config
     if not isinstance(chosen, QueueConfig):
         raise ConfigurationError(f"config must be a QueueConfig, not {type(chosen).__name__}")
-    # Tools open a queue by its name alone, so they cannot find a queue whose stream key differs from its name's.
+    # Tools open a queue by its name alone, so they cannot find a queue whose stream key does not derive from its name.
     own = chosen.stream_key == stream_of(name)
     return StreamEngine(name, StreamKeys(chosen.stream_key), chosen, on_event, registered=not own)

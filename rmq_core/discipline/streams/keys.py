@@ -1,4 +1,4 @@
-"""The keys of a stream queue. All lie in the cluster slot of the stream, which another program may have created.
+"""The keys of a stream queue. All are in the cluster slot of the stream, which another program may have created.
 
 rmq:{q}:stream               stream  what `open_queue(redis, "q", "streams")` opens; entries have one field, `data`
 rmq:{q}:stream:slot:<c>/<n>  string  last call and reply of a client's call slot; expires
@@ -7,7 +7,8 @@ orders                       stream  a stream of any other key, named by QueueCo
 
 Entries that are delivered and not acknowledged are in the group's own list of pending entries. A native consumer holds
 entries under its `consumer_name`. A lease holds them under its token, as a consumer of the group that is removed when
-the lease is settled. A `consumer_name` never begins with `~`; tokens do. The consumer `~` holds entries given back.
+the lease is settled. A `consumer_name` never begins with `~`; tokens do. The consumer `~` holds nacked and
+released entries.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rmq_core.queue.keys import check_name
 
 _TAG = re.compile(r"[^{]*\{[^}]+\}")
 BACK = "~"
-"""The consumer that holds entries given back, until another consumer or lease claims them."""
+"""The consumer that holds nacked and released entries until another consumer or lease claims them."""
 
 
 def stream_of(name: str) -> str:

@@ -97,8 +97,8 @@ def envelope(entry_id: str, data: bytes | None, delivered_before: int) -> bytes:
 
 def _malformed(stream: str, entry_id: str, why: str) -> QueueError:
     error = QueueError(
-        f"entry {entry_id} of stream {stream!r} is malformed: {why}. It stays pending; look at it with XRANGE, and "
-        f"acknowledge it with XACK to be rid of it"
+        f"entry {entry_id} of stream {stream!r} is malformed: {why}. It stays pending: inspect it with XRANGE, "
+        f"then remove it from the pending entries with XACK"
     )
     error.queue, error.message_id = stream, entry_id
     return error

@@ -1,4 +1,4 @@
-"""The operations of a stream queue, native ones and those of a WorkQueue, as both its façades have them."""
+"""The operations that StreamQueue and AsyncStreamQueue share: native ones and those of a WorkQueue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmq_core.queue.base import Method, QueueBase
 
 
 class StreamMethods(QueueBase[StreamEngine]):
-    """What StreamQueue and AsyncStreamQueue can do."""
+    """The methods of StreamQueue and AsyncStreamQueue."""
 
     discipline = "streams"
     capabilities = CAPABILITIES

@@ -13,10 +13,10 @@ from rmq_core.errors import ConfigurationError
 
 
 class Stoppable(Protocol):
-    """A consumer, of either kind."""
+    """A consumer, blocking or asyncio."""
 
     def stop(self) -> None:
-        """Read no more."""
+        """Begin no new read."""
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def stop_on_signals(*consumers: Stoppable, signals: tuple[signal.Signals, ...] =
     Raises ConfigurationError outside the main thread, where Python installs no signal handlers.
     """
     if threading.current_thread() is not threading.main_thread():
-        raise ConfigurationError("stop_on_signals must be entered in the main thread; call stop() yourself elsewhere")
+        raise ConfigurationError("enter stop_on_signals in the main thread; in other threads, call stop() yourself")
 
     def stop(number: int, frame: FrameType | None) -> None:
         del number, frame

@@ -1,4 +1,4 @@
-"""The transactions that `run` needs of a database: begin, commit and roll back; one for each message.
+"""The database transactions of `run`: it begins one for each message, and commits it or rolls it back.
 
 The order is fixed: handle, commit, acknowledge. A failure up to the commit rolls the transaction back and is raised.
 Nothing is retried here, and a message is acknowledged only after its transaction was committed.
@@ -60,7 +60,7 @@ def committed(tx: DbTx) -> Iterator[None]:
     except BaseException as error:
         try:
             tx.rollback()
-        except Exception as failure:  # noqa: BLE001  whatever it is, what went wrong first is what matters
+        except Exception as failure:  # noqa: BLE001  whatever it is, the first error is the one to raise
             _note(error, failure)
         raise
 
@@ -74,7 +74,7 @@ async def async_committed(tx: AsyncDbTx) -> AsyncIterator[None]:
     except BaseException as error:
         try:
             await tx.rollback()
-        except Exception as failure:  # noqa: BLE001  whatever it is, what went wrong first is what matters
+        except Exception as failure:  # noqa: BLE001  whatever it is, the first error is the one to raise
             _note(error, failure)
         raise
 

@@ -153,7 +153,7 @@ def test_the_reason_of_a_nack_goes_to_the_log(world: World, caplog: pytest.LogCa
     queue.publish("a")
     with caplog.at_level(logging.WARNING, "rmq"):
         queue.nack(queue.claim(), reason="no\ngood")
-    assert caplog.messages == ["1 ids of queue 'q' were given back: no good"]
+    assert caplog.messages == ["1 ids of queue 'q' were nacked: no good"]
 
 
 def test_a_block_that_ends_acks_and_one_that_raises_gives_back(world: World) -> None:

@@ -230,7 +230,7 @@ def test_looking_makes_neither_stream_nor_group(world: World) -> None:
         (lambda queue: queue.publish({}, delay=1), "delay"),
         (lambda queue: queue.publish({}, headers={"a": "b"}), "headers"),
         (lambda queue: queue.publish_many([{}], dedup_key=str), "dedup"),
-        (lambda queue: queue.claim(lease_id="mine"), "leases under an id of one's own choice"),
+        (lambda queue: queue.claim(lease_id="mine"), "leases under an id that the caller chose"),
         (lambda queue: queue.claim(max_messages=4001), "leases of more than 4,000 messages"),
         (lambda queue: queue.nack(None, delay=1), "delay"),
         (lambda queue: queue.dead_letters(), "dead_letters"),

@@ -51,7 +51,7 @@ def claim(
     if lease_id is not None:
         raise lacking(DISCIPLINE, "takeover", "lease_id")
     if lease is not None:
-        raise lacking(DISCIPLINE, "extend", "lease time of a claim's own; its config has `timeout`")
+        raise lacking(DISCIPLINE, "extend", "lease time per claim (set `timeout` in its config)")
     if whole("max_messages", max_messages, minimum=1) > LARGE:
         raise lacking(DISCIPLINE, "large_leases", f"leases of more than {LARGE} messages")
     wait_ms, most = milliseconds("wait", wait), min(max_messages, _MOST)

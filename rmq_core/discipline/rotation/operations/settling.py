@@ -1,4 +1,4 @@
-"""End the work on an id: mark it as done, or give it back."""
+"""End the work on an id: mark it as done, or make it new again."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def nack(
         raise lacking(DISCIPLINE, "delay")
     report = yield from _give_back(engine, lease, messages)
     if reason is not None:
-        _log.warning("%d ids of queue %r were given back: %s", report.settled, engine.name, one_line(reason))
+        _log.warning("%d ids of queue %r were nacked: %s", report.settled, engine.name, one_line(reason))
     return report
 
 

@@ -43,7 +43,7 @@ def claim(
     """
     whole("max_messages", max_messages, minimum=1)
     if lease_id is not None:
-        raise lacking("streams", "takeover", "leases under an id of one's own choice")
+        raise lacking("streams", "takeover", "leases under an id that the caller chose")
     if max_messages > _MOST:
         raise lacking("streams", "large_leases", "leases of more than 4,000 messages")
     lease_ms, wait_ms = _lease_ms(engine, "lease", lease), milliseconds("wait", wait)
@@ -72,7 +72,7 @@ def extend(engine: StreamEngine, lease: Lease, by: timedelta | float | None = No
 
 
 def extend_all(engine: StreamEngine, leases: Sequence[tuple[Lease, float | None]]) -> Exchange[list[bool]]:
-    """Extend many leases in one write; False for each that is lost."""
+    """Extend many leases in one write; return False for each that is lost."""
     replies = yield Batch(tuple(_extension(engine, lease, by) for lease, by in leases))
     for reply in replies:
         if isinstance(reply, Exception):
@@ -81,7 +81,7 @@ def extend_all(engine: StreamEngine, leases: Sequence[tuple[Lease, float | None]
 
 
 def _wait(engine: StreamEngine, call: Call, owner: str, wait_ms: int) -> Exchange[Lease | None]:
-    """Claim repeatedly and block in Redis in between, at most 1 s at a time: a message turning stale ends no wait."""
+    """Claim repeatedly. Block in Redis in between for at most 1 s: a message that turns stale does not end a block."""
     left, block = wait_ms, 0
     while True:
         reply = yield Wait(b"", block, call, by=_blocking(engine, call, block)) if block else call

@@ -23,14 +23,14 @@ def backlog(engine: StreamEngine) -> Exchange[Backlog]:
 
 
 def stats(engine: StreamEngine) -> Exchange[QueueStats]:
-    """Count the messages that the queue holds for this group. Stale ones, which any consumer may claim, are ready."""
+    """Count the messages that the queue holds for this group. Stale ones are ready: any consumer may claim them."""
     found = yield look(engine)
     leased = max(0, found[2] - found[3])
     return QueueStats(found[1] + found[3], 0, leased, found[7] if leased else 0, 0, _oldest_age(found), paused=False)
 
 
 def peek(engine: StreamEngine, count: int = 1) -> Exchange[list[Message]]:
-    """The messages that would be claimed next, oldest first, without claiming them."""
+    """Return the messages that would be claimed next, oldest first, without claiming them."""
     whole("count", count, minimum=1)
     config = engine.config
     found = yield script(
@@ -61,7 +61,7 @@ def purge(engine: StreamEngine, which: str) -> Exchange[int]:
     if which in {"delayed", "dead"}:
         raise lacking("streams", {"delayed": "delay", "dead": "dead_letters"}[which])
     if which != "ready":
-        raise ConfigurationError(f"which must be ready, not {which!r}; leases are settled")
+        raise ConfigurationError(f"which must be ready, not {which!r}; leases can only be settled")
     config = engine.config
     skip = script("streams/skip", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms)
     return (yield from _repeat(skip))

@@ -153,7 +153,7 @@ def backlog_stats(engine: StreamEngine) -> Exchange[BacklogStats]:
 
 
 def look(engine: StreamEngine) -> Call:
-    """Return the call that counts, for `backlog_stats`, `backlog` and `stats`."""
+    """Return the call that counts messages for `backlog_stats`, `backlog` and `stats`."""
     config = engine.config
     return script(
         "streams/look", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms, most=_BOUND

@@ -26,7 +26,7 @@ _EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RE
 def ack(engine: StreamEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
     """Finish the messages of a lease, or some of them. Acknowledged entries stay in the stream until it is trimmed.
 
-    Raises LeaseLost if `messages` is None and the lease is lost; for some messages, the report says so.
+    Raises LeaseLost if `messages` is None and the lease is lost; if some messages are lost, the report lists them.
     """
     return (yield from _settle(engine, lease, "ack", messages))
 
@@ -39,7 +39,7 @@ def nack(
     delay: timedelta | float | None = None,
     reason: str | None = None,
 ) -> Exchange[SettleReport]:
-    """Give messages back as failed: they are stale at once. The delivery counts, but deliveries have no limit.
+    """Nack messages: they are stale at once. The delivery counts, but a stream has no limit of deliveries.
 
     reason: is logged, because an entry cannot store it. Raises Unsupported for a delay, LeaseLost if `messages` is None
     and the lease is lost.
@@ -53,9 +53,9 @@ def nack(
 
 
 def release(engine: StreamEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
-    """Give messages back without counting the delivery: they are stale at once.
+    """Release messages without counting the delivery: they are stale at once.
 
-    Raises LeaseLost if `messages` is None and the lease is lost; for some messages, the report says so.
+    Raises LeaseLost if `messages` is None and the lease is lost; if some messages are lost, the report lists them.
     """
     return (yield from _settle(engine, lease, "release", messages))
 
