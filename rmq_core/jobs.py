@@ -1,4 +1,4 @@
-"""Background jobs: what `JobQueue` and `Worker` take and return."""
+"""Background jobs: the types that `JobQueue` and `Worker` take and return."""
 
 from __future__ import annotations
 

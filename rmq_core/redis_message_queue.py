@@ -1,4 +1,4 @@
-"""`RedisMessageQueue`, where redis-message-queue has it."""
+"""Exports `RedisMessageQueue` from a module of the same name as in the package redis-message-queue."""
 
 from __future__ import annotations
 

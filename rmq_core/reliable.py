@@ -1,4 +1,4 @@
-"""The reliable queue: what `ReliableQueue` and `Reaper` take and return."""
+"""The reliable queue: the types that `ReliableQueue` and `Reaper` take and return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rotation: what `RotationQueue` takes."""
+"""Rotation: the config that `RotationQueue` takes."""
 
 from __future__ import annotations
 

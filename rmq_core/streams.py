@@ -1,4 +1,4 @@
-"""Streams: what `StreamQueue` and `QueueConsumer` take and return."""
+"""Streams: the types and helpers of `StreamQueue` and `QueueConsumer`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ An envelope is text that `redis-cli` shows: `<deliveries> <enqueued ms> <length 
 before the body (`lua/include/envelope.lua`), or check it if a client that publishes many messages has written it. A
 line of history is `<nack|expired>\t<ms>\t<owner>\t<reason>\n`. If the message failed together with others, the line
 has a suffix before its `\n`:
-`\x1f<failures together> <isolated group> <how many of it a claim may take> <deliveries it is not blamed for>`.
+`\x1f<failures together> <isolated group> <how many of them a claim may take> <deliveries not blamed on it>`.
 """
 
 from __future__ import annotations

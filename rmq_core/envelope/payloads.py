@@ -72,7 +72,7 @@ def decode_payload(kind: str, data: bytes) -> Any:
         if kind == "j":
             return json.loads(data)
     except ValueError as error:
-        raise MalformedMessage(f"a payload of {len(data)} bytes is not what its kind {kind!r} says") from error
+        raise MalformedMessage(f"a payload of {len(data)} bytes is not valid for its kind {kind!r}") from error
     if kind == "b":
         return data
     raise MalformedMessage(f"a stored entry has the unknown payload kind {kind!r}")

@@ -1,4 +1,4 @@
-"""The requests an operation can make of Redis; drivers send them.
+"""The requests that operations yield and drivers send to Redis.
 
 An operation is a generator: it yields one of these requests, receives the reply and returns its result. The drivers
 `sync.py` and `aio.py` run the same generators, so sync and async share one implementation (sans-IO, as in h11 and
@@ -17,7 +17,7 @@ Encodable: TypeAlias = bytes | str | int
 
 
 class Call(NamedTuple):
-    """Run a script; build by `scripts.script`.
+    """A call of a script; `scripts.script` builds it.
 
     With `slot`, the driver prepends an idempotency key and two arguments, so a resend has no second effect.
     """
@@ -74,7 +74,7 @@ class Wait(NamedTuple):
 
 
 class Listen(NamedTuple):
-    """An idempotent command that blocks in Redis; its arguments set the timeout, `block_ms` repeats it."""
+    """An idempotent command that blocks in Redis; `block_ms` repeats the timeout that its arguments set."""
 
     args: tuple[Encodable, ...]
     block_ms: int

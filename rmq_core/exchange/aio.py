@@ -67,7 +67,7 @@ class PooledConnection:
         self._due_s, self._task = math.inf, None
 
     def ended(self, error: BaseException) -> BaseException:
-        """Return the error to raise: a cancellation by the timer becomes a timeout, the caller's stays as it is."""
+        """Return the error to raise: a timeout for a cancellation by the timer, else the given error."""
         task, overdue, self._overdue = self._task, self._overdue, False
         self.stop()
         if task and overdue and task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
@@ -102,7 +102,7 @@ class Canceller:
         self._timer.cancel()
 
     def ended(self, error: BaseException) -> BaseException:
-        """Return the error to raise: a cancellation by this object becomes Interrupted, the caller's stays as it is."""
+        """Return the error to raise: Interrupted for a cancellation by this object, else the given error."""
         if self._fired and self._task and not self._task.uncancel() and isinstance(error, asyncio.CancelledError):
             return Interrupted()
         return error
@@ -283,7 +283,7 @@ class AsyncDriver:
 
 
 class _NodePool:
-    """The connections of a cluster node, behind the two methods that the driver uses of a pool."""
+    """The connections of a cluster node, offered through the two pool methods that the driver uses."""
 
     def __init__(self, node: Any) -> None:
         self._node = node

@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     given_up: Callable[[], bool] | None = None
 
     def packed(self, *, whole_scripts: bool = False) -> bytes:
-        """The bytes to send; with `whole_scripts`, EVAL instead of EVALSHA."""
+        """Return the bytes to send; with `whole_scripts`, EVAL instead of EVALSHA."""
         if whole_scripts:
             return b"".join(
                 hiredis.pack_command(("EVAL", frame.call.script.source, *frame.args[2:]) if frame.call else frame.args)
@@ -152,7 +152,7 @@ def raise_retryable(replies: Sequence[Any]) -> None:
 def answer(want: Call | Wait | Listen | Chain | Batch, planned: Plan, replies: Sequence[Any]) -> Any:
     """Return the answer for the operation: the call's reply, paired with that of a confirmation if there is one.
 
-    For a chain or a batch it is the list of replies, in which errors stand as values.
+    For a chain or a batch it is the list of replies; it contains errors instead of raising them.
     """
     if isinstance(want, Chain | Batch):
         return [_told(reply) for reply in replies]

@@ -1,6 +1,6 @@
 """Drivers that attempt each request once, for queues that promise to surface every failure and to hide no retry.
 
-Such a driver opens connections of its own, in one attempt too: the client's retry policy would otherwise try again.
+Such a driver opens its own connections, each in one attempt, because the client's retry policy would otherwise retry.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class OncePublicDriver(PublicDriver):
 class OnceDriver(SyncDriver):
     """One attempt over connections of its own."""
 
-    _persist = OncePublicDriver._persist  # noqa: SLF001  the same rule applies here applies here applies here
+    _persist = OncePublicDriver._persist  # noqa: SLF001  the same rule applies here
 
     def _plain(self, command: Command) -> Any:
         return _told(self._send(Plan([Frame(command.args)]).packed(), 1, 0)[0])
@@ -90,7 +90,7 @@ class AsyncOncePublicDriver(AsyncPublicDriver):
 class AsyncOnceDriver(AsyncDriver):
     """The asyncio twin of OnceDriver."""
 
-    _persist = AsyncOncePublicDriver._persist  # noqa: SLF001  the same rule applies here applies here applies here
+    _persist = AsyncOncePublicDriver._persist  # noqa: SLF001  the same rule applies here
 
     async def _plain(self, command: Command) -> Any:
         return _told((await self._send(Plan([Frame(command.args)]).packed(), 1, 0))[0])

@@ -1,7 +1,8 @@
 """Drivers for clients that are not plain redis-py clients: fakes, stubs, and clients whose methods are wrapped.
 
 They send one command at a time through `execute_command`, which such clients have. They poll for wake tokens instead
-of blocking, because many such clients cannot block. `sync_driver` and `async_driver` choose once, when a queue is made.
+of blocking, because many such clients cannot block. `sync_driver` and `async_driver` choose the driver
+once, when a queue is made.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Subscriptions to channels: one asyncio connection that tells its owner which channel received a notification."""
+"""Subscriptions to channels over one asyncio connection, which reports the channel of each notification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PubSubListener:
         self._on_message = on_message
         self._pubsub = client.pubsub() if hasattr(client, "pubsub") else None
         self._standing: dict[bytes, asyncio.Event] = {}
-        self._turn = asyncio.Lock()  # without it, redis-py opens a connection for each of several first subscribers
+        self._turn = asyncio.Lock()  # without it, redis-py opens a connection for each concurrent first subscriber
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self, channel: bytes) -> None:
@@ -70,7 +70,7 @@ class PubSubListener:
                     self._heard(message["type"], message["channel"])
                 await asyncio.sleep(0.05)
             except (errors.RedisError, OSError) as error:
-                _log.warning("the connection that hears of new work is lost: %s; waits look every few seconds", error)
+                _log.warning("the connection of the subscriptions is lost: %s; waiters poll every few seconds", error)
                 await asyncio.sleep(1)
 
     def _heard(self, kind: str, channel: bytes | str) -> None:

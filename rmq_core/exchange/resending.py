@@ -15,7 +15,7 @@ LOOK_S = 0.1
 
 
 def resending(patience: Patience) -> dict[str, Any]:
-    """Arguments for tenacity, which is used only after a first failure."""
+    """Return the arguments for tenacity, which is used only after a first failure."""
     stop: Any = tenacity.stop_after_delay(patience.budget_s or 0)
     if patience.given_up is not None:
         stop |= lambda _: patience.over
@@ -43,13 +43,13 @@ def naps(patience: Patience, seconds: float) -> list[float]:
 
 
 def clients_own(client: Any) -> Any | None:
-    """The client's own redis-py retry policy, which resends commands on its connections."""
+    """Return the client's own redis-py retry policy, which resends commands on its connections."""
     pool = getattr(client, "connection_pool", None)
     return getattr(pool, "connection_kwargs", {}).get("retry")
 
 
 def failed_once(error: Exception, send: Callable[[], Any]) -> Callable[[], Any]:
-    """`send`, except that the first call raises `error`, the failure of the attempt already made."""
+    """Return `send`, changed so that its first call raises `error`, the failure of the attempt already made."""
     before = [error]
 
     def attempt() -> Any:

@@ -49,7 +49,7 @@ def _expressions(
     for parameter in parameters:
         name = parameter.name
         if name in given and left_out:
-            message = f"{found.name}: {name!r} is given, so {left_out!r} before it must be"
+            message = f"{found.name}: {name!r} is passed, so {left_out!r} must be passed too"
             raise TypeError(message)
         if name in given:
             yield f"{'*' if parameter.is_list else ''}given[{name!r}]"

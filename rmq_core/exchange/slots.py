@@ -49,7 +49,7 @@ class Slots:
 
 
 class _Own:
-    """Per-process state, replaced atomically: several threads of a forked child may do so at once."""
+    """Per-process state, replaced atomically: several threads of a forked child may replace it at once."""
 
     __slots__ = ("client", "free", "numbers", "pid")
 

@@ -148,7 +148,7 @@ def test_the_right_password_of_a_sentinel_is_green(locked: Sentinel, press: Butt
 def test_a_redis_server_in_place_of_a_sentinel_is_told(watched: tuple[Server, Sentinel], press: Button) -> None:
     works, text = press({"url": f"sentinel://127.0.0.1:{watched[0].port}/main"})
     assert not works
-    assert "a Redis server answers there, no sentinel" in text
+    assert "a Redis server answered, not a sentinel" in text
 
 
 def ask_at_once() -> None:

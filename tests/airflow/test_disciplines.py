@@ -145,7 +145,7 @@ def test_what_needs_a_lease_under_its_name_refuses_and_names_both(
         run(task, task_context)
     assert f"'{discipline}'" in str(refused.value)
     assert component in str(refused.value)
-    assert "leased can" in str(refused.value)
+    assert "; use leased" in str(refused.value)
 
 
 @pytest.mark.parametrize("discipline", OTHERS)
@@ -190,7 +190,7 @@ def test_a_trigger_that_waits_for_a_bell_says_which_discipline_has_one(connect: 
 
     event = asyncio.run(asyncio.wait_for(fire(), 60))
     assert event["status"] == "error"
-    assert "'streams' has no bell that wakes a trigger; leased can" in event["message"]
+    assert "'streams' has no bell that wakes a trigger; use leased" in event["message"]
 
 
 def test_a_leased_config_for_another_discipline_is_refused(connect: Connect, task_context: MakeContext) -> None:

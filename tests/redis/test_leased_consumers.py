@@ -23,7 +23,7 @@ def test_the_first_run_of_a_consumer_finds_nothing(world: World) -> None:
 def test_a_name_in_use_is_refused_to_another_stream(world: World) -> None:
     queue = world.queue()
     register_consumer(queue, "run 1", "s1")
-    with pytest.raises(ConsumerTaken, match="'c' runs elsewhere") as refused:
+    with pytest.raises(ConsumerTaken, match="'c' is used by another run") as refused:
         register_consumer(queue, "run 2", "s2")
     assert 0 < refused.value.left <= LONG
     assert queue.register_consumer("another", run="run 2", stream="s2", alive=LONG) == (0, None, 0)

@@ -68,7 +68,7 @@ def test_reading_changes_nothing(spark: SparkSession, redis_url: str, queue: Lea
         ({"numPartitions": "0"}, "option numPartitions must be a whole number >= 1, not '0'"),
         ({"leese": "x"}, "did you mean 'lease'"),
         ({"mode": "peek"}, "option mode must be one of claim, browse, not 'peek'"),
-        ({"discipline": "rotation"}, "leased or jobs can"),
+        ({"discipline": "rotation"}, "use leased or jobs"),
     ],
 )
 def test_what_cannot_be_read_is_said(

@@ -414,6 +414,6 @@ async def test_queues_of_every_discipline_are_shown_as_far_as_they_can_tell(
         for route, wish in wishes.items():
             refused = await op.post(f"{API}/{route}", json={"queue": QUEUE, **wish})
             assert refused.status_code == 400
-            assert "leased can" in refused.json()["detail"]
+            assert "; use leased" in refused.json()["detail"]
     finally:
         queue.close()

@@ -97,7 +97,7 @@ def test_states_that_a_discipline_cannot_show_are_refused(rmq: Rmq) -> None:
     publish(rmq, "streams")
     ran = rmq("peek", "q", "--state", "delayed")
     assert ran.code != 0
-    assert "leased can" in ran.err
+    assert "; use leased" in ran.err
     assert rmq("peek", "q", "--state", "lost").code == 2
 
 

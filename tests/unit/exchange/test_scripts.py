@@ -42,7 +42,7 @@ def test_a_call_tells_what_it_was_given() -> None:
         ({name: value for name, value in ACK.items() if name != "token"}, "leased/ack needs 'token'"),
         ({name: value for name, value in ACK.items() if name != "lease"}, "leased/ack needs 'lease'"),
         (ACK | {"tokn": "x"}, "leased/ack has no parameter tokn"),
-        (ACK | {"completed_cap": 1}, "leased/ack: 'completed_cap' is given, so 'done_ttl_ms' before it must be"),
+        (ACK | {"completed_cap": 1}, "leased/ack: 'completed_cap' is passed, so 'done_ttl_ms' must be passed too"),
     ],
 )
 def test_a_wrong_name_is_told(given: dict[str, Any], message: str) -> None:
