@@ -5,13 +5,13 @@
     -- ARGV: seq  slot_ttl_ms  token  max:number, or 0  messages...
     -- Reply: 'done <count>' or 'lost'.
 
-Parameters stand two spaces apart; what follows a comma says more about one, and goes on in a line that is indented by
-nine spaces or more. `?`: may be left out, `:number`: the script gets a number, `...`: any number of values, which the
-script gets as a table. The loader writes a prologue that gives each its name, so no body counts positions;
-`rmq_core.exchange.scripts` passes them by the same names.
+Two or more spaces separate parameters. The text after a comma describes a parameter; it continues on lines indented by
+nine spaces or more. `?`: optional, `:number`: converted to a number, `...`: any number of values, passed as a table.
+The loader writes a prologue that assigns each parameter to a local of its name, so no body counts positions;
+`rmq_core.exchange.scripts` passes the values by the same names.
 
-`-- include: name` splices in a file of `include/` where it stands, behind the includes that this one names itself, each
-once: what comes before it is answered before the rest is even defined.
+`-- include: name` is replaced by that file of `include/`, after the files that it includes itself. Each file is
+inserted once, at its first mention. Code before an include can return before the included functions are defined.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _INCLUDE = re.compile(r"^-- include: ([\w/]+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n|^\s*\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|Reply): ?")
 _GOES_ON = "--" + 9 * " "
-_ON_STACK = 7000  # the values that Lua's stack, which `unpack` puts them on, takes for certain
+_ON_STACK = 7000  # so many values certainly fit on Lua's stack, where `unpack` puts them
 _PARAMETER = re.compile(r"([a-z]\w*)(:number)?(\?|\.\.\.)?$")
 
 
 class Parameter(NamedTuple):
-    """A key or an argument, and what its header says of it."""
+    """A key or an argument, as the header of its script declares it."""
 
     name: str
     is_number: bool = False
@@ -41,16 +41,17 @@ class Parameter(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What a script takes."""
+    """The keys and arguments of a script."""
 
     keys: tuple[Parameter, ...] = ()
     args: tuple[Parameter, ...] = ()
 
 
 class Script(NamedTuple):
-    """A script as the server gets it, and the SHA1 by which it knows it.
+    """A script as it is sent to the server, and the SHA1 by which the server identifies it.
 
-    own: what a caller passes. With `has_slot`, a driver adds the call slot before it: a key and two arguments.
+    own: the parameters that a caller passes. With `has_slot`, a driver adds the call slot before them: a key and two
+    arguments.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Script(NamedTuple):
 
 @cache
 def load(name: str) -> Script:
-    """The script `<name>.lua` of this folder: prologue, includes and body, comments taken out."""
+    """Return the script `<name>.lua` of this folder: prologue, includes and body, without comment lines."""
     text = _read(name)
     keys, args = (tuple(_parameters(name, section, text)) for section in ("KEYS", "ARGV"))
     lines = ["local KEYS, ARGV = KEYS, ARGV\n"] if keys or args else []  # globals take longer to find than locals
@@ -74,7 +75,7 @@ def load(name: str) -> Script:
 
 
 def header(text: str) -> dict[str, str]:
-    """The comment at the head of a script, by section: "purpose", which stands first, "KEYS", "ARGV" and "Reply"."""
+    """Return the header comment of a script by section: "purpose", which comes first, "KEYS", "ARGV" and "Reply"."""
     sections, section = {"purpose": ""}, "purpose"
     for line in text.splitlines():
         if not line.startswith("--") or _INCLUDE.match(f"{line}\n"):
@@ -99,7 +100,7 @@ def _parameters(script: str, section: str, text: str) -> Iterator[Parameter]:
 
 
 def _prologue(array: str, parameters: tuple[Parameter, ...]) -> Iterator[str]:
-    """Lua that gives parameters their names."""
+    """Yield the Lua code that assigns parameters to locals of their names."""
     if parameters:
         values = (_value(array, parameter, at) for at, parameter in enumerate(parameters, 1))
         yield f"local {', '.join(parameter.name for parameter in parameters)} = {', '.join(values)}\n"
@@ -117,7 +118,7 @@ def _value(array: str, parameter: Parameter, at: int) -> str:
 
 
 def _spliced(text: str, done: set[str]) -> str:
-    """The text with its includes, and theirs, where they are named first."""
+    """Return the text with each include, and its own includes, inserted where it is first named."""
 
     def splice(found: re.Match[str]) -> str:
         if found[1] in done:

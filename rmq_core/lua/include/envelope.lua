@@ -53,7 +53,7 @@ local function stamp(now)
   return '0 ' .. now .. ' 0 '
 end
 -- Stamps each message, in place. Writing the stamps here costs more than storing the messages. Therefore a publisher
--- that knows the server's time writes them itself and passes that time as `told`, '0' if it has not. This keeps its
+-- that knows the server's time writes them itself and passes that time as `told`, else '0'. This function keeps those
 -- stamps if that time is less than half a second ago.
 local function stamped(told, now, messages)
   local since = now - told

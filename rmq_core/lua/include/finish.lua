@@ -1,4 +1,4 @@
--- Removes a lease whose messages are all done. The done record, which is kept unless its ttl is 0, says how many of them
+-- Removes a lease whose messages are all done. Unless its ttl is 0, the done record is kept; it stores how many of them
 -- were acked.
 local function finish(k, head, now, done_ttl_ms, completed_cap)
   local count = redis.call('LLEN', k.lease) - 1

@@ -1,5 +1,6 @@
 -- Element 0 of a lease list: '<token> <state> <claimed ms> <takeovers> <returned> <owner>'.
--- state: f filling, h held, p held and settled in part, n nacking, l releasing, x being reclaimed; returned: messages nacked or released one by one.
+-- state: f filling, h held, p held and settled in part, n nacking, l releasing, x being reclaimed; returned: messages
+-- nacked or released one by one.
 local function head_of(lease)
   local head = redis.call('LINDEX', lease, 0)
   if not head then return nil end

@@ -1,5 +1,6 @@
 -- A consumer of a group. held() returns its pending entries, as {id, consumer, idle ms, deliveries}. leave() removes
--- the consumer if it holds nothing. since() assigns entries to it, idle for `idle` ms, without counting a delivery.
+-- the consumer if it holds nothing. since() assigns entries to it and sets their idle time to `idle` ms, without
+-- counting a delivery.
 local function held(key, group, consumer, most)
   return redis.call('XPENDING', key, group, '-', '+', most, consumer)
 end

@@ -1,4 +1,4 @@
--- Gives jobs of a lease back, in order: to the stream, to the delayed ones (how.due) or to the dead letters. k: keys;
+-- Puts jobs of a lease back, in order: into the stream, the delayed jobs (how.due) or the dead letters. k: keys;
 -- how: add (deliveries to count), entry (a line of history, or '' for no failure), due, limit, max_dead. Returns for
 -- each job whether it is dead, and the number of dead ones.
 -- include: envelope

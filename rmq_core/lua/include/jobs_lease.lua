@@ -1,4 +1,4 @@
--- A lease's head: '<token> <takeovers> <count> <returned> <claimed ms> <owner>'; returned: jobs given back one by one.
+-- A lease's head: '<token> <takeovers> <count> <returned> <claimed ms> <owner>'; returned: jobs nacked or released.
 local function lease_head(heads, id)
   local text = redis.call('HGET', heads, id)
   if not text then return nil end

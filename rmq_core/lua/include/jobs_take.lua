@@ -1,4 +1,4 @@
--- Moves up to n jobs into the lease stream, at most 8 MiB: first those whose worker is silent for stale ms, then new
+-- Moves up to n jobs into the lease stream, at most 8 MiB: first those whose worker was silent for stale ms, then new
 -- ones. The earlier, unacknowledged deliveries of a job are counted. Envelopes are returned if o.keep is set.
 -- include: envelope
 -- include: jobs_entry

@@ -1,4 +1,4 @@
--- When the next delay or lease of a queue ends; nil for never.
+-- Returns when the next delay or lease of a queue ends; nil for never.
 local function next_due(delayed, leases)
   local a = redis.call('ZRANGEBYSCORE', delayed, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   local b = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]

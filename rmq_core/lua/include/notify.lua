@@ -1,7 +1,7 @@
 -- notify() wakes one waiter if there are more waiters than wake tokens, and publishes to the bell, the queue's one-shot
--- channel, if a watcher has armed it (member '*'; each watcher arms it again). awaited() reads every key before a script
--- writes. The member '=', at score 0, marks a paused queue and is no waiter. So ZCARD 0 means: no waiter, and not
--- paused, which is the common case.
+-- channel, if a watcher has armed it (member '*'; each watcher arms it again). awaited() reads every key before the
+-- script writes. The member '=', at score 0, marks a paused queue and is no waiter. So ZCARD 0 means: no waiter, and
+-- not paused, which is the common case.
 local function awaited(waiters, wake, timer)
   if redis.call('ZCARD', waiters) == 0 then return nil end
   if timer then redis.call('STRLEN', timer) end

@@ -1,5 +1,5 @@
--- Returns when the message that is claimed next was enqueued; if both a ready and an isolated one wait, the earlier of
--- the two times; '' without messages.
+-- Returns when the message that is claimed next was enqueued, '' without messages. If both ready and isolated messages
+-- wait, it is the earlier of the two times.
 -- include: envelope
 -- include: isolated
 local function oldest(ready, delayed, isolated)

@@ -7,7 +7,7 @@ local function stamp_of(entry)
   if stamp and #stamp == 10 then return id, tonumber(stamp) end
   return entry, nil
 end
--- Returns whether a stamp is late. A stamp far in the future is late too: a clock that was set back since has left it,
+-- Returns whether a stamp is late. A stamp far in the future is late too: it was written before the clock was set back,
 -- and it must not hold its id for ever.
 local function is_late(stamp, now_s, timeout_s)
   return math.abs(now_s - stamp) > timeout_s

@@ -1,4 +1,4 @@
--- Takes an existing lease over; k and o as in claim, and k.settled.
+-- Takes an existing lease over; k and o as in claim.lua, and k.settled.
 -- include: hold
 -- include: head
 -- include: mark

@@ -1,4 +1,5 @@
--- One waiter holds the timer of the queue's next due time ('<due ms> <waiter>'); an earlier due time notifies another.
+-- One waiter holds the timer of the queue's next due time ('<due ms> <waiter>'). When a message or lease with
+-- an earlier due time is added, another waiter is notified.
 local function timer_due(timer)
   local held = redis.call('GET', timer)
   if not held then return nil, nil end

@@ -1,5 +1,5 @@
--- leave() removes a waiter, arm() registers one; k and o as in claim, with o.waiter ('' if the caller does not wait)
--- and o.block in ms.
+-- leave() removes a waiter, arm() registers one; k and o as in claim.lua, with o.waiter ('' if the caller does not
+-- wait) and o.block in ms.
 -- include: timer
 -- include: next_due
 local function leave(k, o, seen)

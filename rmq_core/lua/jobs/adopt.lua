@@ -1,6 +1,7 @@
 -- Takes a lease over by its id; under the same owner it is a hand-over and counts no delivery.
 -- KEYS: slot  leases  heads  fence  done
--- ARGV: seq  slot_ttl_ms  lease_id  nonce  lease_ms:number  owner, or '' to keep it  if_owner?, when only that one will do
+-- ARGV: seq  slot_ttl_ms  lease_id  nonce  lease_ms:number  owner, or '' to keep it
+--       if_owner?, the only owner from which it may be taken
 -- Reply: 'taken <token> <deadline> <count> <takeovers> <owner>', 'settled <count>', 'owned <owner>', 'missing' or
 --   'superseded'.
 -- include: clock

@@ -1,11 +1,12 @@
 -- Takes ready jobs under a lease, or takes an existing lease over. A resend gets the lease of its nonce.
 -- KEYS: slot  ready  delayed  later  leases  heads  lease  fence  done  events
 -- ARGV: seq  slot_ttl_ms  group  native, '1' with XREADGROUP CLAIM and XACKDEL  lease_id  nonce  lease_ms:number
---       max_messages:number  owner, or ''  max_attempts:number  stale_ms, after which a worker is silent: its lease
+--       max_messages:number  owner, or ''  max_attempts:number  stale_ms, a worker's lease: how long it may be silent
 --       keep, '1' to return the envelopes  events_cap:number
 -- Reply: {'claimed <token> <deadline> <count> <more to come: 1 or 0>', late leases, envelopes},
---   {'taken <token> <deadline> <count> <takeovers> <owner>', late leases, {}}, {'settled <count>', ...}, {'exhausted', ...},
---   {'empty <now ms> <next due ms or 0> <last entry of the stream>', late leases, {}} or {'superseded', ...}.
+--   {'taken <token> <deadline> <count> <takeovers> <owner>', late leases, {}}, {'settled <count>', ...},
+--   {'exhausted', ...}, {'empty <now ms> <next due ms or 0> <last entry of the stream>', late leases, {}} or
+--   {'superseded', ...}.
 -- include: clock
 -- include: replay
 -- include: envelope

@@ -1,7 +1,7 @@
 -- Moves further jobs into a large lease.
 -- KEYS: slot  ready  heads  lease
--- ARGV: seq  slot_ttl_ms  group  native, '1' with XREADGROUP CLAIM and XACKDEL  lease_id  token  most:number, how many more
---       stale_ms, after which a worker is silent: its lease
+-- ARGV: seq  slot_ttl_ms  group  native, '1' with XREADGROUP CLAIM and XACKDEL  lease_id  token
+--       most:number, how many more  stale_ms, a worker's lease: how long it may be silent
 -- Reply: 'moved <count>', 'lost' or 'superseded'.
 -- include: replay
 -- include: jobs_lease

@@ -1,5 +1,5 @@
 -- Frees deduplication keys, so that they can be used again.
--- KEYS: slot  marker, of the key  another, of the job id that reads the same
+-- KEYS: slot  marker, of the deduplication key  another, of a job id with the same text
 -- ARGV: seq  slot_ttl_ms
 -- Reply: 'forgotten', 'free' or 'superseded'.
 -- include: replay

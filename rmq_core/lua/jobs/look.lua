@@ -1,7 +1,7 @@
 -- Counts what a queue holds and shows what would be delivered next; changes nothing.
 -- KEYS: ready  delayed  leases  dead
 -- ARGV: group  shown, how many entries to show  listed:number, how many lease ids to list
--- Reply: {ready, delayed, leases, dead, jobs in the hands of workers, now ms, envelopes, lease ids}.
+-- Reply: {ready, delayed, leases, dead, jobs that workers hold, now ms, envelopes, lease ids}.
 -- include: clock
 -- include: jobs_entry
 local last, held, envelopes = '0-0', 0, {}

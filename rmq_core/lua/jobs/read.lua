@@ -1,7 +1,7 @@
 -- Reads unsettled jobs of a lease by index, at most 8 MiB of them; changes nothing.
 -- KEYS: heads  lease
 -- ARGV: lease_id  token  first:number, index  last:number, index
--- Reply: {'read' or 'lost', takeovers, index to go on with, indexes, envelopes}.
+-- Reply: {'read' or 'lost', takeovers, next index to read, indexes, envelopes}.
 -- include: jobs_entry
 -- include: jobs_lease
 local head = lease_of(heads, lease_id, token)

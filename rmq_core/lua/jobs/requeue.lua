@@ -1,8 +1,8 @@
 -- Moves jobs that a worker did not begin to the end of the stream. This wakes a worker; no attempt is counted.
--- Jobs that another worker holds by now stay with it.
+-- Jobs that another worker has taken over stay with that worker.
 -- KEYS: ready
 -- ARGV: group  consumer  native, '1' with XACKDEL  jobs..., entry of each, and its deliveries before
--- Reply: how many.
+-- Reply: how many jobs were moved.
 -- include: jobs_entry
 -- include: envelope
 local back = 0

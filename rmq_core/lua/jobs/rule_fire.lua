@@ -1,8 +1,10 @@
--- Adds the jobs of a rule that is due and sets its next time. This happens once: the caller must pass the present time.
+-- Adds the jobs of a rule that is due and sets its next due time. This happens once, because the caller must pass the
+-- due time that is stored.
 -- KEYS: slot  ready  repeats  rules  fired
--- ARGV: seq  slot_ttl_ms  key  rule  present_ms:number, when it fires now  next_ms, when it fires then, or '' when it is over
+-- ARGV: seq  slot_ttl_ms  key  rule  present_ms:number, its stored due time
+--       next_ms, its next due time, or '' to delete it
 --       bodies..., of the jobs
--- Reply: 'fired <count>', 'other' when somebody else did, or 'superseded'.
+-- Reply: 'fired <count>', 'other' when another client fired, changed or deleted it, or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: envelope

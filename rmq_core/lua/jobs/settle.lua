@@ -1,5 +1,5 @@
--- Acks, nacks or releases the jobs of a lease, all or some. Settling the last one ends the lease. If all are given
--- back, one call moves at most 1,000.
+-- Acks, nacks or releases the jobs of a lease, all or some. Settling the last one ends the lease. If all are
+-- nacked or released, one call moves at most 1,000.
 -- KEYS: slot  ready  delayed  later  dead  leases  heads  lease  done  events  alarm
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delay_ms:number  reason  max_attempts:number
 --       max_dead:number  done_ttl_ms, 0 for none  events_cap:number  indexes..., none for all

@@ -1,7 +1,8 @@
 -- Takes over jobs whose worker is silent, on servers without XREADGROUP CLAIM.
 -- KEYS: ready
--- ARGV: group  consumer  stale_ms, after which a worker is silent: its lease  start, where to go on  most, how many at most
--- Reply: {where to go on, entries {id, fields, 0, deliveries before}}.
+-- ARGV: group  consumer  stale_ms, a worker's lease: how long it may be silent  start, id of the first entry to check
+--       most, how many at most
+-- Reply: {id to start the next call from, entries {id, fields, 0, deliveries before}}.
 local reply = redis.call('XAUTOCLAIM', ready, group, consumer, stale_ms, start, 'COUNT', most)
 local found = {}
 for _, entry in ipairs(reply[2]) do

@@ -1,7 +1,7 @@
 -- Makes jobs ready whose delay is over, and reports what else is due. Any client may run it at any time.
 -- KEYS: ready  delayed  later  events  repeats  leases
 -- ARGV: events_cap:number
--- Reply: {now ms, next due ms or '', how many were promoted, leases that expired, {key, due ms} of each rule that fires}.
+-- Reply: {now ms, next due ms or '', how many were promoted, expired leases, {key, due ms} of each rule that is due}.
 -- include: clock
 -- include: jobs_entry
 -- include: jobs_later

@@ -1,9 +1,9 @@
 -- Runs one round of a worker: stores results, finishes jobs, emits events and reads new jobs. A resend finishes no job
--- twice; jobs whose delivery was lost are redelivered when their lease has expired.
--- KEYS: ready  events  results..., where they go
+-- twice; jobs that a lost reply contained are redelivered when their lease has expired.
+-- KEYS: ready  events  results..., keys of the results
 -- ARGV: group  consumer  most, how many jobs to read, 0 for none  native, '1' with XREADGROUP CLAIM and XACKDEL
---       stale_ms, after which a worker is silent: its lease  events_cap:number  result_ttl_ms
---       active, ids of the jobs that became so  completed, ids of those
+--       stale_ms, a worker's lease: how long it may be silent  events_cap:number  result_ttl_ms
+--       active, ids of the jobs that became active  completed, ids of the jobs that were completed
 --       finished..., the value of each result, and then the entries to finish
 -- Reply: the entries read: {id, fields[, idle ms, deliveries before]}.
 -- include: jobs_entry

@@ -1,6 +1,6 @@
 -- Finishes every message of a lease.
 -- KEYS: slot  leases  lease  settled
---       done?  completed?, neither when nothing is to be kept
+--       done?  completed?, both omitted when nothing is to be kept
 -- ARGV: seq  slot_ttl_ms  lease_id  token  done_ttl_ms:number?, 0 for none  completed_cap:number?
 -- Reply: 'acked <count>', 'lost' or 'superseded'.
 -- include: replay

@@ -1,7 +1,8 @@
 -- Takes over a lease by its id alone.
 -- KEYS: slot  leases  lease  fence  settled  done
 -- ARGV: seq  slot_ttl_ms  lease_id  nonce  lease_ms, or 'inf'  set_owner, '1' to set the owner  owner
---       required, '1' to require an owner, '2' the nonce in the token  required_owner  max_deliveries:number, or 0
+--       required, '1' to require an owner, '2' to require the nonce in the token
+--       required_owner  max_deliveries:number, or 0
 -- Reply: as in claim.lua 'taken ...', 'lost', 'settled <acked> ...',
 --   'owned <owner>', 'exhausted' or 'superseded'.
 -- include: clock

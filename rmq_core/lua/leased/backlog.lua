@@ -1,8 +1,8 @@
--- Tells how much work is ready and how old its oldest message is; moves due messages to ready, claims nothing.
+-- Returns how much work is ready and how old its oldest message is; moves due messages to ready, claims nothing.
 -- KEYS: ready  delayed  leases  waiters
--- ARGV: bell_ms, for which to arm the bell, 0 for not at all
--- Reply: {ready with the isolated ones, oldest enqueued ms or '', now ms, next due ms or '', expired lease ids, isolated
---   groups: <messages>, <how many of them a claim may take>, ...}.
+-- ARGV: bell_ms, how long to arm the bell, 0 to leave it as it is
+-- Reply: {ready with the isolated ones, oldest enqueued ms or '', now ms, next due ms or '', expired lease ids,
+--   isolated groups: <messages>, <how many of them a claim may take>, ...}.
 -- include: clock
 -- include: expired
 local now, waiting = clock(), redis.call('LLEN', ready)

@@ -1,6 +1,6 @@
 -- Removes messages of a list or a sorted set and frees their deduplication keys.
 -- KEYS: slot  key, list or sorted set  markers..., deduplication keys, one per message or none
--- ARGV: seq  slot_ttl_ms  kind, zset; or of a list, which of equal ones: newest or oldest
+-- ARGV: seq  slot_ttl_ms  kind, zset; or, for a list, which of equal messages to remove: newest or oldest
 --       window_ms:number, of deduplication  messages...
 -- Reply: 'removed <count>' or 'superseded'.
 -- include: clock

@@ -1,14 +1,15 @@
 -- Claims messages under a new lease, or takes over the lease of that id.
 -- KEYS: slot  ready  leases  lease  fence  delayed  waiters  wake  timer
---       settled?, for an id that may be in use: chosen by the caller, or claimed before without an answer
+--       settled?, for an id that may be in use: chosen by the caller, or claimed before without a reply
 --       done?, for one chosen by the caller
 -- ARGV: seq  slot_ttl_ms  lease_id  nonce  lease_ms, or 'inf'  max_messages  owner  max_deliveries, or 0  wait_ms
 --       wait_end, server time in ms at which waiting ends, 0 in the first call of a claim  bell, a pub/sub channel
--- Reply: {head, expired lease ids, envelopes in batches}; head is 'claimed <token> <deadline ms> <count> <limit> <failures>
---   <most>', 'taken <token> <deadline ms> <count> <failures> <most> <takeovers> <settled> <owner>', 'empty <ms to block>
---   <server time at which waiting ends>', 'settled <acked> ...', 'exhausted' or 'superseded'. Failures and most are 0
---   unless the messages are isolated. No envelopes in a takeover, nor when more than 4,000 messages are asked for, unless
---   they are isolated.
+-- Reply: {head, expired lease ids, envelopes in batches}; head is
+--   'claimed <token> <deadline ms> <count> <limit> <failures> <most>',
+--   'taken <token> <deadline ms> <count> <failures> <most> <takeovers> <settled> <owner>',
+--   'empty <ms to block> <server time at which waiting ends>', 'settled <acked> ...', 'exhausted' or 'superseded'.
+--   Failures and most are 0 unless the messages are isolated. A takeover returns no envelopes; a claim of more than
+--   4,000 messages returns them only if they are isolated.
 -- include: clock
 -- include: replay
 -- include: expired

@@ -2,9 +2,10 @@
 -- KEYS: slot  ready  leases  lease  fence  delayed  waiters  wake  timer
 --       acked_lease, the one to ack  settled, its bitmap  done, its record  completed
 -- ARGV: seq  slot_ttl_ms  lease_id  acked_id, of the lease to ack  nonce  lease_ms, or 'inf'  max_messages
---       owner  token, of the lease to ack  done_ttl_ms, its, 0 for none  completed_cap  bell, a pub/sub channel
--- Reply: {head, expired lease ids, envelopes in batches} as in claim.lua; head is 'claimed ...' with the number acked at its end,
---   'empty <acked>', 'lost' or 'superseded'.
+--       owner  token, of the lease to ack  done_ttl_ms, of its record, 0 for none  completed_cap
+--       bell, a pub/sub channel
+-- Reply: {head, expired lease ids, envelopes in batches} as in claim.lua; head is 'claimed ...', which ends with the
+--   number acked, 'empty <acked>', 'lost' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: expired

@@ -1,7 +1,7 @@
 -- Moves the next chunk of messages into a lease that is being filled.
 -- KEYS: slot  ready  lease
 -- ARGV: seq  slot_ttl_ms  token  count:number, messages the lease holds so far  most:number, messages to add
--- Reply: 'filled <count>' (less than asked at the 8 MiB bound, 0 when ready is empty), 'lost' or 'superseded'.
+-- Reply: 'filled <count>' (fewer than `most` at the 8 MiB bound, 0 when ready is empty), 'lost' or 'superseded'.
 -- include: replay
 -- include: head
 -- include: take

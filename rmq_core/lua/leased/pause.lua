@@ -1,4 +1,4 @@
--- Stops claims, or lets them go on and wakes a waiter.
+-- Pauses claims, or resumes them and wakes a waiter.
 -- KEYS: slot  waiters  wake  leases
 -- ARGV: seq  slot_ttl_ms  paused, '1' to pause, '0' to resume  bell, a pub/sub channel
 -- Reply: 'paused', 'resumed' or 'superseded'.

@@ -1,10 +1,10 @@
 -- Adds a chunk of messages to ready or delayed, except those whose deduplication key is taken; adds all others or none.
 -- KEYS: slot  ready  delayed  waiters  wake  timer
---       markers..., deduplication keys, one per message or none; when chained, behind them the slot of the chunk before
+--       markers..., deduplication keys, one per message or none; when chained, then the slot of the chunk before
 -- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  delay_ms:number  max_ready:number, or 0
 --       drop_oldest, '1' to drop the oldest when full  nonce, of this call  window_ms, of deduplication, 0 for none
---       count:number, of the messages  told_ms, server time that their publisher has written before them, 0 for none
---       messages..., when chained, behind them the seq of the chunk before
+--       count:number, of the messages  told_ms, server time that the publisher wrote into their stamps, 0 for none
+--       messages..., when chained, then the seq of the chunk before
 -- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate>] [@<now ms>, of many]', 'full <now ms>',
 --   'unchained' or 'superseded'.
 -- include: clock

@@ -1,6 +1,6 @@
 -- Deletes everything under one key of the queue.
 -- KEYS: slot  key, list, sorted set or string  delayed?, for ready
--- ARGV: seq  slot_ttl_ms  kind, which of these it is: list, zset or string; delayed or isolated, which share a sorted
+-- ARGV: seq  slot_ttl_ms  kind, what `key` is: list, zset or string; delayed or isolated, which share a sorted
 --         set; or ready, which has isolated ones as well
 -- Reply: 'removed <count>' or 'superseded'.
 -- include: replay

@@ -1,6 +1,6 @@
--- Reads messages of a lease by index, at most 8 MiB of them or a larger one; changes nothing.
+-- Reads messages of a lease by index, at most 8 MiB of them or one larger message; changes nothing.
 -- KEYS: lease  settled
--- ARGV: token, or '' for a look by anybody  first:number, index  last:number, index
+-- ARGV: token, or '' to read without holding the lease  first:number, index  last:number, index
 -- Reply: {'read' or 'lost', takeovers, first byte of the bits, bits of the settled bitmap, envelopes}.
 -- include: head
 local head = head_of(lease)

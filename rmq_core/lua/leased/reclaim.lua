@@ -2,7 +2,7 @@
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  fence
 -- ARGV: seq  slot_ttl_ms  lease_id  token, of an earlier chunk, or ''  nonce  max_deliveries:number, or 0
 --       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, a pub/sub channel
---       if_used_up, '1' when used up deliveries are reason enough
+--       if_used_up, '1' to reclaim also when only the deliveries are used up
 -- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]', 'live' (not expired, or gone) or
 --   'superseded'.
 -- include: clock

@@ -1,7 +1,7 @@
 -- Moves chosen dead letters back to ready with a fresh delivery budget; their history stays.
 -- KEYS: slot  dead  ready  waiters  wake
 -- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  letters..., the dead letters, each once
--- Reply: 'redriven <count>' or 'superseded'; those that are no longer there do not count.
+-- Reply: 'redriven <count>' or 'superseded'; letters that are no longer in `dead` do not count.
 -- include: clock
 -- include: replay
 -- include: notify

@@ -2,8 +2,10 @@
 -- KEYS: consumer
 -- ARGV: run  stream, its stream  alive_ms:number, for which it counts as alive without another call
 --       remembered_ms, for which the record is remembered
---       finished:number, of the stream's batch up to which all is finished  enter, '1' to enter, '0' only to stay
--- Reply: 'entered <finished> <stream before, or '-'> <its finished>', 'taken <ms until it no longer counts as alive>'.
+--       finished:number, the last batch of the stream up to which all batches are finished
+--       enter, '1' to register, '0' only to stay registered
+-- Reply: 'entered <finished> <stream before, or '-'> <finished of that stream>' or
+--   'taken <ms until it no longer counts as alive>'.
 -- include: clock
 local now = clock()
 local known_run, known_stream, alive_until, known_finished, before, before_finished =
@@ -15,7 +17,7 @@ if known_run ~= run then
 end
 redis.call('PERSIST', consumer) -- a full server allows this first write, and then the later ones
 if known_stream ~= stream then
-  -- If this is the stream before the last one, what is known about it still holds.
+  -- If the consumer returns to the stream before, the number recorded as finished for that stream still holds.
   before, before_finished, known_finished = known_stream, known_finished, before == stream and before_finished or nil
 end
 finished = math.max(tonumber(known_finished) or 0, finished)

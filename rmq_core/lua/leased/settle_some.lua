@@ -5,7 +5,7 @@
 -- ARGV: seq  slot_ttl_ms  lease_id  token  verb, ack, nack or release  delay_ms:number  reason
 --       max_deliveries:number, or 0  max_dead:number, cap of the dead letters  failed_cap:number, of the failed log
 --       completed_cap:number, of the completed log  done_ttl_ms:number, 0 for none  bell, a pub/sub channel
---       holds, '1' for who holds the lease, '0' for who joined  indexes..., of the messages, highest first
+--       holds, '1' if the caller holds the lease, '0' if it joined  indexes..., of the messages, highest first
 -- Reply: 'some <letters>', or 'all <letters>' when that settled the last message of the lease, 'lost' or 'superseded'.
 --   One letter per index: s settled, d dead-lettered, a settled before, m missing.
 -- include: clock
@@ -60,7 +60,7 @@ if verb ~= 'ack' or head.state ~= 'p' then
   redis.call('LSET', lease, 0, head_text(head))
 end
 if holds == '1' and redis.call('BITCOUNT', settled) >= size then
-  -- No record if a message was given back: a retry under this id has to be able to claim it.
+  -- No record if a message was nacked or released: a retry under this id has to be able to claim it.
   finish(keys, head, now, head.returned == 0 and done_ttl_ms or 0, 0)
   verdict = 'all '
 end

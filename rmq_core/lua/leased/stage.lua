@@ -1,7 +1,7 @@
 -- Appends a chunk of messages to a stage, which keeps them in the order of ready.
 -- KEYS: slot  stage
--- ARGV: seq  slot_ttl_ms  count:number, messages the stage holds so far  keep_ms, after which it is forgotten
---       told_ms, server time that their author has written before them, 0 for none  messages...
+-- ARGV: seq  slot_ttl_ms  count:number, messages the stage holds so far  keep_ms, after which it expires
+--       told_ms, server time that the publisher wrote into their stamps, 0 for none  messages...
 -- Reply: 'staged @<now ms>', 'lost' when the stage holds another number of messages, or 'superseded'.
 -- include: clock
 -- include: replay

@@ -1,7 +1,7 @@
--- Tells the deduplication keys of the next messages of a stage; changes nothing.
+-- Returns the deduplication digests of the next messages of a stage; changes nothing.
 -- KEYS: stage
 -- ARGV: most:number, of how many messages
--- Reply: {messages in the stage, for each of the next ones the digest of its key, or '-'}.
+-- Reply: {messages in the stage, for each of the next ones the digest of its key or, without one, '-'}.
 -- include: envelope
 local found, digests = redis.call('LRANGE', stage, 0, most - 1), {}
 for i = 1, #found do

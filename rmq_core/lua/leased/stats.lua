@@ -1,7 +1,8 @@
 -- Counts what a queue holds; changes nothing.
 -- KEYS: ready  delayed  leases  dead  waiters
 -- ARGV: listed:number, how many lease ids to list
--- Reply: {ready with the isolated ones, delayed, leases, dead, paused, oldest enqueued ms or '', now ms, lease ids, isolated}.
+-- Reply: {ready with the isolated ones, delayed, leases, dead, paused, oldest enqueued ms or '', now ms, lease ids,
+--   isolated}.
 -- include: clock
 -- include: isolated
 -- include: oldest

@@ -1,6 +1,6 @@
 -- Removes an empty queue from the list of queues; changes nothing otherwise.
--- KEYS: ready  delayed  leases  dead  completed  failed  names?, of all queues, left out on a cluster, where they live
---         in another slot
+-- KEYS: ready  delayed  leases  dead  completed  failed  names?, set of all queue names, omitted on a
+--         cluster, where it is in another slot
 -- ARGV: name
 -- Reply: {ready, isolated, delayed, leases, dead, completed, failed}: how many there are of each.
 -- include: isolated

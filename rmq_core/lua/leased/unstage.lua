@@ -1,10 +1,11 @@
 -- Makes the next messages of a publication ready or delayed, except those whose deduplication key is taken.
 -- KEYS: slot  leases  staged, record of the publication  stage, its first one  ready  delayed  waiters  wake  timer
---       markers..., deduplication keys of these messages, in order, of those that have one
+--       markers..., deduplication keys of those of these messages that have one, in order
 -- ARGV: seq  slot_ttl_ms  publication, as a member of the leases  element, the first of the record
---       bell, a pub/sub channel  peace_ms:number, after which others go on  nonce, of this call  window_ms, of deduplication
+--       bell, a pub/sub channel  peace_ms:number, after which other clients go on  nonce, of this call
+--       window_ms, of deduplication
 --       count, messages in the stage, '' when it is plain  most:number, how many to move
--- Reply: 'moved <accepted> <duplicates> <messages left in the stage>', 'elsewhere' when that was done by another, or
+-- Reply: 'moved <accepted> <duplicates> <messages left in the stage>', 'elsewhere' when another client moved them, or
 --   'superseded'.
 -- include: clock
 -- include: replay

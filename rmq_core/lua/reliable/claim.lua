@@ -1,8 +1,9 @@
 -- Moves the oldest messages to a worker's processing list and records the time under a token. Messages that a BLMOVE
--- moved to that list without a record come first: it was in the same write, or its client is gone.
+-- moved to that list without a record come first. That BLMOVE was sent in the write of this call, or its client has
+-- ended.
 -- KEYS: slot  queue  processing  claims  workers  strays
 -- ARGV: seq  slot_ttl_ms  worker  token  lease_ms:number, 0 for as long as the reaper allows  max_messages:number
---       mode, 'new' token, 'again' when it may have been granted, 'rest' to take nothing from the queue
+--       mode, 'new' for a new token, 'again' for one that may hold messages, 'rest' to take nothing from the queue
 --       max_deliveries:number, or 0  wait_ms:number
 --       wait_end:number, server time in ms at which waiting ends, 0 in the first call of a claim
 -- Reply: {head, entries, oldest first}; head is 'claimed <now ms>', 'empty <ms to block> <server time at which waiting

@@ -1,4 +1,5 @@
--- Moves the time until which messages are held; never to an earlier time, and for all of them or none. Harmless to repeat.
+-- Moves the time until which messages are held; never to an earlier time, and for all of them or none. Harmless to
+-- repeat.
 -- KEYS: claims
 -- ARGV: token  lease_ms:number, from now  timeout_ms:number, for which a claim holds by itself  ids..., of the messages
 -- Reply: the new time in ms, the earliest of them, or 'lost'.

@@ -2,7 +2,7 @@
 -- KEYS: slot  processing  claims  queue  dead  workers  strays
 -- ARGV: seq  slot_ttl_ms  worker  timeout_ms:number, for which a claim holds by itself  max_deliveries:number, or 0
 --       max_dead:number  offset:number, where in the list to begin
--- Reply: 'reaped <given back> <dead> <seen for the first time> <where to go on, -1 at the end>' or 'superseded'.
+-- Reply: 'reaped <requeued> <dead> <seen for the first time> <offset of the next call, -1 at the end>' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: entries

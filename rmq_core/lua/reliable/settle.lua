@@ -1,4 +1,4 @@
--- Removes messages from a processing list: acked, released (given back unchanged) or nacked (given back as failed).
+-- Removes messages from a processing list: acked, released (requeued unchanged) or nacked (requeued as failed).
 -- KEYS: slot  processing  claims  queue  dead
 -- ARGV: seq  slot_ttl_ms  token  verb, ack, release or nack  scope, 'whole' for all of them or none, else 'some'
 --       worker  reason  max_deliveries:number, or 0  max_dead:number  entries..., of the messages, oldest first
@@ -22,7 +22,7 @@ redis.call('PERSIST', slot) -- at maxmemory Redis allows this write and, after i
 local how = {add = verb == 'nack' and 1 or 0, max_deliveries = max_deliveries, max_dead = max_dead,
              entry = table.concat({'nack', clock(), worker, reason}, '\t') .. '\n'}
 local k = {queue = queue, dead = dead}
--- From newest to oldest: the oldest is given back last, so it is claimed first, and LREM finds each near the head.
+-- From newest to oldest: the oldest is requeued last, so it is claimed first, and LREM finds each near the head.
 for i = #entries, 1, -1 do
   local entry = entries[i]
   if not held[i] then letters[i] = 'l'

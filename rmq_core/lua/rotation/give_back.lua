@@ -1,8 +1,9 @@
--- Makes popped ids new again, at the end where the next pop looks first.
+-- Makes popped ids new again, at the end of the list where the next pop begins.
 -- KEYS: slot  list  taken  waiters  wake
 -- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  scope, 'whole' for all of them or none, else 'some'
---       entries..., of each id the one as popped and the one as new
--- Reply: 'returned <one letter per id: s given back, l popped by somebody else since, or done>', 'lost' or 'superseded'.
+--       entries..., for each id its popped entry and its new entry
+-- Reply: 'returned <one letter per id: s new again, l popped by another client since, or done>', 'lost' or
+--   'superseded'.
 -- include: clock
 -- include: replay
 -- include: notify

@@ -1,8 +1,8 @@
--- Looks at some entries of the list from the right end on; changes nothing.
+-- Classifies entries of the list, read from its right end; changes nothing.
 -- KEYS: list  done
--- ARGV: offset:number, how many were seen before  most:number, to look at
+-- ARGV: offset:number, how many to skip  most:number, how many to read
 --       timeout_s:number, after which an entry is late  listed:number, how many ids to list
--- Reply: {looked at, new, late, in progress, done, ids of new and late ones, in the order of popping}.
+-- Reply: {read, new, late, in progress, done, ids of new and late ones, in the order of popping}.
 -- include: clock
 -- include: stamps
 local now_s, ids = math.floor(clock() / 1000), {}

@@ -1,11 +1,11 @@
 -- Rotates the list: drops entries that are done, passes over entries in progress, stamps new or late entries and hands
 -- them out. Reads each entry at most once.
 -- KEYS: slot  list  done  taken  waiters  wake
--- ARGV: seq  slot_ttl_ms  timeout_s:number, after which an entry is late  max_messages:number, which are ids
---       most:number, entries to look at, 0 for all  waiter, or ''  wait_ms:number
+-- ARGV: seq  slot_ttl_ms  timeout_s:number, after which an entry is late  max_messages:number, how many ids
+--       most:number, entries to read, 0 for all  waiter, or ''  wait_ms:number
 --       wait_end:number, server time in ms at which waiting ends, 0 in the first call  bell, a pub/sub channel
--- Reply: '<stamp> <entries left to look at> <ms to block> <server time at which waiting ends> <one letter per id: n new,
---   l late> <each id as <length>:<id>>' or 'superseded'.
+-- Reply: '<stamp> <entries left to read> <ms to block> <server time at which waiting ends>
+--   <one letter per id: n new, l late> <each id as <length>:<id>>' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: notify

@@ -1,7 +1,7 @@
 -- Rotates the list and drops entries that are new or late; entries in progress stay.
 -- KEYS: slot  list  done  taken
--- ARGV: seq  slot_ttl_ms  timeout_s:number, after which an entry is late  most:number, entries to look at, 0 for all
--- Reply: 'removed <count> <entries left to look at>' or 'superseded'.
+-- ARGV: seq  slot_ttl_ms  timeout_s:number, after which an entry is late  most:number, entries to read, 0 for all
+-- Reply: 'removed <count> <entries left to read>' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: stamps

@@ -3,8 +3,8 @@
 -- KEYS: slot  stream
 -- ARGV: seq  slot_ttl_ms  group  token  max_messages:number  stale_ms:number, after which an entry is stale
 --       lease_ms:number
--- Reply: {'claimed' or 'reclaimed', deadline ms, {id, deliveries, payload}...}, {'empty', ms to the next stale one or -1}
---        or {'superseded'}.
+-- Reply: {'claimed' or 'reclaimed', deadline ms, {id, deliveries, payload}...},
+--   {'empty', ms until the next entry is stale, or -1} or {'superseded'}.
 -- include: clock
 -- include: replay
 -- include: group

@@ -1,8 +1,8 @@
 -- Counts the entries that a group has not finished; changes nothing.
 -- KEYS: stream
 -- ARGV: group  stale_ms, after which an entry is stale  most, how far to count
--- Reply: {length, undelivered, pending, stale, ms of the oldest undelivered, of the oldest stale, idle ms of the oldest
---        pending, consumers that hold something, now ms}; -1 where there is none.
+-- Reply: {length, undelivered, pending, stale, ms of the oldest undelivered, ms of the oldest stale,
+--   idle ms of the oldest pending, consumers that hold entries, now ms}; -1 where there is none.
 -- include: clock
 -- include: group
 local function ms_of(entry)

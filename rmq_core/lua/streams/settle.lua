@@ -1,9 +1,10 @@
--- Settles entries of a lease: acknowledges them, or gives them back to be claimed next. An entry that the lease does
--- not hold is lost; if the lease is settled as a whole, one lost entry means that nothing changes.
+-- Settles entries of a lease: acknowledges them, or makes them stale, so that they can be claimed again. An
+-- entry that the lease does not hold is lost; if the lease is settled as a whole, one lost entry means that nothing
+-- changes.
 -- KEYS: slot  stream
 -- ARGV: seq  slot_ttl_ms  group  token  verb, ack, release or nack
 --       scope, 'whole' for the lease as a whole, else 'some'  stale_ms, after which an entry is stale
---       back, the consumer of what is given back  ids..., of entries
+--       back, the consumer that holds nacked and released entries  ids..., of entries
 -- Reply: 'lost', 'superseded', or one letter for each id: s settled, l lost.
 -- include: replay
 -- include: holder

@@ -1,5 +1,5 @@
 -- Makes a group skip its ready entries: stale ones are acknowledged, undelivered ones are never delivered to it.
--- The entries stay in the stream, for other groups. A thousand of each at a time.
+-- The entries stay in the stream, for other groups. Handles a thousand of each at a time.
 -- KEYS: slot  stream
 -- ARGV: seq  slot_ttl_ms  group  stale_ms, after which an entry is stale
 -- Reply: 'skipped <number>' or 'superseded'.
