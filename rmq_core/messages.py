@@ -68,7 +68,7 @@ class Messages(Sequence[Message]):
 
 
 class Isolation(NamedTuple):
-    """Why a claim got fewer messages than it asked for: they failed together before and are retried apart.
+    """Why a claim got fewer messages than it requested: they failed together before and are retried apart.
 
     failures: in how many leases of several messages they failed. most: how many of them one claim takes at most.
     """
@@ -93,7 +93,7 @@ class IsolatedGroup(NamedTuple):
 class LeaseState:
     """The state of a lease as this process knows it.
 
-    settled, partly: all or some of its messages are settled. lost: the lease is gone. until: the monotonic time from
+    settled: all of its messages are settled. partly: some are. lost: the lease is gone. until: the monotonic time from
     which on it counts as lost. done: the indexes that this process settled one by one, when Redis keeps no record of
     them. begun, ended: how many settlements of the lease, or of a part of it, have begun and ended; `with state:`
     counts them, and a heartbeat compares them to detect a settlement that runs at the same time. joined: this process
@@ -144,7 +144,7 @@ class Lease:
     takeovers: int = 0
     named: bool = False
     isolation: Isolation | None = None
-    """Why the claim got fewer messages than it asked for, if they failed together before; else None."""
+    """Why the claim got fewer messages than it requested, if they failed together before; else None."""
     envelopes: tuple[bytes, ...] | list[bytes] | None = field(default=None, repr=False, compare=False)
     state: LeaseState = field(default_factory=LeaseState, repr=False, compare=False)
 
@@ -170,7 +170,7 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is gone for good: Redis said so, or the heartbeat could not extend it in time."""
+        """Whether the lease is gone for good: Redis reported it, or the heartbeat could not extend it in time."""
         state = self.state
         if monotonic() >= state.until:
             state.lost = True  # final: after a late heartbeat reply the holder may have given up already
@@ -182,13 +182,16 @@ class Lease:
             raise LeaseLost(self.id)
 
     def to_json(self) -> str:
-        """Queue, id, owner, count and deadline, without the token."""
+        """Return queue, id, owner, count and deadline as JSON, without the token."""
         plain = {"queue": self.queue, "id": self.id, "owner": self.owner, "count": self.count}
         return json.dumps({**plain, "deadline_ms": self.deadline_ms, "named": self.named})
 
     @classmethod
     def from_json(cls, text: str) -> Lease:
-        """A description of a lease, to be adopted by its id."""
+        """Return the lease that `to_json` described; it has no token and can only be adopted by its id.
+
+        Raises ConfigurationError for any other text.
+        """
         try:
             plain = json.loads(text)
             return cls(
@@ -218,5 +221,5 @@ def envelopes_of(lease: Lease) -> Sequence[bytes]:
 def envelope_of(lease: Lease) -> bytes:
     """Return the message of a lease of one, as stored; raise ConfigurationError for more than one."""
     if lease.count != 1:
-        raise ConfigurationError(f"lease {lease.id!r} holds {lease.count} messages; use messages")
+        raise ConfigurationError(f"lease {lease.id!r} holds {lease.count} messages; use `messages`")
     return envelopes_of(lease)[0]

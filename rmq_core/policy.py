@@ -21,7 +21,7 @@ def seconds(parameter: str, value: timedelta | float, *, minimum: float = 0) -> 
 
 
 def milliseconds(parameter: str, value: timedelta | float, *, minimum: float = 0) -> int:
-    """Return the same in whole milliseconds, rounded up so that a duration above zero never becomes zero."""
+    """Return `seconds` in whole milliseconds, rounded up so that a duration above zero never becomes zero."""
     return -int(-seconds(parameter, value, minimum=minimum) * 1000 // 1)
 
 
@@ -36,7 +36,7 @@ class Backoff(Protocol):
     """How long a failed message waits before its next delivery."""
 
     def delay(self, deliveries: int) -> float:
-        """Seconds to wait after the given number of deliveries (1 after the first)."""
+        """Return the seconds to wait after the given number of deliveries (1 after the first)."""
         ...  # pragma: no cover
 
 
@@ -54,10 +54,10 @@ class Exponential:
 
 
 def exponential(base: timedelta | float = 1, cap: timedelta | float = 300, jitter: float = 0.5) -> Backoff:
-    """Delays that double from `base` to `cap` (seconds or timedelta).
+    """Return delays that double from `base` to `cap` (seconds or timedelta).
 
-    `jitter` is the share (0 to 1) of each delay that is drawn at random, so that messages which failed together do not
-    come back together (Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015).
+    `jitter` is the share (0 to 1) of each delay that is drawn at random, so that messages which failed together are not
+    redelivered together (Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015).
     """
     if isinstance(jitter, bool) or not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
         raise ConfigurationError(f"jitter must be between 0 and 1, not {jitter!r}")
@@ -100,14 +100,14 @@ class Durability:
         milliseconds("durability.timeout", self.timeout, minimum=0.001)
 
     def command(self) -> tuple[str | int, ...]:
-        """The command that confirms the writes of its connection."""
+        """Return the command that confirms the writes of its connection."""
         timeout_ms = milliseconds("durability.timeout", self.timeout)
         if self.aof:
             return ("WAITAOF", 1, self.replicas, timeout_ms)
         return ("WAIT", self.replicas, timeout_ms)
 
     def confirmed(self, reply: int | list[int]) -> bool:
-        """Whether the reply to `command()` is enough."""
+        """Return whether the reply to `command()` is enough."""
         if isinstance(reply, list):
             return reply[0] >= 1 and reply[1] >= self.replicas
         return reply >= self.replicas

@@ -19,9 +19,9 @@ from rmq_core.reports import Backlog, Published, PublishReport, QueueStats, Sett
 
 
 class Discipline(NamedTuple):
-    """The description of a discipline outside its own package.
+    """The description of a discipline, kept outside its package so that the package is loaded only when it is used.
 
-    queue: the name of its class in the module `sync` of that package; the module `aio` has the twin, Async<queue>.
+    queue: the name of its class in the module `sync` of that package; the class in the module `aio` is Async<queue>.
     commands: the commands that it sends to Redis besides those that its scripts call. scripts: the folders of `lua`
     that it uses; without any, its own folder. keys: the part before the queue's name in its keys. bare: one of its keys
     is the queue's name alone. package: its package, when that is not in `rmq_core.discipline`.
@@ -88,7 +88,7 @@ class Capabilities(NamedTuple):
 
 @runtime_checkable
 class WorkQueue(Protocol):
-    """A queue of any discipline, blocking. Arguments mean what they mean for `LeasedQueue`."""
+    """A queue of any discipline, blocking. The arguments have the same meaning as in `LeasedQueue`."""
 
     name: str
     discipline: str
@@ -112,7 +112,7 @@ class WorkQueue(Protocol):
         delay: timedelta | float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> PublishReport:
-        """Add messages; `dedup_key` gives the key of each payload."""
+        """Add messages; `dedup_key` returns the key of each payload."""
 
     def claim(
         self,
@@ -126,7 +126,7 @@ class WorkQueue(Protocol):
         """Claim messages; return None when there are none within `wait` seconds."""
 
     def messages(self, lease: Lease) -> Iterator[Message]:
-        """The unsettled messages of a lease, in order."""
+        """Return an iterator over the unsettled messages of a lease, in order."""
 
     def extend(self, lease: Lease, by: timedelta | float | None = None) -> datetime | None:
         """Extend a lease; return the new deadline. Raises LeaseLost."""
@@ -142,10 +142,10 @@ class WorkQueue(Protocol):
         delay: timedelta | float | None = None,
         reason: str | None = None,
     ) -> SettleReport:
-        """Give messages back as failed, or as dead letters. Raises LeaseLost for a whole lease that is gone."""
+        """Requeue messages as failed, or make them dead letters. Raises LeaseLost for a whole lease that is gone."""
 
     def release(self, lease: Lease, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
-        """Give messages back without counting a delivery. Raises LeaseLost for a whole lease that is gone."""
+        """Requeue messages without counting a delivery. Raises LeaseLost for a whole lease that is gone."""
 
     def process(
         self,

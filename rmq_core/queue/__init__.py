@@ -1,1 +1,1 @@
-"""The kernel of every discipline: façades, heartbeats, `process`, publishing, settling, keys, the registry."""
+"""The code that all disciplines share: queue classes, heartbeats, `process`, publishing, settling, keys, registry."""

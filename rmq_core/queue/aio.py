@@ -80,9 +80,9 @@ class AsyncFacade(QueueBase[E], Awaited):
         """Claim, keep the lease alive while the block runs, ack when it ends, nack when it raises.
 
         Yields None when there is no work. An exception propagates after the nack; cancellation, KeyboardInterrupt
-        and SystemExit leave the lease alone, so that it is redelivered when it expires. Messages settled in the block
-        stay so; the end of the block settles the rest. Takes the arguments of `claim`. Also decorates a function that
-        takes a lease.
+        and SystemExit leave the lease alone; its messages are redelivered when it expires. Messages settled in the
+        block stay settled; the end of the block settles the rest. Takes the arguments of `claim`. Also decorates a
+        function that takes a lease.
         """
         claim = functools.partial(
             self._verbs.claim, max_messages=max_messages, lease=lease, wait=wait, lease_id=lease_id, owner=owner
@@ -114,7 +114,7 @@ class AsyncFacade(QueueBase[E], Awaited):
             nack_failed(held, failure)
 
     async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
-        """Extend many leases in one write, each by its own seconds; False for each that is lost. One attempt."""
+        """Extend many leases in one write, each by its own seconds; return False for each that is lost. One attempt."""
         try:
             return await self._beats.run(self._extend_all(self._engine, leases))
         finally:
@@ -148,7 +148,7 @@ class AsyncFacade(QueueBase[E], Awaited):
 
 
 class AsyncLargeLeaseFacade(AsyncFacade[E]):
-    """A façade whose leases may be too large for one reply; `read` must be among its operations."""
+    """A queue whose leases may be too large for one reply; `read` must be among its operations."""
 
     async def messages(self, lease: Lease, slice_size: int = 1000) -> AsyncIterator[Message]:
         """Yield the unsettled messages of a lease in order, read in slices as they are needed. Raises LeaseLost."""

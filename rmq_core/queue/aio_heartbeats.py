@@ -24,12 +24,12 @@ class AsyncExtender(Protocol):
     """The part of a queue that a heartbeat uses."""
 
     async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
-        """Extend leases in one write; False for each that is lost."""
+        """Extend leases in one write; return False for each that is lost."""
         ...  # pragma: no cover
 
 
 class HeartbeatTask:
-    """The heartbeats of an event loop and the task that sends them; the task lives while there are heartbeats."""
+    """The heartbeats of an event loop and the task that sends them; the task runs while there are heartbeats."""
 
     def __init__(self) -> None:
         self._heartbeats: set[Heartbeat[AsyncExtender]] = set()

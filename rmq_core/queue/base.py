@@ -1,4 +1,4 @@
-"""What the queues of all disciplines are made of: an engine, a list of operations, and the methods that run them.
+"""The parts of every queue: an engine, a list of operations, and the methods that run them.
 
 Law: an operation is listed once. Each queue class, blocking or asyncio, makes its methods from that list.
 """
@@ -20,7 +20,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 class Engine(Protocol):
-    """The state that the operations of a queue share, as far as a façade uses it.
+    """The part of the state shared by a queue's operations that the queue classes use.
 
     prefix: the common prefix of the queue's keys. beat_s: for how many seconds heartbeats extend a lease; None for no
     heartbeats.
@@ -40,7 +40,7 @@ E = TypeVar("E", bound=Engine)
 
 
 class Method(Generic[E, P, R]):
-    """An operation that a discipline lists. Its queue classes make methods of it: one blocks, the other is awaited.
+    """An operation that a discipline lists. Each queue class makes a method of it: one blocks, the other is awaited.
 
     once: whether the operation makes a single attempt, with the driver of the native calls, and is never resent.
     """
@@ -124,7 +124,7 @@ class QueueBase(Generic[E]):
 
     @staticmethod
     def _leave(engine: Any) -> Exchange[None]:
-        """Do what is needed before closing; here nothing."""
+        """Run before closing. This default does nothing."""
         del engine
         yield from ()
 

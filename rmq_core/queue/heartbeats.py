@@ -1,7 +1,7 @@
 """Heartbeats: one thread per server extends every lease in use, so that a server that hangs delays no other server.
 
-The thread marks a lease as lost when Redis says so, or when the deadline passes without an answer. It starts with the
-first lease, ends some seconds after the last one, and starts again after a fork.
+The thread marks a lease as lost when Redis reports it lost, or when the deadline passes without a reply. It starts
+with the first lease, ends some seconds after the last one, and starts again after a fork.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Extender(Protocol):
     def server(self) -> Hashable: ...
 
     def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
-        """Extend leases in one write; False for each lost one."""
+        """Extend leases in one write; return False for each that is lost."""
         ...  # pragma: no cover
 
 

@@ -12,7 +12,7 @@ from rmq_core.queue.keys import QUEUES, queues_of
 
 
 class Named(Protocol):
-    """A queue object with a name; `registered` tells whether tools can find the queue."""
+    """A queue object with a name; `registered` is true if the name is registered for tools, or must not be."""
 
     registered: bool
 
@@ -21,7 +21,7 @@ class Named(Protocol):
 
 
 def register(name: str, discipline: str) -> Exchange[bool]:
-    """Register a queue's name for tools. False if the server is full; the next call then has to try again.
+    """Register a queue's name for tools. Return False if the server is full; the next call then has to try again.
 
     A name that is in the set of no discipline belongs to the default discipline.
     """

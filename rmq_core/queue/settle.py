@@ -90,7 +90,7 @@ def deadline_of(lease: Lease, reply: bytes) -> datetime | None:
 
 
 def extend_each(calls: Iterable[Call]) -> Exchange[list[bool]]:
-    """Extend many leases in one write; False for each that is lost."""
+    """Extend many leases in one write; return False for each that is lost."""
     replies = yield Batch(tuple(calls))
     for reply in replies:
         if isinstance(reply, Exception):

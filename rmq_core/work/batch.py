@@ -84,20 +84,20 @@ class HeldBatch:
             self.acked += self._queue.ack(self._held).settled
 
     def keep(self, seconds: float | None) -> bool:
-        """Extend the lease after a failure that will be retried. False if no message was left. Raises LeaseLost."""
+        """Extend the lease for a retry after a failure. Return False if no message was left. Raises LeaseLost."""
         if self._open:
             self._queue.extend(self._held, seconds)
         return self._open
 
     def give_up(self, reason: str) -> bool:
-        """Nack the unsettled messages after the final failure. False if none was left. Raises LeaseLost."""
+        """Nack the unsettled messages after the final failure. Return False if none was left. Raises LeaseLost."""
         if was_open := self._open:
             report = self._queue.nack(self._held, reason=reason)
             self.failed, self.dead = self.failed + report.settled, self.dead + report.dead
         return was_open
 
     def give_back(self) -> bool:
-        """Release the unsettled messages when no failure is to blame. False if none was left. Raises LeaseLost."""
+        """Release the unsettled messages if no failure is to blame. Return False if none was left. Raises LeaseLost."""
         if was_open := self._open:
             self.released += self._queue.release(self._held).settled
         return was_open
@@ -114,7 +114,7 @@ class HeldBatch:
     @property
     def _held(self) -> Lease:
         if self._lease is None:
-            raise ConfigurationError(f"nothing of {self._queue.name!r} was claimed; ask `if batch:` before its lease")
+            raise ConfigurationError(f"nothing of {self._queue.name!r} was claimed; check `if batch:` before its lease")
         return self._lease
 
     def _spoken(self, report: SettleReport, messages: Sequence[Message]) -> SettleReport:

@@ -28,7 +28,7 @@ class Relation(StrEnum):
 
     OURS = "an earlier attempt at this work, or this one"
     FORMER = "a run of the same name that was deleted"
-    FOREIGN = "somebody else"
+    FOREIGN = "another claimant"
 
 
 class Claimant(Protocol):
@@ -49,7 +49,7 @@ class Claimant(Protocol):
 class Claimed(NamedTuple):
     """The result of a claim; `lease` is None when the queue was empty.
 
-    settled_before: whether messages were settled under this name before, as far as known by this same work.
+    settled_before: whether this same work is known to have settled messages under this name before.
     """
 
     lease: Lease | None
@@ -95,7 +95,7 @@ def claim_as(
                 raise
         else:
             return Claimed(taken, settled_before)
-    raise AssertionError  # pragma: no cover  numbers do not end
+    raise AssertionError  # pragma: no cover  `names` never ends
 
 
 def has_left(claimant: Claimant, queue: LeasedQueue) -> bool:
@@ -108,7 +108,7 @@ def has_left(claimant: Claimant, queue: LeasedQueue) -> bool:
 def refuse_foreign(claimant: Claimant, lease_id: str, owner: str) -> None:
     """Raise LeaseOwnedByOther for an owner whose lease the claimant may not take over."""
     if claimant.relation(owner) is not Relation.OURS:
-        raise LeaseOwnedByOther(lease_id, f"it is owned by {owner!r}, which is no earlier try of this work")
+        raise LeaseOwnedByOther(lease_id, f"it is owned by {owner!r}, which is not an earlier try of this work")
 
 
 def names(lease_id: str) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _record_of_ours(claimant: Claimant, queue: LeasedQueue, lease_id: str) -> Se
     """Return the settled record of that name; None if a deleted run wrote it or it has just expired."""
     record = queue.settled(lease_id)
     if record is None or claimant.relation(record.owner) is Relation.FORMER:
-        log.info("Lease %s was settled by a run of the same name that was deleted; going on.", lease_id)
+        log.info("Lease %s was settled by a run of the same name that was deleted; trying the next lease id.", lease_id)
         return None
     log.info("%s has acked %d messages under lease %s.", record.owner, record.acked, lease_id)
     return record

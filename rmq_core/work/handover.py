@@ -89,7 +89,8 @@ class Submission:
     def resumed(cls, queue: LeasedQueue, lease: Lease, fence: int) -> Self | None:
         """Resume after a restart of the submitter while its driver runs; `lease` and `fence` are those of its claim.
 
-        If a driver has adopted the lease, only watch it; otherwise take the lease back. None if another owner has it.
+        If a driver has adopted the lease, only watch it; otherwise take the lease back. Return None if another owner
+        has it.
         """
         info = queue.lease_info(lease.id)
         if info is None or info.owner != lease.owner:
@@ -150,24 +151,24 @@ class Submission:
         self.look()
         if not self._settled_by_driver:
             raise LeftUnsettled(
-                f"the driver adopted lease {self.lease.id!r}, ended well and left messages unsettled; let it leave"
-                " its batch by the end, or exit with an error code"
+                f"the driver adopted lease {self.lease.id!r}, ended without an error and left messages unsettled; let"
+                " it settle them or leave its batch before it ends, or exit with an error code"
             )
         return None
 
     def keep(self, seconds: float | None = None) -> bool:
-        """Take the lease back for `seconds`, None for the queue's usual lease. False if no message was left."""
+        """Take the lease back for `seconds`, None for the queue's usual lease. Return False if no message was left."""
         return self._take_back(seconds) is not None
 
     def give_up(self, reason: str) -> bool:
-        """Nack the unsettled messages after the last attempt failed. False if none was left."""
+        """Nack the unsettled messages after the last attempt failed. Return False if none was left."""
         lease = self._take_back()
         if lease:
             self._queue.nack(lease, reason=reason)
         return lease is not None
 
     def give_back(self) -> bool:
-        """Release the unsettled messages when no failure is to blame. False if none was left."""
+        """Release the unsettled messages when no failure is to blame. Return False if none was left."""
         lease = self._take_back()
         if lease:
             self._queue.release(lease)

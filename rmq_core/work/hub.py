@@ -92,10 +92,10 @@ class WaitHub:
         max_age: timedelta | float | None = None,
         timeout: timedelta | float | None = None,  # noqa: ASYNC109  the same name as in every other wait
     ) -> Backlog:
-        """Return as soon as `min_messages` are ready, or the oldest has waited `max_age`; TimeoutError after `timeout`.
+        """Return as soon as `min_messages` are ready, or the oldest has waited `max_age`.
 
-        max_age, timeout: seconds or timedelta; without max_age only the number counts; without timeout it waits
-        forever.
+        Raises TimeoutError after `timeout`. max_age, timeout: seconds or timedelta; without max_age only the number
+        counts; without timeout it waits forever.
         """
         patience_s = None if timeout is None else seconds("timeout", timeout)
         enough = Threshold(
@@ -113,7 +113,7 @@ class WaitHub:
             watch.wishes.discard(wish)
 
     async def aclose(self) -> None:
-        """Unsubscribe; pending waits are cancelled."""
+        """Unsubscribe and cancel the pending waits."""
         tasks = [watch.task for watch in self._watches.values() if watch.task]
         for task in tasks:
             task.cancel()
@@ -148,7 +148,7 @@ class WaitHub:
         return watch
 
     async def _follow(self, queue: str, watch: WatchedQueue) -> None:
-        """Poll and resolve waiters while there are any; on failure, fail them all."""
+        """Poll and resolve waiters while there are any. A failure is raised in all of them."""
         try:
             await self._listener.listen(watch.engine.keys.bell)
             while watch.wishes:
@@ -164,7 +164,7 @@ class WaitHub:
                 await self._listener.forget(watch.engine.keys.bell)
 
     async def _look(self, watch: WatchedQueue) -> float:
-        """Resolve met waits; return seconds until the next poll."""
+        """Poll the queue and resolve the waits whose threshold it meets. Return the seconds until the next poll."""
         watch.notified.clear()
         watch.asked.clear()
         backlog, due_s = await watch.looks.look(watch.engine, watch.driver)
@@ -185,7 +185,7 @@ class WaitHub:
 
 
 async def _happens(event: asyncio.Event, within_s: float) -> bool:
-    """Whether the event is set within `within_s` seconds."""
+    """Return whether the event is set within `within_s` seconds."""
     if not event.is_set():
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):

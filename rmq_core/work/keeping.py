@@ -33,8 +33,8 @@ def conclude(
 ) -> str:
     """Keep, release or nack a lease after a failure, and return in words what was done.
 
-    If Redis is unavailable, the lease is left as it is; its messages return when it expires. blameless: release the
-    lease, because the work did not fail by itself. retried: hold it for another `keep_s` seconds; otherwise nack.
+    If Redis is unavailable, the lease is not changed; its messages are redelivered when it expires. blameless: release
+    the lease, because the work did not fail by itself. retried: hold it for another `keep_s` seconds; otherwise nack.
     """
     try:
         if blameless:
@@ -47,6 +47,6 @@ def conclude(
         left = False
     except RedisMessageQueueError as trouble:
         name = held.lease and held.lease.id
-        log.warning("Lease %s was left as it is; it returns when it expires.", name, exc_info=True)
+        log.warning("Lease %s was not changed; its messages are redelivered when it expires.", name, exc_info=True)
         return f"left to expire: {trouble}"
-    return done if left else "not ours any more"
+    return done if left else "no longer held"

@@ -27,7 +27,7 @@ class _Asked(NamedTuple):
 class BacklogPoller:
     """Polls queues; all requests pending at a time share one write. Each poll arms the queue's notification for 15 s.
 
-    The queues that share a poller live on one server, so that the driver of any of them can poll all.
+    The queues that share a poller are on one server, so that the driver of any of them can poll all.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ def _attempt(engine: LeasedEngine) -> Exchange[Glance | Exception]:
     """Run a glance and return its failure as a result, so that it does not end the other glances of the write."""
     try:
         return (yield from glance(engine, BELL_MS))
-    except Exception as error:  # noqa: BLE001  the same
+    except Exception as error:  # noqa: BLE001  every error must reach the waiters
         return error
 
 
@@ -91,7 +91,7 @@ async def _reclaim(asked: _Asked) -> Look | Exception:
     """Poll again with the queue's own driver, because a reclaim writes to the keys of that queue only."""
     try:
         return await asked.driver.run(look(asked.engine, BELL_MS))
-    except Exception as error:  # noqa: BLE001  the same
+    except Exception as error:  # noqa: BLE001  every error must reach the waiters
         return error
     finally:
         await asked.driver.close()

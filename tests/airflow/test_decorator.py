@@ -346,7 +346,7 @@ def test_the_retry_adopts_from_the_try_before(connection: str, queue: Any, task_
 def test_two_tasks_cannot_both_adopt(connection: str, queue: Any, task_context: MakeContext) -> None:
     handed = handed_over(queue, task_context)
     other = queue.adopt(handed["lease_id"], owner="airflow:dag/run/other/-1/1")
-    with pytest.raises(LeaseLost, match="no earlier try"):
+    with pytest.raises(LeaseLost, match="not an earlier try"):
         run(task_context, payloads, hand_over=handed)
     assert queue.ack(other).settled == 2
 

@@ -75,7 +75,7 @@ def test_messages_that_are_not_all_here_must_be_read(envelopes: Any) -> None:
 
 def test_only_a_lease_of_one_has_the_message() -> None:
     assert lease(count=1, envelopes=(ENVELOPES[1],)).message.payload == "p1"
-    with pytest.raises(ConfigurationError, match="holds 3 messages; use messages"):
+    with pytest.raises(ConfigurationError, match="holds 3 messages; use `messages`"):
         lease().message  # noqa: B018
 
 

@@ -72,9 +72,9 @@ def test_what_is_settled_or_lost_is_no_longer_ours_and_what_redis_hinders_is_lef
     queue.away = True
     assert conclude(batch, "why", **terms) == "left to expire: Redis is away"
     queue.away, queue.taken = False, True
-    assert conclude(batch, "why", **terms) == "not ours any more"
+    assert conclude(batch, "why", **terms) == "no longer held"
     batch.lease.state.settled = True
-    assert conclude(batch, "why", **terms) == "not ours any more"
+    assert conclude(batch, "why", **terms) == "no longer held"
     assert queue.did == []
 
 

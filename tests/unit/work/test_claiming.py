@@ -70,7 +70,7 @@ def test_what_somebody_else_holds_is_refused_and_left_alone(kind: Kind, owner: s
     queue = FakeQueue()
     queue.owners[kind.claimant.lease_id] = owner
     assert not has_left(kind.claimant, queue)  # type: ignore[arg-type]
-    with pytest.raises(LeaseOwnedByOther, match=f"it is owned by '{owner}', which is no earlier try"):
+    with pytest.raises(LeaseOwnedByOther, match=f"it is owned by '{owner}', which is not an earlier try"):
         take(queue, kind)
     assert queue.owners == {kind.claimant.lease_id: owner}
 
