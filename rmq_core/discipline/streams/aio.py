@@ -18,10 +18,9 @@ from rmq_core.reports import SettleReport
 class AsyncStreamQueue(StreamMethods, AsyncFacade[StreamEngine]):
     """A Redis stream, read by one consumer of a group; the asyncio twin of StreamQueue.
 
-    Create it as `AsyncStreamQueue(redis, config)` or `AsyncStreamQueue(redis, name, config)`; `redis` is a
-    redis.asyncio client, a RedisSettings or a URL. enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats
-    make one attempt and raise QueueError. The methods of WorkQueue resend a request that got no reply. `on_event` gets
-    a QueueEvent after each step.
+    Takes `(redis, config)` or `(redis, name, config)`; `redis` is a redis.asyncio client, a RedisSettings or a URL.
+    enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats make one attempt and raise QueueError. The
+    methods of WorkQueue resend a request that got no reply. `on_event` gets a QueueEvent after each step.
     """
 
     def _connect(self, redis: Any) -> None:

@@ -18,10 +18,9 @@ from rmq_core.reports import SettleReport
 class StreamQueue(StreamMethods, Facade[StreamEngine]):
     """A Redis stream, read by one consumer of a group. Threads may share it; it survives a fork.
 
-    Create it as `StreamQueue(redis, config)` or `StreamQueue(redis, name, config)`; `redis` is a redis-py client, a
-    RedisSettings or a URL. enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats make one attempt and
-    raise QueueError. The methods of WorkQueue resend a request that got no reply. `on_event` gets a QueueEvent after
-    each step.
+    Takes `(redis, config)` or `(redis, name, config)`; `redis` is a redis-py client, a RedisSettings or a URL.
+    enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats make one attempt and raise QueueError. The
+    methods of WorkQueue resend a request that got no reply. `on_event` gets a QueueEvent after each step.
     """
 
     def _connect(self, redis: Any) -> None:

@@ -1,7 +1,8 @@
 -- Takes back the jobs of an expired lease, or of a lease whose attempts are used up; its holder is fenced off.
 -- KEYS: slot  ready  delayed  later  dead  leases  heads  lease  events  alarm  fence
 -- ARGV: seq  slot_ttl_ms  lease_id  nonce  max_attempts:number  max_dead:number  events_cap:number
---       if_used_up, '1' to reclaim also when only the attempts are used up  earlier_token, of an earlier chunk, or ''
+--       if_used_up, '1' to reclaim before the deadline, because attempts are used up
+--       earlier_token, of an earlier chunk, or ''
 -- Reply: 'returned <count> <dead> <left> <token>', 'live' (not expired, or gone) or 'superseded'.
 -- include: clock
 -- include: replay
