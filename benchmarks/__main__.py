@@ -187,9 +187,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure RMQ in ratios to a bare redis-py loop."
     )
-    parser.add_argument("--quick", action="store_true", help="measure for less than a minute, with more noise; only print")
-    parser.add_argument("--only", nargs="+", choices=measurements("", QUICK), help="run only these measurements; only print")
-    parser.add_argument("--server", default="7.0", help="the server of all measurements but memory; targets are for 7.0")
+    parser.add_argument("--quick", action="store_true", help="take less than a minute, with more noise; only print")
+    parser.add_argument(
+        "--only", nargs="+", choices=measurements("", QUICK), help="only these measurements; only print"
+    )
+    parser.add_argument("--server", default="7.0", help="the server, except for memory; targets are for 7.0")
     return parser.parse_args()
 
 

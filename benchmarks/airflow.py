@@ -100,8 +100,8 @@ def page(rows: list[Row]) -> str:
         [
             "# Cost of the Airflow provider",
             "",
-            "`make airflow` compares one operator's `execute` with the core alone, in alternation, and Airflow's own",
-            "`TriggerRunner` with our triggers with the same runner with idle triggers, both without a metadata database.",
+            "`make airflow` compares one operator's `execute` with the core alone, in alternation. It compares",
+            "Airflow's own `TriggerRunner` with our triggers and with idle triggers, both without a metadata database.",
             "Resuming is measured with a whole Airflow: scheduler, triggerer, API server, tasks on the LocalExecutor,",
             "PostgreSQL.",
             "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-QUIET_S = 10
+QUIET_S = 5
 
 
 class Progress:
@@ -20,7 +20,7 @@ class Progress:
         print(f"{self._last_line - self._start:7.1f} s  {who:<8} {text}", flush=True)
 
     def watch(self, who: str, topic: str, text: str) -> None:
-        """Print `topic: text` unless that is what `who` last said about it."""
+        """Print `topic: text` unless it equals the last text of this topic of `who`."""
         if self._told.get((who, topic)) != text:
             self._told[who, topic] = text
             self.say(who, f"{topic}: {text}")

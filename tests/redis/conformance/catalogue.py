@@ -21,9 +21,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "conformance.md"
 OPENING = """# Conformance
 
 This page lists what each discipline can do through the queue protocol. An empty cell means that the discipline refuses
-the call with `Unsupported` before it sends anything, or that it lacks the property. One test suite verifies each promise
-below, blocking and with asyncio, on every server and cluster; `make conformance` prints the results. Do not edit this
-page: `python -m tests.redis.conformance.catalogue` generates it.
+the call with `Unsupported` before it sends anything, or that it lacks the property. One test suite verifies each
+promise below, blocking and with asyncio, on every server and cluster; `make conformance` prints the results. Do not
+edit this page: `python -m tests.redis.conformance.catalogue` generates it.
 """
 
 
