@@ -68,15 +68,15 @@ bench: $(STAMP) ## measure every ratio and write build/measured/results.md and p
 	python -m tests.servers 7.0 8.6
 	python -m benchmarks
 
-airflow: $(STAMP) ## measure what the Airflow provider adds and write build/measured/airflow.md
+airflow: $(STAMP) ## measure the cost of the Airflow provider and write build/measured/airflow.md
 	python -m tests.servers 7.0
 	python -m benchmarks.airflow
 
-faults: $(STAMP) ## kills, cut wires and restarts, in full length; write build/measured/*faults.md
+faults: $(STAMP) ## kills, cut connections and restarts, in full length; write build/measured/*faults.md
 	python -m tests.servers
 	pytest -n 2 tests/faults --faults=full --faults-report=build/measured
 
-mutants: $(STAMP) ## break the code in one place after the other, and say which test of ring 2 notices
+mutants: $(STAMP) ## break the code in one place at a time, and print the test of ring 2 that fails
 	python -m tests.servers
 	python tools/mutants.py
 

@@ -49,11 +49,11 @@ from the publisher's send to the moment another process has the message. The asy
 `redis.asyncio`. Memory is the growth of `used_memory`. The docstrings of the benchmark modules give details. Rates and
 times are context: they apply only to this machine."""
 BESIDE = """\
-# RMQ beside other libraries
+# RMQ compared with other libraries
 
 `make bench` measures everything in one run, on servers it starts itself (no persistence, TCP on the loopback). Each
 library runs in a process and an environment of its own, all on the same Python and against the same server. A ratio
-is RMQ's rate over that of the library: short slices of both run by turns, and the figure is the median of all rounds,
+is RMQ's rate over that of the library: short slices of both alternate, and the figure is the median of all rounds,
 with their quartiles in brackets. `processor` is the same ratio in processor time of client and server. For redis-
 message-queue the operating system places server and clients on cores, as it does by default, and the rates are
 measured once more with the server on a core of its own; RMQ runs there on the redis-py that 7.0.0 accepts, which is
@@ -185,11 +185,13 @@ def _publish(text: str, path: Path | None) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measure RMQ beside a bare redis-py loop."
+        prog="python -m benchmarks", description="Measure RMQ in ratios to a bare redis-py loop."
     )
-    parser.add_argument("--quick", action="store_true", help="less than a minute, rougher, only printed")
-    parser.add_argument("--only", nargs="+", choices=measurements("", QUICK), help="some of it, only printed")
-    parser.add_argument("--server", default="7.0", help="the server for all but memory; targets are for 7.0")
+    parser.add_argument("--quick", action="store_true", help="take less than a minute, with more noise; only print")
+    parser.add_argument(
+        "--only", nargs="+", choices=measurements("", QUICK), help="only these measurements; only print"
+    )
+    parser.add_argument("--server", default="7.0", help="the server, except for memory; targets are for 7.0")
     return parser.parse_args()
 
 

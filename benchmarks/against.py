@@ -1,4 +1,4 @@
-"""`python -m benchmarks.against COMMIT`: compare this tree with another commit, by turns on one server.
+"""`python -m benchmarks.against COMMIT`: compare this tree with another commit, in alternation on one server.
 
 Each tree runs in a process of its own, and their slices alternate. The figure is the median of the ratios of
 neighbouring slices, in processor time of client and server together: above 1, this tree needs less than the other. The

@@ -67,12 +67,12 @@ def waiting(server: Server) -> list[Row]:
     for name, load in (("idle", time.sleep), ("at 1,000 publishes/s", triggers.publishing(server.port, 1000))):
         found = triggers.measure(triggers.waiting(10_000), server.port, SECONDS, load)
         more, what = found.cpu - nothing.cpu, f"{triggers.TRIGGERS:,} triggers on {triggers.QUEUES} queues, {name}"
-        cpu = f"{found.cpu:.1%} of a core, as many `asyncio.Event().wait()` {nothing.cpu:.1%}"
+        cpu = f"{found.cpu:.1%} of a core; as many idle triggers {nothing.cpu:.1%}"
         rows.append(Row(f"{what}: CPU", f"{more:+.1%} of a core", "≤ 5 %", more <= 0.05, cpu))
         shared = f"{found.connections}"
         rows.append(Row(f"{what}: connections", shared, "≤ 5", found.connections <= 5, "one server"))
         looks = f"{found.wakes:.2f}/s"
-        rows.append(Row(f"{what}: looks at a queue", looks, "≤ 10/s", found.wakes <= 10, "wakes are coalesced"))
+        rows.append(Row(f"{what}: polls of a queue", looks, "≤ 10/s", found.wakes <= 10, "notifications are merged"))
         with redis.Redis(port=server.port) as client:
             client.flushall()
     return rows
@@ -87,7 +87,7 @@ def resuming(server: Server) -> Row:
         f"{slowest:.1f} s",
         "≤ 4 s",
         slowest <= 4,
-        f"median {median:.1f} s; Airflow's own share, from any trigger's event on: median "
+        f"median {median:.1f} s; Airflow's own share, measured from the event of any trigger: median "
         f"{statistics.median(airflows):.1f} s, slowest {max(airflows):.1f} s",
     )
 
@@ -98,17 +98,17 @@ def page(rows: list[Row]) -> str:
     lines = [f"| {row.figure} | {row.reached} | {row.target} | {met[row.met]} | {row.rests_on} |" for row in rows]
     return "\n".join(
         [
-            "# What the Airflow provider adds",
+            "# Cost of the Airflow provider",
             "",
-            "`make airflow` measures it: one operator's `execute` against the core alone, in turns, and Airflow's own",
-            "`TriggerRunner` with our triggers against the same with triggers that wait for nothing, both without a",
-            "metadata database. Resuming is measured with all of it: scheduler, triggerer, API server, tasks on the",
-            "LocalExecutor, PostgreSQL.",
+            "`make airflow` compares one operator's `execute` with the core alone, in alternation. It compares",
+            "Airflow's own `TriggerRunner` with our triggers and with idle triggers, both without a metadata database.",
+            "Resuming is measured with a whole Airflow: scheduler, triggerer, API server, tasks on the LocalExecutor,",
+            "PostgreSQL.",
             "",
             f"- Airflow {version('apache-airflow')}, Redis 7.0, Python {platform.python_version()}",
             f"- Machine: {os.cpu_count()} cores, {platform.system()}; run: {dt.datetime.now(dt.UTC):%Y-%m-%d}",
             "",
-            "| figure | reached | target | ok | rests on |",
+            "| figure | value | target | met | details |",
             "| --- | --- | --- | --- | --- |",
             *lines,
             "",

@@ -32,7 +32,7 @@ class Resumed(NamedTuple):
 
 
 def measure(server: Server, rounds: int = ROUNDS) -> Resumed:
-    """Run the DAGs by turns; an untimed run of each comes first, because it has to import everything."""
+    """Run the DAGs alternately; an untimed run of each comes first, because it has to import everything."""
     connection = {"conn_type": "redis_queue", "host": "127.0.0.1", "port": server.port}
     found = Resumed([], [])
     with running_postgres() as database:

@@ -93,12 +93,12 @@ def main(seconds: float = 30) -> None:
     os.environ["AIRFLOW_CONN_REDIS_QUEUE_DEFAULT"] = json.dumps(location)
     try:
         nothing = measure(idle(), server.port, seconds, time.sleep)
-        print(f"asyncio.Event().wait():  {nothing.cpu:6.1%} of a core")
+        print(f"{'idle triggers':24} {nothing.cpu:6.1%} of a core")
         for name, load in (("idle", time.sleep), ("1,000 publishes/s", publishing(server.port, 1000))):
             found = measure(waiting(10_000), server.port, seconds, load)
             more = found.cpu - nothing.cpu
             print(f"{name:24} {found.cpu:6.1%} of a core, {more:+.1%}; {found.connections} connections, ", end="")
-            print(f"{found.wakes:.2f} looks/s and queue")
+            print(f"{found.wakes:.2f} polls per second and queue")
             with redis.Redis(port=server.port) as client:
                 client.flushall()
     finally:

@@ -1,4 +1,4 @@
-"""The longest time the server is busy with one script while a lease of 1,000,000 goes through all operations.
+"""The longest time that the server is busy with one script, while a lease of 1,000,000 messages goes through all steps.
 
 SLOWLOG contains the server's own time of each call. A call that the machine interrupts seems longer than it is, so the
 figure is a 99th percentile of call times: that of the script with the highest one. The table shows the maximum as well.
@@ -59,7 +59,7 @@ def _pass(client: redis.Redis, messages: int) -> dict[str, list[float]]:
 
 
 def _steps(client: redis.Redis, messages: int) -> Iterator[Callable[[], object]]:
-    """Yield the operations on a large lease: give it back in every possible way, then ack it."""
+    """Yield the operations on a large lease: return its messages in every possible way, then ack it."""
     queue = LeasedQueue(client, "chunks")
     strict = LeasedQueue(client, "chunks", LeasedConfig(max_deliveries=1, max_dead=messages))
     unique = LeasedQueue(client, "chunks-unique", LeasedConfig(dedup=True, dedup_window=30))
@@ -120,7 +120,7 @@ def _table(seen: dict[str, list[float]], messages: int) -> Table:
         (f"`{name}`", f"{len(calls):,}", *(f"{of(calls):.2f} ms" for of in (statistics.median, _p99, max)))
         for name, calls in sorted(seen.items())
     ]
-    title = f"Server time of scripts while a lease of {messages:,} is claimed, given back, reclaimed, read and acked"
+    title = f"Server time of scripts while a lease of {messages:,} is claimed, released, reclaimed, read and acked"
     return Table(title, ("script", f"calls over {SEEN_US / 1000} ms", "median of these", "p99", "longest"), rows)
 
 

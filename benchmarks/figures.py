@@ -1,8 +1,8 @@
 """Measured figures and their targets.
 
 A figure is a number of this run with its spread; a target is a bound on it. Targets are ratios or bytes, never rates,
-because a rate depends on the machine. A document says which figures were not measured, and by how much a figure misses
-its target.
+because a rate depends on the machine. A document lists the figures that were not measured, and by how much a figure
+misses its target.
 """
 
 from __future__ import annotations

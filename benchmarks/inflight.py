@@ -1,7 +1,7 @@
 """The cost of claim, extend and ack with many messages in flight, divided by the cost with one in flight.
 
-Each number in flight has a server of its own, and the servers run by turns, so that neither other keys nor a slower
-minute of the machine affects the comparison. "In one lease": one lease holds all messages and is the one that is
+Each number in flight has a server of its own, and slices on all servers alternate, so that neither other keys nor a
+slower minute of the machine affects the comparison. "In one lease": one lease holds all messages and is the one that is
 extended; other messages are claimed and acked. "In many leases": each message has its own lease, and the leases are
 extended one after the other.
 """

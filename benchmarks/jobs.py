@@ -34,11 +34,11 @@ ROWS = {
     "add": ("add", 1),
     "add_bulk of 50": ("add_bulk", 50),
     "add_bulk of 1,000": ("add_bulk", 1000),
-    "worker, one job at once": ("work", 1),
-    "worker at its best": ("work", 0),
+    "worker, one job at a time": ("work", 1),
+    "worker, best concurrency": ("work", 0),
 }
 """Commands of `jobs_worker` and their width; 0 means the library's best."""
-_OVER_CHASQUI = {"add": 1.2, "add_bulk of 50": 1.0, "worker, one job at once": 1.5, "worker at its best": 1.5}
+_OVER_CHASQUI = {"add": 1.2, "add_bulk of 50": 1.0, "worker, one job at a time": 1.5, "worker, best concurrency": 1.5}
 TARGETS = {
     **{f"jobs, {row}, over chasquimq": Target(bound) for row, bound in _OVER_CHASQUI.items()},
     **{f"jobs, {row}, over the best of the others": Target(1.0) for row in ROWS},
@@ -53,7 +53,7 @@ REASONS = {
         " for the job; the server 25, as `return 1` does. chasquimq takes 93 and 22." + _SHARED
     ),
     "jobs, add, over the best of the others": (
-        "huey pushes a pickle on a list and cannot recognise a resent call; that takes its client 55 µs and the server"
+        "huey pushes a pickle to a list and cannot recognise a resent call; that takes its client 55 µs and the server"
         " 20, where RMQ's script, which recognises resent calls, takes 38 and 25. Most of both is the round trip."
     ),
     "jobs, add_bulk of 50, over chasquimq": (
@@ -64,7 +64,7 @@ REASONS = {
     ),
 }
 """Why a figure may miss its target: what a profile showed."""
-_TITLE = "Jobs beside other libraries"
+_TITLE = "Jobs, compared with other libraries"
 _NOTE = (
     "Each number is RMQ's rate divided by the library's. The brackets contain the library's own rate, and its processor"
     " time for a job, client and server together, divided by RMQ's. The last column is the number of concurrent jobs at"
@@ -106,7 +106,7 @@ class Hand:
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the process of {self.rival.name} ended; its own error is above")
+            raise RuntimeError(f"the process of {self.rival.name} ended; its own error is printed above")
         return line
 
 
@@ -121,7 +121,7 @@ def measure(port: int, rounds: int) -> Findings:
             return Findings(tables=[Table(_TITLE, (), (), f"Not measured: {missing}.")])
         found = {row: _race(client, hands, row, rounds) for row in ROWS}
     figures = [figure for row in ROWS for figure in _figures(row, found[row])]
-    return Findings(figures, [Table(_TITLE, ("library", *ROWS, "at its best with"), list(_lines(hands, found)), _NOTE)])
+    return Findings(figures, [Table(_TITLE, ("library", *ROWS, "best concurrency"), list(_lines(hands, found)), _NOTE)])
 
 
 def _server_pid(client: redis.Redis) -> int:

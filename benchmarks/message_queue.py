@@ -1,7 +1,7 @@
-"""Compare `RedisMessageQueue` with redis-message-queue 7.0.0, whose users it is for, and with its newest release.
+"""Compare `RedisMessageQueue` with redis-message-queue 7.0.0, which it replaces, and with the newest release of that.
 
-All run the same program on the same Python 3.12 against the same server, by turns: slices of RMQ run before and after
-each slice of the others. A figure is the factor by which RMQ is better than 7.0.0.
+All run the same program on the same Python 3.12 against the same server, in alternation: slices of RMQ run before and
+after each slice of the others. A figure is the factor by which RMQ is better than 7.0.0.
 
 The operating system places server and clients on cores, as it does by default: these figures have targets. In the same
 run the rates are measured again, block by block, with the server on a core of its own. A round trip then costs the same
@@ -75,7 +75,7 @@ def measure(port: int, rounds: int, wakes: int) -> Findings:
         versions = {peer: version(interpreter(peer), "redis-message-queue") for peer in (OLD, NEW)}
         interpreter(OURS)
     except Missing as missing:
-        return Findings(tables=[Table("Side by side with redis-message-queue", (), (), f"Not measured: {missing}.")])
+        return Findings(tables=[Table("Comparison with redis-message-queue", (), (), f"Not measured: {missing}.")])
     side = Side(port, versions[NEW])
     return Findings([*side.loops(rounds), *side.waking(wakes), side.memory(), side.bytes_sent(), *side.idle()])
 
@@ -136,7 +136,7 @@ class Side:
         return Figure(name, old.ratio, context=context)
 
     def _wake_ups(self, wakes: int) -> dict[Peer, list[float]]:
-        """Milliseconds by library, in blocks by turns; the operating system places everybody."""
+        """Return the milliseconds by library; blocks of all libraries alternate, on cores that the system chooses."""
         taken: dict[Peer, list[float]] = {peer: [] for peer in (OLD, *PEERS)}
         chance = random.Random(7)
         for _ in range(WAKE_BLOCKS):

@@ -69,12 +69,12 @@ class Hand:
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the worker of {self.peer.name} ended; its own error is above")
+            raise RuntimeError(f"the worker of {self.peer.name} ended; its own error is printed above")
         return line
 
 
 class Race:
-    """One command by several libraries, RMQ before and after each slice of another, in all places block by block.
+    """Time one command of several libraries: RMQ before and after each slice of another, in blocks for each placement.
 
     filled: the command needs messages in the queue.
     """

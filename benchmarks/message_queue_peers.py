@@ -1,4 +1,4 @@
-"""Environments in which redis-message-queue and RMQ run side by side: Python 3.12, the same redis-py parser for all.
+"""The environments in which redis-message-queue and RMQ are compared: Python 3.12, the same redis-py parser for all.
 
 RMQ gets the newest redis-py that 7.0.0 accepts, because users who migrate from 7.0.0 have it: redis-py 8 sets a timeout
 on sockets, which costs every call two more system calls. The newest release of redis-message-queue requires redis-py 8.

@@ -1,9 +1,9 @@
-"""One side of the comparison: a process that publishes, claims and waits as it is told, with the queue it is given.
+"""A worker process of the comparison: it publishes, claims and waits on command, with the queue of one library.
 
-`python -m benchmarks.message_queue_worker MODULE PORT SERVER_PID` runs with RMQ and with redis-message-queue alike, in
-environments of their own, and so imports nothing but the queue, redis-py and a clock. It reads one command per line
-and answers each with one line of JSON: what the command found out, and the seconds that it took by the clock, of the
-client's processors and of the server's.
+`python -m benchmarks.message_queue_worker MODULE PORT SERVER_PID` runs with RMQ and with redis-message-queue, each in
+an environment of its own, and so imports nothing but the queue, redis-py and a clock. It reads one command per line
+and answers each with one line of JSON: the result of the command, and the seconds that it took in wall-clock time, in
+processor time of the client, and in processor time of the server.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Worker:
         while time.monotonic() < until:
             with self.plain.process_message() as message:
                 if message is not None:
-                    raise RuntimeError("a message came to who should wait in vain: the benchmark is broken")
+                    raise RuntimeError("a message arrived in a queue that should stay empty: the benchmark is broken")
 
     def _queue(self, name: str, *, deduplication: bool) -> Any:
         """Return a queue with its library's defaults; newer releases deduplicate if they get a key function."""

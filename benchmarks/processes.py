@@ -143,7 +143,7 @@ class Hand:
         return time.perf_counter() - began
 
     def _claim_and_ack(self, *, claims: bool = False, acks: bool = False) -> float:
-        """Claim and ack by turns; time only the requested operations."""
+        """Claim a burst of messages, then ack them; time only the requested operations."""
         marks = [time.perf_counter()]
         leases = [some(self.queue.claim()) for _ in range(BURST)]
         marks.append(time.perf_counter())

@@ -46,7 +46,7 @@ def render(
         opening,
         "\n".join(machine.lines()),
         _summary(findings.figures, targets),
-        table(("figure", "reached", "target", "ok", "rests on"), list(_rows(findings.figures, targets))),
+        table(("figure", "value", "target", "met", "details"), list(_rows(findings.figures, targets))),
         *_explained(findings.figures, targets, reasons),
         *(_section(each) for each in findings.tables),
     ]
@@ -64,7 +64,7 @@ def verdict(figure: Figure, target: Target | None) -> str:
     if target is None:
         return ""
     value = figure.spread.median
-    return "yes" if target.met(value) else f"**no**: {target.share(value):.2f} of it"
+    return "yes" if target.met(value) else f"**no**: {target.share(value):.2f} of the target"
 
 
 def _rows(figures: Sequence[Figure], targets: Mapping[str, Target]) -> Iterator[Sequence[str]]:

@@ -204,5 +204,5 @@ def _hooks_ms(query: Any) -> list[float]:
 def _until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 300
     while not condition():
-        assert time.monotonic() < deadline, "Spark does not get on"
+        assert time.monotonic() < deadline, "Spark made no progress in 300 s"
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Very many messages through one stream, and whether its memory grows with the number of processed messages.
+"""Whether the memory of a stream grows with the number of processed messages.
 
 One query reads them in batches of 100,000, with one lease each, while a publisher keeps a few batches ready. The
 benchmark compares memory after the first tenth with memory at the end, each time with an empty queue: the heap of
@@ -78,7 +78,7 @@ def _stream(queue: LeasedQueue, count: int) -> None:
             time.sleep(0.05)
     deadline = time.monotonic() + STALLED_S
     while sum(queue.stats()[:5]):
-        assert time.monotonic() < deadline, "Spark does not get on"
+        assert time.monotonic() < deadline, f"Spark did not finish within {STALLED_S} s"
         time.sleep(0.1)
 
 

@@ -1,8 +1,8 @@
 """The time of a message from the publisher's send to its arrival in a waiting process.
 
-The waiter is a process of its own, so that no interpreter lock is shared; the same process waits by turns with a bare
-BLMOVE and with `queue.claim(wait=...)`. Both processes read the same monotonic clock. The publisher sends as soon as
-the server reports a blocked client; or some time later, which shows the cost of processor caches that other work has
+The waiter is a process of its own, so that no interpreter lock is shared; the same process waits alternately with a
+bare BLMOVE and with `queue.claim(wait=...)`. Both processes read the same monotonic clock. The publisher sends as soon
+as the server reports a blocked client; or some time later, which shows the cost of processor caches that other work has
 used meanwhile. The time starts when the publisher's client passes its bytes to the socket: the publisher's own cost is
 a figure of `loops`.
 """
@@ -58,7 +58,7 @@ def _figure(name: str, rank: int, bare_us: list[float], claim_us: list[float]) -
 def _sample(
     port: int, waiter: Callable[[int, Connection], None], samples: int, nap_s: float = 0
 ) -> tuple[list[float], list[float]]:
-    """Return the microseconds of each wake-up, with BLMOVE and claim by turns."""
+    """Return the microseconds of each wake-up, with BLMOVE and claim in alternation."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=waiter, args=(port, theirs), daemon=True)
@@ -77,7 +77,7 @@ def _sample(
 
 
 class _Stamped(redis.Connection):
-    """A connection that notes when it last sent something."""
+    """A connection that records when it last sent something."""
 
     sent_ns = 0
 
@@ -101,7 +101,7 @@ class _Publisher:
         while not self.client.info("clients")["blocked_clients"]:
             time.sleep(0.0001)
             if self.waiter.poll():
-                raise RuntimeError("the waiter ended; its own error is above")
+                raise RuntimeError("the waiter ended; its own error is printed above")
         time.sleep(nap_s)
         payload = payloads(1)[0]
         if kind == _BARE:

@@ -74,7 +74,7 @@ def delays(results: Path) -> pd.DataFrame:
 
 def plot(results: Path, target: Path) -> Path:
     """Plot the share of late departures by weather, for the carriers with most flights, as a PNG; return its path."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  pyplot keeps state and looks for a screen
+    from matplotlib.figure import Figure  # noqa: PLC0415  pyplot keeps state and needs a display
 
     table = delays(results)
     busiest = table.groupby("carrier")["flights"].sum().nlargest(6).index

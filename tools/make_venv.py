@@ -1,7 +1,8 @@
 """Create the project's virtual environment with uv inside: `make_venv.py DIRECTORY`.
 
 Standard library only: this runs before anything is installed. Debian ships Python without `ensurepip` unless
-python3-venv is installed; then pip comes from apt when we are root, and otherwise the error says what to install.
+python3-venv is installed: this script installs it with apt if it runs as root, and otherwise exits with an error that
+names the package.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ OLDEST = (3, 11)
 
 
 def create(directory: Path) -> None:
-    """Make the environment; fall back on installing python3-venv when this Python cannot bring pip along."""
+    """Make the environment; install python3-venv with apt first if this Python lacks ensurepip."""
     command = [sys.executable, "-m", "venv", "--clear", str(directory)]
     if subprocess.run(command, check=False).returncode == 0:
         return

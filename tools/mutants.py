@@ -33,7 +33,7 @@ class Mutant(NamedTuple):
     new: str
 
     def killers(self) -> list[str]:
-        """The tests that fail, or the folder whose tests hang or cannot start; none when the mutant survives."""
+        """Return the tests that fail, or the folder whose tests hang or cannot start; none if the mutant survives."""
         path = TREE / self.file
         source = path.read_text("utf-8")
         if source.count(self.old) != 1:
@@ -46,7 +46,8 @@ class Mutant(NamedTuple):
 
 
 def _failed(tests: list[str]) -> list[str]:
-    # Bytecode is told from its source by size and second; a mutant may have both in common with what it replaces.
+    # Python recognises outdated bytecode by the size and the second of its source; a mutant may share both with the
+    # original.
     environment = {**os.environ, "PYTHONPATH": str(TREE), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         result = subprocess.run(
@@ -104,13 +105,13 @@ MUTANTS = [
         "kept = [True for heartbeat in due]",
     ),
     Mutant(
-        "async driver on a cluster asks any node",
+        "async driver on a cluster sends to any node",
         "rmq_core/exchange/aio.py",
         "self.client.get_node_from_key(self._key.decode())",
         "self.client.get_random_node()",
     ),
     Mutant(
-        "async driver does not look at the cluster again",
+        "async driver does not refresh the nodes of the cluster",
         "rmq_core/exchange/aio.py",
         "                await cancellable(self.client.nodes_manager.initialize())",
         "                pass",
@@ -134,35 +135,35 @@ MUTANTS = [
         "if False:\n            self._pid",
     ),
     Mutant(
-        "sync driver on a cluster asks the default node",
+        "sync driver on a cluster sends to the default node",
         "rmq_core/exchange/sync.py",
         "nodes.get_node_from_slot(self.client.keyslot(self._key))",
         "self.client.get_default_node()",
     ),
     Mutant(
-        "sync driver does not look at the cluster again",
+        "sync driver does not refresh the nodes of the cluster",
         "rmq_core/exchange/sync.py",
         "                self.client.nodes_manager.initialize()",
         "                pass",
     ),
     Mutant("a slot's number does not grow", "rmq_core/exchange/slots.py", "slot.seq += 1", "slot.seq = 1"),
     Mutant(
-        "a forked child goes on with its parent's slots",
+        "a forked child uses its parent's slots",
         "rmq_core/exchange/slots.py",
         "if own.pid != process.id:\n            own = self._own",
         "if False:\n            own = self._own",
     ),
     Mutant(
-        "chained chunks do not name the one before",
+        "chained chunks do not name the previous chunk",
         "rmq_core/exchange/frames.py",
         "isinstance(want, Chain) else None",
         "False else None",
     ),
     Mutant(
-        "a client's own policy is not asked", "rmq_core/exchange/sync.py", "if patience.budget_s is None:", "if False:"
+        "a client's own policy is ignored", "rmq_core/exchange/sync.py", "if patience.budget_s is None:", "if False:"
     ),
     Mutant(
-        "the public driver does not undecode",
+        "the public driver does not encode decoded replies",
         "rmq_core/exchange/public.py",
         "    if isinstance(reply, str):\n        return reply.encode()",
         "    if isinstance(reply, str):\n        return reply",
@@ -173,10 +174,10 @@ MUTANTS = [
         "        try:\n            return send(first)\n        except RETRYABLE:\n            self._recover()\n            raise",  # noqa: E501
         "        try:\n            return send(first)\n        except RETRYABLE:\n            self._recover()\n            return send(first)",  # noqa: E501
     ),
-    Mutant("READONLY as Redis 6.2 wraps it is final", "rmq_core/exchange/frames.py", ' or ": -READONLY " in text', ""),
-    Mutant("a fail-over's UNBLOCKED is final", "rmq_core/exchange/frames.py", '"UNBLOCKED", "LOADING"', '"LOADING"'),
+    Mutant("no retry after READONLY of Redis 6.2", "rmq_core/exchange/frames.py", ' or ": -READONLY " in text', ""),
+    Mutant("no retry after UNBLOCKED", "rmq_core/exchange/frames.py", '"UNBLOCKED", "LOADING"', '"LOADING"'),
     Mutant(
-        "XACKDEL (8.6): what is gone is not counted",
+        "XACKDEL (8.6): deleted entries are not counted",
         "rmq_core/lua/include/jobs_entry.lua",
         "if verdict == 1 then",
         "if verdict == 2 then",
@@ -195,7 +196,7 @@ MUTANTS = [
         'fill(self, "rmq:{}:")',
     ),
     Mutant(
-        "a look at many queues on a cluster goes out as one",
+        "checks of many queues on a cluster are sent as one call",
         "rmq_core/discipline/leased/operations/surveying.py",
         "size = 1 if apart else _AT_ONCE",
         "size = _AT_ONCE",
@@ -264,19 +265,19 @@ MUTANTS = [
         "",
     ),
     Mutant(
-        "what is given back goes to the end",
+        "returned messages go to the end of the queue",
         "rmq_core/lua/include/give_back.lua",
         "redis.call('LPUSH', keys.ready, unpack(back))",
         "redis.call('RPUSH', keys.ready, unpack(back))",
     ),
     Mutant(
-        "settled messages are given back too",
+        "settled messages are returned too",
         "rmq_core/lua/include/give_back.lua",
         "if not is_settled(bits, first, index) then",
         "if true then",
     ),
     Mutant(
-        "a message dies one failure late",
+        "a message becomes a dead letter one failure late",
         "rmq_core/lua/include/give_back.lua",
         "count - made.shared >= max)",
         "count - made.shared > max)",
@@ -306,7 +307,7 @@ MUTANTS = [
         "if false then",
     ),
     Mutant(
-        "a bell rings for each message",
+        "a notification is published for each message",
         "rmq_core/lua/include/notify.lua",
         "if redis.call('ZREM', waiters, '*') == 1 then",
         "if redis.call('ZSCORE', waiters, '*') then",
@@ -318,7 +319,7 @@ MUTANTS = [
         "(now_s - stamp)",
     ),
     Mutant(
-        "reliable: a message dies one failure late",
+        "reliable: a message becomes a dead letter one failure late",
         "rmq_core/lua/include/set_aside.lua",
         "count >= how.max_deliveries",
         "count > how.max_deliveries",
@@ -357,7 +358,7 @@ MUTANTS = [
 
 
 def main() -> None:
-    """Print each mutant with what notices it; exit with 1 when one survives."""
+    """Print each mutant with the tests that fail; exit with 1 if one survives."""
     chosen = [int(number) for number in sys.argv[1:]] or range(len(MUTANTS))
     subprocess.run(["git", "worktree", "add", "--force", "--detach", str(TREE)], cwd=ROOT, check=True)
     survivors = 0

@@ -1,7 +1,8 @@
-"""Count the rooms of each package, its modules and folders, and the arrows between them: `python tools/rooms.py`.
+"""Count the direct children of each package, modules and subpackages, and the imports between them.
 
-An arrow goes from a room to another that it imports from, however often; imports for type checkers count. A package
-itself (its `__init__`) is no room. Fewer of both are less to know before one can change something.
+`python tools/rooms.py [package ...]`. In the code a child is a room, and an arrow says that one room imports from
+another, however often; imports for type checkers count. The package's own `__init__` does not count. Smaller numbers
+mean that a maintainer has to know less before a change.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ PACKAGES = ("rmq_core", "rmq_airflow", "rmq_dagster", "rmq_spark")
 
 
 def rooms_of(graph: grimp.ImportGraph, package: str) -> tuple[set[str], set[tuple[str, str]]]:
-    """The rooms of a package, and the arrows: who imports, and what."""
+    """Return the rooms of a package, and its arrows as pairs of the importing and the imported room."""
     rooms = graph.find_children(package)
     room_of = {module: room for room in rooms for module in {room, *graph.find_descendants(room)}}
     arrows = {
@@ -30,7 +31,7 @@ def main() -> None:
     graph = grimp.build_graph(*packages, cache_dir=None)
     for package in packages:
         rooms, arrows = rooms_of(graph, package)
-        print(f"{package}: {len(rooms)} rooms, {len(arrows)} arrows")
+        print(f"{package}: {len(rooms)} modules and subpackages, {len(arrows)} imports between them")
 
 
 if __name__ == "__main__":

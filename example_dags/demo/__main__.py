@@ -35,20 +35,23 @@ def main() -> int:
 
 
 def judge(outcomes: list[Outcome], *, crash: bool) -> int:
-    """Print the table and its wrong figures; return 0 if there are none, else 1."""
+    """Print the table, and which figures are wrong; return 0 if there are none, else 1."""
     print(summary(outcomes))
     wrong = [mismatch for outcome in outcomes for mismatch in outcome.mismatches()]
     if crash:
         wrong += [f"{outcome.orchestrator}: no driver was killed" for outcome in outcomes if not outcome.crash]
     for mismatch in wrong:
         print(f"WRONG: {mismatch}", file=sys.stderr)
+    if not wrong:
+        print("All figures are as expected: every item was claimed and acked, and every row was written once.")
     return 1 if wrong else 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m example_dags.demo", description=__doc__)
     parser.add_argument("--crash", action="store_true", help="kill the Spark driver with SIGKILL in mid-job")
-    parser.add_argument("--directory", type=Path, default=Path("build/demo"), help="everything is written below it")
+    about = "the directory of all files of the demo; its content is deleted first"
+    parser.add_argument("--directory", type=Path, default=Path("build/demo"), help=about)
     return parser.parse_args()
 
 

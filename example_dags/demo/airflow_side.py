@@ -38,19 +38,20 @@ def run(place: Place, progress: Progress, *, crash: bool) -> Outcome:
     home, results = place.root / "airflow", place.root / "results" / "airflow"
     dags = _deploy(home / "dags")
     marker = home / "driver-killed" if crash else None
-    env = _environment(place, home, results, marker)
-    progress.say("airflow", "creating its database")
+    tasks = home / "spark-tasks"
+    env = _environment(place, home, results, marker) | {"RMQ_DEMO_TASKS": str(tasks)}
+    progress.say("airflow", "creating Airflow's database (SQLite)")
     with Child([_program("airflow"), "db", "migrate"], env, home / "migrate.log") as migration:
         migration.wait()
-    progress.say("airflow", "running the DAG flights_airflow")
+    progress.say("airflow", "running the DAG flights_airflow: publish twice, wait, process in Spark, report")
     with place.queue(QUEUE) as queue, Child([sys.executable, str(dags)], env, home / "dag.log") as child:
-        watch = QueueWatch("airflow", queue, progress, marker)
+        watch = QueueWatch("airflow", queue, progress, marker, tasks)
         while child.runs():
             _tell_tasks(home, progress)
             watch.look()
             time.sleep(LOOK_S)
         if not (results / "airflow.json").exists():
-            raise child.failure("did not get to its report")
+            raise child.failure("ended before the task report had written its counts")
     return _outcome(home, results, watch.crash)
 
 
@@ -104,11 +105,11 @@ def _outcome(home: Path, results: Path, crash: str | None) -> Outcome:
     counts = json.loads((results / "airflow.json").read_text())
     figures = {
         "items published": counts["published"],
-        "items deduplicated": counts["deduplicated"],
+        "duplicates refused": counts["deduplicated"],
         "items claimed": counts["claimed"],
         "items acked": counts["acked"],
-        "items dead": counts["dead"],
-        "items left": counts["ready"] + counts["leased"],
+        "dead letters": counts["dead"],
+        "items left in the queue": counts["ready"] + counts["leased"],
         "rows written": counts["rows"],
         "rows written, United": counts["united_rows"],
     }

@@ -30,19 +30,21 @@ def run(place: Place, progress: Progress, *, crash: bool) -> Outcome:
     home.mkdir(parents=True)
     (home / "dagster.yaml").write_text(SETTINGS)
     marker = home / "driver-killed" if crash else None
-    env = _environment(place, home, results, marker)
+    tasks = home / "spark-tasks"
+    env = _environment(place, home, results, marker) | {"RMQ_DEMO_TASKS": str(tasks)}
     with place.queue(QUEUE) as queue, dg.DagsterInstance.from_config(str(home)) as instance:
-        progress.say("dagster", "materializing airport_days, which publishes")
+        progress.say("dagster", "materializing the asset airport_days, which publishes the items twice")
         with Child([*_program("dagster"), "asset", "materialize", "-m", MODULE, "--select", "airport_days"],
                    env, home / "publish.log") as publish:  # fmt: skip
             publish.wait()
-        progress.say("dagster", "starting the daemon; its sensor is to see what is ready")
-        watch = QueueWatch("dagster", queue, progress, marker)
+        watch = QueueWatch("dagster", queue, progress, marker, tasks)
+        watch.look()
+        progress.say("dagster", "starting the daemon, whose sensor requests a run when it finds ready items")
         with Child([*_program("dagster-daemon"), "run", "-m", MODULE], env, home / "daemon.log") as daemon:
             worked = Follower(instance, daemon, watch, progress).await_run()
         stats = queue.stats()
         report = Report(instance, worked)
-        left = {"items dead": stats.dead, "items left": stats.ready + stats.delayed + stats.leased}
+        left = {"dead letters": stats.dead, "items left in the queue": stats.ready + stats.delayed + stats.leased}
         return Outcome(
             "Dagster", report.figures(results) | left, report.seconds(), results, results / "delays.png", watch.crash
         )
@@ -110,7 +112,7 @@ class Report:
         rows = written(results)
         return {
             "items published": self._number(self._published, "published"),
-            "items deduplicated": self._number(self._published, "deduplicated"),
+            "duplicates refused": self._number(self._published, "deduplicated"),
             "items claimed": self._number(self._worked, "rmq/claimed"),
             "items acked": self._number(self._worked, "rmq/acked"),
             "rows written": rows["rows"],

@@ -39,7 +39,7 @@ def parents() -> dict[int, int]:
 def _stat(pid: int) -> tuple[int, str, int] | None:
     try:
         text = (PROC / str(pid) / "stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):  # it ended while we looked
+    except (FileNotFoundError, ProcessLookupError):  # the process has just ended
         return None
     # The name of the command is in parentheses and may contain any character, also parentheses.
     state, parent = text.rpartition(")")[2].split()[:2]

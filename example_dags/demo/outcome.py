@@ -12,11 +12,11 @@ from example_dags.flights import AIRPORTS, DEPARTURES, UNITED_DEPARTURES
 ITEMS = len(AIRPORTS) * 365
 EXPECTED = {
     "items published": ITEMS,
-    "items deduplicated": ITEMS,
+    "duplicates refused": ITEMS,
     "items claimed": ITEMS,
     "items acked": ITEMS,
-    "items dead": 0,
-    "items left": 0,
+    "dead letters": 0,
+    "items left in the queue": 0,
     "rows written": DEPARTURES,
     "rows written, United": UNITED_DEPARTURES,
 }
@@ -45,13 +45,13 @@ class Outcome:
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """Return one table of all outcomes, and below it the paths of results and plots."""
+    """Return one table of all outcomes, and below it the tables and the picture of each."""
     figures = [[name, *(f"{outcome.figures[name]:,}" for outcome in outcomes)] for name in EXPECTED]
-    seconds = [[f"{step}, s", *(f"{outcome.seconds[step]:.1f}" for outcome in outcomes)] for step in STEPS]
-    header = ["", *(outcome.orchestrator for outcome in outcomes)]
+    seconds = [[f"seconds: {step}", *(f"{outcome.seconds[step]:.1f}" for outcome in outcomes)] for step in STEPS]
+    header = ["figure", *(outcome.orchestrator for outcome in outcomes)]
     return "\n".join([table([header, *figures, *seconds]), *(_where(outcome) for outcome in outcomes)])
 
 
 def _where(outcome: Outcome) -> str:
-    found = {"results": outcome.results, "plot": outcome.plot, "crash": outcome.crash}
-    return "\n".join(f"{outcome.orchestrator:<8} {what:<8} {where}" for what, where in found.items() if where)
+    found = {"crash": outcome.crash, "tables": outcome.results, "picture to open": outcome.plot}
+    return "\n".join(f"{outcome.orchestrator:<8} {what:<15} {where}" for what, where in found.items() if where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-QUIET_S = 10
+QUIET_S, REPEAT_S = 5, 30
 
 
 class Progress:
@@ -13,6 +13,7 @@ class Progress:
     def __init__(self) -> None:
         self._start = self._last_line = time.monotonic()
         self._told: dict[tuple[str, str], str] = {}
+        self._last_still = ""
 
     def say(self, who: str, text: str) -> None:
         """Print one line at once, even into a pipe."""
@@ -20,12 +21,13 @@ class Progress:
         print(f"{self._last_line - self._start:7.1f} s  {who:<8} {text}", flush=True)
 
     def watch(self, who: str, topic: str, text: str) -> None:
-        """Print `topic: text` unless that is what `who` last said about it."""
+        """Print `topic: text` unless it equals the last text of this topic of `who`."""
         if self._told.get((who, topic)) != text:
             self._told[who, topic] = text
             self.say(who, f"{topic}: {text}")
 
     def still(self, who: str, text: str) -> None:
-        """Print `text` if nothing has been printed for a while."""
-        if time.monotonic() - self._last_line > QUIET_S:
+        """Print `text` if nothing has been printed for a while: for longer if it repeats the last such text."""
+        if time.monotonic() - self._last_line > (REPEAT_S if text == self._last_still else QUIET_S):
+            self._last_still = text
             self.say(who, text)

@@ -1,4 +1,4 @@
-"""Report the state of the queue while an orchestrator works on it, and how a retry gets a killed driver's lease."""
+"""Report the state of the queue and of Spark's tasks, and how a retry gets the lease of a killed driver."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from rmq_core import LeasedQueue, LeaseInfo
 
 
 class QueueWatch:
-    """Poll one queue. The driver creates the file `marker` just before it is killed."""
+    """Poll one queue.
 
-    def __init__(self, who: str, queue: LeasedQueue, progress: Progress, marker: Path | None) -> None:
-        self._who, self._queue, self._progress, self._marker = who, queue, progress, marker
+    The driver creates the file `marker` just before it is killed, and writes into the file `tasks` how many of its
+    tasks are done.
+    """
+
+    def __init__(
+        self, who: str, queue: LeasedQueue, progress: Progress, marker: Path | None, tasks: Path | None = None
+    ) -> None:
+        self._who, self._queue, self._progress, self._marker, self._tasks = who, queue, progress, marker, tasks
         self._held: LeaseInfo | None = None
         self._killed_at: float | None = None
         self.crash: str | None = None
@@ -21,16 +27,32 @@ class QueueWatch:
     def look(self) -> None:
         """Report the changes since the last poll."""
         stats = self._queue.stats()
-        self._progress.watch(self._who, "queue", f"{stats.ready:,} ready, {stats.leased:,} leased, {stats.dead:,} dead")
+        counts = f"{stats.ready:,} items ready to be claimed, {stats.leased:,} held under a lease, {stats.dead:,} dead"
+        self._progress.watch(self._who, "queue", counts)
         if self._killed_at is None and self._marker and self._marker.exists():
             self._killed_at = time.monotonic()
             self._progress.say(self._who, "the Spark driver was killed with SIGKILL in mid-job")
-        for lease in self._queue.leases():
+            if self._tasks:
+                self._tasks.unlink(missing_ok=True)  # the retry starts with no task done
+        leases = self._queue.leases()
+        for lease in leases:
             if self._held is None or lease.fence != self._held.fence:
                 self._progress.say(self._who, f"the lease of {lease.count:,} items {self._change(lease)}")
                 self._held = lease
-        if stats.leased:
-            self._progress.still(self._who, "Spark is at work")
+        if leases:
+            self._progress.still(self._who, self._spark())
+        else:
+            self._report_ack()
+
+    def _spark(self) -> str:
+        """Say how many of Spark's tasks are done."""
+        done, _, total = (self._tasks.read_text() if self._tasks and self._tasks.exists() else "").partition(" ")
+        return f"Spark: {done} of {total} tasks done so far" if total else "Spark is starting"
+
+    def _report_ack(self) -> None:
+        """Say how many items were acked, when the last lease is gone because it was acked."""
+        if self._held is not None and (record := self._queue.settled(self._held.id)) is not None:
+            self._progress.watch(self._who, "acked", f"{record.acked:,} items, now that their results are written")
 
     def _change(self, lease: LeaseInfo) -> str:
         """Describe how the lease changed its holder.

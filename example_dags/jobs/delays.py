@@ -10,12 +10,15 @@ import argparse
 import json
 import os
 import signal
+import threading
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark import StatusTracker
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
 
 import rmq_spark
@@ -35,7 +38,7 @@ def main() -> None:
     started = time.monotonic()
     with _pipes() as pipes:
         spark = rmq_spark.session("flight-delays", **SPARK)
-        with rmq_spark.adopted_batch(spark) as batch:
+        with tasks_counted(spark), rmq_spark.adopted_batch(spark) as batch:
             report = {"items": batch.count, "already_settled": batch.already_settled}
             if batch.count:
                 report |= work(batch, options)
@@ -89,7 +92,7 @@ def departures(items: DataFrame, options: argparse.Namespace) -> DataFrame:
 def weather_class() -> Column:
     """Classify an hour's weather in one word. The data is in inches, degrees Fahrenheit, miles and miles an hour."""
     wet, freezing = F.col("precip") > 0, F.col("temp") <= 32
-    stormy = F.col("wind_speed").between(25, 200)  # one reading says 1,048
+    stormy = F.col("wind_speed").between(25, 200)  # one reading is 1,048
     word = F.when(wet & freezing, "snow").when(wet, "rain").when(F.col("visib") < 3, "fog").when(stormy, "wind")
     return word.otherwise("fair").alias("weather")
 
@@ -108,8 +111,36 @@ def overwrite(rows: DataFrame, table: Path) -> None:
     writer.partitionBy("origin", "day").parquet(str(table))
 
 
+@contextmanager
+def tasks_counted(spark: SparkSession) -> Iterator[None]:
+    """During the block, keep the counts of finished and of all tasks in the file that `make demo` reads."""
+    target, ended = os.environ.get("RMQ_DEMO_TASKS"), threading.Event()
+    if target is None:
+        yield
+        return
+    arguments = (spark.sparkContext.statusTracker(), Path(target), ended)
+    counting = threading.Thread(target=_count_tasks, args=arguments, daemon=True)
+    counting.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        counting.join()
+
+
+def _count_tasks(tracker: StatusTracker, target: Path, ended: threading.Event) -> None:
+    """Write both counts once a second; the tasks of a stage count as soon as one of them has started."""
+    while not ended.wait(1):
+        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup()))
+        stages = map(tracker.getStageInfo, {stage for job in jobs for stage in job.stageIds})
+        begun = [stage for stage in stages if stage and stage.numActiveTasks + stage.numCompletedTasks]
+        if begun:
+            done, total = sum(stage.numCompletedTasks for stage in begun), sum(stage.numTasks for stage in begun)
+            target.write_text(f"{done} {total}")
+
+
 def crash_once() -> None:
-    """Kill the first driver here with SIGKILL, in the middle of its work, when `make demo CRASH=1` asks for it."""
+    """Kill the first driver here with SIGKILL, in the middle of its work, if `make demo CRASH=1` started the job."""
     marker = os.environ.get("RMQ_DEMO_CRASH_MARKER")
     if marker is None:
         return

@@ -20,10 +20,10 @@ from tests.redis.conformance.subject import capabilities_of, declares
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "conformance.md"
 OPENING = """# Conformance
 
-What each discipline can do through the queue protocol. Where a cell is empty, the discipline refuses with
-`Unsupported`, before anything is sent, or does without. One suite tries each promise below, blocking and with asyncio,
-on every server and cluster; `make conformance` prints what came of it. Written by
-`python -m tests.redis.conformance.catalogue`; do not edit.
+This page lists what each discipline can do through the queue protocol. An empty cell means that the discipline refuses
+the call with `Unsupported` before it sends anything, or that it lacks the property. One test suite verifies each
+promise below, blocking and with asyncio, on every server and cluster; `make conformance` prints the results. Do not
+edit this page: `python -m tests.redis.conformance.catalogue` generates it.
 """
 
 
@@ -31,7 +31,7 @@ def page() -> Iterator[str]:
     """The lines of `PAGE`: what each discipline can do, and what that means."""
     disciplines = {name: capabilities_of(name) for name in DISCIPLINES}
     yield OPENING
-    yield f"| | {' | '.join(disciplines)} |"
+    yield f"| capability | {' | '.join(disciplines)} |"
     yield f"|---|{'---|' * len(disciplines)}"
     for row in rows():
         able = (row == EVERY or declares(declared, row) for declared in disciplines.values())

@@ -62,7 +62,7 @@ def test_a_ratio_is_taken_against_the_slices_on_both_sides() -> None:
 
 def test_a_row_is_summed_up_against_chasquimq_and_the_best_of_the_others() -> None:
     laps = {RMQ.name: _laps(1), CHASQUI.name: _laps(2), OTHERS[0].name: _laps(4), OTHERS[1].name: _laps(3)}
-    over_chasqui, over_others = _figures("worker at its best", laps)
+    over_chasqui, over_others = _figures("worker, best concurrency", laps)
     assert (over_chasqui.spread.median, over_others.spread.median) == (2, 3)
     assert OTHERS[1].name in over_others.context
     assert {over_chasqui.name, over_others.name} <= jobs.TARGETS.keys()

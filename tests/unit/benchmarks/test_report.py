@@ -24,7 +24,7 @@ def test_a_figure_stands_beside_its_target_and_its_spread() -> None:
 
 def test_a_miss_says_by_how_much_and_why() -> None:
     text = report(MISSED, lease=at_most(480))
-    assert "| lease | 600 B | ≤ 480 B | **no**: 0.80 of it |  |" in text
+    assert "| lease | 600 B | ≤ 480 B | **no**: 0.80 of the target |  |" in text
     assert "**lease** (600 B instead of ≤ 480 B): a list has a head." in text
 
 

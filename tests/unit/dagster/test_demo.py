@@ -17,7 +17,7 @@ from example_dags.demo.family import alive, descendants
 from example_dags.demo.outcome import EXPECTED, STEPS, Outcome, summary
 from example_dags.demo.progress import Progress
 from example_dags.demo.watch import QueueWatch
-from rmq_core import LeaseInfo, QueueStats
+from rmq_core import LeaseInfo, QueueStats, SettledRecord
 
 GOOD = Outcome("Airflow", EXPECTED, dict.fromkeys(STEPS, 1.25), Path("/results"), Path("/results/delays.png"))
 
@@ -59,6 +59,34 @@ class SeenQueue:
 
     def leases(self) -> list[LeaseInfo]:
         return [self.held] if self.held else []
+
+    def settled(self, lease_id: str) -> SettledRecord:
+        return SettledRecord(lease_id, 1095, "driver", datetime.now(UTC))
+
+
+def test_the_watch_says_how_many_tasks_of_spark_are_done_and_how_many_items_were_acked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("example_dags.demo.progress.QUIET_S", -1)
+    queue, tasks, now = SeenQueue(), tmp_path / "tasks", datetime.now(UTC)
+    seen: Any = queue
+    watch = QueueWatch("airflow", seen, Progress(), None, tasks)
+    queue.held = LeaseInfo("run/delays", "run", "held", 1095, 0, 0, now, now, 1)
+    watch.look()
+    tasks.write_text("14 24")
+    watch.look()
+    queue.held = None
+    watch.look()
+    watch.look()
+    said = [line.partition("airflow  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert said == [
+        "queue: 0 items ready to be claimed, 1,095 held under a lease, 0 dead",
+        "the lease of 1,095 items was claimed as run/delays",
+        "Spark is starting",
+        "Spark: 14 of 24 tasks done so far",
+        "queue: 0 items ready to be claimed, 0 held under a lease, 0 dead",
+        "acked: 1,095 items, now that their results are written",
+    ]
 
 
 def test_the_watch_tells_a_killed_driver_its_retry_and_the_hand_overs_apart(
