@@ -28,7 +28,7 @@ DIGEST = 32
 
 
 class RunMark(NamedTuple):
-    """Tell apart several runs of one name: a user can delete a run and create it again under its id.
+    """A mark that tells apart several runs of one name: a user can delete a run and create it again under its id.
 
     All fields come from Airflow. `run_after` is the time for which the run was created, in microseconds, and
     `clear_number` is how often it was cleared. `try_id` is the first 64 bits of the task instance's UUID of version 7,

@@ -544,7 +544,7 @@ def test_without_any_spark_the_operator_says_where_to_get_one_and_claims_nothing
     text = str(raised.value)
     assert "\n" not in text
     assert text.startswith("there is no `spark-submit` on PATH, in $SPARK_HOME/bin or beside Python: ")
-    assert "`pip install 'rmq[airflow-spark]'`" in text
+    assert "run `pip install 'rmq[airflow-spark]'`" in text
     assert queue.lease_info(LEASE_ID) is None
     assert queue.backlog().ready == 1
 
