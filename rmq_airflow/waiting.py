@@ -76,7 +76,7 @@ async def wait_for_work(conn_id: str, queue: str, log: Any, enough: Threshold = 
         except QueueUnavailable as error:
             # An exception would fail the task or end the watcher, and a restart of Redis must do neither.
             if not away:
-                log.warning("Waiting for %s goes on when Redis is back: %s", queue, error)
+                log.warning("Waiting for %s continues when Redis is back: %s", queue, error)
             away = True
             Stats.incr("rmq.trigger.redis_unavailable", tags={"queue": queue})
             await asyncio.sleep(random.uniform(*RECONNECT_S))

@@ -42,7 +42,7 @@ def _requires(method: Method, refusal: str) -> Callable[..., None]:
 
 
 read = Depends(_requires("GET", "you may not read this connection"))
-edit = Depends(_requires("PUT", "messages are shown and moved only for users who may edit this connection"))
+edit = Depends(_requires("PUT", "only users who may edit this connection can see and move its messages"))
 
 
 def _from_our_page(

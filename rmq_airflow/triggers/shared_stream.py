@@ -157,7 +157,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
             queue = await self._open()
             lease = await queue.claim(owner=OWNER)
         except QueueUnavailable as error:
-            self.log.warning("Reading %s goes on when Redis is back: %s", self._name, error)
+            self.log.warning("Reading %s continues when Redis is back: %s", self._name, error)
             await asyncio.sleep(random.uniform(*RECONNECT_S))
         finally:
             if lease is None:

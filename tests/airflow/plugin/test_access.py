@@ -192,7 +192,7 @@ async def test_the_audit_log_tells_who_changed_what_and_what_came_of_it(
     [
         (CHANGES[0], {"queue": "nowhere"}, "failed: there is no queue 'nowhere' on this server"),
         (CHANGES[1], {"owner": "retry"}, "failed: nothing was released: it is owned by 'worker'"),
-        (CHANGES[1], {"lease_id": "gone"}, "failed: nothing was released: this lease has ended by itself meanwhile"),
+        (CHANGES[1], {"lease_id": "gone"}, "failed: nothing was released: this lease has ended in the meantime"),
         (CHANGES[2], {"confirm": "Work"}, "failed: type the name of the queue"),
     ],
 )
