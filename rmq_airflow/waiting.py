@@ -92,7 +92,7 @@ async def wait_for_ever(conn_id: str, queue: str, log: Any, enough: Threshold = 
         try:
             return await wait_for_work(conn_id, queue, log, enough)
         except (RedisMessageQueueError, AirflowException) as error:
-            log.error("Cannot watch queue %s, and try again: %s: %s", queue, type(error).__name__, error)  # noqa: TRY400  the text says what to do
+            log.error("Cannot watch queue %s; trying again: %s: %s", queue, type(error).__name__, error)  # noqa: TRY400  the text says what to do
             Stats.incr("rmq.trigger.failed", tags={"queue": queue})
             await asyncio.sleep(random.uniform(*MISTAKE_S))
 

@@ -73,7 +73,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         return False
 
     def settings(self) -> RedisSettings:
-        """The connection settings. Raises `ConfigurationError` when the URL cannot be used."""
+        """Return the connection settings. Raises `ConfigurationError` when the URL cannot be used."""
         credentials = {name: getattr(self, name) for name in ("sentinel_username", "sentinel_password")}
         return RedisSettings.from_url(self.url, username=self.username, password=self.password, **credentials)
 
@@ -114,7 +114,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
     ) -> PublishReport:
         """Add messages; the report says how many were accepted and how many were duplicates."""
         if isinstance(payloads, str | bytes | Mapping):
-            raise ConfigurationError("payloads must be many: write [payload] to publish a single one")
+            raise ConfigurationError("payloads must be an iterable: write [payload] to publish a single one")
         return self.queue(queue, config).publish_many(payloads, dedup_key=dedup_key, delay=delay, headers=headers)
 
     def claimed(
@@ -131,7 +131,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         The lease is named after root run, step and partition and owned by the run. While Dagster will retry the step or
         the run, an exception keeps the lease, and the retry gets the same messages; the last exception nacks them. A
         cancelled run releases them untouched. `on_settled`: how a re-execution proceeds when its messages are all
-        acked: work on nothing ("skip") or claim new ones ("next").
+        acked: work on no messages ("skip") or claim new ones ("next").
 
         Yield a value for an IO manager inside the block: `yield dg.Output(value)`. Dagster stores a returned value
         after the block has acked; if that fails, every retry raises dg.Failure, because no messages are left.

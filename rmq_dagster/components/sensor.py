@@ -64,7 +64,7 @@ class RedisQueueSensorComponent(QueueComponent):
     limits: LimitsSettings | None = Field(default=None, description="Limits to check; by default only dead letters.")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - Dagster's signature
-        """The sensors, the asset and its checks."""
+        """Return the sensors, the asset and its checks."""
         return redis_queue_definitions(
             self.queues,
             target=self.target,
