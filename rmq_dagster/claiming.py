@@ -27,9 +27,9 @@ def claim(
     """Take over the lease of an earlier attempt of this step, else claim new messages; None when nothing is ready.
 
     `on_settled`: when all messages of the step's lease are acked already, "skip" raises LeaseAlreadySettled and "next"
-    claims more, under `<name>#2`, `#3`, ... If an earlier attempt acked and then failed to store
-    its result, either would overwrite that result: dg.Failure is raised and allows no retries. Raises LeaseOwnedByOther
-    when the lease of that name has another owner.
+    claims more, under `<name>#2`, `#3`, ... If an earlier attempt acked and then failed to store its result, either
+    would overwrite that result: dg.Failure is raised and allows no retries. Raises LeaseOwnedByOther when the lease of
+    that name has another owner.
     """
     _refuse_interrupted(context)
     tags = context.run.tags
