@@ -245,7 +245,7 @@ async def test_a_change_whose_outcome_cannot_be_written_is_made_and_told_in_the_
     with caplog.at_level("WARNING", audit.__name__):
         answer = await op.post(path, json=wish)
     assert answer.json() == {"purged": 2}
-    assert "has no outcome of rmq_purge" in caplog.text
+    assert "lacks the outcome of rmq_purge" in caplog.text
     assert "done: ready messages deleted: 2" in caplog.text
     assert audited("rmq_purge")[1]["outcome"] == audit.UNKNOWN
 
