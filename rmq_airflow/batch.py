@@ -109,7 +109,7 @@ class ReleaseOnKillMixin:
         self, batch: TaskBatch, hook: RedisQueueHook, queue: LeasedQueue, ti: RuntimeTaskInstanceProtocol
     ) -> Iterator[None]:
         """Send heartbeats while the block runs. A kill after the block no longer changes how the batch was settled."""
-        # Look the settings up here: a signal handler must not call the supervisor, because the interrupted code may
+        # Read the settings here: a signal handler must not call the supervisor, because the interrupted code may
         # hold the lock for it.
         settings, config = hook.settings, replace(queue.config, retry_budget=KILL_BUDGET_S)
         self._batch, self._ti = batch, ti

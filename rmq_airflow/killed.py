@@ -1,7 +1,7 @@
 """Find out from Airflow why a task was killed.
 
 Law: an action of a user or a deployment (clear, mark, delete, SIGTERM to a worker that shuts down) is not a failure of
-the messages. Airflow gives `on_kill` no reason, so `on_kill` asks for the task's state. If it gets no answer within two
+the messages. Airflow gives `on_kill` no reason, so `on_kill` requests the task's state. If it gets no answer within two
 seconds, the kill counts as a failure, and so does a lost heartbeat.
 """
 

@@ -65,7 +65,7 @@ class RemoteDriver:
     def begin(self, queue: LeasedQueue, submission: Submission) -> None:
         """Prepare the task state store before a driver is submitted.
 
-        Delete the state of an earlier driver, because it says nothing about the messages of the new one.
+        Delete the state of an earlier driver, because it does not describe the messages of the new one.
         """
         for key in (self._operator.external_id_key, getattr(self._operator, "_K8S_DRIVER_STATUS_KEY", None)):
             if key is not None and self._get(key) is not None:

@@ -49,7 +49,8 @@ def check_batch(parameter: str, messages: int) -> None:
     """Raise ConfigurationError for a batch size that is out of range for one run."""
     if type(messages) is not int or not 1 <= messages <= LARGEST_BATCH:  # not isinstance: True is an int
         raise ConfigurationError(
-            f"{parameter} must be an integer from 1 to {LARGEST_BATCH:,}, not {messages!r}: one run claims this many"
+            f"{parameter} must be an integer from 1 to {LARGEST_BATCH:,}, not {messages!r}: it is the"
+            " number of messages that one run claims"
         )
 
 
@@ -91,7 +92,7 @@ def _refuse_lost_result(context: runs.StepContext, settled: LeaseAlreadySettled)
 
 
 def shortened(lease: Lease, asked: int) -> dict[str, Any]:
-    """Return metadata that says why a claim got fewer messages than asked for; empty when nothing shortened it."""
+    """Return metadata that states why isolation shortened a claim; empty if it did not."""
     return {} if lease.isolation is None else {"rmq/asked": asked, "rmq/isolated": str(lease.isolation)}
 
 

@@ -33,7 +33,7 @@ class QueuePartitions:
 
     def __post_init__(self) -> None:
         if not self.prefix:
-            raise ConfigurationError("prefix must name what the queues have in common; it is empty")
+            raise ConfigurationError("prefix must be the common start of the queue names; it is empty")
         if not self.definition.name:
             raise ConfigurationError("definition must be a DynamicPartitionsDefinition with a name")
         if self.most < 1:

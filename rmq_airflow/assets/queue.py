@@ -79,7 +79,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
         raise ValueError(f"an asset URI of a queue has no options; write {form.example}")
     before, database, queue = _segments(uri, form)
     if not database.isdecimal() or (uri.scheme == "rmq+cluster" and int(database)):
-        raise ValueError(f"{database!r} is no database of that server; write {form.example}")
+        raise ValueError(f"{database!r} is not a database of that server; write {form.example}")
     path = "/".join((*before, str(int(database)), quote(unquote(queue), safe="")))
     return uri._replace(netloc=_hosts(uri.netloc, form), path=f"/{path}")
 

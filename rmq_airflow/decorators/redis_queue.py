@@ -251,7 +251,7 @@ def _without_messages(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
     parameter = signature.parameters.get(MESSAGES)
     if parameter is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise ConfigurationError(f"`{function.__name__}` must have a parameter `{MESSAGES}`, which receives them")
+        raise ConfigurationError(f"`{function.__name__}` must have a parameter `{MESSAGES}` for the messages")
     if inspect.iscoroutinefunction(function):
         raise ConfigurationError(f"`{function.__name__}` must not be a coroutine function; call asyncio.run inside")
     others = [other for name, other in signature.parameters.items() if name != MESSAGES]

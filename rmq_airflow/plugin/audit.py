@@ -1,7 +1,7 @@
 """Entries in Airflow's audit log: which user requested which change, and its outcome.
 
 Law: the entry is written before anything changes, and without an entry no change is made. The outcome is written when
-it is known. An entry still says `UNKNOWN` if the API server ended, or lost its database, before it wrote the outcome.
+it is known. The outcome stays `UNKNOWN` if the API server ended, or lost its database, before it wrote the outcome.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next(self, ledger: Ledger, begin: Offset) -> int:
         """Return the next batch number: after `begin`, or after the last acked one if the checkpoint is older."""
         if begin.seq < ledger.finished and not self._options[given.FAIL_ON_LOSS]:
-            log.warning("skip acked batches %d to %d of %r", begin.seq + 1, ledger.finished, begin.consumer)
+            log.warning("skipping acked batches %d to %d of %r", begin.seq + 1, ledger.finished, begin.consumer)
             return ledger.finished + 1
         return begin.seq + 1
 
