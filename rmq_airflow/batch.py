@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
 KILL_BUDGET_S = 2.0  # Airflow sends SIGKILL a few seconds after SIGTERM
-KILLED = "this task was killed and has given its messages back"
+KILLED = "this task was killed, and its messages were released or nacked"
 
 
 class TaskBatch(HeldBatch, Sequence[Message]):
@@ -109,7 +109,7 @@ class ReleaseOnKillMixin:
         self, batch: TaskBatch, hook: RedisQueueHook, queue: LeasedQueue, ti: RuntimeTaskInstanceProtocol
     ) -> Iterator[None]:
         """Send heartbeats while the block runs. A kill after the block no longer changes how the batch was settled."""
-        # Look the settings up here: a signal handler must not call the supervisor, because the interrupted code may
+        # Read the settings here: a signal handler must not call the supervisor, because the interrupted code may
         # hold the lock for it.
         settings, config = hook.settings, replace(queue.config, retry_budget=KILL_BUDGET_S)
         self._batch, self._ti = batch, ti
@@ -123,7 +123,7 @@ class ReleaseOnKillMixin:
             self._batch = self._reopen = None
 
     def on_kill(self) -> None:
-        """Give the batch back at once and stop the work. Runs in a signal handler, which may interrupt any code.
+        """Settle the batch at once and stop the work. Runs in a signal handler, which may interrupt any code.
 
         Raises TaskKilled in the interrupted code, because nothing else ends the task when the supervisor receives
         SIGTERM. Logs nothing, because the interrupted code may hold the lock of the log.

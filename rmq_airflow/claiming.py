@@ -44,7 +44,7 @@ def claim(
     on_settled: OnSettled = "next",
     named: str | None = None,
 ) -> Claimed:
-    """`claim_as` with logging: an ambiguous earlier settlement, and why isolation reduced the claim."""
+    """Claim as `claim_as` does; log an ambiguous earlier settlement, and why isolation reduced the claim."""
 
     def tell(_: LeaseAlreadySettled, record: SettledRecord) -> None:
         if not identity.tells_runs_apart(record.owner):
@@ -62,7 +62,10 @@ def claim(
 def adopt(
     queue: LeasedQueue, identity: TaskIdentity, handed: HandedOver, lease: timedelta | float | None = None
 ) -> Lease:
-    """Adopt the lease another task of the run claimed. Raises LeaseLost if it expired, LeaseOwnedByOther if foreign."""
+    """Adopt a lease that another task of the run claimed.
+
+    Raises LeaseLost if it expired, LeaseOwnedByOther if foreign.
+    """
     info = queue.lease_info(handed["lease_id"])
     present = None if info is None else info.owner
     if present is not None and present != handed["owner"]:
@@ -71,7 +74,7 @@ def adopt(
 
 
 def check_handed(handed: object) -> HandedOver:
-    """Refuse anything but the output of a sensor with `hand_over=True`."""
+    """Raise ConfigurationError unless `handed` is the output of a sensor with `hand_over=True`."""
     if isinstance(handed, dict) and HandedOver.__required_keys__ <= handed.keys():
         return handed  # type: ignore[return-value]  # the keys were checked
     found = "None: was the sensor skipped, or marked success?" if handed is None else type(handed).__name__
@@ -79,13 +82,13 @@ def check_handed(handed: object) -> HandedOver:
 
 
 def check_bound(name: str, value: object, least: int = 1) -> None:
-    """ConfigurationError unless None or an int >= `least`."""
+    """Raise ConfigurationError unless `value` is None or an int of at least `least`."""
     if value is not None and (type(value) is not int or value < least):  # not isinstance: True is an int
         raise ConfigurationError(f"`{name}` must be an integer of at least {least}, not {value!r}")
 
 
 def check_seconds(name: str, value: timedelta | float | None, least: float = 0) -> float | None:
-    """Convert to seconds; ConfigurationError if not >= `least`."""
+    """Return `value` in seconds. Raises ConfigurationError if it is less than `least`."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if number is not None and not (type(number) in (int, float) and number >= least):  # `not >=`, so NaN is refused
         raise ConfigurationError(f"`{name}` must be seconds or a timedelta, {least:g} s or more, not {value!r}")
@@ -109,12 +112,12 @@ def check_queue(redis_queue: object, config: object) -> None:
 
 
 def is_template(text: str) -> bool:
-    """Whether the text contains Jinja template markup."""
+    """Return whether the text contains Jinja template markup."""
     return any(mark in text for mark in ("{{", "{%", "{#"))
 
 
 def check_discipline(queue: WorkQueue) -> None:
-    """Raise Unsupported if the queue has another discipline: under this one it would always look empty."""
+    """Raise Unsupported if the queue has another discipline, because it would then always appear empty."""
     client = queue.client  # type: ignore[attr-defined]  # not in the protocol, but every queue has it
     try:
         found = discipline_of(client, queue.name) or queue.discipline
@@ -123,6 +126,6 @@ def check_discipline(queue: WorkQueue) -> None:
     if found != queue.discipline:
         raise Unsupported(
             queue.discipline,
-            f"queue {queue.name!r} on this server: it belongs to {found!r}, which the field `discipline` of a "
-            "connection has to say",
+            f"queue {queue.name!r} on this server: that queue has the discipline {found!r}, which the field "
+            "`discipline` of the connection must name",
         )

@@ -1,4 +1,4 @@
-"""Spark's cluster mode: the driver runs on YARN or Kubernetes, and learns there which lease it has to adopt.
+"""Spark's cluster mode: the driver runs on YARN or Kubernetes, and its environment says which lease it adopts.
 
 Law: no credential appears in a command line, in a pod's description or on a web page. On YARN, credentials go into a
 properties file of mode 0600, which is deleted when `spark-submit` ends. On Kubernetes, the user names a Secret. If
@@ -25,8 +25,8 @@ from rmq_core.work import Handover
 SECRET_REFERENCE = "spark.kubernetes.driver.secretKeyRef"  # noqa: S105  the name of a property
 _ENVIRONMENT = {"yarn": "spark.yarn.appMasterEnv", "kubernetes": "spark.kubernetes.driverEnv"}
 _TRACKED = (
-    "`deploy_mode='cluster'` (in the operator, or `deploy-mode` in the extra of the Spark connection) needs a driver "
-    "that can be found again: set `yarn_track_via_rm_api=True` for YARN or `track_driver_via_k8s_api=True` for "
+    "`deploy_mode='cluster'` (in the operator, or `deploy-mode` in the extra of the Spark connection) works only if "
+    "Airflow can track the driver: set `yarn_track_via_rm_api=True` for YARN or `track_driver_via_k8s_api=True` for "
     "Kubernetes"
 )
 _TRACKS = tuple(map(int, PROVIDER.split(".")[:2])) >= (6, 1)
@@ -82,7 +82,7 @@ class ClusterSubmitHook(LeasedSparkSubmitHook):
         missing = [name for name in _secrets(settings) if f"{SECRET_REFERENCE}.{name}" not in self._conf]
         if missing:
             raise ConfigurationError(
-                f"on Kubernetes `conf` must say which Secret holds {' and '.join(missing)}: "
+                f"on Kubernetes, `conf` must name the Secret that holds {' and '.join(missing)}: "
                 f"{{'{SECRET_REFERENCE}.{missing[0]}': '<name of the Secret>:<key>'}}"
             )
 
@@ -102,8 +102,8 @@ class ClusterSubmitHook(LeasedSparkSubmitHook):
         if self._is_kubernetes and getattr(self, "_track_driver_via_k8s_api", False):
             return "kubernetes"
         if not _TRACKS:
-            raise ConfigurationError(_too_old(f"cluster mode, of the extra of connection {self._conn_id!r},"))
-        raise ConfigurationError(f"connection {self._conn_id!r} leads to {self._connection['master']}: {_TRACKED}")
+            raise ConfigurationError(_too_old(f"cluster mode, set by connection {self._conn_id!r},"))
+        raise ConfigurationError(f"connection {self._conn_id!r} submits to {self._connection['master']}: {_TRACKED}")
 
     @contextmanager
     def _handing_over(self, handover: Handover) -> Iterator[None]:
@@ -127,7 +127,7 @@ class ClusterSubmitHook(LeasedSparkSubmitHook):
         phase: str | None = super()._poll_k8s_driver_via_api()
         if phase != "Succeeded":
             raise AirflowException(
-                f"The driver's pod {self._kubernetes_driver_pod} is gone; nobody knows how it ended."
+                f"The driver's pod {self._kubernetes_driver_pod} no longer exists; its result is unknown."
             )
         return phase
 
@@ -176,9 +176,9 @@ def write_properties(folder: Path, properties: Mapping[str, str], after: str | N
 
 def _too_old(what: str) -> str:
     return (
-        f"{what} needs apache-airflow-providers-apache-spark from 6.1 on, and {PROVIDER} is installed, as "
-        "`rmq[airflow-spark]` brings it: install `rmq[airflow]`, the provider without an extra of ours, and Apache "
-        "Spark apart from Python (SPARK_HOME)"
+        f"{what} needs apache-airflow-providers-apache-spark 6.1 or later, but {PROVIDER} is installed; "
+        "`rmq[airflow-spark]` installs an older version. Install `rmq[airflow]`, then the provider by itself, and "
+        "Apache Spark separately from Python (set SPARK_HOME)"
     )
 
 

@@ -153,8 +153,8 @@ class Drain:
         failed, most = self.report["failed"] + batch.failed, self._bounds.max_failures
         if most is not None and failed > most:
             raise TooManyFailures(
-                f"{failed} messages of {self._queue.name} failed, more than max_failures={most}; why stands in this "
-                "log and in the messages' history"
+                f"{failed} messages of {self._queue.name} failed, more than max_failures={most}; the reasons are in "
+                "this log and in the history of the messages"
             )
 
 

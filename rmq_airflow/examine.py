@@ -72,4 +72,4 @@ def _compare_clocks(client: Any, version: str) -> tuple[bool, str]:
     apart = abs(time.time() - (seconds + microseconds / 1e6))
     if apart > CLOCK_TOLERANCE_S:
         return False, f"the clocks of this machine and the server are {apart:.0f} s apart; run NTP on both"
-    return True, f"Redis {version} answers, runs scripts, and its clock is {apart:.1f} s from this machine's"
+    return True, f"Redis {version} answers, runs scripts, and its clock is {apart:.1f} s apart from this machine's"

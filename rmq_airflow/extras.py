@@ -15,7 +15,7 @@ from typing import Any
 from rmq_core import DISCIPLINES, ConfigurationError
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-_CLOSE = 0.8  # similarity at which an unknown extra of another type is a misspelt one of RMQ: "leese", not "timeout"
+_CLOSE = 0.8  # from this similarity on, an unknown extra counts as a misspelt RMQ extra: "leese", not "timeout"
 
 
 def read(extra: Mapping[str, Any], *, strict: bool = True) -> dict[str, Any]:

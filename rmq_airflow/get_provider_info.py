@@ -54,8 +54,8 @@ def _options() -> dict[str, Any]:
             "string",
             "",
             'Comma-separated ids of connections that the page "Queues" shows beside those of type `redis_queue` in the '
-            "metadata database. A secrets backend and the environment cannot be listed: name here the connections that "
-            "are kept there, or that are of another type.",
+            "metadata database. RMQ cannot list the connections of a secrets backend or of the environment: name those "
+            "here, and connections of another type.",
             example="redis_queue_default,redis_queue_reports",
         ),
         "release_ended": _option(
@@ -66,7 +66,7 @@ def _options() -> dict[str, Any]:
             "the lease expires.",
         ),
         "release_interval": _option(
-            "float", "5", "How often, in seconds, each API server looks for such leases; at least 1."
+            "float", "5", "How often, in seconds, each API server checks for such leases; at least 1."
         ),
     }
 
@@ -123,7 +123,7 @@ def _connection_fields() -> dict[str, Any]:
         "max_deliveries": _field(
             "Deliveries before a message is dead",
             {"type": ["integer", "null"], "minimum": 1},
-            "10 by default. Sensors reclaim expired leases by this number, whatever a DAG's queue_config says.",
+            "10 by default. Sensors that reclaim expired leases use this number, not that of a DAG's queue_config.",
         ),
     }
 

@@ -27,6 +27,6 @@ def ended(owners: Collection[str]) -> Mapping[str, str]:
     try:
         found = import_module("rmq_airflow.plugin.instances").standings(tasks)
     except Exception as error:  # noqa: BLE001  no fault of Airflow may stop the tool that calls this
-        log.debug("Airflow cannot tell which tasks have ended: %s", type(error).__name__)
+        log.debug("Airflow does not report which tasks have ended: %s", type(error).__name__)
         return {}
     return {owner: at.reason for owner, at in found.items() if at.known and at.reason is not None}

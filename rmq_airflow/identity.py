@@ -28,13 +28,13 @@ DIGEST = 32
 
 
 class RunMark(NamedTuple):
-    """Tell apart several runs of one name: a user can delete a run and create it again under its id.
+    """A mark that tells apart several runs of one name: a user can delete a run and create it again under its id.
 
     All fields come from Airflow. `run_after` is the time for which the run was created, in microseconds, and
     `clear_number` is how often it was cleared. `try_id` is the first 64 bits of the task instance's UUID of version 7,
     which begins with its creation time and differs for each try. Together they show whether a run was created anew or
     a run or task was only cleared or retried, with one exception: if a scheduled run was created again and its task
-    first claims in a later try, that try looks like a retry.
+    first claims in a later try, that try is taken for a retry.
     """
 
     run_after: int

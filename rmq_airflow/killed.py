@@ -1,7 +1,7 @@
 """Find out from Airflow why a task was killed.
 
 Law: an action of a user or a deployment (clear, mark, delete, SIGTERM to a worker that shuts down) is not a failure of
-the messages. Airflow gives `on_kill` no reason, so `on_kill` asks for the task's state. If it gets no answer within two
+the messages. Airflow gives `on_kill` no reason, so `on_kill` requests the task's state. If it gets no answer within two
 seconds, the kill counts as a failure, and so does a lost heartbeat.
 """
 
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
-ASK_S = 2.0  # Airflow sends SIGKILL five seconds after SIGTERM, and giving the messages back may take two of the five
+ASK_S = 2.0  # Airflow sends SIGKILL five seconds after SIGTERM, and settling the messages may take two of the five
 GONE = "gone"
 WHY = {
     "running": "its worker was told to shut down",
     "restarting": "it was cleared",
-    "up_for_retry": "Airflow had heard no heartbeat of it",
+    "up_for_retry": "Airflow had received no heartbeat from it",
     GONE: "its run was deleted",
 }
 FAILURES = ("up_for_retry",)
@@ -51,7 +51,7 @@ def why_killed(ti: RuntimeTaskInstanceProtocol | None) -> Kill:
     if not states:
         return Kill("Airflow did not say why", is_failure=True)
     state = states[0]
-    return Kill(WHY.get(str(state), f"Airflow has it as {state}"), state in FAILURES)
+    return Kill(WHY.get(str(state), f"its state in Airflow is {state}"), state in FAILURES)
 
 
 def _ask(ti: RuntimeTaskInstanceProtocol, states: list[str | None]) -> None:

@@ -118,8 +118,8 @@ def _url(connection: ConnectionLike, extra: Mapping[str, Any]) -> str:
     _check_alone(connection, extra)
     if _has_credentials(url):
         raise ConfigurationError(
-            "take the user and password out of the URL and put them into the fields for them, or those of TLS and of "
-            "sentinels into extras of the same names, which Airflow masks"
+            "the URL contains a user or a password: put those of Redis into the fields for them, and those of TLS and "
+            "of sentinels into the extras of the same names, which Airflow masks"
         )
     return url
 
@@ -129,7 +129,7 @@ def _check_alone(connection: ConnectionLike, extra: Mapping[str, Any]) -> None:
     where = "extra `url`" if "url" in extra else "the URL in the field for the host"
     others = {"the host": connection.host if "url" in extra else None, "the port": connection.port}
     if twice := [field for field, value in others.items() if value]:
-        raise ConfigurationError(f"{where} says where the server is, and so does the field for {twice[0]}: clear one")
+        raise ConfigurationError(f"{where} names the server, and so does the field for {twice[0]}: clear one")
     if extra.get("cluster"):
         raise ConfigurationError(f"extra `cluster` is for a host and port; with {where} write redis+cluster://")
 

@@ -1,7 +1,7 @@
 """Let the next try find a driver in cluster mode, which outlives the task that submitted it.
 
 Law: while the driver of an earlier try runs, or if it has succeeded, it keeps its lease and the new try only watches; a
-takeover would fence off a driver that works correctly. A driver whose lease is gone is stopped. Before a driver is
+takeover would fence off a driver that works correctly. A driver that has lost its lease is stopped. Before a driver is
 submitted, the data that the next try needs is written to Airflow's task state store: the lease without its token.
 """
 
@@ -39,7 +39,7 @@ class RemoteDriver:
     def resume(self, queue: LeasedQueue) -> Submission | None:
         """Return the submission of an earlier try if its driver runs or has succeeded; otherwise None.
 
-        Lets exceptions of the platform's API through: it is then unknown whether the driver runs.
+        Exceptions of the platform's API propagate: it is then unknown whether the driver runs.
         """
         job, known = self._get(self._operator.external_id_key), self._get(LEASE_KEY)
         if job is None or known is None:
@@ -65,7 +65,7 @@ class RemoteDriver:
     def begin(self, queue: LeasedQueue, submission: Submission) -> None:
         """Prepare the task state store before a driver is submitted.
 
-        Delete the state of an earlier driver, because it says nothing about the messages of the new one.
+        Delete the state of an earlier driver, because it does not describe the messages of the new one.
         """
         for key in (self._operator.external_id_key, getattr(self._operator, "_K8S_DRIVER_STATUS_KEY", None)):
             if key is not None and self._get(key) is not None:

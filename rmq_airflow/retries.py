@@ -1,6 +1,6 @@
 """Estimate whether Airflow will try a task again, and when at the latest.
 
-The answer decides whether a failed task's lease is kept for the next try or given back. The estimate may be too long,
+The answer decides whether a failed task's lease is kept for the next try or settled. The estimate may be too long,
 but never too short: too long an estimate only delays a message, while too short an estimate lets another consumer claim
 it before the retry starts.
 """
@@ -36,8 +36,8 @@ def warn_of_short_lease(
         return
     warnings.warn(
         f"task {task.task_id!r}: `{name}` holds messages for {_seconds(lease):g} s and `retry_delay` is "
-        f"{_seconds(task.retry_delay):g} s. The retry of a try that was killed with SIGKILL comes too late for them: "
-        "they count as failed and go to whoever claims next. Make the lease longer, or the delay shorter",
+        f"{_seconds(task.retry_delay):g} s. After a SIGKILL, the lease expires before the retry starts: the messages "
+        "count as failed, and any consumer can claim them. Make the lease longer, or the delay shorter",
         ShortLeaseWarning,
         stacklevel=3,
     )

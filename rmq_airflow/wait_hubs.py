@@ -21,7 +21,7 @@ from rmq_core.asyncio import WaitHub
 
 Location: TypeAlias = tuple[RedisSettings, LeasedConfig]
 CLOSING_S = 0.3
-WAKING = "bell that wakes a trigger"
+WAKING = "notification that wakes a trigger"
 LOOK_UP_S = 5.0
 """Seconds for which triggers share one look-up of their connection, because a look-up calls the API server."""
 

@@ -76,7 +76,7 @@ async def wait_for_work(conn_id: str, queue: str, log: Any, enough: Threshold = 
         except QueueUnavailable as error:
             # An exception would fail the task or end the watcher, and a restart of Redis must do neither.
             if not away:
-                log.warning("Waiting for %s goes on when Redis is back: %s", queue, error)
+                log.warning("Waiting for %s continues when Redis is back: %s", queue, error)
             away = True
             Stats.incr("rmq.trigger.redis_unavailable", tags={"queue": queue})
             await asyncio.sleep(random.uniform(*RECONNECT_S))
@@ -92,7 +92,7 @@ async def wait_for_ever(conn_id: str, queue: str, log: Any, enough: Threshold = 
         try:
             return await wait_for_work(conn_id, queue, log, enough)
         except (RedisMessageQueueError, AirflowException) as error:
-            log.error("Cannot watch queue %s, and try again: %s: %s", queue, type(error).__name__, error)  # noqa: TRY400  the text says what to do
+            log.error("Cannot watch queue %s; trying again: %s: %s", queue, type(error).__name__, error)  # noqa: TRY400  the text says what to do
             Stats.incr("rmq.trigger.failed", tags={"queue": queue})
             await asyncio.sleep(random.uniform(*MISTAKE_S))
 

@@ -45,4 +45,4 @@ class LeaseWatch:
                     self._stop()
                 return
             except RedisMessageQueueError:
-                log.warning("lease %s cannot be looked at now", self._submission.lease.id, exc_info=True)
+                log.warning("Lease %s cannot be read now.", self._submission.lease.id, exc_info=True)

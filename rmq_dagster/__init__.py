@@ -1,6 +1,6 @@
 """Dagster on RMQ: a resource, sensors, assets and checks, and a Pipes client that runs Spark on a lease.
 
-Runs claim, hold their lease while they work and ack at their end; sensors only ask for runs.
+Runs claim, hold their lease while they work and ack at their end; sensors only request runs.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def redis_queue_asset(
     resource_key: str = "redis_queue",
     **asset_options: Any,
 ) -> Any:
-    """An observable external asset for a queue: depth, age of the oldest message and dead letters, plotted over time.
+    """Return an observable asset for a queue: depth, age of the oldest message and dead letters, plotted over time.
 
     The asset's key is the queue's name, all but ASCII letters and digits replaced by `_`, unless `key` is given.
     `asset_options` go to Dagster's observable_source_asset: group_name, description, automation_condition, tags, ...

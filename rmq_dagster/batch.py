@@ -19,8 +19,8 @@ class ClaimedBatch(HeldBatch):
     """Messages under one lease, in order; empty, and false, when nothing was ready.
 
     Messages that are neither acked, nacked nor released in the block are acked when it ends. When it raises they are
-    nacked, unless Dagster will retry: then the retry gets them back. `acked_before`: how many messages an earlier run
-    of this step acked. `asked`: the maximum that the step asked for.
+    nacked, unless Dagster will retry: then the retry takes them over. `acked_before`: how many messages an earlier run
+    of this step acked. `asked`: the maximum that the step requested.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class ClaimedBatch(HeldBatch):
 
     @property
     def lease(self) -> Lease:
-        """The lease; an empty batch has none."""
+        """Return the lease; an empty batch has none."""
         return self._held
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Return metadata for the step's result: queue, lease id, messages claimed, seconds since, why fewer if so."""
+        """Return metadata for the step's result: queue, lease, count, seconds held, why a claim got fewer."""
         told: dict[str, Any] = {"rmq/queue": self.queue, "rmq/claimed": len(self)}
         if self._lease is not None:
             told |= {"rmq/lease_id": self._lease.id, "rmq/seconds": round(time.monotonic() - self._started, 3)}
@@ -73,6 +73,6 @@ def _claimed(context: runs.StepContext, queue: LeasedQueue, terms: Terms) -> Cla
     try:
         lease = claim(context, queue, max_messages=terms.max_messages, on_settled=terms.on_settled)
     except LeaseAlreadySettled as settled:
-        context.log.info("Everything of %r was acked before: %d message(s)", settled.lease_id, settled.acked)
+        context.log.info("All messages of lease %r were acked before: %d message(s)", settled.lease_id, settled.acked)
         return ClaimedBatch(queue, None, settled.acked, asked=terms.max_messages)
     return ClaimedBatch(queue, lease, asked=terms.max_messages)

@@ -51,7 +51,7 @@ class QueueLimits:
     freshness: Limit | None = None
 
     def given(self) -> dict[str, Limit]:
-        """The limits that are set, by the name of their check."""
+        """Return the limits that are set, by the name of their check."""
         every = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: limit for name, limit in every.items() if limit is not None}
 
@@ -131,7 +131,7 @@ def _described(name: str, limit: Limit) -> str:
 
 
 def _silence(instance: dg.DagsterInstance, key: dg.AssetKey) -> float | None:
-    """Seconds since the asset was materialized or observed; None when it never was."""
+    """Return the seconds since the asset was materialized or observed; None when it never was."""
     seen = [
         event.timestamp
         for event in (

@@ -1,8 +1,8 @@
 """Claiming in a step. The lease is named after the work, so that a retry of the step or the run finds it again.
 
 Law: a lease is taken over only from an earlier run of the same group, from this one, or from the sensor that claimed it
-for this run. The lease of any other owner, such as a later retry or another orchestrator, is left alone and the step is
-refused.
+for this run. The lease of any other owner, such as a later retry or another orchestrator, is left alone, and the step
+fails.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def claim(
     """Take over the lease of an earlier attempt of this step, else claim new messages; None when nothing is ready.
 
     `on_settled`: when all messages of the step's lease are acked already, "skip" raises LeaseAlreadySettled and "next"
-    claims more, under `<name>#2`, `#3`, ... Either would overwrite the result of an attempt that acked, had its result
-    and failed to store it; in that case dg.Failure is raised and allows no retries. Raises LeaseOwnedByOther when the
-    lease of that name has another owner.
+    claims more, under `<name>#2`, `#3`, ... If an earlier attempt acked and then failed to store its result, either
+    would overwrite that result: dg.Failure is raised and allows no retries. Raises LeaseOwnedByOther when the lease of
+    that name has another owner.
     """
     _refuse_interrupted(context)
     tags = context.run.tags
@@ -49,7 +49,8 @@ def check_batch(parameter: str, messages: int) -> None:
     """Raise ConfigurationError for a batch size that is out of range for one run."""
     if type(messages) is not int or not 1 <= messages <= LARGEST_BATCH:  # not isinstance: True is an int
         raise ConfigurationError(
-            f"{parameter} must be an integer from 1 to {LARGEST_BATCH:,}, not {messages!r}: it is what one run claims"
+            f"{parameter} must be an integer from 1 to {LARGEST_BATCH:,}, not {messages!r}: it is the"
+            " number of messages that one run claims"
         )
 
 
@@ -62,7 +63,7 @@ class StepClaimant:
 
     @property
     def owner(self) -> str:
-        """The run."""
+        """Return the owner: the run."""
         return runs.owner(self.context)
 
     def relation(self, owner: str) -> Relation:
@@ -72,7 +73,7 @@ class StepClaimant:
 
 
 def _refuse_interrupted(context: runs.StepContext) -> None:
-    """Refuse an interrupted step: in a process shared with its run, Dagster retries it if a policy says so."""
+    """Raise dg.Failure for an interrupted step, which Dagster may retry in the process that it shares with its run."""
     if runs.is_interrupted(context):
         raise dg.Failure(
             "The run was cancelled or deleted, or its process was told to stop; nothing was claimed.",
@@ -83,20 +84,20 @@ def _refuse_interrupted(context: runs.StepContext) -> None:
 def _refuse_lost_result(context: runs.StepContext, settled: LeaseAlreadySettled) -> None:
     if runs.result_was_lost(context):
         raise dg.Failure(
-            f"{settled.acked} message(s) of {settled.lease_id!r} were acked by a try that had its result, and then"
-            " failed: to work on nothing now would overwrite that. `yield` results inside the block, so that they are"
-            " stored before the ack; launch a new run, not a re-execution, to go on with the next messages.",
+            f"An earlier try acked {settled.acked} message(s) of {settled.lease_id!r} and then failed to store its"
+            " result, which a try without messages would overwrite. `yield` results inside the block, so that they are"
+            " stored before the ack; to work on the next messages, launch a new run, not a re-execution.",
             allow_retries=False,
         ) from settled
 
 
 def shortened(lease: Lease, asked: int) -> dict[str, Any]:
-    """Return metadata that says why a claim got fewer messages than asked for; empty when nothing shortened it."""
+    """Return metadata that states why isolation shortened a claim; empty if it did not."""
     return {} if lease.isolation is None else {"rmq/asked": asked, "rmq/isolated": str(lease.isolation)}
 
 
 def _report(context: runs.StepContext, queue: LeasedQueue, lease: Lease | None, asked: int) -> None:
-    if context.run.tags.get(QUEUE, queue.name) == queue.name:  # else the claim it was requested for is still to come
+    if context.run.tags.get(QUEUE, queue.name) == queue.name:  # else the run was requested for another queue
         context.instance.add_run_tags(context.run.run_id, _tags(context, lease))
     context.log.info("Claimed %d message(s) of %r", lease.count if lease else 0, queue.name)
     if lease and lease.isolation:

@@ -71,7 +71,7 @@ class SensorClaims:
                 self._look_after(queue, lease, run_of(lease.id), last)
 
     def _look_after(self, queue: LeasedQueue, lease: LeaseInfo, run: dg.DagsterRun | None, last: int) -> None:
-        # A claim named without a code location may belong to another location's sensor; only its run can tell.
+        # A claim named without a code location may belong to another location's sensor; only its run shows that.
         ours = lease.owner == self.owner
         forsaken = run.is_finished if run else ours and number_of(lease.id) > last
         if not forsaken and not (run and run.status in WAITING):
@@ -84,7 +84,7 @@ class SensorClaims:
 
 
 def number_of(lease_id: str) -> int:
-    """The number of the request for which a lease was taken; 0 for any other lease."""
+    """Return the number of the request for which a lease was taken; 0 for any other lease."""
     number = lease_id.rpartition("/")[2]
     return int(number) if number.isdecimal() else 0
 

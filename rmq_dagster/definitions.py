@@ -57,10 +57,12 @@ def redis_queue_definitions(
 def _looks(
     queue: str | QueuePartitions, key: str, limits: QueueLimits | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """The observable asset of a queue, and the checks on it."""
+    """Return the observable asset of a queue, and the checks on it; nothing for partitions."""
     if isinstance(queue, str):
         checks = redis_queue_checks(queue, asset=key, limits=limits, **options)
         return {"assets": [redis_queue_asset(queue, key=key, **options)], "asset_checks": [checks]}
     if limits is not None:
-        raise ConfigurationError("limits need one queue; give each partition's queue checks of its own, or leave them")
+        raise ConfigurationError(
+            "limits need one queue; with partitions, leave them out or define checks for each queue"
+        )
     return {}

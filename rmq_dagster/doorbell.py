@@ -1,4 +1,4 @@
-"""`Doorbell`: requests runs while a queue has work; names no messages.
+"""`Doorbell` requests runs while a queue has work, and names no messages.
 
 A tick only polls. It neither claims nor names messages, so a timed-out tick, a dropped run request or a long-queued run
 loses nothing: the next tick polls and requests again. A run claims the next messages when it starts; if none are left
@@ -30,7 +30,7 @@ HOLDERS_LOOKED_AT = 100  # queues a tick checks for leases of ended runs
 
 
 def runs_to_request(claims: int, on_the_way: int, room: int) -> int:
-    """How many runs to request now.
+    """Return how many runs to request now.
 
     One for each claim needed, minus runs that have yet to claim, at most `room`.
     """
@@ -44,7 +44,7 @@ def round_robin(wanted: Mapping[str, int], room: int) -> list[str]:
 
 
 def some(names: Collection[str], most: int) -> list[str]:
-    """A random sample of at most `most` names; over several ticks every queue is covered."""
+    """Return a random sample of at most `most` names; over several ticks every queue is covered."""
     return list(names) if len(names) <= most else random.sample(list(names), most)
 
 
@@ -90,12 +90,12 @@ class Doorbell:
             raise ConfigurationError("queue must name a queue; it is empty")
 
     def answer(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
-        """A tick of a user-written sensor: it keeps its own cursor; requests get no run keys."""
+        """Run a tick of a user-written sensor, which keeps its own cursor; its requests get no run keys."""
         found = self.needs(context, redis, config)
         return self.result(context, found, [(name, None) for name in found.queues], None)
 
     def ring(self, context: dg.SensorEvaluationContext, redis: Any, config: LeasedConfig) -> dg.SensorResult:
-        """A tick of a built-in sensor, whose cursor is its last request number."""
+        """Run a tick of a built-in sensor, whose cursor is its last request number."""
         last = self.runs.last_number(context)
         found = self.needs(context, redis, config, last)
         numbered = list(self.prepared(redis, found.queues, config, last + 1))
@@ -138,7 +138,7 @@ class Doorbell:
         return TickFindings(asked, partitions, " ".join(filter(None, (self.busy(enough, len(pending)), refused))))
 
     def partitions(self, redis: Any, config: LeasedConfig) -> Mapping[str, str | None]:
-        """The queues to poll, each with its partition; empty partition queues are skipped."""
+        """Return the queues to poll, each with its partition; empty partition queues are skipped."""
         if isinstance(self.queue, str):
             return {self.queue: None}
         found = self.queue.holding(redis, config)
@@ -168,7 +168,7 @@ class Doorbell:
                 context.log.info(done)
 
     def was_claimed_here(self, lease: LeaseInfo) -> bool:
-        """Whether this sensor's tick claimed it, whoever owns it now."""
+        """Return whether a tick of this sensor claimed the lease, no matter which run owns it now."""
         return self.claims is not None and self.claims.has_named(lease)
 
     def look_after_claims(
@@ -182,16 +182,16 @@ class Doorbell:
                 self.claims.look_after(queue, lambda lease_id: self.runs.latest_of(instance, lease_id), last=last)
 
     def enough(self, seen: Mapping[str, Backlog]) -> dict[str, Backlog]:
-        """The queues over the threshold, oldest message first."""
+        """Return the queues over the threshold, oldest message first."""
         found = [(name, backlog) for name, backlog in seen.items() if self.rings_for(backlog)]
         return dict(sorted(found, key=lambda item: -(item[1].oldest_age or 0)))
 
     def rings_for(self, backlog: Backlog) -> bool:
-        """Whether the backlog meets the threshold."""
+        """Return whether the backlog meets the threshold."""
         return Threshold(self.min_messages, self.max_age_s).met_by(backlog)
 
     def wanted(self, enough: Mapping[str, Backlog], pending: Sequence[dg.RunRecord]) -> dict[str, int]:
-        """Runs to request for each queue."""
+        """Return the number of runs to request for each queue."""
         return {
             name: runs_to_request(
                 backlog.claims(self.batch), self.on_the_way(requested_for(name, pending)), self.max_in_flight_runs
@@ -209,7 +209,7 @@ class Doorbell:
             yield name, number
 
     def request(self, name: str, number: int | None, partition: str | None) -> dg.RunRequest:
-        """A run request without message ids. Its run key only deduplicates the request."""
+        """Return a run request without message ids. Its run key only deduplicates the request."""
         claimed = {} if self.claims is None or number is None else {LEASE: self.claims.lease_id(number)}
         key = None if number is None else f"{name}:{number}"
         return dg.RunRequest(run_key=key, tags={QUEUE: name, **claimed}, partition_key=partition)
@@ -217,21 +217,21 @@ class Doorbell:
     def new_partitions(
         self, found: TickFindings, names: Sequence[str], instance: dg.DagsterInstance
     ) -> list[Any] | None:
-        """Requests to add the missing dynamic partitions."""
+        """Return requests to add the missing dynamic partitions."""
         keys = [key for name in names if (key := found.partitions[name]) is not None]
         return None if isinstance(self.queue, str) else self.queue.request(keys, instance) or None
 
     def quiet(self, seen: Mapping[str, Backlog]) -> str:
-        """Skip reason: the backlog is below the threshold."""
+        """Return the skip reason for a backlog below the threshold."""
         name = repr(self.queue) if isinstance(self.queue, str) else f"{self.queue.prefix}/…"
         ready = sum(backlog.ready for backlog in seen.values())
         if not ready:
             return f"Queue {name} has nothing ready."
-        age = "" if self.max_age_s is None else f", none of them for {self.max_age_s:g} s"
+        age = "" if self.max_age_s is None else f", and none has been ready for {self.max_age_s:g} s"
         return f"Queue {name} has {ready} ready, fewer than min_messages={self.min_messages}{age}."
 
     def busy(self, enough: Mapping[str, Backlog], pending: int) -> str:
-        """Skip reason: pending runs cover the backlog."""
+        """Return the skip reason when pending runs cover the backlog."""
         ready = sum(backlog.ready for backlog in enough.values())
         apart = sum(group.size for backlog in enough.values() for group in backlog.groups)
         isolated = f", {apart} of them isolated after failing together" if apart else ""
@@ -241,7 +241,7 @@ class Doorbell:
         )
 
     def on_the_way(self, pending: Sequence[dg.RunRecord]) -> int:
-        """How many pending runs to subtract; not all, because a dead worker's run may stay `STARTED` forever.
+        """Return how many pending runs to subtract: not all, as a dead worker's run may stay `STARTED` forever.
 
         With `claim_for_s`, claimed messages are not ready, so no run is subtracted.
         """
@@ -249,12 +249,12 @@ class Doorbell:
 
     @property
     def runs(self) -> RequestedRuns:
-        """The runs this sensor requested."""
+        """Return the runs that this sensor requested."""
         return RequestedRuns(self.sensor, self.repository, self.queue if isinstance(self.queue, str) else None)
 
     @property
     def claims(self) -> SensorClaims | None:
-        """Claims made by its ticks; None if it only polls."""
+        """Return the claims made by this sensor's ticks; None if it only polls."""
         if self.claim_for_s is None or self.sensor is None:
             return None
         return SensorClaims(self.sensor, self.repository, self.claim_for_s)

@@ -1,4 +1,4 @@
-"""The driver's processes: every process that the command started is gone when the block ends.
+"""The driver's processes: when the block ends, every process that the command started has ended.
 
 Killing `spark-submit` alone leaves its Python driver running, so the command gets a session of its own and signals go
 to the whole process group.

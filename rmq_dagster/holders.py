@@ -40,7 +40,7 @@ UNKNOWN = RunEnding("no such run: it was deleted, or belongs to another Dagster 
 
 
 def ended(owners: Collection[str]) -> Mapping[str, str]:
-    """Why each ended owner has ended; an entry point for `rmq doctor`.
+    """Return, by owner, why each ended owner has ended; `rmq doctor` calls this entry point.
 
     Empty if `DAGSTER_HOME` is unset or its instance unreachable.
     """
@@ -55,7 +55,7 @@ def ended(owners: Collection[str]) -> Mapping[str, str]:
 
 
 def endings(instance: dg.DagsterInstance, owners: Iterable[str]) -> dict[str, RunEnding]:
-    """Endings of the owners that ended. Two queries, plus one for each run being cancelled."""
+    """Return the ending of each owner that has ended. Two queries, plus one for each run being cancelled."""
     ids = [owner for owner in dict.fromkeys(owners) if runs.is_run_id(owner)][:LEASES_LOOKED_AT]
     if not ids:
         return {}
@@ -82,7 +82,7 @@ def settle_ended(
 
 
 def settled(queue: LeasedQueue, lease_id: str, owner: str, ending: RunEnding) -> str:
-    """Settle an ended run's lease if it still owns it; return a log line."""
+    """Settle the lease of an ended run if that run still owns it; return a log line."""
     try:
         if ending.failed:
             # Adopting as the same owner counts no delivery, and fences off the old run.
@@ -95,17 +95,17 @@ def settled(queue: LeasedQueue, lease_id: str, owner: str, ending: RunEnding) ->
 
 
 def failure_of(run: dg.DagsterRun) -> RunEnding:
-    """Ending of a run failed for good."""
+    """Return the ending of a run that failed for good."""
     return RunEnding(f"run {run.run_id} failed", failed=True)
 
 
 def canceling(instance: dg.DagsterInstance, run: dg.DagsterRun) -> RunEnding | None:
-    """The ending of a run being cancelled; None while a step executes, which releases its own lease."""
+    """Return the ending of a run being cancelled; None while a step executes, which releases its own lease."""
     return None if runs.is_working(instance, run.run_id) else RunEnding(f"run {run.run_id} is being canceled")
 
 
 def canceled(run: dg.DagsterRun) -> RunEnding:
-    """The ending of a cancelled run."""
+    """Return the ending of a cancelled run."""
     return RunEnding(f"run {run.run_id} was canceled")
 
 
@@ -122,7 +122,7 @@ def _ending(
     if run.status is dg.DagsterRunStatus.CANCELED:
         return canceled(run)
     if run.status is dg.DagsterRunStatus.SUCCESS:
-        return RunEnding(f"run {run.run_id} left it unsettled")
+        return RunEnding(f"run {run.run_id} succeeded without settling it")
     return _ending_of_failed(instance, run, retried.get(runs.root(run), ()))
 
 
@@ -133,7 +133,7 @@ def _has_just_ended(record: dg.RunRecord) -> bool:
 def _ending_of_failed(
     instance: dg.DagsterInstance, run: dg.DagsterRun, retries: Sequence[dg.DagsterRun]
 ) -> RunEnding | None:
-    """None while a run of the group may adopt the lease. `retries`: the group's, newest first."""
+    """Return None while a run of the group may adopt the lease. `retries`: the group's, newest first."""
     if any(not retry.is_finished for retry in retries):
         return None
     last = next(iter(retries), run)
@@ -147,7 +147,7 @@ def _ending_of_failed(
 
 
 def _retries(instance: dg.DagsterInstance, held_by: Iterable[dg.DagsterRun]) -> dict[str, list[dg.DagsterRun]]:
-    """Re-executions of each failed run's group, by root run id, newest first."""
+    """Return the re-executions of each failed run's group, by root run id, newest first."""
     roots = sorted({runs.root(run) for run in held_by if run.status is dg.DagsterRunStatus.FAILURE})
     groups: dict[str, list[dg.DagsterRun]] = {root: [] for root in roots}
     for retry in instance.get_runs(dg.RunsFilter(tags={ROOT: roots})) if roots else ():
@@ -157,6 +157,6 @@ def _retries(instance: dg.DagsterInstance, held_by: Iterable[dg.DagsterRun]) -> 
 
 
 def _was_a_runs(lease: LeaseInfo, is_ours: Callable[[LeaseInfo], bool] | None) -> bool:
-    """Whether a lease id has a step's form, `<root run>/<step>`, or was made by our tick."""
+    """Return whether a lease id has a step's form, `<root run>/<step>`, or a tick of ours made it."""
     root, _, step = lease.id.partition("/")
     return bool(runs.is_run_id(root) and step) or bool(is_ours and is_ours(lease))

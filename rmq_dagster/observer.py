@@ -38,7 +38,7 @@ def redis_queue_observer(
     """
     every_s = every.total_seconds() if isinstance(every, dt.timedelta) else every
     if not every_s >= 1:  # written so that NaN fails
-        raise ConfigurationError(f"observe_every must be at least 1 s, not {every_s}; None observes nothing")
+        raise ConfigurationError(f"observe_every must be at least 1 s, not {every_s}; None switches the observer off")
     checks = QueueChecks(queue, asset, limits or QueueLimits())
     name = sensor_options.pop("name", None) or f"{dagster_name(queue)}_observer"
 

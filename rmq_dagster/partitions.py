@@ -33,7 +33,7 @@ class QueuePartitions:
 
     def __post_init__(self) -> None:
         if not self.prefix:
-            raise ConfigurationError("prefix must name what the queues have in common; it is empty")
+            raise ConfigurationError("prefix must be the common start of the queue names; it is empty")
         if not self.definition.name:
             raise ConfigurationError("definition must be a DynamicPartitionsDefinition with a name")
         if self.most < 1:
@@ -55,7 +55,7 @@ class QueuePartitions:
         return key
 
     def value(self, partition_key: str) -> str:
-        """The value behind a partition key."""
+        """Return the value behind a partition key."""
         return unquote(partition_key)
 
     def among(self, queues: Iterable[str]) -> dict[str, str]:
@@ -76,12 +76,12 @@ class QueuePartitions:
         return new[max(0, self.most - len(known)) :]
 
     def refusal(self, left_out: Sequence[str]) -> str:
-        """Why queues are left out, and what to do."""
+        """Return why queues are left out, and what to do."""
         more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
         return (
             f"{', '.join(map(repr, left_out[:3]))}{more} left out, all others served: there are most={self.most:,}"
-            f" partitions {self._name!r} already. Of a typing error, consume what it holds and `rmq queues forget` it;"
-            " else raise `most` or delete partitions."
+            f" partitions {self._name!r} already. If the name is a typing error, consume its messages and run"
+            " `rmq queues forget`; else raise `most` or delete partitions."
         )
 
     def request(self, keys: Sequence[str], instance: dg.DagsterInstance) -> list[dg.AddDynamicPartitionsRequest]:

@@ -138,7 +138,7 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
         )
 
     def _metadata(self, lease: Lease, acked: int | None, seconds: float) -> dict[str, Any]:
-        """Dagster plots the numbers over time, `rmq/processed_per_minute` among them."""
+        """Return the result's metadata; Dagster plots its numbers, such as `rmq/processed_per_minute`, over time."""
         return {
             "rmq/queue": self.queue,
             "rmq/lease_id": lease.id,
@@ -169,7 +169,7 @@ def _watch(context: runs.StepContext, driver: DriverProcess, submission: Submiss
             submission.look()
         except QueueUnavailable as error:
             # The driver continues while its lease lasts; the end of the run checks whether it lasted.
-            context.log.warning("Cannot see the lease of the driver: %s", error)
+            context.log.warning("Cannot read the lease of the driver: %s", error)
     if code:
         raise dg.Failure(
             f"The driver {_ending(code)}; its output is in the compute logs.", metadata={"exit_code": code}
@@ -177,7 +177,7 @@ def _watch(context: runs.StepContext, driver: DriverProcess, submission: Submiss
 
 
 def _ending(code: int) -> str:
-    """A shell, and spark-submit, report the signal that killed a child as 128 + its number."""
+    """Describe an exit code: a shell, and spark-submit, report a signal that killed a child as 128 + its number."""
     number = -code if code < 0 else code - 128
     if number not in set(signal.Signals):
         return f"ended with exit code {code}"

@@ -1,4 +1,4 @@
-"""`RequestedRuns`: the runs that a sensor asked for, and which of them have yet to claim."""
+"""`RequestedRuns`: the runs that a sensor requested, and which of them have yet to claim."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RUNS_LOOKED_AT = 1000
 
 @dataclasses.dataclass(frozen=True)
 class RequestedRuns:
-    """The runs of one sensor. `sensor`: its name; None for a tick by hand without one selects all runs of the queue.
+    """The runs of one sensor. `sensor`: its name; None, for a tick by hand, selects all runs of the queue.
 
     `repository`: the label of the place where the sensor is defined, because other code locations may have sensors and
     queues of the same names. `queue`: the only one that it requests runs for; None when there are several.
@@ -36,7 +36,7 @@ class RequestedRuns:
     queue: str | None = None
 
     def unclaimed(self, instance: dg.DagsterInstance, redis: Any, config: LeasedConfig) -> list[dg.RunRecord]:
-        """The unfinished runs that neither hold a lease nor have claimed one before."""
+        """Return the unfinished runs that neither hold a lease nor have claimed one before."""
         records = self.unfinished(instance)
         unclaimed = [record for record in records if CLAIMED not in record.dagster_run.tags]
         names = queues_of(unclaimed)
@@ -75,12 +75,12 @@ class RequestedRuns:
 
 
 def queues_of(records: Sequence[dg.RunRecord]) -> set[str]:
-    """The queues for which these runs were requested."""
+    """Return the queues for which these runs were requested."""
     return {name for record in records if (name := record.dagster_run.tags.get(QUEUE))}
 
 
 def requested_for(queue: str, records: Sequence[dg.RunRecord]) -> list[dg.RunRecord]:
-    """Those of the runs that were requested for one queue."""
+    """Return those of the runs that were requested for one queue."""
     return [record for record in records if record.dagster_run.tags.get(QUEUE) == queue]
 
 
@@ -94,13 +94,13 @@ def coming(records: Sequence[dg.RunRecord], seconds: float) -> int:
 
 
 def repository_of(context: dg.SensorEvaluationContext) -> str | None:
-    """The label that Dagster gives the runs of a sensor's repository; None for a tick that is evaluated by hand."""
+    """Return the label that Dagster gives the runs of a sensor's repository; None for a tick by hand."""
     origin = context.code_location_origin
     return f"{context.repository_name}@{origin.location_name}" if origin and context.repository_name else None
 
 
 def sensor_of(context: dg.SensorEvaluationContext) -> str | None:
-    """The name of the sensor that ticks; None for a tick by hand that was given none."""
+    """Return the name of the sensor that ticks; None for a tick by hand without a name."""
     try:
         return context.sensor_name
     except Exception:  # noqa: BLE001 - the error that Dagster raises has no public name

@@ -41,7 +41,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         description="redis://, rediss://, unix://, sentinel://, redis+cluster:// or embedded://PATH."
         " Credentials belong in the fields below, not in the URL.",
     )
-    username: str | None = Field(default=None, description="ACL user; without one, the login is as `default`.")
+    username: str | None = Field(default=None, description="ACL user; by default the user `default`.")
     password: str | None = Field(
         default=None,
         repr=False,
@@ -62,7 +62,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
     )
     max_deliveries: int = Field(default=10, description="A message that failed this many times becomes a dead letter.")
     retry_budget_seconds: float = Field(
-        default=30, description="How long a call is tried again while Redis does not answer; a tick gives up sooner."
+        default=30, description="How long a call is retried while Redis does not answer; a tick gives up sooner."
     )
 
     _queues: dict[tuple[str, LeasedConfig], LeasedQueue] = PrivateAttr(default_factory=dict)
@@ -73,7 +73,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         return False
 
     def settings(self) -> RedisSettings:
-        """The connection settings. Raises `ConfigurationError` when the URL cannot be used."""
+        """Return the connection settings. Raises `ConfigurationError` when the URL cannot be used."""
         credentials = {name: getattr(self, name) for name in ("sentinel_username", "sentinel_password")}
         return RedisSettings.from_url(self.url, username=self.username, password=self.password, **credentials)
 
@@ -112,9 +112,9 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         headers: Mapping[str, str] | None = None,
         config: LeasedConfig | None = None,
     ) -> PublishReport:
-        """Add messages; the report says how many were accepted and how many were duplicates."""
+        """Add messages; the report states how many were accepted and how many were duplicates."""
         if isinstance(payloads, str | bytes | Mapping):
-            raise ConfigurationError("payloads must be many: write [payload] to publish a single one")
+            raise ConfigurationError("payloads must be an iterable: write [payload] to publish a single one")
         return self.queue(queue, config).publish_many(payloads, dedup_key=dedup_key, delay=delay, headers=headers)
 
     def claimed(
@@ -131,7 +131,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         The lease is named after root run, step and partition and owned by the run. While Dagster will retry the step or
         the run, an exception keeps the lease, and the retry gets the same messages; the last exception nacks them. A
         cancelled run releases them untouched. `on_settled`: how a re-execution proceeds when its messages are all
-        acked: work on nothing ("skip") or claim new ones ("next").
+        acked: work on no messages ("skip") or claim new ones ("next").
 
         Yield a value for an IO manager inside the block: `yield dg.Output(value)`. Dagster stores a returned value
         after the block has acked; if that fails, every retry raises dg.Failure, because no messages are left.

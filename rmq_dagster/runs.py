@@ -1,4 +1,4 @@
-"""Maps Dagster runs to leases: lease id, owner, and whether a run will be retried.
+"""Map Dagster runs to leases: lease id, owner, and whether a run will be retried.
 
 The lease id is the work (root run, step, partition) and survives retries; the owner is the attempt (run id).
 """
@@ -31,7 +31,7 @@ RESULTS = (dg.DagsterEventType.STEP_OUTPUT, dg.DagsterEventType.STEP_SUCCESS)
 
 
 def lease_id(context: StepContext) -> str:
-    """`<root run>/<step>[/<partition>]`: a retry of the step or of the run claims the same messages again."""
+    """Return `<root run>/<step>[/<partition>]`: a retry of the step or the run claims the same messages again."""
     parts = [root(context.run), context.get_step_execution_context().step.key]
     if context.has_partition_key:
         parts.append(context.partition_key)
@@ -41,17 +41,17 @@ def lease_id(context: StepContext) -> str:
 
 
 def root(run: dg.DagsterRun) -> str:
-    """Id of the run group's first run, which this run re-executes; its own if it is the first."""
+    """Return the id of the run group's first run, which this run re-executes; its own id if it is the first."""
     return run.root_run_id or run.run_id
 
 
 def owner(context: StepContext) -> str:
-    """The run id, a fencing token: a failed run's late settle cannot affect its live retry."""
+    """Return the run id. It works as a fence: a failed run's late settlement cannot affect its live retry."""
     return context.run.run_id
 
 
 def follows(context: StepContext, owner: str) -> bool:
-    """Whether this run may adopt `owner`'s lease: it is this run or an earlier one of its group.
+    """Return whether this run may adopt `owner`'s lease: it is this run or an earlier one of its group.
 
     A deleted run also counts: only its own group can use that lease id.
     """
@@ -71,12 +71,12 @@ def follows(context: StepContext, owner: str) -> bool:
 
 
 def is_run_id(owner: str) -> bool:
-    """Whether an owner looks like a run id."""
+    """Return whether an owner has the form of a run id."""
     return _RUN_ID.fullmatch(owner) is not None
 
 
 def retry_delay(context: StepContext, error: BaseException) -> float | None:
-    """Seconds until Dagster retries this step after `error`; None if this is the last attempt."""
+    """Return the seconds until Dagster retries this step after `error`; None if this is the last attempt."""
     delay = None if context.get_step_execution_context().retry_mode.disabled else _step_retry_delay(context, error)
     if delay is not None:
         return delay
@@ -94,9 +94,10 @@ def _step_retry_delay(context: StepContext, error: BaseException) -> float | Non
 
 
 def _heeds_policy(error: BaseException) -> bool:
-    """Dagster does not apply the step's retry policy to its own errors or to non-Exceptions (SystemExit).
+    """Return whether Dagster applies the step's retry policy to `error`.
 
-    GeneratorExit means that storing the output failed, to which the policy does apply.
+    It does not for its own errors and for non-Exceptions (SystemExit). It does for GeneratorExit, which means that
+    storing the output failed.
     """
     if isinstance(error, dg.Failure):
         return error.allow_retries
@@ -104,14 +105,14 @@ def _heeds_policy(error: BaseException) -> bool:
 
 
 def failure_of(context: StepContext, error: BaseException) -> BaseException:
-    """The cause of a step failure: if storing fails, a generator sees only GeneratorExit."""
+    """Return the cause of a step failure: if storing fails, a generator sees only GeneratorExit."""
     if isinstance(error, GeneratorExit):
         return context.get_step_execution_context().step_exception or error
     return error
 
 
 def is_interrupted(context: StepContext, error: BaseException | None = None) -> bool:
-    """Whether the step ends because its run was cancelled or deleted, or its process is stopping.
+    """Return whether the step ends because its run was cancelled or deleted, or its process is stopping.
 
     In-process, Dagster handles SIGTERM by retrying the step if its policy allows. The interrupt is remembered: a
     stopping process must start nothing.
@@ -129,7 +130,7 @@ _interrupted: set[str] = set()
 
 
 def is_working(instance: dg.DagsterInstance, run_id: str) -> bool:
-    """Whether any step of the run is executing (not waiting for a retry)."""
+    """Return whether any step of the run is executing (not waiting for a retry)."""
     last = {
         event.step_key: event.event_type
         for entry in instance.all_logs(run_id, of_type={*STARTS, *STOPS})
@@ -141,7 +142,7 @@ def is_working(instance: dg.DagsterInstance, run_id: str) -> bool:
 def will_be_retried(
     instance: dg.DagsterInstance, failed: dg.DagsterRun, reason: RunFailureReason | None = None
 ) -> bool:
-    """Whether Dagster will retry a failed run. Dagster sets the deciding tag shortly after the failure."""
+    """Return whether Dagster will retry a failed run. Dagster sets the deciding tag shortly after the failure."""
     verdict = failed.tags.get(WILL_RETRY)
     if verdict is not None:
         return verdict == "true"
@@ -149,7 +150,7 @@ def will_be_retried(
 
 
 def result_was_lost(context: StepContext) -> bool:
-    """Whether an earlier attempt, in this run or its group, failed while storing its output.
+    """Return whether an earlier attempt, in this run or its group, failed while storing its output.
 
     An attempt that failed earlier, or lost its worker, had no output to overwrite.
     """

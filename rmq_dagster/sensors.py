@@ -46,7 +46,7 @@ def build_redis_queue_sensor(  # noqa: PLR0913  the options of a sensor are para
     claim_for: how long a tick claims on behalf of the run that it requests; None lets the run claim. Ticks extend the
     claim while its run waits; once the run is launched, or while the sensor pauses, the claim lasts this long. Handing
     over to the run counts as a delivery; one step of the run may claim.
-    config: must be the one that the runs use; None stands for that of the resource.
+    config: must be the one that the runs use; None means that of the resource.
 
     Further `sensor_options` go to `dagster.sensor`: name, minimum_interval_seconds (10), default_status, ...
     """

@@ -1,8 +1,8 @@
 """`redis_queue_status_sensors`: requeue the messages of failed and cancelled runs before their leases expire.
 
 These sensors only shorten the wait. Dagster handles a few runs per tick and none from before a sensor was switched on.
-The ticks of doorbell sensors find the leases that remain, and the expiry of leases is the guarantee. A settle always
-names the run as the owner, so that a late one cannot affect a running retry.
+The ticks of doorbell sensors find the leases that remain, and the expiry of leases is the guarantee. Every settlement
+names the run as the owner, so that a late settlement cannot affect a running retry.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def redis_queue_status_sensors(
 
 
 def failed(context: dg.RunStatusSensorContext) -> holders.RunEnding | None:
-    """How a failed run ended; None when Dagster will retry it: the retry takes the lease over."""
+    """Return how a failed run ended; None when Dagster will retry it: the retry takes the lease over."""
     run = context.dagster_run
     if runs.will_be_retried(context.instance, run):
-        context.log.info("Run %s will be retried; what it holds waits for the retry.", run.run_id)
+        context.log.info("Run %s will be retried; its messages wait for the retry.", run.run_id)
         return None
     return holders.failure_of(run)
 
@@ -91,7 +91,7 @@ def _settle(context: dg.RunStatusSensorContext, queue: LeasedQueue, ending: hold
     owner = context.dagster_run.run_id
     held = [lease.id for lease in queue.leases(limit=LEASES_LOOKED_AT) if lease.owner == owner]
     if not held:
-        context.log.info("Run %s holds nothing of %r; nothing was changed.", owner, queue.name)
+        context.log.info("Run %s holds no lease of %r; nothing was changed.", owner, queue.name)
     for lease_id in held:
         context.log.info(holders.settled(queue, lease_id, owner, ending))
 

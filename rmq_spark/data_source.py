@@ -39,7 +39,7 @@ LEASE = text(
 TOKEN = text("token", "the token of that lease", secret=True)
 CLAIM: tuple[Option[Any], ...] = (*PLACE, MODE, PARTITIONS, LEASE, TOKEN)
 CREATES_TABLE = "provider"
-"""Spark passes this table property when CREATE TABLE asks for the columns; no query passes it."""
+"""Spark passes this table property when CREATE TABLE requests the columns; no query passes it."""
 
 
 class RmqDataSource(DataSource):
@@ -47,14 +47,14 @@ class RmqDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "rmq"
 
     @without_trace
     def schema(self) -> StructType:
         """Return the columns, which depend only on the mode. Spark calls this when `load()` makes a DataFrame."""
         browse = self._mode == "browse"
-        if CREATES_TABLE not in self.options:  # Spark does not tell yet whether it reads a batch or a stream
+        if CREATES_TABLE not in self.options:  # it is not known yet whether Spark reads a batch or a stream
             check_names(self.options, BROWSE if browse else (*CLAIM, *STREAM))
         return BROWSE_SCHEMA if browse else MESSAGE_SCHEMA
 
@@ -100,7 +100,10 @@ class RmqDataSource(DataSource):
         return stream_writer_of(self.options, schema, overwrite=overwrite)
 
     def _check(self, schema: StructType) -> None:
-        """Refuse other columns. Nullability may differ: Spark's catalog makes all columns of a table nullable."""
+        """Raise ConfigurationError for other columns.
+
+        Nullability may differ: Spark's catalog makes all columns of a table nullable.
+        """
         check_place(self.options)
         if schema.simpleString() != self.schema().simpleString():
             raise ConfigurationError(
@@ -122,8 +125,8 @@ def needing(version: str, what: str) -> Iterator[None]:
         if not (error.name or "").startswith("pyspark"):
             raise
         raise ConfigurationError(
-            f'{what}.format("rmq") needs Spark {version} or later, and this is {pyspark.__version__}; batches do not,'
-            " see rmq_spark.claimed_batch"
+            f'{what}.format("rmq") needs Spark {version} or later, but this is {pyspark.__version__}; batches do not'
+            " need it: use rmq_spark.claimed_batch"
         ) from error
 
 

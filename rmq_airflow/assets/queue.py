@@ -79,7 +79,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
         raise ValueError(f"an asset URI of a queue has no options; write {form.example}")
     before, database, queue = _segments(uri, form)
     if not database.isdecimal() or (uri.scheme == "rmq+cluster" and int(database)):
-        raise ValueError(f"{database!r} is no database of that server; write {form.example}")
+        raise ValueError(f"{database!r} is not a database of that server; write {form.example}")
     path = "/".join((*before, str(int(database)), quote(unquote(queue), safe="")))
     return uri._replace(netloc=_hosts(uri.netloc, form), path=f"/{path}")
 
@@ -107,5 +107,5 @@ def _hosts(netloc: str, form: _Form) -> str:
     names = [name for name in netloc.lower().split(",") if name]
     found = [_HOST.fullmatch(name) for name in names]
     if not all(found) or (len(names) != form.hosts if form.hosts is not None else not names):
-        raise ValueError(f"{netloc!r} are not the hosts that belong there; write {form.example}")
+        raise ValueError(f"the hosts {netloc!r} do not fit this scheme; write {form.example}")
     return ",".join(sorted({f"{match[1]}:{int(match[2] or form.port or 0)}" for match in found if match}))

@@ -1,4 +1,4 @@
-"""`@task.redis_queue`: run a function that takes messages as a task.
+"""`@task.redis_queue`: run, as a task, a function that receives messages.
 
 Law: the function gets its messages in the parameter `messages`; the process that runs the function claims them. If the
 function returns, they are acked. If it raises, they are kept for the next try, or nacked after the last try. If the
@@ -86,20 +86,18 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
         **kwargs: Any,
     ) -> None:
         if (redis_queue is None) == (hand_over is None):
-            raise ConfigurationError("give either `queue`, to claim from, or `hand_over`, to adopt")
+            raise ConfigurationError("give either `queue`, to claim from it, or `hand_over`, to adopt a batch")
         check_queue("given by hand_over" if redis_queue is None else redis_queue, queue_config)
         check_bound("max_messages", max_messages)
         check_bound("max_batches", max_batches)
         check_on_settled(on_settled)
         if max_batches != 1 and (hand_over is not None or kwargs.get("multiple_outputs")):
             raise ConfigurationError(
-                "`max_batches` is for claiming, and makes the result a list; leave it out with `hand_over` and with "
-                "`multiple_outputs`"
+                "`max_batches` applies only to claiming, and makes the result a list; leave it out with `hand_over` "
+                "and with `multiple_outputs`"
             )
         if hand_over is not None and on_settled == "next":
-            raise ConfigurationError(
-                "`on_settled='next'` is for claiming; leave it out where `hand_over` names the batch"
-            )
+            raise ConfigurationError("`on_settled='next'` applies only to claiming; leave it out with `hand_over`")
         super().__init__(**kwargs)
         self.redis_queue = redis_queue
         self.max_messages = max_messages
@@ -176,7 +174,7 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
             self._check_output(value)
             batch.finish()
         except TaskKilled:
-            raise  # `on_kill` has already given the batch back
+            raise  # `on_kill` has already settled the batch
         except BaseException as error:
             # A timeout is a BaseException.
             self._conclude(batch, error, context)
@@ -184,7 +182,10 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
         return value
 
     def _check_output(self, value: Any) -> None:
-        """Refuse before the ack a value that Airflow would refuse after it, when a retry would find no messages."""
+        """Raise before the ack if Airflow cannot store the value.
+
+        Airflow itself would raise only after the ack, and a retry would find no messages.
+        """
         if not self.do_xcom_push or value is None:
             return
         if self.multiple_outputs and not _names_outputs(value):
@@ -221,7 +222,7 @@ def redis_queue_task(
     .. seealso:: :ref:`howto/operator:RedisQueueDecoratedOperator`
 
     :param python_callable: the function
-    :param queue: the Redis queue; if ``redis_queue`` names it, ``queue`` is Airflow's own parameter, the worker queue
+    :param queue: the Redis queue; if ``redis_queue`` is given too, ``queue`` is Airflow's own: the worker queue
     :param multiple_outputs: see ``@task``
     """
     if python_callable is None:
@@ -250,7 +251,7 @@ def _without_messages(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
     parameter = signature.parameters.get(MESSAGES)
     if parameter is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise ConfigurationError(f"`{function.__name__}` must have a parameter `{MESSAGES}`: its messages come there")
+        raise ConfigurationError(f"`{function.__name__}` must have a parameter `{MESSAGES}` for the messages")
     if inspect.iscoroutinefunction(function):
         raise ConfigurationError(f"`{function.__name__}` must not be a coroutine function; call asyncio.run inside")
     others = [other for name, other in signature.parameters.items() if name != MESSAGES]

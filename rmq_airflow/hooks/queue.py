@@ -93,7 +93,7 @@ class RedisQueueHook(BaseHook):
         return LeasedQueue(self.settings, name, config or self._location.config)
 
     def work_queue(self, name: str, config: LeasedConfig | None = None) -> WorkQueue:
-        """Return a queue of the connection's discipline, for callers that work with any; the caller closes it."""
+        """Return a queue of the connection's discipline, whichever that is; the caller closes it."""
         if self.discipline == "leased":
             return self.queue(name, config)
         if config is not None:

@@ -39,7 +39,7 @@ class LeasedSparkSubmitHook(SparkSubmitHook):
                 self._submit_sp.stdout.close()  # the provider's hook leaves it open
 
     def check_binary(self) -> None:
-        """Raise ConfigurationError, which says how to install it, if there is no `spark-submit`."""
+        """Raise ConfigurationError if there is no `spark-submit`; its text says how to install it."""
         _path_to(self._connection["spark_binary"], self._env_vars or {})
 
     def reap(self) -> None:
@@ -54,8 +54,8 @@ class LeasedSparkSubmitHook(SparkSubmitHook):
         return command
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        # `submit` calls this first after it has started the driver. The process leads its session, so its pid is the
-        # id of its process group.
+        # `submit` calls this method first after it has started the driver. The process leads its session, so its pid is
+        # the id of its process group.
         if self._submit_sp is not None:
             self._on_start(self._submit_sp.pid)
         super()._process_spark_submit_log(itr)
@@ -80,7 +80,7 @@ def _path_to(binary: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 def _nowhere(binary: str, home: str | None) -> str:
     return (
-        f"there is no `{binary}` on PATH, in {home or '$SPARK_HOME'}/bin or beside Python: `pip install "
-        "'rmq[airflow-spark]'` brings Spark along (pyspark-client does not), or install Apache Spark on the worker and "
-        "set SPARK_HOME"
+        f"there is no `{binary}` on PATH, in {home or '$SPARK_HOME'}/bin or beside Python: run `pip install "
+        "'rmq[airflow-spark]'`, which includes Spark (pyspark-client does not), or install Apache Spark on the worker "
+        "and set SPARK_HOME"
     )

@@ -1,7 +1,7 @@
 """Work on messages in the task itself.
 
 Law: claim, work and ack happen within one `execute`. If `execute` raises, it settles every message first, so that a
-retry waits for none. A try that was killed leaves its lease to the retry, which takes the lease over by name.
+retry need not wait for them. A try that was killed leaves its lease to the retry, which takes the lease over by name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RedisQueueConsumeOperator(ReleaseOnKillMixin, BaseOperator):
     :param batch_size: number of messages claimed at once, under one lease
     :param max_messages: the most messages to claim in total; by default the task claims until the queue is empty
     :param max_time: seconds or timedelta after which the task claims no more messages
-    :param max_failures: fail the task after more failed messages than this; by default never
+    :param max_failures: fail the task when more messages than this have failed; by default never
     :param failed_delay: seconds or timedelta before a failed message is ready again; by default the queue's backoff, or
         a minute when it has none
     :param queue_config: lease, delivery limit and so on; by default those of the connection
@@ -118,7 +118,7 @@ class RedisQueueConsumeOperator(ReleaseOnKillMixin, BaseOperator):
                 drain.work_on_all(batch, _with_context(self.on_batch, context))
         except BaseException as error:
             drain.stop(batch, error)
-            self.log.info("Consumed until then: %s", drain.report)
+            self.log.info("Consumed before the error: %s", drain.report)
             raise
 
 

@@ -146,7 +146,7 @@ class RedisQueuePublishOperator(BaseOperator):
         if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
             raise ConfigurationError(
                 f"`messages` must be a list of payloads, not {type(messages).__name__}: put a single one into a list, "
-                "and hand over another task's `.output` rather than a template, which gives a string"
+                "and pass another task's `.output`, not a template, which renders to a string"
             )
         return messages
 

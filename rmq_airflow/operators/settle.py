@@ -1,7 +1,7 @@
 """Settle a lease from outside the task that held it.
 
-Law: settle a lease only if it still has the owner that the handover names. A lease that another task has adopted, such
-as a retry, is left alone, and so is a lease that is gone. Both are a success, because nothing is left to settle.
+Law: settle a lease only if it still has the owner that the handover names. A lease that another task, such as a retry,
+has adopted is left alone, and so is one that no longer exists. Both are a success: nothing is left to settle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RedisQueueSettleOperator(BaseOperator):
     """
     Ack, nack or release a lease that a sensor with ``hand_over=True`` claimed; intended for teardown tasks.
 
-    ``nack`` and ``release`` give back a lease that no task has adopted; a task that has adopted a lease settles it
+    ``nack`` and ``release`` are for a lease that no task has adopted; a task that has adopted a lease settles it
     itself. ``ack`` is for work that cannot adopt a lease, such as a container that got its input some other way.
 
     .. seealso:: :ref:`howto/operator:RedisQueueSettleOperator`
@@ -99,5 +99,5 @@ class RedisQueueSettleOperator(BaseOperator):
         owner = handed["owner"]
         lease = queue.adopt(handed["lease_id"], owner=owner, if_owner=owner)
         if self.action == "nack":
-            return queue.nack(lease, reason=self.reason or "settled from outside").settled
+            return queue.nack(lease, reason=self.reason or "settled by another task").settled
         return (queue.ack if self.action == "ack" else queue.release)(lease).settled

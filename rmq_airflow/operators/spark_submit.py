@@ -1,9 +1,9 @@
 """A Spark job on a claimed batch: claim, submit, watch, conclude, within one task.
 
 Law: only the holder of the lease acks the messages, and only after the job has succeeded. A failed try keeps its lease
-for the retry; the last try gives the messages back. If a user or a deployment ends a task, the operator first stops the
-driver, then releases the lease. In client mode no driver outlives its task; in cluster mode a driver may, and the retry
-finds it.
+for the retry; the last try nacks or releases the messages. If a user or a deployment ends a task, the operator first
+stops the driver, then releases the lease. In client mode no driver outlives its task; in cluster mode a driver may, and
+the retry finds it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
     A job that uses ``rmq_spark.adopted_batch`` adopts the lease and acks it itself. For any other job, the operator
     holds the lease while the job runs and acks it when the job has succeeded. An empty queue is a success with
     ``claimed=0``; the operator then submits nothing. The report's ``isolated`` is the number of messages that had
-    failed together before and were claimed apart; ``settled_before`` says whether this task had settled messages under
+    failed together before and were claimed apart; ``settled_before`` is true if this task had settled messages under
     its name before.
 
     Every feature of ``SparkSubmitOperator`` works in client mode. Cluster mode needs version 6.1 of the Spark provider,
@@ -146,7 +146,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
             return self._run(queue, submission, hook, context)
 
     def on_kill(self) -> None:
-        """Have the driver stopped, and end the wait for a remote driver. Runs in a signal handler.
+        """Begin to stop the driver, and end the wait for a remote driver. Runs in a signal handler.
 
         After the wait has ended, `execute` decides about the lease. The wait must end at once: Airflow sends SIGKILL
         after five seconds, but polls a driver on YARN or Kubernetes only every ten or twenty.
@@ -171,7 +171,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         return claim(queue, identity, max_messages=self.max_messages, on_settled=self.on_settled, named=self.lease_id)
 
     def _find_remote(self, hook: RedisQueueHook, context: Context) -> RemoteDriver | None:
-        """Return the remote driver in cluster mode, else None; refuse an impossible submission before the claim."""
+        """Return the remote driver in cluster mode, else None. Raises ConfigurationError for a bad submission."""
         made = self._get_hook()
         if self.spark_env is None:  # `spark_env` may give Spark's location, and is called only when there is work
             made.check_binary()
@@ -240,10 +240,10 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         except LeaseLost:
             return False
         except RedisMessageQueueError:
-            self.log.warning("Lease %s cannot be looked at now; its driver may well hold it.", submission.lease.id)
+            self.log.warning("Lease %s cannot be read now; its driver may still hold it.", submission.lease.id)
             return True
         if left:
-            self.log.info("The driver goes on, and the retry watches it.")
+            self.log.info("The driver keeps running, and the retry watches it.")
         return left
 
     def _conclude(self, submission: Submission, keep_s: float | None, kill: Kill | None, reason: str) -> None:
@@ -258,7 +258,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
 
     def _end_driver(self) -> None:
         if self._guard is not None and not self._guard.wait():
-            self.log.error("Processes of the Spark driver survived KILL; look for them on this worker.")
+            self.log.error("Processes of the Spark driver survived SIGKILL; find and end them on this worker.")
         if isinstance(self._hook, LeasedSparkSubmitHook):
             self._hook.reap()
 

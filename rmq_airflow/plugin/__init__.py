@@ -1,7 +1,7 @@
 """The page "Queues" in Airflow's UI, and the background work of an API server.
 
 Law: schedulers, triggerers and workers load every plugin, so loading this one must cost nothing. They load only this
-file. Only an API server asks for the application, and the first request to the page imports the page itself.
+file. Only an API server requests the application, and the first request to the page imports the page itself.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def _requires(method: Method, refusal: str) -> Callable[..., None]:
 
 
 read = Depends(_requires("GET", "you may not read this connection"))
-edit = Depends(_requires("PUT", "messages are shown and moved only for users who may edit this connection"))
+edit = Depends(_requires("PUT", "only users who may edit this connection can see and move its messages"))
 
 
 def _from_our_page(
@@ -57,7 +57,7 @@ def _from_our_page(
     if sec_fetch_site is None and origin is not None:
         foreign = urlsplit(origin).netloc != request.headers.get("host")
     if foreign or x_rmq_request is None:
-        raise HTTPException(403, f"changes are accepted from Airflow's own pages, with the header {HEADER}")
+        raise HTTPException(403, f"changes are accepted only from Airflow's own pages and with the header {HEADER}")
 
 
 changes = [edit, Depends(_from_our_page)]

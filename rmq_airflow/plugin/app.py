@@ -137,7 +137,7 @@ async def release(connection_id: str, wish: Release, user: access.User) -> dict[
         except LeaseOwnedByOther as error:
             raise HTTPException(409, f"nothing was released: {error.detail}") from error
         except (LeaseLost, LeaseAlreadySettled) as error:
-            raise HTTPException(409, "nothing was released: this lease has ended by itself meanwhile") from error
+            raise HTTPException(409, "nothing was released: this lease has ended in the meantime") from error
         done(f"messages made ready again: {released}")
     return {"released": released}
 

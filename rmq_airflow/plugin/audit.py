@@ -1,7 +1,7 @@
-"""Entries in Airflow's audit log: which user asked for which change, and its outcome.
+"""Entries in Airflow's audit log: which user requested which change, and its outcome.
 
 Law: the entry is written before anything changes, and without an entry no change is made. The outcome is written when
-it is known. An entry still says `UNKNOWN` if the API server ended, or lost its database, before it wrote the outcome.
+it is known. The outcome stays `UNKNOWN` if the API server ended, or lost its database, before it wrote the outcome.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sqlalchemy import update
 from rmq_airflow.plugin.access import User
 from rmq_core import RedisMessageQueueError
 
-UNKNOWN = "not known: the API server has not written how it ended"
-GIVEN_UP = "given up half-way: what was done until then is done"
+UNKNOWN = "not known: the API server has not recorded the outcome"
+GIVEN_UP = "cancelled half-way: changes made before that remain"
 log = logging.getLogger(__name__)
 
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 async def entry(event: str, user: User, connection_id: str, wish: BaseModel) -> AsyncIterator[Callable[[str], None]]:
     """Write an entry for the change that the block makes.
 
-    The block calls the function that it gets with the outcome; if it raises, the entry gets the error as outcome.
+    The block passes the outcome to the function that it gets; if the block raises, the entry's outcome is the error.
     """
     fields = {"connection_id": connection_id, **wish.model_dump()}
     outcome = UNKNOWN
@@ -74,4 +74,4 @@ def _tell(number: int, event: str, fields: dict[str, Any]) -> None:
         with create_session(scoped=False) as session:
             session.execute(update(Log).where(Log.id == number).values(extra=json.dumps(fields)))
     except Exception as error:  # noqa: BLE001  the change is made, and the user must get its result
-        log.warning("The audit log has no outcome of %s (%s): %s", event, type(error).__name__, fields)
+        log.warning("The audit log lacks the outcome of %s (%s): %s", event, type(error).__name__, fields)

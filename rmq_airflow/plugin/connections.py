@@ -1,8 +1,8 @@
 """The connections whose queues the page shows, and the addresses of their servers.
 
 These are the connections of type `redis_queue` in the metadata database, and those that `[rmq] connections` names: it
-is impossible to list a secrets backend or the environment. The page rejects every other connection, so that nobody can
-use it to probe them.
+is impossible to list a secrets backend or the environment. The page rejects every other connection, so that no user
+can probe one through it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def settings(connection_id: str) -> RedisSettings:
 
 
 def place(connection_id: str, client_name: str) -> RedisSettings:
-    """Return the same for a connection that is known to be on the page, under the given client name."""
+    """Return the same under the given client name, for a connection that is known to be on the page."""
     found = read(_looked_up(connection_id)).settings
     return replace(found, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name=client_name)
 
@@ -64,7 +64,7 @@ def _looked_up(connection_id: str) -> Connection:
     for backend in ensure_secrets_loaded():
         try:
             found: Connection | None = backend.get_connection(conn_id=connection_id)
-        except PermissionError:  # when a backend refuses, no other backend is asked
+        except PermissionError:  # when a backend refuses, no other backend is queried
             raise
         except Exception as error:  # noqa: BLE001  skip a backend that fails, as Airflow does
             log.debug("%s did not find connection %s: %s", type(backend).__name__, connection_id, type(error).__name__)

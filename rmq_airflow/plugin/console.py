@@ -105,7 +105,7 @@ class Console:
     async def _opened(self, name: str) -> AsyncIterator[tuple[Any, str]]:
         discipline = await discipline_of(self._client, name)
         if discipline is None:
-            raise LookupError(f"there is no queue {name!r} on this server; it appears with its first message")
+            raise LookupError(f"there is no queue {name!r} on this server; publishing creates a queue")
         async with self._open(name, discipline) as queue:
             yield queue, discipline
 

@@ -10,7 +10,7 @@ GRACE_S = 10.0
 """How long a holder must have ended before its lease is released.
 
 A user can mark a running task as ended. The task learns of it at its next heartbeat, after 5 s, and then releases its
-messages itself. The time also separates a mark from a clear: a user who marks a task often clears it right afterwards.
+messages itself. The time also allows for a user who marks a task and clears it right afterwards.
 """
 
 

@@ -1,8 +1,8 @@
-"""Looks up the task instances that hold leases in Airflow's database.
+"""Look up the task instances that hold leases in Airflow's database.
 
 Invariant: a holder has ended if Airflow will not rerun its task instance on its own. A sensor that hands over its lease
-finishes before the adopting task starts, so its lease lives as long as its DAG run. A missing task instance is ours
-only if our audit log has it: other Airflows may share this Redis.
+finishes before the adopting task starts, so its lease lives as long as its DAG run. A missing task instance belongs
+to this Airflow only if its audit log has it: other Airflows may share this Redis.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rmq_airflow.identity import TaskIdentity, microseconds
 
 ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
 RUN_ENDED = {"success", "failed"}
-GONE = "its task instance is gone, as when its DAG run or its DAG was deleted"
+GONE = "its task instance no longer exists: its DAG run or its DAG was probably deleted"
 CHUNK = 500
 Key: TypeAlias = tuple[str, str, str, int]
 
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 def standings(owners: Collection[str]) -> dict[str, Standing]:
-    """Status of each owner that is a task instance; others are omitted. Blocking; SQLAlchemy errors propagate."""
+    """Return the status of each owner that names a task instance. Blocks; SQLAlchemy errors propagate."""
     tasks = dict(_tasks(owners))
     keys = {owner: (task.dag_id, task.run_id, task.task_id, task.map_index) for owner, task in tasks.items()}
     if not keys:
@@ -73,7 +73,7 @@ def _tasks(owners: Collection[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _is_of_another_run(task: TaskIdentity, row: Row | None) -> bool:
-    """Whether the task's DAG run was deleted and its run_id reused."""
+    """Return whether the task's DAG run was deleted and its run_id reused."""
     return row is not None and task.mark is not None and microseconds(row.run_after) != task.mark.run_after
 
 
@@ -85,13 +85,13 @@ def _rows(session: Any, keys: Collection[Key]) -> dict[Key, Row]:
 
 
 def _returned(session: Any, keys: Collection[Key]) -> dict[Key, Any]:
-    """Raw `return_value` XComs; a custom XCom backend may store only a reference."""
+    """Return the raw `return_value` XComs; a custom XCom backend may store only a reference."""
     query = select(*_names(XComModel), XComModel.value).where(XComModel.key == "return_value")
     return {(*row[:4],): row[4] for row in _found(session, query, XComModel, keys)}
 
 
 def _audited(session: Any, keys: Collection[Key]) -> Iterator[Key]:
-    """Keys in the audit log, which logs each task start and survives deletion of the run or DAG."""
+    """Return the keys in the audit log, which has each task's start even after its run or DAG was deleted."""
     query = select(*_names(Log)).distinct()
     return ((*row,) for row in _found(session, query, Log, keys))
 
@@ -125,7 +125,7 @@ def _standing(owner: str, row: Row | None, returned: Any, *, known: bool) -> Sta
 
 
 def _names_owner(returned: Any, owner: str) -> bool:
-    """Whether a task's XCom hands over a lease of that owner; True if it is unreadable."""
+    """Return whether a task's XCom hands over a lease of that owner; True if the XCom is unreadable."""
     try:
         while isinstance(returned, str):
             returned = json.loads(returned)

@@ -37,7 +37,9 @@ def _release(over: threading.Event) -> None:
     try:
         import_module("rmq_airflow.plugin.releases").run(over)
     except Exception:
-        log.exception("Leases of tasks that have ended are not released here; they return when they expire.")
+        log.exception(
+            "This API server does not release the leases of ended tasks; their messages return when the leases expire."
+        )
 
 
 class LazyApp(FastAPI):

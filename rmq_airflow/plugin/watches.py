@@ -125,7 +125,7 @@ class Trouble:
             self._tell(error)
         else:
             if self.times:
-                log.info("%s can be looked at again.", self._what)
+                log.info("%s can be read again.", self._what)
             self.times, self._told = 0, set()
 
     def _tell(self, error: Exception) -> None:
@@ -136,7 +136,7 @@ class Trouble:
         # The error text of a database driver or a secrets backend may contain a password; our own Redis errors never
         # do.
         text = f"{kind}: {error}" if isinstance(error, OURS) else kind
-        log.warning("%s cannot be looked at (%s); trying again.", self._what, text)
+        log.warning("%s cannot be read (%s); trying again.", self._what, text)
         log.debug("In full:", exc_info=error)
 
 
@@ -147,7 +147,7 @@ def release(queue: LeasedQueue, lease: LeaseInfo, reason: str) -> None:
     except (LeaseLost, LeaseAlreadySettled):
         return
     log.info(
-        "Released lease %s of queue %s: %d messages are ready again, for %s. It was held by %s.",
+        "Released lease %s of queue %s: %d messages are ready again, because %s. It was held by %s.",
         *(lease.id, queue.name, report.settled, reason, lease.owner),
     )
     Stats.incr("rmq.released_ended", report.settled, tags={"queue": queue.name})

@@ -1,1 +1,1 @@
-"""Sensors: they look at a queue and hold nothing."""
+"""Sensors, which poll a queue and hold no message."""

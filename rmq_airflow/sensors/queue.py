@@ -60,7 +60,7 @@ class RedisQueueSensor(BaseSensorOperator):
     :param max_messages: report and hand over at most this many
     :param count: what to count: ``ready``, ``dead`` (letters) or ``depth`` (ready + delayed + leased)
     :param hand_over: claim the messages for downstream tasks, which must adopt the lease within this time (seconds or
-        timedelta; True is ten minutes); add a RedisQueueSettleOperator to requeue a lease that nobody adopts
+        timedelta; True is ten minutes); add a RedisQueueSettleOperator to requeue a lease that no task adopts
     :param deferrable: wait in the triggerer, not in a worker slot
     :param start_from_trigger: start in the triggerer, without a first poll on a worker
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
@@ -103,7 +103,7 @@ class RedisQueueSensor(BaseSensorOperator):
             self._start_from_trigger()
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Poll once; with `hand_over`, claim if it is met."""
+        """Poll once; with `hand_over`, claim if the threshold is met."""
         if self.hand_over_s is not None:
             return self._poke_and_claim(context)
         with closing(self._open()) as queue:
@@ -137,7 +137,7 @@ class RedisQueueSensor(BaseSensorOperator):
             return {**seen, self.count: self._bounded(seen[self.count])}
         looked = self.poke(context)
         if not looked.is_done:
-            self.log.info("Claimed by others; deferring again.")
+            self.log.info("Other consumers have claimed the messages; deferring again.")
             self._defer(self._time_left(context))
         return looked.xcom_value
 

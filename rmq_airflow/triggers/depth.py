@@ -67,7 +67,7 @@ class RedisQueueDepthTrigger(SensorTrigger):
             return Backlog(counted(self.count, await queue.stats()), None)
         except QueueUnavailable as error:
             # An exception would fail the task, and a restart of Redis must not fail it.
-            self.log.warning("Looking at %s goes on when Redis is back: %s", self.redis_queue, error)
+            self.log.warning("Polling %s continues when Redis is back: %s", self.redis_queue, error)
             Stats.incr("rmq.trigger.redis_unavailable", tags={"queue": self.redis_queue})
             return Backlog(0, None)
 

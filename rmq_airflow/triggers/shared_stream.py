@@ -67,7 +67,7 @@ class RedisQueueSharedStreamTrigger(QueueTrigger, BaseEventTrigger):
 
     def run(self) -> AsyncIterator[TriggerEvent]:
         """Raise AirflowException: without the acknowledgement of the shared stream, messages would be lost."""
-        raise AirflowException("RedisQueueSharedStreamTrigger belongs into an AssetWatcher; a sensor must hold nothing")
+        raise AirflowException("use RedisQueueSharedStreamTrigger in an AssetWatcher; a sensor must not hold messages")
 
     def shared_stream_key(self) -> Hashable:
         """Return the key; triggers with the same key share one reader, and all must store an event before its ack."""
@@ -123,7 +123,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
                     yield read, held
 
     def get_advance_lane(self, broker_payload: InFlight) -> Hashable:
-        """Return a lane for each message alone, because the order of acks does not matter."""
+        """Return a separate lane for each message, because the order of acks does not matter."""
         return broker_payload.lease.id
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
@@ -137,7 +137,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
                 await self._settle(payload, "nack" if outcome.failed else "release")
 
     async def aclose(self) -> None:
-        """Release the held messages for a short time; the rest is redelivered when the leases expire."""
+        """Release held messages, but only for a short time; the rest is redelivered when the leases expire."""
         closing = asyncio.ensure_future(self._close())
         await asyncio.wait({closing}, timeout=CLOSING_S)
 
@@ -157,7 +157,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
             queue = await self._open()
             lease = await queue.claim(owner=OWNER)
         except QueueUnavailable as error:
-            self.log.warning("Reading %s goes on when Redis is back: %s", self._name, error)
+            self.log.warning("Reading %s continues when Redis is back: %s", self._name, error)
             await asyncio.sleep(random.uniform(*RECONNECT_S))
         finally:
             if lease is None:
@@ -185,7 +185,7 @@ class Reader(SharedStreamProducer, LoggingMixin):
                 await getattr(self._queue, verb)(held.lease)
         except RedisMessageQueueError as error:
             # Raising it would end all watchers of the queue. The message is redelivered when its lease expires.
-            self.log.warning("Message of lease %s is delivered again: %s", held.lease.id, error)
+            self.log.warning("The message of lease %s will be delivered again: %s", held.lease.id, error)
         else:
             Stats.incr("rmq.bridge.settled", tags={"queue": self._name, "verb": verb})
         finally:

@@ -36,7 +36,9 @@ class RedisQueuePublishComponent(QueueComponent):
         if (self.messages is None) == (self.function is None):
             raise ConfigurationError("RedisQueuePublishComponent needs either `messages` or `function`")
         if (self.partitions is None) != (self.partition_by is None):
-            raise ConfigurationError("`partitions` and `partition_by` go together: which field names the partition?")
+            raise ConfigurationError(
+                "`partitions` and `partition_by`, the field that names one, must be given together"
+            )
         package = context.defs_relative_module_name(context.path) if self.function else ""
 
         @dg.multi_asset(
@@ -83,7 +85,7 @@ class RedisQueuePublishComponent(QueueComponent):
     def partition_of(self, payload: Any) -> str:
         """Return the partition of a message. Raise ConfigurationError when the message lacks the field."""
         if not isinstance(payload, Mapping) or self.partition_by not in payload:
-            raise ConfigurationError(f"partition_by={self.partition_by!r} is no field of the message {payload!r:.200}")
+            raise ConfigurationError(f"partition_by={self.partition_by!r} is not a field of message {payload!r:.200}")
         return str(payload[self.partition_by])
 
     def publish(self, context: dg.AssetExecutionContext, name: str, payloads: list[Any]) -> PublishReport:

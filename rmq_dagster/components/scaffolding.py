@@ -16,7 +16,7 @@ with adopted_batch(spark) as batch:
     batch.df.selectExpr("message_id", "string(payload)").show(truncate=False)
 spark.stop()
 '''
-MESSAGES = '''"""What is published. Payloads are strings, bytes, dicts or lists."""
+MESSAGES = '''"""The messages to publish. Payloads are strings, bytes, dicts or lists."""
 
 
 def todays() -> list[dict[str, str]]:

@@ -17,15 +17,15 @@ from rmq_dagster.observer import OBSERVE_EVERY_S
 class LimitSettings(dg.Model, dg.Resolvable):
     """Bounds above which a check of a value fails."""
 
-    warn: float | None = Field(default=None, description="Above this a check fails as a warning.")
-    error: float | None = Field(default=None, description="Above this a check fails as an error.")
+    warn: float | None = Field(default=None, description="Above this value the check fails with severity WARN.")
+    error: float | None = Field(default=None, description="Above this value the check fails with severity ERROR.")
 
 
 class LimitsSettings(dg.Model, dg.Resolvable):
     """Limits that the checks of the queue compare."""
 
     depth: LimitSettings | None = Field(default=None, description="Messages that are ready, delayed or leased.")
-    oldest_age: LimitSettings | None = Field(default=None, description="Seconds that the oldest has been ready.")
+    oldest_age: LimitSettings | None = Field(default=None, description="Seconds the oldest message has been ready.")
     dead_letters: LimitSettings | None = Field(default=None, description="Messages that failed too often.")
     isolated: LimitSettings | None = Field(
         default=None, description="Ready messages that failed together before and are tried apart from the others."
@@ -49,13 +49,13 @@ class RedisQueueSensorComponent(QueueComponent):
         default=None, description="Request runs also when the oldest message has waited this long."
     )
     ring_again_after_seconds: float = Field(
-        default=600, description="How long a run that left Dagster's queue counts as about to claim."
+        default=600, description="How long a run that left Dagster's queue counts as one that has yet to claim."
     )
     claim_for_seconds: float | None = Field(
-        default=None, description="Claim in the tick, for this long, on behalf of the run; read the guide first."
+        default=None, description="How long a tick claims messages for the run that it requests; read the guide first."
     )
     minimum_interval_seconds: int | None = Field(default=None, description="Seconds between two ticks; None: 10.")
-    running: bool = Field(default=True, description="Whether the sensors run without being switched on.")
+    running: bool = Field(default=True, description="Whether the sensors are switched on by default.")
     observe_every_seconds: float | None = Field(
         default=OBSERVE_EVERY_S,
         description="How often the queue is observed and its checks are evaluated, by a sensor and without a run; null"
@@ -64,7 +64,7 @@ class RedisQueueSensorComponent(QueueComponent):
     limits: LimitsSettings | None = Field(default=None, description="Limits to check; by default only dead letters.")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - Dagster's signature
-        """The sensors, the asset and its checks."""
+        """Return the sensors, the asset and its checks."""
         return redis_queue_definitions(
             self.queues,
             target=self.target,

@@ -44,7 +44,7 @@ class RedisQueueSparkComponent(QueueComponent):
     stop_grace_seconds: float = Field(default=10, description="Seconds from SIGTERM to SIGKILL on cancelling.")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The asset."""
+        """Return the asset."""
         folder, queues, spec = context.path, self.queues, self.asset
         if isinstance(queues, QueuePartitions):
             spec = spec.replace_attributes(partitions_def=queues.definition)
@@ -72,7 +72,7 @@ class RedisQueueSparkComponent(QueueComponent):
             return driver.get_materialize_result()
 
     def client(self, context: dg.AssetExecutionContext) -> PipesRedisQueueSparkClient:
-        """The client for the queue of this run."""
+        """Return the client for the queue of this run."""
         queues = self.queues
         return PipesRedisQueueSparkClient(
             self.redis(context),
@@ -84,6 +84,6 @@ class RedisQueueSparkComponent(QueueComponent):
         )
 
     def command(self, folder: Path) -> list[str]:
-        """The command line of the driver."""
+        """Return the command line of the driver."""
         submit = self.submit or [sys.executable, "-m", "rmq_spark.submit"]
         return [*submit, str(folder / self.application), *self.arguments]

@@ -62,8 +62,8 @@ def claim_shards(
     """
     if wait:
         raise ConfigurationError(
-            "wait: a batch of shards does not wait, for there is no waiting for any of several queues; claim again"
-            " when the block found nothing"
+            "wait: a batch of shards cannot wait, because no call waits for several queues at once; claim again when"
+            " the block has found no messages"
         )
     names = {} if lease_id is None else {queue: f"{lease_id}/s{number}" for number, queue in enumerate(shards)}
     left = _left(lease_id, names) if lease_id is not None else []

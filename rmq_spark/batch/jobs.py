@@ -12,7 +12,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-CONNECT_PARALLELISM = 4  # a Connect server does not say how many cores it has
+CONNECT_PARALLELISM = 4  # a Connect server does not report how many cores it has
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""End a driver whose work is void: its lease is lost, or the process that started it has ended.
+"""End a driver whose work is no longer valid: its lease is lost, or the process that started it has ended.
 
 Spark's actions block the driver's main thread, so separate threads watch for both. Work that continues without its
 lease is not only wasted: its writes collide with those of the next holder.

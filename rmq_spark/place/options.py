@@ -22,8 +22,8 @@ SPARK_ADDS = frozenset({"checkpointlocation"})
 """Options that Spark passes on to a streaming source or sink although they are meant for Spark itself."""
 ASYNC = "asyncProgressTrackingEnabled"
 ASYNC_REFUSED = (
-    f"option {ASYNC}: leave it out. With it Spark goes on before its log is durable: batches are acked that the log"
-    " does not know, and the query cannot be restarted"
+    f"option {ASYNC}: leave it out. With it, Spark continues before its log is durable: batches are acked that are"
+    " not in the log, and the query cannot be restarted"
 )
 _FLAGS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
@@ -89,46 +89,46 @@ class OptionValues:
 
 
 def check_names(given: Mapping[str, str], declared: Sequence[Option[Any]]) -> None:
-    """Refuse an undeclared option: otherwise a misspelt option would silently keep its default."""
+    """Raise ConfigurationError for an undeclared option: a misspelt one would otherwise silently keep its default."""
     known = {option.name.lower(): option.name for option in declared}
     for name in given:
         if name.lower() == ASYNC.lower():
             raise ConfigurationError(ASYNC_REFUSED)
         if name.lower() not in known.keys() | SPARK_ADDS:
             near = get_close_matches(name.lower(), known, n=1)
-            meant = f"did you mean {known[near[0]]!r}?" if near else f"those are {', '.join(sorted(known.values()))}"
+            meant = f"did you mean {known[near[0]]!r}?" if near else f"it has {', '.join(sorted(known.values()))}"
             raise ConfigurationError(f'format("rmq") has no option {name!r} here; {meant}')
 
 
 def text(name: str, wanted: str = "a text", *, secret: bool = False) -> Option[str]:
-    """Any text that is not empty."""
+    """Return an option whose value is any text that is not empty."""
     return Option(name, wanted, str, secret=secret)
 
 
 def whole(name: str, minimum: int = 1) -> Option[int]:
-    """A whole number."""
+    """Return an option whose value is a whole number."""
     return Option(name, f"a whole number >= {minimum}", lambda text: _at_least(minimum, int(text)))
 
 
 def flag(name: str) -> Option[bool]:
-    """True or false."""
+    """Return an option whose value is true or false."""
     return Option(name, "true or false", lambda text: _FLAGS[text.lower()])
 
 
 def one_of(name: str, *allowed: str) -> Option[str]:
-    """One of a few words, in any case."""
+    """Return an option whose value is one of a few words, in upper or lower case."""
     words = {word.lower(): word for word in allowed}
     return Option(name, f"one of {', '.join(allowed)}", lambda text: words[text.lower()])
 
 
 def duration(name: str, minimum_s: float = 0.001) -> Option[float]:
-    """A time in seconds: "10 minutes", "500 ms", "1.5h"; a bare number is seconds."""
+    """Return an option whose value is a time in seconds: "10 minutes", "500 ms", "1.5h"; a bare number is seconds."""
     wanted = f"a time of at least {minimum_s:g} s such as '10 minutes', '500 ms' or '2.5 s'"
     return Option(name, wanted, lambda text: _at_least(minimum_s, _amount(text, _DURATIONS)))
 
 
 def size(name: str) -> Option[int]:
-    """A size in bytes: "8m", "64 MiB", "500kb"; a bare number is bytes, and 1k is 1,024 of them."""
+    """Return an option whose value is a size in bytes: "8m", "64 MiB"; a bare number is bytes, and 1k is 1,024."""
     wanted = "a size of at least 1 byte such as '8m', '512 KiB' or '1000000'"
     return Option(name, wanted, lambda text: _at_least(1, int(_amount(text, _SIZES))))
 

@@ -54,9 +54,9 @@ class Source:
         queue, shards = options[QUEUE], options[SHARDS]
         if shards is not None and not sharded:
             raise ConfigurationError(
-                "option shards: several at once are read by claimed_batch(..., shards=N) and written with"
-                f" delivery=direct; here, set the option queue to one of them, such as {queue + '/s0'!r}, and unite the"
-                f" DataFrames of all that rmq_spark.shard_names({queue!r}, {shards}) names"
+                "option shards: only claimed_batch(..., shards=N) reads several shards, and only delivery=direct writes"
+                f" them; here, set the option queue to one shard, such as {queue + '/s0'!r}, and unite the DataFrames"
+                f" of all shards, which rmq_spark.shard_names({queue!r}, {shards}) returns"
             )
         settings = RedisSettings.from_url(
             options[URL], username=options[USERNAME], password=options[PASSWORD], client_name="rmq_spark"
@@ -72,7 +72,7 @@ class Source:
         raise Unsupported(self.discipline, 'large_leases (needed by format("rmq"))', ABLE)
 
     def check(self) -> None:
-        """Refuse a queue that was never used, or one of another discipline; both are mostly spelling mistakes."""
+        """Raise ConfigurationError for a queue that was never used or has another discipline: often a misspelt name."""
         found = discipline_of(self.settings, self.queue)
         if found is None:
             near = get_close_matches(self.queue, disciplines(self.settings), n=1)
@@ -80,12 +80,12 @@ class Source:
             raise ConfigurationError(f"option queue: this server has no queue {self.queue!r}{meant}")
         if found != self.discipline:
             raise ConfigurationError(
-                f"option discipline: queue {self.queue!r} is not {self.discipline!r}, set it to {found!r}"
+                f"option discipline: queue {self.queue!r} is not {self.discipline!r}; set it to {found!r}"
             )
 
 
 def check_place(given: Mapping[str, str]) -> None:
-    """Refuse options that name neither Redis nor queue, because Spark does not pass on those of a table."""
+    """Raise ConfigurationError for options that name neither Redis nor queue, as Spark drops those of a table."""
     names = {name.lower() for name, value in given.items() if value}
     if not names & {URL.name, QUEUE.name}:
         raise ConfigurationError(

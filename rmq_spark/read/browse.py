@@ -110,7 +110,7 @@ class BrowseReader(DataSourceReader):
 
 
 class FilteringBrowseReader(BrowseReader):
-    """Browse likewise, and apply the filters of the query as early as possible.
+    """Browse as BrowseReader does, and apply the filters of the query as early as possible.
 
     This is a separate class because Spark refuses every reader that has `pushFilters` unless its setting allows that.
     """
@@ -126,7 +126,7 @@ class FilteringBrowseReader(BrowseReader):
 
 
 def browse_reader(options: OptionValues, schema: StructType = BROWSE_SCHEMA) -> BrowseReader:
-    """The reader that the options ask for."""
+    """Return the reader that the options select."""
     return (FilteringBrowseReader if options[PUSH] else BrowseReader)(options, schema)
 
 

@@ -59,7 +59,7 @@ class LeaseReader(DataSourceReader):
 def read_slice(
     settings: RedisSettings, discipline: str, part: InputPartition, schema: StructType = MESSAGE_SCHEMA
 ) -> Iterator[ArrowBatch]:
-    """The messages of a slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
+    """Yield the messages of a slice. Raises LeaseLost when the lease, or part of the slice, is gone."""
     if not isinstance(part, LeaseSlice):  # Spark's placeholder for an empty plan
         return
     found = 0

@@ -60,7 +60,7 @@ def _configured() -> Path | None:
 
 
 def _on_path() -> Path | None:
-    """Ask Java itself: on PATH it may be a link, a version manager's script, or a stub that says to install it."""
+    """Return the home that `java` itself reports: on PATH, it may be a link, a version manager's script or a stub."""
     java = shutil.which("java")
     if java is None:
         return None

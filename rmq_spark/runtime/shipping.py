@@ -48,7 +48,7 @@ class SelfContainedSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "rmq"
 
     def schema(self) -> StructType | str:

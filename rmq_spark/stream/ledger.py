@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 CLOSING_S = 5.0
 MARGIN_S = 0.05  # so that the time is over for the server too
-GONE = "batch %r is committed, but its lease is gone: what nobody has settled of it is delivered again"
+GONE = "batch %r is committed, but its lease is gone: its unsettled messages are delivered again"
 
 
 class ReplayedBatch(RedisMessageQueueError):
@@ -41,9 +41,9 @@ class ReplayedBatch(RedisMessageQueueError):
     def of(cls, name: str) -> ReplayedBatch:
         """Return the error for the batch whose lease has this name."""
         return cls(
-            f"batch {name!r} was finished and acked, but the checkpoint is from before that: its messages cannot be"
-            " read again. Restore the checkpoint, or set failOnDataLoss to false to go on with the next ones; and leave"
-            f" out Spark's option {ASYNC}, with which checkpoints are late"
+            f"batch {name!r} was finished and acked, but the checkpoint is older: its messages cannot be read"
+            " again. Restore the checkpoint, or set failOnDataLoss to false to continue with the next messages. Leave"
+            f" out Spark's option {ASYNC}, which makes checkpoints late"
         )
 
 
@@ -100,7 +100,7 @@ class Membership:
                 self._stay()
             except ConsumerTaken as taken:
                 self._taken = taken
-                log.error("%s", taken)  # noqa: TRY400  its traceback says nothing
+                log.error("%s", taken)  # noqa: TRY400  its traceback adds nothing
                 return
             except RedisMessageQueueError as error:  # the next renewal, or the next batch, reports it
                 log.warning("consumer %r could not be renewed: %s", self._consumer, error)

@@ -55,8 +55,8 @@ OnMetrics: TypeAlias = Callable[[StreamMetrics], object]
 GAUGES = {
     "rmq.stream.lag": ("lag", "{message}", "Messages that are ready"),
     "rmq.stream.isolated": ("isolated", "{message}", "Ready messages that are tried apart from the others"),
-    "rmq.stream.oldest": ("oldest_s", "s", "For how long the oldest ready message has been"),
-    "rmq.stream.rate": ("rows_per_s", "{message}/s", "Messages a second of the last batch"),
+    "rmq.stream.oldest": ("oldest_s", "s", "How long the oldest ready message has been ready"),
+    "rmq.stream.rate": ("rows_per_s", "{message}/s", "Messages per second of the last batch"),
     "rmq.stream.lease_margin": ("lease_margin_s", "s", "Time until the stream's lease would expire"),
     "rmq.stream.dead": ("dead", "{message}", "Dead letters"),
 }
@@ -79,7 +79,7 @@ class RmqMetricsListener(StreamingQueryListener):
         discipline: str = "leased",
     ) -> None:
         if on_metrics is None and meter is None:
-            raise ConfigurationError("on_metrics or meter must be given: somebody has to be told")
+            raise ConfigurationError("give on_metrics, meter or both: without them no metrics are reported")
         self._settings = RedisSettings.from_url(redis) if isinstance(redis, str) else redis
         self._discipline = discipline
         self._on_metrics = on_metrics

@@ -55,11 +55,11 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"_source": self._source}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """The start offset of a new stream; constant for this reader."""
+        """Return the start offset of a new stream; constant for this reader."""
         return self._fresh.plain
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
-        """The limit from the options; bytes win over rows, as Spark accepts only one."""
+        """Return the limit from the options. A limit in bytes replaces that in rows, as Spark accepts only one."""
         most_bytes = self._options[given.MOST_BYTES]
         return ReadMaxRows(self._options[given.MOST_MESSAGES]) if most_bytes is None else ReadMaxBytes(most_bytes)
 
@@ -84,7 +84,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_trace
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """One batch's partitions. If its lease is gone: ReplayedBatch, LeaseLost or [], by option."""
+        """Return a batch's partitions. For a lost lease, options choose ReplayedBatch, LeaseLost or no partitions."""
         begin, until = self._offset(start), self._offset(end)
         ledger = self._ledger_of(until)
         if begin.stream == until.stream:
@@ -100,7 +100,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_trace
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Ack, unless `latestOffset` did already."""
+        """Ack the batch, unless `latestOffset` has acked it already."""
         until = self._offset(end)
         self._ledger_of(until).finish(until.seq)
         self._committed = until.seq
@@ -133,19 +133,19 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ledger
 
     def _next(self, ledger: Ledger, begin: Offset) -> int:
-        """The next batch number: after `begin`, or after the last acked one if the checkpoint is older."""
+        """Return the next batch number: after `begin`, or after the last acked one if the checkpoint is older."""
         if begin.seq < ledger.finished and not self._options[given.FAIL_ON_LOSS]:
-            log.warning("skip acked batches %d to %d of %r", begin.seq + 1, ledger.finished, begin.consumer)
+            log.warning("skipping acked batches %d to %d of %r", begin.seq + 1, ledger.finished, begin.consumer)
             return ledger.finished + 1
         return begin.seq + 1
 
     def _check_log(self, begin: int) -> None:
-        """Refuse async progress tracking, where Spark plans a batch before committing the previous one."""
+        """Raise ConfigurationError for async progress tracking: it plans a batch before it commits the previous one."""
         if begin and begin == self._planned and self._committed < begin:
             raise ConfigurationError(ASYNC_REFUSED)
 
     def _most(self, limit: ReadLimit) -> int:
-        """Message limit of the next batch."""
+        """Return the largest number of messages for the next batch."""
         most = self._budget
         if not isinstance(limit, ReadAllAvailable):
             most = min(most, self._options[given.MOST_MESSAGES])
@@ -157,7 +157,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return int(most) if most < math.inf else max(1, self._queue.backlog().ready)
 
     def _found(self, ledger: Ledger, seq: int) -> Lease | None:
-        """A batch's lease; None if it is gone and options allow."""
+        """Return a batch's lease; None if it is gone and options allow."""
         try:
             return ledger.lease(seq)
         except ReplayedBatch as error:
@@ -172,9 +172,9 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def how_many(queue: SourceQueue, most_bytes: int) -> int:
-    """How many of the oldest ready messages fit in `most_bytes`, at least one.
+    """Return how many of the oldest ready messages fit in `most_bytes`, at least one.
 
-    Extrapolated from the mean size beyond 1,000 messages (50 if not leased).
+    Beyond 1,000 messages (50 if the queue is not leased), this is extrapolated from their mean size.
     """
     count = total = 0
     for message in _oldest(queue):
@@ -197,5 +197,5 @@ def _oldest(queue: SourceQueue) -> Iterator[Message]:
 
 
 def size_of(message: Message) -> int:
-    """Payload plus header size."""
+    """Return the size of payload and headers."""
     return len(message.raw) + sum(len(name) + len(value) for name, value in message.headers.items())

@@ -2,8 +2,8 @@
 
 `payload` (or `value`, as Kafka's sink calls it) is text or bytes; a message may have its own `message_id`, `headers`
 and `delay_ms`, and the option `dedupKey` names the column of its deduplication key. Columns that reading adds to a
-message (`deliveries`, `lease` and so on) belong to that delivery and are left out. Any other column would be lost
-silently, and is refused.
+message (`deliveries`, `lease` and so on) belong to that delivery and are left out. Any other column raises
+ConfigurationError, because it would be lost silently.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _parsed(text: Any) -> Payload:
         parsed = json.loads(text)
     except ValueError as error:
         raise PayloadError(
-            f"a payload is no JSON: {error}; leave out the option json, or filter such rows out"
+            f"a payload is not JSON: {error}; leave out the option json, or filter such rows out"
         ) from None
     if not isinstance(parsed, dict | list):
         raise PayloadError(f"a JSON payload must be an object or an array, not {type(parsed).__name__}")

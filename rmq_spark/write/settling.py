@@ -121,11 +121,11 @@ def settler_of(given: Mapping[str, str], schema: StructType) -> RmqSettler:
 
 
 def _check_queues(batch: ArrowBatch, queue: str) -> None:
-    """Refuse rows of another queue: their deliveries would not be found, and their batch would ack failed messages."""
+    """Raise ConfigurationError for rows of another queue: their batch would ack them, as no delivery is found here."""
     for other in set(_column(batch, "queue")) - {queue, None}:
         raise ConfigurationError(
-            f"option queue: rows whose column queue is {other!r} cannot be settled in {queue!r}; write those of each"
-            " queue by themselves, with the option queue set to it, or give all of them to batch.nack"
+            f"option queue: rows whose column queue is {other!r} cannot be settled in {queue!r}; write the rows of"
+            " each queue separately, with the option queue set to it, or pass all of them to batch.nack"
         )
 
 

@@ -83,8 +83,8 @@ class Sink:
             published = queue.publish_staged(stages_of(written), sink=sink, batch=batch)
         if not published:
             log.warning(
-                "batch %d of sink %r was published before: these rows are dropped; if they are others, give them"
-                " another sinkId, such as the name of a claimed batch", batch, sink,
+                "batch %d of sink %r was published before: these rows are dropped; if they are different rows, give"
+                " them another sinkId, such as the name of a claimed batch", batch, sink,
             )  # fmt: skip
 
     def forget(self, written: Iterable[WriterCommitMessage | None]) -> None:
@@ -122,7 +122,7 @@ class SinkWriter:
 
 
 class RmqWriter(SinkWriter, DataSourceArrowWriter):
-    """Writes a DataFrame to a queue. A `sinkId` publishes only once."""
+    """Write a DataFrame to a queue; with a `sinkId`, only once for that id."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish the stages."""
@@ -132,7 +132,7 @@ class RmqWriter(SinkWriter, DataSourceArrowWriter):
 def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RmqWriter | RmqSettler:
     """Build the writer for `format("rmq")`. Raises ConfigurationError before any job starts."""
     if overwrite:
-        raise ConfigurationError('a queue is not overwritten: use mode("append")')
+        raise ConfigurationError('a queue cannot be overwritten: use mode("append")')
     if OPERATION.value(given.get(OPERATION.name)) != "publish":
         return settler_of(given, schema)
     return RmqWriter(sink_of(given, schema))
@@ -157,12 +157,12 @@ def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
 
 
 def stages_of(written: Iterable[WriterCommitMessage | None]) -> list[Stage]:
-    """Stages of a job's tasks, in partition order."""
+    """Return the stages of a job's tasks, in partition order."""
     return [each.stage for each in written if isinstance(each, Written) and each.stage]
 
 
 def _check_used(options: OptionValues, *, direct: bool) -> None:
-    """Refuse options that would have no effect."""
+    """Raise ConfigurationError for options that would have no effect."""
     if direct:
         options.refuse(SINK_ID, "delivery=direct cannot publish once; use delivery=staged, or dedupKey")
         options.refuse(KEEP_STAGED, "delivery=direct stages nothing; leave it out, or use delivery=staged")

@@ -30,7 +30,7 @@ class RmqStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
 def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RmqStreamWriter:
     """Return the stream writer that `format("rmq")` uses. Raises ConfigurationError before the query starts."""
     if overwrite:
-        raise ConfigurationError('a queue is not overwritten: use outputMode("append") or ("update")')
+        raise ConfigurationError('a queue cannot be overwritten: use outputMode("append") or ("update")')
     if OPERATION.value(given.get(OPERATION.name)) != "publish":
         raise ConfigurationError("option operation: a stream only publishes; write failed rows back in foreachBatch")
     return RmqStreamWriter(sink_of(given, schema))

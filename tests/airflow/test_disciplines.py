@@ -190,7 +190,7 @@ def test_a_trigger_that_waits_for_a_bell_says_which_discipline_has_one(connect: 
 
     event = asyncio.run(asyncio.wait_for(fire(), 60))
     assert event["status"] == "error"
-    assert "'streams' has no bell that wakes a trigger; use leased" in event["message"]
+    assert "'streams' has no notification that wakes a trigger; use leased" in event["message"]
 
 
 def test_a_leased_config_for_another_discipline_is_refused(connect: Connect, task_context: MakeContext) -> None:

@@ -370,7 +370,7 @@ def test_a_pod_that_was_deleted_is_no_success(
     run = Background(task, context(task))
     eventually(marker.exists)
     pods.delete_namespaced_pod(jobs.names[0])
-    assert "nobody knows how it ended" in str(run.ended_with())
+    assert "its result is unknown" in str(run.ended_with())
     assert queue.lease_info(LEASE_ID) is not None, "nothing was acked"
 
 

@@ -544,7 +544,7 @@ def test_without_any_spark_the_operator_says_where_to_get_one_and_claims_nothing
     text = str(raised.value)
     assert "\n" not in text
     assert text.startswith("there is no `spark-submit` on PATH, in $SPARK_HOME/bin or beside Python: ")
-    assert "`pip install 'rmq[airflow-spark]'`" in text
+    assert "run `pip install 'rmq[airflow-spark]'`" in text
     assert queue.lease_info(LEASE_ID) is None
     assert queue.backlog().ready == 1
 
@@ -582,7 +582,7 @@ def test_what_an_old_spark_provider_lacks_is_refused_in_words(
 ) -> None:
     monkeypatch.setattr(cluster, "_TRACKS", False)
     with pytest.raises(
-        ConfigurationError, match=rf"`{next(iter(options))}` needs .*-spark from 6\.1 on, and .*SPARK_HOME"
+        ConfigurationError, match=rf"`{next(iter(options))}` needs .*-spark 6\.1 or later, but .*SPARK_HOME"
     ):
         operator("touch", marker, **options)
 
@@ -591,12 +591,12 @@ def test_cluster_mode_of_an_old_spark_provider_is_refused_in_words(
     marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "_TRACKS", False)
-    with pytest.raises(ConfigurationError, match=r"`deploy_mode='cluster'` needs .*-spark from 6\.1 on"):
+    with pytest.raises(ConfigurationError, match=r"`deploy_mode='cluster'` needs .*-spark 6\.1 or later"):
         operator("touch", marker, deploy_mode="cluster")
     elsewhere = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(elsewhere))
     task = operator("touch", marker)
-    with pytest.raises(ConfigurationError, match=r"connection 'spark_default', needs .*-spark from 6\.1 on"):
+    with pytest.raises(ConfigurationError, match=r"connection 'spark_default', needs .*-spark 6\.1 or later"):
         task.execute(task_context(task))
 
 

@@ -175,7 +175,7 @@ async def test_triggers_come_back_at_different_times_and_say_once_that_redis_is_
     assert len(set(naps[:4])) == 4
     assert all(0.1 <= nap <= 0.5 for nap in naps[:4])
     assert counted.count("rmq.trigger.redis_unavailable") == len(naps)
-    assert capsys.readouterr().out.count("goes on when Redis is back") == 4
+    assert capsys.readouterr().out.count("continues when Redis is back") == 4
 
 
 def impatient(look_up: Any) -> Any:

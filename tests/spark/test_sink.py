@@ -149,7 +149,7 @@ def test_what_cannot_be_published_is_said(
 
 def test_a_queue_cannot_be_overwritten(spark: SparkSession, redis_url: str) -> None:
     writer = numbers(spark, 1).write.format("rmq").option("url", redis_url).option("queue", QUEUE)
-    with pytest.raises(Exception, match="a queue is not overwritten: use mode"):
+    with pytest.raises(Exception, match="a queue cannot be overwritten: use mode"):
         writer.mode("overwrite").save()
 
 

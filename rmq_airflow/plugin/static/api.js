@@ -1,4 +1,4 @@
-// The page's own API. An answer that is no success becomes a Refusal with a sentence that can be shown.
+// Calls of the page's own API. A failed call throws a Refusal, whose text the page can show.
 
 const LOOK_MS = 9_000;
 const CHANGE_MS = 40_000;

@@ -1,4 +1,4 @@
-// Lines over time, drawn as SVG: a sparkline for a row, a chart with axes and a reading line for a queue.
+// Lines over time, drawn as SVG: a sparkline for a row, and, for a queue, a chart with axes and a cursor.
 
 import { duration, h, number, short, svg } from "./dom.js";
 
@@ -20,14 +20,14 @@ export function sparkline(samples, line = "ready", width = 96, height = 26) {
   const top = Math.max(1, ...recent.map((sample) => sample[line]));
   const from = recent[0].at;
   const span = recent.at(-1).at - from || 1;
-  const y = (value) => height - 3 - (value / top) * (height - 6); // from zero: one more on a thousand is no peak
+  const y = (value) => height - 3 - (value / top) * (height - 6); // the axis starts at zero, so that a change from 1000 to 1001 draws no peak
   const points = recent.map((sample) => [2 + ((sample.at - from) / span) * (width - 4), y(sample[line])]);
   drawing.append(svg("path", { class: "area", d: `${path(points)}L${width - 2} ${height}L2 ${height}Z` }));
   drawing.append(svg("path", { class: "line", d: path(points) }));
   return drawing;
 }
 
-/** A chart that `draw(samples)` renews; it follows the width it is given and reads values out under the pointer. */
+/** A chart that `draw(samples)` redraws; it adapts to its width, and shows the values under the pointer. */
 export function chart() {
   const drawing = svg("svg", { class: "chart", role: "img", "aria-label": "Messages over time" });
   const tip = h("div.tip", { hidden: true });
@@ -86,7 +86,7 @@ function axes({ width, from, to, step, top, x, y }) {
   return drawn;
 }
 
-/** A line that never left zero would only cover the axis, or another one. */
+/** A line that is always zero is not drawn: it would only cover the axis or another line. */
 const drawnAtAll = (samples, line) => line === "ready" || samples.some((sample) => sample[line] > 0);
 
 function lines(samples, { x, y }) {

@@ -1,11 +1,11 @@
-// Questions before something is changed. Deleting asks for the queue's name, redriving and releasing for a click.
+// Confirmation dialogs. To delete, the user types the queue's name; to redrive or release, one click is enough.
 
 import { count, h, icon, number } from "./dom.js";
 import { taskOf } from "./parts.js";
 
 let open = null;
 
-/** Resolves to true when the button was pressed; `typed` must be entered first when it is given. */
+/** Resolve to true when the user presses the button; if `typed` is given, the user must enter it first. */
 function ask({ title, body, action, kind, typed }) {
   open?.close();
   return new Promise((resolve) => {
@@ -40,20 +40,20 @@ function ask({ title, body, action, kind, typed }) {
 export const askRedrive = (queue, many) =>
   ask({
     title: many === 1 ? "Redrive this dead letter?" : `Redrive ${count(many, "dead letter")}?`,
-    body: h("p", {}, "They become ready again in ", h("strong", {}, queue),
-      ", with a fresh delivery budget. Their history stays with them."),
+    body: h("p", {}, "A redriven message becomes ready again in ", h("strong", {}, queue),
+      " with a fresh delivery budget, and keeps its history."),
     action: h("span", {}, icon("redrive"), "Redrive"),
     kind: "primary",
   });
 
 export function askRelease(queue, { count: all, settled, owner, holder }) {
   const many = all - settled;
-  const who = holder ? `${holder.dag_id} › ${taskOf(holder)}, try ${holder.try_number},` : owner || "Who holds them";
+  const who = holder ? `${holder.dag_id} › ${taskOf(holder)}, try ${holder.try_number},` : owner || "The holder";
   return ask({
     title: many === 1 ? "Release this message?" : `Release ${number(many)} messages?`,
     body: h("p", {}, many === 1 ? "It becomes ready again in " : "They become ready again in ", h("strong", {}, queue),
-      " at once, and no delivery is counted. ", h("strong", {}, who), " can no longer settle them: if it still works, ",
-      "others do the same work again."),
+      " at once, and no delivery is counted. ", h("strong", {}, who), " can no longer settle them: if it is still running, ",
+      "another worker does the same work again."),
     action: h("span", {}, icon("release"), "Release"),
     kind: "primary",
   });
@@ -64,7 +64,7 @@ const WHAT = { ready: "ready message", delayed: "delayed message", dead: "dead l
 export const askPurge = (queue, target, many) =>
   ask({
     title: `Delete ${count(many, WHAT[target])}?`,
-    body: h("p", {}, `All of the queue's ${WHAT[target]}s are deleted, those that arrive before you confirm as well. `,
+    body: h("p", {}, `This deletes all of the queue's ${WHAT[target]}s, including those that arrive before you confirm. `,
       h("strong", {}, "This cannot be undone.")),
     action: h("span", {}, icon("trash"), "Delete"),
     kind: "danger",
@@ -73,7 +73,7 @@ export const askPurge = (queue, target, many) =>
 
 const KEYS = [
   ["/", "find a queue"],
-  ["↑ ↓", "walk through the rows"],
+  ["↑ ↓", "move through the rows"],
   ["Enter", "open a queue or a message"],
   ["1 … 4", "leases, ready, delayed, dead letters"],
   ["[ ]", "previous and next page"],

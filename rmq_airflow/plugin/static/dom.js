@@ -1,4 +1,4 @@
-// Making elements, and writing numbers. Text goes in as text: nothing here or elsewhere on the page sets HTML.
+// Create elements and format numbers. Text is inserted as text: no code of the page sets HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 const ICONS = {
@@ -50,7 +50,7 @@ export const number = (value) => whole.format(value);
 export const short = (value) => (Math.abs(value) < 10_000 ? whole.format(value) : compact.format(value));
 export const count = (value, one, many = `${one}s`) => `${number(value)} ${value === 1 ? one : many}`;
 
-/** Seconds as people say them: `42 s`, `3 min`, `5 h 10 min`, `2 d 4 h`. */
+/** Format seconds for people: `42 s`, `3 min`, `5 h 10 min`, `2 d 4 h`. */
 export function duration(seconds) {
   const rest = Math.max(0, seconds);
   if (rest < 1) return "0 s";

@@ -1,4 +1,4 @@
-// What was seen of each queue since the page was opened. Redis keeps no history, and neither does the API server.
+// The numbers of each queue since the page was opened. Neither Redis nor the API server keeps a history of them.
 
 const KEPT_MS = 15 * 60_000;
 const RATE_MS = 20_000;
@@ -16,7 +16,7 @@ export function remember(connection, queue, stats) {
 
 export const samplesOf = (connection, queue) => seen.get(key(connection, queue)) ?? [];
 
-/** By how many messages a second the work that is left grew (or shrank, below 0) lately; null until that is known. */
+/** Messages per second by which the unfinished work grew lately (below 0: shrank); null until that is known. */
 export function rateOf(connection, queue) {
   const samples = samplesOf(connection, queue);
   const last = samples.at(-1);

@@ -1,4 +1,4 @@
-// Who holds messages of a queue, until when, and how far they are. The times run by themselves between two answers.
+// The leases of a queue: holder, deadline and progress. The countdowns keep running between two polls.
 
 import { api } from "./api.js";
 import { askRelease } from "./dialogs.js";
@@ -64,7 +64,7 @@ function row(base, lease, button) {
 }
 
 function progress({ count: all, settled, state }) {
-  const words = state === "returning" ? "being given back" : `${number(settled)} of ${number(all)} settled`;
+  const words = state === "returning" ? "being returned" : `${number(settled)} of ${number(all)} settled`;
   const meter = h("progress", { max: Math.max(1, all), value: settled, "aria-label": words });
   return h("span.progress", {}, h("span", {}, count(all, "message")), meter, h("span.faint", {}, words));
 }

@@ -1,4 +1,4 @@
-// Boots the page, follows the address, asks for news every few seconds, and says when there are none.
+// Start the page, follow its address, poll for new numbers every few seconds, and show when a poll fails.
 
 import { api } from "./api.js";
 import { asking, showKeys } from "./dialogs.js";
@@ -42,7 +42,7 @@ function navigate() {
     : overview({ ...common, hrefOf: (queue) => hrefOf(connection, queue), onServer: (server) => (state.server = server) });
   place.replaceChildren(view.element);
   place.classList.add("waiting");
-  place.focus({ preventScroll: true }); // so that keys work at once, and from the top
+  place.focus({ preventScroll: true }); // so that keys work at once, starting at the top
   if (state.connection !== connection) state.server = "";
   Object.assign(state, { connection, failures: 0, shown: false });
   banner.replaceChildren();
@@ -50,7 +50,7 @@ function navigate() {
   refresh();
 }
 
-/** Airflow keeps the address of the frame in its own when it is loaded; between two loads this does. */
+/** Copy the frame's address into that of Airflow's page, which Airflow itself does only when it loads the page. */
 function rememberAddress() {
   const outer = airflow();
   if (!outer || !outer.location.pathname.endsWith(location.pathname)) return;
@@ -91,7 +91,7 @@ function fail(error) {
   place.classList.remove("waiting");
   place.classList.toggle("stale", state.shown);
   if (state.shown) {
-    const since = `${text}. These are the numbers of ${new Date(state.seen).toLocaleTimeString("en-GB")}.`;
+    const since = `${text}. The numbers below are from ${new Date(state.seen).toLocaleTimeString("en-GB")}.`;
     banner.replaceChildren(h("div.alert", {}, icon("alert"), h("div", {}, h("strong", {}, title), h("p", {}, since), note), again));
   } else {
     banner.replaceChildren();
@@ -103,9 +103,9 @@ function showNoConnection() {
   view = { element: null, refresh: async () => {}, keys: {} };
   bar.replaceChildren(h("h1", {}, "Queues"));
   place.replaceChildren(state.hidden
-    ? empty("lock", "No connection that you may read", "There are queue connections, but reading them needs permission. Ask whoever runs this Airflow.")
+    ? empty("lock", "No connection that you may read", "There are queue connections, but you need permission to read them. Ask an administrator of this Airflow.")
     : empty("queue", "No queue connection yet",
-      "Add a connection of type “Redis Queue” under Admin › Connections. One that is kept in the environment or in a secrets backend is named in the configuration:",
+      "Add a connection of type “Redis Queue” under Admin › Connections. If it is kept in the environment or in a secrets backend, name it in the configuration:",
       h("pre.code", {}, "[rmq]\nconnections = redis_queue_default")));
 }
 

@@ -1,4 +1,4 @@
-// A page of what nobody holds: ready, delayed, or dead. Nothing is claimed by looking.
+// A page of the messages that no lease holds: ready, delayed or dead. Reading them claims nothing.
 
 import { api } from "./api.js";
 import { ago, bytes, count, duration, h, icon, moment } from "./dom.js";
@@ -8,7 +8,7 @@ import { empty, owner, toast } from "./parts.js";
 
 const PAGE = 25;
 const NOTHING = {
-  ready: ["No ready message", "Whatever was published is being worked on, or done."],
+  ready: ["No ready message", "Every published message is leased, delayed, dead or done."],
   delayed: ["No delayed message", "Messages wait here for their due time, or for their next try after a nack."],
   dead: ["No dead letter", "Messages that failed too often are set aside here, with the reasons."],
 };
@@ -32,7 +32,7 @@ export function messageList({ base, connection, queue, target, able, onChange })
   const wipe = h("button.plain.wipe", { type: "button", hidden: true, onclick: purge }, icon("trash"), "Purge…");
   const pages = pager((next) => load(next));
   const time = h("span.faint");
-  const again = h("button.quiet", { type: "button", hidden: true, onclick: () => load(), title: "Read this page again (r)" }, "Refresh");
+  const again = h("button.quiet", { type: "button", hidden: true, onclick: () => load(), title: "Reload this page of messages (r)" }, "Refresh");
   const element = h("div", {}, h("div.actions", {}, some, every, wipe, h("span.as-of", {}, time, again), pages.element), table, nothing);
   all?.addEventListener("change", () => {
     for (const box of body.querySelectorAll("input[type=checkbox]")) choose(box, all.checked);
@@ -107,7 +107,7 @@ export function messageList({ base, connection, queue, target, able, onChange })
     try {
       const told = await change();
       try {
-        await load(); // first, or the next question would still count what has gone
+        await load(); // first, or the next dialog would still count the messages that are gone
       } finally {
         toast(told);
       }
@@ -121,7 +121,7 @@ export function messageList({ base, connection, queue, target, able, onChange })
     const focused = document.activeElement.closest?.("tr")?.querySelector("input[type=checkbox]");
     if (focused) choose(focused, !focused.checked);
   };
-  /** What is shown stays until it is read again; only the numbers follow the queue. */
+  /** The listed messages stay until they are loaded again; only the total follows the queue. */
   function follow(now) {
     if (now === total) return;
     total = now;

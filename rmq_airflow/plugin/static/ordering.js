@@ -1,4 +1,4 @@
-// In which order the queues come. The server orders them: it knows those on other pages too.
+// The order of the queues. The server sorts them, because it also knows the queues on other pages.
 
 import { count, duration, h, number } from "./dom.js";
 
@@ -12,10 +12,10 @@ const ORDERS = {
   dead: "Dead",
 };
 const OLD_S = 5;
-const WHO = "those that cannot be read, have dead letters, have an expired lease, or are paused";
-let chosen = { by: "attention", turn: "down" }; // kept until the page is loaded anew
+const WHO = "those that cannot be read, have dead letters, have an expired lease or are paused";
+let chosen = { by: "attention", turn: "down" }; // kept until the page is reloaded
 
-/** The control, the headers that sort, and a line that says what comes first and how old the numbers are. */
+/** The control, the headers that sort, and a line that states which queues come first and how old the numbers are. */
 export function ordering(onChange) {
   const heads = new Map();
   const options = Object.entries(ORDERS).map(([by, label]) => h("option", { value: by }, label));
@@ -57,12 +57,12 @@ export function ordering(onChange) {
 
 function first({ attention: many }) {
   if (chosen.by !== "attention") return many ? `${count(many, "queue")} ${many === 1 ? "needs" : "need"} attention.` : "";
-  const rest = "The longest wait comes first.";
+  const rest = "The queue whose oldest message has waited longest comes first.";
   if (!many) return `No queue needs attention. ${rest}`;
-  return `${count(many, "queue")} ${many === 1 ? "needs attention and comes" : "need attention and come"} first: ${WHO}. Then the longest wait.`;
+  return `${count(many, "queue")} ${many === 1 ? "needs attention and comes" : "need attention and come"} first: ${WHO}. The others follow, the longest wait first.`;
 }
 
 function honest({ counted, total, age }) {
-  if (counted < total) return `${number(counted)} of ${number(total)} queues are counted so far; totals and order are of these.`;
-  return age > OLD_S ? `Totals and order are of numbers up to ${duration(age)} old; the rows themselves are of now.` : "";
+  if (counted < total) return `${number(counted)} of ${number(total)} queues are counted so far; totals and order cover only these.`;
+  return age > OLD_S ? `Totals and order use numbers up to ${duration(age)} old; the rows themselves are current.` : "";
 }

@@ -1,4 +1,4 @@
-// All queues of a connection: numbers, a line of their depth, and the way in.
+// All queues of a connection, each with its numbers, a sparkline of its depth and a link.
 
 import { api } from "./api.js";
 import { count, duration, h, icon, number, perSecond, short } from "./dom.js";
@@ -14,7 +14,7 @@ const TILES = [
   ["delayed", "Delayed"],
   ["dead", "Dead letters"],
 ];
-const TOTAL = ""; // no queue has an empty name: under it, the sums of all of them are remembered
+const TOTAL = ""; // no queue has an empty name, so this key can hold the sums over all queues
 
 export function overview({ connection, hrefOf, refresh, onServer }) {
   let search = "";
@@ -61,7 +61,7 @@ export function overview({ connection, hrefOf, refresh, onServer }) {
     if (wanted.some((each, at) => body.children[at] !== each) || body.children.length !== wanted.length) {
       body.replaceChildren(...wanted);
     }
-    if (body.contains(focused)) focused.focus({ preventScroll: true }); // rows are made anew, and change their places
+    if (body.contains(focused)) focused.focus({ preventScroll: true }); // rows are created again, and move
     pages.show(offset, found.queues.length, found.total, found.page);
     table.hidden = sorting.note.hidden = found.total === 0;
     tiles.hidden = found.registered === 0;
@@ -100,7 +100,7 @@ export function overview({ connection, hrefOf, refresh, onServer }) {
 }
 
 function head({ header }) {
-  const names = [header("Ready"), h("th.spark-head", { scope: "col" }, "Ready, lately"), h("th.right", { scope: "col" }, "Change")];
+  const names = [header("Ready"), h("th.spark-head", { scope: "col" }, "Ready, recently"), h("th.right", { scope: "col" }, "Change")];
   const more = ["Oldest", "Leased", "Delayed", "Dead"].map((label) => header(label));
   return h("thead", {}, h("tr", {}, header("Queue", "name"), names, more, h("th", { "aria-label": "Open" })));
 }
@@ -132,16 +132,16 @@ const zero = (value) => (value ? short(value) : dash());
 
 export function badges(queue) {
   return [
-    queue.paused ? h("span.badge.paused", { title: "Claims get nothing until the queue is resumed" }, "paused") : null,
-    queue.late ? h("span.badge.dead", { title: "Nobody has extended it or taken its messages back" }, "expired lease") : null,
+    queue.paused ? h("span.badge.paused", { title: "A claim returns no messages until the queue is resumed" }, "paused") : null,
+    queue.late ? h("span.badge.dead", { title: "A lease has expired, and its messages are not reclaimed yet" }, "expired lease") : null,
     queue.isolated ? h("span.badge.isolated", { title: "Ready messages that failed together before and are tried apart" }, `${short(queue.isolated)} isolated`) : null,
     queue.discipline === "leased" ? null : h("span.badge", {}, queue.discipline),
   ];
 }
 
 function firstQueue() {
-  return empty("queue", "No queue yet", "A queue appears here with its first message. Publish one from a task:",
+  return empty("queue", "No queue yet", "A queue appears here when its first message is published. Publish one from a task:",
     h("pre.code", {}, 'RedisQueuePublishOperator(task_id="publish", redis_queue="work", messages=["hello"])'));
 }
 
-const noMatch = (search) => empty("search", "No queue of that name", `No queue's name holds “${search}”.`);
+const noMatch = (search) => empty("search", "No queue of that name", `No queue has “${search}” in its name.`);

@@ -1,4 +1,4 @@
-// "26–50 of 1,000,000", back and forth; only what is shown was ever read.
+// The position in a list, such as "26–50 of 1,000,000", and the buttons back and forth. Only the shown page is read.
 
 import { h, icon, number } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Small pieces that several views are made of.
+// Small parts that several views share.
 
 import { h, icon, number } from "./dom.js";
 import { airflow } from "./theme.js";
@@ -7,16 +7,16 @@ export function empty(picture, title, text, ...more) {
   return h("div.empty.card", {}, h("div.picture", {}, icon(picture)), h("h2", {}, title), h("p", {}, text), more);
 }
 
-/** What there is to say when ready messages are isolated; nothing when none is. */
+/** Return a note if ready messages are isolated, else nothing. */
 export function isolated({ isolated: many, ready }) {
   if (!many) return [];
   const whom = many === ready ? (many === 1 ? "The ready message is" : "All ready messages are") : `${number(many)} of the ready messages ${many === 1 ? "is" : "are"}`;
   return [h("p.note", {}, icon("apart"), h("span", {}, h("strong", {}, `${whom} isolated. `),
-    "They failed together before and are tried apart from the others, in ever smaller groups, until the one that fails is found. " +
-    "Claims for them bring fewer messages than they ask for. See “Messages that are tried apart” in the how-to of this page."))];
+    "They failed together before and are tried apart from the others, in ever smaller groups, until the message that fails is found. " +
+    "A claim of them returns fewer messages than it requests. See “Messages that are tried apart” in the how-to of this page."))];
 }
 
-/** A link to a page of Airflow's. The frame around this page may not open it itself, the page around it may. */
+/** A link to one of Airflow's pages. This page's frame may not open it, so the surrounding page of Airflow does. */
 export function airflowLink(base, path, ...children) {
   const href = base + path;
   const open = (event) => {
@@ -36,7 +36,7 @@ export function airflowLink(base, path, ...children) {
 
 export const taskOf = ({ task_id: name, map_index: index }) => (index >= 0 ? `${name} [${index}]` : name);
 
-/** The task instance that a lease, or a failure, belongs to; other owners as they are. */
+/** The task instance that owns a lease or a failure, with a link; any other owner as plain text. */
 export function owner(base, { owner: name, holder }) {
   if (!holder) return h("span.owner", { title: name }, name || "unnamed");
   return h("span.holder", {},
@@ -51,7 +51,7 @@ export function toast(text, kind = "done") {
   setTimeout(() => element.remove(), kind === "done" ? 5_000 : 12_000);
 }
 
-/** Up and down between the rows of a table that can be opened; Enter opens. */
+/** Move the focus up and down between the rows that can be opened; Enter opens a row. */
 export function walk(event) {
   const row = event.target.closest?.("tr[tabindex]");
   const rows = [...document.querySelectorAll("tr[tabindex]")].filter((each) => each.offsetParent);

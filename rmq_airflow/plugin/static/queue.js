@@ -1,4 +1,4 @@
-// One queue: its numbers, a live chart, who holds what, and what waits.
+// One queue: its numbers, a live chart, its leases and its messages.
 
 import { api } from "./api.js";
 import { chart, legend } from "./chart.js";
@@ -38,7 +38,7 @@ export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refres
   let shown = null;
   let loading = null;
   let table = null;
-  const none = empty("check", "Nobody holds a message", "Leases appear here while tasks work on messages of this queue.");
+  const none = empty("check", "No leases", "Leases appear here while tasks work on messages of this queue.");
   const pages = pager((next) => {
     offset = next;
     refresh();
@@ -54,11 +54,11 @@ export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refres
     for (const [id, { number: cell }] of tabs) cell.textContent = short(queue[id]);
     if (tab === "leases") showLeases(queue);
     else if (shown) shown.count?.(queue[tab]);
-    else await (loading ??= showMessages(queue).finally(() => (loading = null))); // or a second list would replace it
+    else await (loading ??= showMessages(queue).finally(() => (loading = null))); // a second load at the same time would replace the list
   }
 
   function showLeases(queue) {
-    if (!queue.able.leases) return panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” keeps no list of who holds what.`));
+    if (!queue.able.leases) return panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” keeps no list of leases.`));
     table ??= leaseTable({ base, connection, queue: name, mayEdit: mayEdit && queue.able.release, onChange: refresh });
     if (!shown) panel.replaceChildren(h("div.actions", {}, pages.element), table.element, none);
     shown = table;
@@ -70,13 +70,13 @@ export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refres
 
   async function showMessages(queue) {
     if (!mayEdit) {
-      panel.replaceChildren(empty("lock", "Messages are for those who may edit the connection",
-        `You may see the numbers of this queue. Its messages need edit permission on the connection “${connection}”.`));
+      panel.replaceChildren(empty("lock", "You may not see messages",
+        `You may see the numbers of this queue. To see its messages, you need permission to edit the connection “${connection}”.`));
       shown = {};
       return;
     }
     if (!queue.able.list.includes(tab)) {
-      panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” can count these messages, and not list them.`));
+      panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” can count these messages, but not list them.`));
       shown = {};
       return;
     }

@@ -1,4 +1,4 @@
-// Light or dark, and in which colours: what the surrounding Airflow says, else what the system prefers.
+// The colour scheme: that of the surrounding Airflow page, or else the system's preference.
 
 const TAKEN = {
   "--bg": "--chakra-colors-bg",
@@ -10,7 +10,7 @@ const TAKEN = {
 };
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
 
-/** The page around this one, when it is Airflow's; null on its own or inside a foreign page. */
+/** The surrounding window if it is Airflow's; null if this page is opened alone or inside a foreign page. */
 export function airflow() {
   try {
     return window.parent !== window && window.parent.document ? window.parent : null;

@@ -126,7 +126,7 @@ def test_a_lease_is_released_after_a_question(screen: Screen, opened: Opened) ->
     screen.button("Release").click()
     screen.click("dialog .primary")
     screen.shows("3 messages are ready again", "#toasts")
-    screen.shows("Nobody holds a message")
+    screen.shows("No leases")
     assert queue.stats()[:5] == (3, 0, 0, 0, 0)
 
 
@@ -298,7 +298,7 @@ def test_a_discipline_that_tells_less_is_shown_as_far_as_it_goes(
     screen.open(MAIN)
     screen.shows("streams", "tbody .badge")
     screen.open(MAIN, "events")
-    screen.shows("keeps no list of who holds what")
+    screen.shows("keeps no list of leases")
     screen.click(".tab.delayed")
     screen.shows("There is no list of these")
     screen.click(".tab.ready")

@@ -192,7 +192,7 @@ async def test_the_audit_log_tells_who_changed_what_and_what_came_of_it(
     [
         (CHANGES[0], {"queue": "nowhere"}, "failed: there is no queue 'nowhere' on this server"),
         (CHANGES[1], {"owner": "retry"}, "failed: nothing was released: it is owned by 'worker'"),
-        (CHANGES[1], {"lease_id": "gone"}, "failed: nothing was released: this lease has ended by itself meanwhile"),
+        (CHANGES[1], {"lease_id": "gone"}, "failed: nothing was released: this lease has ended in the meantime"),
         (CHANGES[2], {"confirm": "Work"}, "failed: type the name of the queue"),
     ],
 )
@@ -245,7 +245,7 @@ async def test_a_change_whose_outcome_cannot_be_written_is_made_and_told_in_the_
     with caplog.at_level("WARNING", audit.__name__):
         answer = await op.post(path, json=wish)
     assert answer.json() == {"purged": 2}
-    assert "has no outcome of rmq_purge" in caplog.text
+    assert "lacks the outcome of rmq_purge" in caplog.text
     assert "done: ready messages deleted: 2" in caplog.text
     assert audited("rmq_purge")[1]["outcome"] == audit.UNKNOWN
 

@@ -35,7 +35,7 @@ def test_it_names_those_that_have_ended_and_why(instances: Any) -> None:
     instances.delete(gone)
     assert holders.ended([failed, running, kept, waits, gone, elsewhere, "worker-7", "dagster:run/step"]) == {
         failed: "its task instance has ended (failed)",
-        gone: "its task instance is gone, as when its DAG run or its DAG was deleted",
+        gone: "its task instance no longer exists: its DAG run or its DAG was probably deleted",
     }
 
 

@@ -15,7 +15,7 @@ from tests.airflow.conftest import QUEUE
 from tests.airflow.plugin.conftest import CONNECTION
 from tests.servers import start_server
 
-ENDED_MEANWHILE = "nothing was released: this lease has ended by itself meanwhile"
+ENDED_MEANWHILE = "nothing was released: this lease has ended in the meantime"
 API = f"/api/connections/{CONNECTION}"
 
 

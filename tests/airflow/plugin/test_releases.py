@@ -246,7 +246,7 @@ def test_api_servers_that_look_at_the_same_time_give_a_lease_back_once(
     assert queue.stats()[:5] == (60, 0, 0, 0, 0)
     said = [record.getMessage() for record in caplog.records if "Released lease" in record.getMessage()]
     assert len(said) == 20
-    assert all("3 messages are ready again, for its task instance has ended (failed)" in text for text in said)
+    assert all("3 messages are ready again, because its task instance has ended (failed)" in text for text in said)
 
 
 def test_a_retry_that_took_the_lease_over_meanwhile_keeps_it(queue: Any, queues: str, instances: Any) -> None:
@@ -336,7 +336,7 @@ class TestRunning:
         monkeypatch.setenv("AIRFLOW__RMQ__RELEASE_INTERVAL", "often")
         async with api_server():
             await until_async(lambda: not ours())
-        assert "are not released here" in caplog.text
+        assert "does not release the leases of ended tasks" in caplog.text
         assert "release_interval" in caplog.text.lower()
 
     async def test_a_server_that_hangs_and_one_that_is_gone_hold_up_no_other(
@@ -375,14 +375,14 @@ class TestRunning:
                     await until_async(lambda: bool(watched(server)))
                     server.kill9()
                     instances.set(OWNER, "failed")
-                    await until_async(lambda: "'own' cannot be looked at" in caplog.text)
+                    await until_async(lambda: "'own' cannot be read" in caplog.text)
                     await asyncio.sleep(FAILURES_S)
                     server.restart()
-                    await until_async(lambda: "'own' can be looked at again" in caplog.text)
+                    await until_async(lambda: "'own' can be read again" in caplog.text)
                     await until_async(lambda: not owners(held))
         finally:
             server.stop()
-        assert caplog.text.count("'own' cannot be looked at") == 1
+        assert caplog.text.count("'own' cannot be read") == 1
 
     async def test_a_connection_that_is_added_or_leads_elsewhere_is_followed(
         self, queues: str, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch, secured_url: str
@@ -417,7 +417,7 @@ async def test_a_secrets_backend_that_fails_for_a_while_ends_no_watch(
             for _ in range(3):
                 watches.reread()
             assert f"rmq-releases-{CONNECTION}" in ours()
-        assert caplog.text.count(f"Connection '{CONNECTION}' cannot be looked at (PermissionError)") == 1
+        assert caplog.text.count(f"Connection '{CONNECTION}' cannot be read (PermissionError)") == 1
         assert CANARY not in caplog.text
     finally:
         watches.stop()
@@ -446,9 +446,9 @@ def test_a_metadata_database_that_was_away_is_said_once_and_nothing_of_it_is_sho
             watch.look(now)
     assert owners(queue) == []
     assert CANARY not in caplog.text
-    assert [text for text in caplog.messages if "looked at" in text] == [
-        "The leases cannot be looked at (OperationalError); trying again.",
-        "The leases can be looked at again.",
+    assert [text for text in caplog.messages if "be read" in text] == [
+        "The leases cannot be read (OperationalError); trying again.",
+        "The leases can be read again.",
     ]
 
 

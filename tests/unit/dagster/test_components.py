@@ -120,7 +120,7 @@ def test_messages_are_sorted_into_the_queues_of_their_partitions() -> None:
     north, south = {"country": "a/b"}, {"country": 7}
     assert component.sorted([north, south, north]) == {"orders/a%2Fb": [north, north], "orders/7": [south]}
     for payload in ({"land": "de"}, "de", ["country"]):
-        with pytest.raises(ConfigurationError, match="partition_by='country' is no field"):
+        with pytest.raises(ConfigurationError, match="partition_by='country' is not a field"):
             component.sorted([payload])
 
 

@@ -35,5 +35,5 @@ def test_a_rate_is_always_a_number(rate: float | None, number: float) -> None:
 
 
 def test_a_listener_that_tells_nobody_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="on_metrics or meter"):
+    with pytest.raises(ConfigurationError, match="on_metrics, meter or both"):
         RmqMetricsListener("redis://nowhere")

@@ -36,7 +36,7 @@ def test_what_is_not_given_has_its_default() -> None:
     [
         ({"qeue": "work"}, "has no option 'qeue' here; did you mean 'queue'"),
         ({"batchsizes": "1"}, "did you mean 'batchSize'"),
-        ({"zzz": "1"}, "those are batchSize, queue, sinkId, url"),
+        ({"zzz": "1"}, "it has batchSize, queue, sinkId, url"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_name(given: dict[str, str], message: str) -> None:

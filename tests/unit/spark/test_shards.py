@@ -149,7 +149,7 @@ def test_a_lease_that_is_gone_is_lost() -> None:
 
 
 def test_a_batch_of_shards_does_not_wait() -> None:
-    with pytest.raises(ConfigurationError, match="a batch of shards does not wait"):
+    with pytest.raises(ConfigurationError, match="a batch of shards cannot wait"):
         claimed(Queue(1), wait=1)
 
 

@@ -42,7 +42,7 @@ def test_stages_come_in_the_order_of_the_partitions_without_those_that_have_none
 
 @pytest.mark.parametrize("make", [writer_of, stream_writer_of])
 def test_a_queue_is_not_overwritten(make: Any) -> None:
-    with pytest.raises(ConfigurationError, match="a queue is not overwritten"):
+    with pytest.raises(ConfigurationError, match="a queue cannot be overwritten"):
         make(PLACE, SCHEMA, overwrite=True)
 
 

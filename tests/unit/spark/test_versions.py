@@ -33,7 +33,7 @@ def test_an_older_spark_is_told_which_one_streams_need(
     monkeypatch.delitem(sys.modules, ours, raising=False)
     monkeypatch.setitem(sys.modules, theirs, None)
     arguments = (MESSAGE_SCHEMA,) if hook == "streamReader" else (MESSAGE_SCHEMA, False)
-    with pytest.raises(ConfigurationError, match=rf"needs Spark {version} or later, and this is .*claimed_batch"):
+    with pytest.raises(ConfigurationError, match=rf"needs Spark {version} or later, but this is .*claimed_batch"):
         getattr(RmqDataSource(PLACE), hook)(*arguments)
 
 
