@@ -78,7 +78,7 @@ def test_the_first_queue_greets_slowly_enough_to_be_killed(
     assert stats(secured_url, "greetings") == (0, 0, 0, 0, 0)
 
 
-def test_hand_over_leaves_nothing_to_give_back(run_example: Run, secured_url: str) -> None:
+def test_hand_over_leaves_nothing_to_settle(run_example: Run, secured_url: str) -> None:
     finished = run_example("hand_over")
     assert xcom(finished, "work") == MONTHS
     assert xcom(finished, "give_back")["settled"] == 0
@@ -92,7 +92,7 @@ def test_fan_out_shares_the_months_among_three_tasks(run_example: Run, secured_u
     assert stats(secured_url, "airport-months-to-fan-out") == (0, 0, 0, 0, 0)
 
 
-def test_redrive_gives_the_dead_letters_another_chance(run_example: Run, secured_url: str) -> None:
+def test_redrive_makes_the_dead_letters_ready_again(run_example: Run, secured_url: str) -> None:
     finished = run_example("redrive")
     consumed, seen, again = (xcom(finished, name) for name in ("consume", "watch", "again"))
     assert (consumed["acked"], consumed["failed"], consumed["dead"]) == (MONTHS, 4, 2)

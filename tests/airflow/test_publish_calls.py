@@ -20,7 +20,7 @@ def script_calls(client: redis.Redis) -> int:
     return calls
 
 
-def test_publishing_many_items_takes_as_many_calls_as_with_the_core_alone(
+def test_publishing_many_items_takes_as_many_calls_as_the_core_alone(
     connection: str, secured_url: str, task_context: MakeContext
 ) -> None:
     with redis.Redis.from_url(secured_url) as client, LeasedQueue(client, QUEUE) as queue:

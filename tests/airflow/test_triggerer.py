@@ -71,7 +71,9 @@ class ForgetfulAirflow(Supervisor):
                 self.seen += [message.id for message in self.queue.messages(lease)]
 
 
-def test_a_burst_of_ten_thousand_strands_nothing_although_rings_are_lost(connection: str, queue: LeasedQueue) -> None:
+def test_a_burst_of_ten_thousand_leaves_no_message_waiting_although_notifications_are_lost(
+    connection: str, queue: LeasedQueue
+) -> None:
     doorbell = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1)
     with running([doorbell], ForgetfulAirflow, queue=queue, share=4000) as airflow:
         queue.publish_many(str(n) for n in range(BURST))
@@ -92,7 +94,7 @@ class Storing(Supervisor):
         self.stored.append({**event.payload, "trigger": trigger_id})
 
 
-def test_the_bridge_acks_what_every_watcher_has_stored_and_sets_aside_what_one_refuses(
+def test_the_bridge_acks_what_every_watcher_has_stored_and_dead_letters_what_one_refuses(
     connection: str, queue: LeasedQueue
 ) -> None:
     watchers = [RedisQueueSharedStreamTrigger(QUEUE, max_payload_bytes=100) for _ in range(2)]
@@ -118,7 +120,7 @@ class NeverStoring(Storing):
         self.events.clear()
 
 
-def test_the_bridge_gives_back_uncounted_what_was_not_stored_when_it_ends(connection: str, queue: LeasedQueue) -> None:
+def test_the_bridge_releases_what_was_not_stored_when_it_ends(connection: str, queue: LeasedQueue) -> None:
     with running([RedisQueueSharedStreamTrigger(QUEUE)], NeverStoring) as airflow:
         queue.publish("one")
         eventually(lambda: airflow.stored)

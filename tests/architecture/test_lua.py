@@ -29,13 +29,13 @@ def source(path: Path) -> str:
     return rmq_core.lua.load(names(path)).source.decode()
 
 
-def test_there_are_scripts_to_check() -> None:
+def test_scripts_are_found() -> None:
     assert SCRIPTS
     assert INCLUDES
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=names)
-def test_a_header_tells_purpose_keys_arguments_and_reply(path: Path) -> None:
+def test_a_header_states_purpose_keys_arguments_and_reply(path: Path) -> None:
     sections = rmq_core.lua.header(path.read_text("utf-8"))
     assert set(sections) == {"purpose", "KEYS", "ARGV", "Reply"}
     assert all(text.strip() for text in sections.values())
@@ -53,7 +53,7 @@ def test_every_parameter_is_used_under_its_own_name(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SCRIPTS + INCLUDES, ids=names)
-def test_no_body_counts_positions(path: Path) -> None:
+def test_no_script_refers_to_keys_or_arguments_by_position(path: Path) -> None:
     code = re.sub(r"--.*", "", path.read_text("utf-8"))
     assert re.findall(r"\b(?:KEYS|ARGV)\b", code) == []
 

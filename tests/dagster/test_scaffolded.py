@@ -88,7 +88,7 @@ def test_the_scaffolded_messages_are_published_and_the_scaffolded_job_shows_and_
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_the_scaffolded_sensor_asks_for_runs_of_the_scaffolded_job_and_its_observer_looks(
+def test_the_scaffolded_sensor_requests_runs_of_the_scaffolded_job_and_its_observer_runs(
     project: Path, queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
     for name in COMPONENTS:
@@ -106,5 +106,5 @@ def test_the_scaffolded_sensor_asks_for_runs_of_the_scaffolded_job_and_its_obser
     assert (seen.metadata["rmq/depth"].value, check.passed) == (2, True)
 
 
-def test_every_component_is_scaffolded_here() -> None:
+def test_every_component_can_be_scaffolded() -> None:
     assert sorted(COMPONENTS.values()) == sorted(components.__all__)

@@ -74,7 +74,7 @@ def test_a_run_writes_its_password_nowhere(
     assert CANARY not in repr(notes(seen)[0]["command"])  # what `ps` shows of the driver
 
 
-def test_a_wrong_password_fails_without_being_told(
+def test_the_error_for_a_wrong_password_does_not_contain_it(
     resource: RedisQueueResource,
     queue: LeasedQueue,
     instance: dg.DagsterInstance,
@@ -98,7 +98,7 @@ def test_a_literal_password_shows_in_no_repr() -> None:
     assert CANARY not in f"{resource!r} {resource!s}"
 
 
-def test_credentials_that_stand_in_the_url_reach_the_driver_outside_of_it() -> None:
+def test_credentials_of_the_url_reach_the_driver_outside_of_the_url() -> None:
     resource = RedisQueueResource(url=f"redis://{USER}:{CANARY}@cache:6379/2")
     handed_over = Handover(resource.settings(), "work", "run/step", "run").environment()
     names = {"queue": "work", "lease_id": "run/step", "owner": "run", "credentials": ["username", "password"]}

@@ -81,7 +81,7 @@ def test_a_yielded_value_that_cannot_be_stored_nacks_after_the_last_try(
     assert message.history[-1].reason == "ConnectionError: the warehouse is down"
 
 
-def test_a_step_that_is_closed_inside_of_dagsters_event_log_settles_its_lease_and_waits_for_nobody(
+def test_a_step_closed_by_dagsters_event_log_settles_its_lease_without_waiting(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ending, "CLOSING_S", 0.2)
@@ -108,7 +108,7 @@ def test_a_step_that_is_closed_inside_of_dagsters_event_log_settles_its_lease_an
     assert message.history[-1].reason == "the result could not be stored"
 
 
-def test_a_returned_value_that_was_not_stored_is_never_overwritten_with_nothing(
+def test_a_retry_never_overwrites_a_returned_value_that_was_not_stored_with_an_empty_one(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource
 ) -> None:
     """Neither by a retry of the step, nor by the run after it."""
@@ -122,7 +122,7 @@ def test_a_returned_value_that_was_not_stored_is_never_overwritten_with_nothing(
     assert warehouse.stored == []
 
 
-def test_a_run_executed_again_whose_value_was_stored_works_on_nothing(
+def test_a_re_executed_run_whose_value_was_stored_processes_nothing(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource
 ) -> None:
     queue.publish("a")

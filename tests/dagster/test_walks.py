@@ -120,15 +120,15 @@ def test_dg_finds_the_components_by_the_entry_point_of_the_package() -> None:
     assert found.value == "rmq_dagster.components"
 
 
-@pytest.mark.nightly("dagster/test_walks.py::test_the_guide_to_components_is_walked_as_written")
-def test_the_start_in_an_existing_project_is_walked_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
+@pytest.mark.nightly("dagster/test_walks.py::test_the_steps_of_the_guide_to_components_work_as_written")
+def test_the_steps_for_an_existing_project_work_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
     said = walked("tutorials/dagster.md", project, walk)
     assert "All definitions loaded successfully" in said
     assert all(name in said for name in ("orders_queue:orders_dead_letters", "orders_doorbell", "orders_on_failure"))
     assert orders.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_the_guide_to_components_is_walked_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
+def test_the_steps_of_the_guide_to_components_work_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
     guide = (DOCS / "tutorials" / "dagster.md").read_text("utf-8")
     write(project, next(step for step in STEP.finditer(guide) if step["file"]))  # the project's resource
     said = walked("how-to/dagster-components.md", project, walk)

@@ -107,7 +107,7 @@ def lose_the_reply_in_a_failover(pair: Pair, call: Callable[[], Any]) -> Any:
         assert pair.wire.hit
 
 
-def test_an_ack_the_replica_never_heard_of_takes_effect_there_before_it_is_reported(pair: Pair, there: World) -> None:
+def test_an_ack_unknown_to_the_replica_takes_effect_there_before_it_is_reported(pair: Pair, there: World) -> None:
     queue = there.queue()
     queue.publish("x")
     lease = queue.claim()
@@ -118,7 +118,7 @@ def test_an_ack_the_replica_never_heard_of_takes_effect_there_before_it_is_repor
         queue.ack(lease)
 
 
-def test_an_ack_of_a_lease_the_replica_never_heard_of_is_reported_as_lost_not_guessed(pair: Pair, there: World) -> None:
+def test_an_ack_of_a_lease_unknown_to_the_replica_is_reported_as_lost(pair: Pair, there: World) -> None:
     queue = there.queue()
     queue.publish("x")
     pair.cut()
@@ -130,9 +130,7 @@ def test_an_ack_of_a_lease_the_replica_never_heard_of_is_reported_as_lost_not_gu
     assert queue.settled("job") is None
 
 
-def test_a_token_drawn_before_the_failover_is_worth_nothing_when_its_number_is_drawn_again(
-    pair: Pair, there: World
-) -> None:
+def test_a_token_from_before_the_failover_is_invalid_when_its_number_is_reused(pair: Pair, there: World) -> None:
     queue = there.queue()
     queue.publish_many(["x", "y"])
     pair.cut()
@@ -175,7 +173,7 @@ def test_a_publish_whose_reply_was_lost_in_the_failover_is_stored_once(
     assert [message.payload for message in queue.peek(9)] == ["first", "x"]
 
 
-def test_calls_wait_for_the_promotion_when_they_reach_the_replica_too_early(pair: Pair, there: World) -> None:
+def test_calls_that_reach_the_replica_before_its_promotion_wait_for_it(pair: Pair, there: World) -> None:
     queue = there.queue()
     queue.publish("x")
     lease = queue.claim()
@@ -190,7 +188,7 @@ def test_calls_wait_for_the_promotion_when_they_reach_the_replica_too_early(pair
     assert queue.stats()[:5] == (1, 0, 0, 0, 0)
 
 
-def test_durable_publishes_and_acks_are_confirmed_or_said_not_to_be(pair: Pair, there: World) -> None:
+def test_durable_publishes_and_acks_are_confirmed_or_reported_as_unconfirmed(pair: Pair, there: World) -> None:
     queue, patient = there.queue(config=DURABLE), there.queue(config=PATIENT)
     patient.publish_many(["a", "b", "c", "d"])
     first, second = patient.claim(max_messages=2), patient.claim(max_messages=2)
@@ -209,9 +207,7 @@ def test_durable_publishes_and_acks_are_confirmed_or_said_not_to_be(pair: Pair, 
     assert [message.payload for message in queue.read(second)] == ["c", "d"]
 
 
-def test_under_load_nothing_comes_back_that_was_durably_acked_and_no_token_is_given_twice(
-    pair: Pair, there: World
-) -> None:
+def test_under_load_no_durably_acked_message_comes_back_and_no_token_is_issued_twice(pair: Pair, there: World) -> None:
     queue, acked, unsafe, tokens = there.queue(config=DURABLE), Counter[str](), Counter[str](), []
     sent = [str(number) for number in range(600)]
     alone, served = threading.Event(), threading.Event()

@@ -52,7 +52,7 @@ def stock(world: World, leases: int = 3) -> Any:
     return queue
 
 
-def test_what_needs_room_is_refused_whole_and_leaves_no_trace(world: World, full: redis.Redis) -> None:
+def test_a_call_that_needs_memory_is_refused_as_a_whole_and_leaves_no_trace(world: World, full: redis.Redis) -> None:
     queue = stock(world)
     before = picture.of_queue(full, queue.name)
     assert before["dead"]

@@ -135,7 +135,9 @@ def run(world: World, wire: Proxy, name: str, fault: Fault | None = None, at: in
 
 @pytest.mark.parametrize("name", list(OPERATIONS))
 @pytest.mark.parametrize("fault", list(Fault), ids=["reply", "request", "late"])
-def test_a_call_has_its_effect_once_whatever_is_lost(world: World, wire: Proxy, name: str, fault: Fault) -> None:
+def test_a_call_has_its_effect_once_whatever_message_is_lost(
+    world: World, wire: Proxy, name: str, fault: Fault
+) -> None:
     run(world, wire, name)  # the server knows the scripts now
     calm = run(world, wire, name)
     for at in range(len(wire.commands)):

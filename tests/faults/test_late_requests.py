@@ -108,7 +108,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_late_request_does_not_do_what_its_caller_was_told_did_not_happen(
+def test_a_late_request_has_no_effect_that_its_caller_was_told_did_not_happen(
     world: World, wire: Proxy, case: Late, request: pytest.FixtureRequest
 ) -> None:
     for at in range(8):

@@ -48,7 +48,7 @@ def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
 
 @pytest.mark.parametrize("at", range(len(PLACES)), ids=PLACES)
 @pytest.mark.parametrize("ack", [False, True], ids=["claim", "claim_next"])
-def test_a_block_and_a_claim_that_arrive_late_take_nothing_from_others(
+def test_a_late_blocking_pop_and_a_late_claim_take_nothing_from_others(
     world: World, wire: Proxy, *, at: int, ack: bool
 ) -> None:
     wire.cut(Fault.REQUEST_LATE, at)
@@ -63,7 +63,7 @@ def test_a_block_and_a_claim_that_arrive_late_take_nothing_from_others(
     assert calm.stats()[:5] == (1, 0, 0, 0, 0)
 
 
-def test_many_waiting_claims_share_the_work_although_their_wires_break_again_and_again(
+def test_many_waiting_claims_share_the_work_although_their_connections_break_repeatedly(
     world: World, wire: Proxy
 ) -> None:
     calm, queue = world.queue(), world.queue(settings=wire.url)

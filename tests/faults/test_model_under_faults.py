@@ -53,7 +53,7 @@ class MachineOnAWire(Machine):
 
 
 @pytest.mark.slow
-def test_broken_wires_make_no_difference_to_any_sequence_of_calls(
+def test_broken_connections_do_not_change_the_result_of_any_sequence_of_calls(
     world: World, wire: Proxy, *, full_faults: bool
 ) -> None:
     tell_stories(lambda: MachineOnAWire(world, wire), *((500, 60) if full_faults else (60, 40)))

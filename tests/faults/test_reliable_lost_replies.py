@@ -147,7 +147,7 @@ def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
     assert calm.ack(lease).settled == 1
 
 
-def test_what_a_late_blmove_moves_goes_to_the_next_claim_of_its_worker(world: World, wire: Proxy) -> None:
+def test_a_message_moved_by_a_late_blmove_goes_to_the_next_claim_of_its_worker(world: World, wire: Proxy) -> None:
     calm, queue = (world.open("reliable", config=CONFIG, settings=url) for url in (world.url, wire.url))
     wire.cut(Fault.REQUEST_LATE, 3)
     waiting = world.in_background(queue.claim, wait=60)

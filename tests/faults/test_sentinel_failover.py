@@ -93,7 +93,7 @@ def failover(request: pytest.FixtureRequest) -> Iterator[Failover]:
         yield Failover(trio, stage, ends)
 
 
-def test_what_no_replica_had_heard_of_is_lost_and_nothing_else(failover: Failover) -> None:
+def test_only_what_no_replica_had_received_is_lost(failover: Failover) -> None:
     for told in failover.told[:-1]:
         load, discipline = told.load, told.load.subject.discipline
         lost = set(load.published) - set(load.delivered)
@@ -112,12 +112,12 @@ def test_the_run_continues_without_doing_anything_twice(failover: Failover) -> N
         assert load.subject.counts() == (0, 0, 0, 0, 0), load.subject.discipline
 
 
-def test_a_lease_that_replicas_had_heard_of_is_acked_after_the_failover(failover: Failover) -> None:
+def test_a_lease_known_to_the_replicas_is_acked_after_the_failover(failover: Failover) -> None:
     for worker, lease in failover.before:
         assert worker.ack(lease).settled == 1, worker.discipline
 
 
-def test_a_lease_that_only_the_killed_primary_knew_is_lost_and_its_message_is_not(failover: Failover) -> None:
+def test_a_lease_known_only_to_the_killed_primary_is_lost_but_not_its_message(failover: Failover) -> None:
     for subject, lease in failover.after:
         if subject.able("fenced"):
             with pytest.raises(LeaseLost):
@@ -127,7 +127,7 @@ def test_a_lease_that_only_the_killed_primary_knew_is_lost_and_its_message_is_no
         assert subject.queue.ack(again).settled == 1
 
 
-def test_of_what_was_published_durably_nothing_is_lost(failover: Failover) -> None:
+def test_no_durably_published_message_is_lost(failover: Failover) -> None:
     load = failover.durable
     lost = (set(load.published) | set(load.unsure)) - set(load.delivered)
     tally.count("leased, durably: message lost of which NotDurable had said that it may be", len(lost))

@@ -105,7 +105,7 @@ def test_killed_workers_and_executors_cost_no_message(
     assert sum(queue.stats()[:5]) == 0
 
 
-def test_the_batch_of_a_killed_driver_is_taken_up_by_the_next(
+def test_the_next_driver_takes_over_the_batch_of_a_killed_driver(
     own_server: Server, driver: Member, folder: Path, queue: LeasedQueue, *, full_faults: bool
 ) -> None:
     wanted = ids(queue)
@@ -125,7 +125,7 @@ def test_the_batch_of_a_killed_driver_is_taken_up_by_the_next(
     assert sum(queue.stats()[:5]) == 0
 
 
-def test_while_redis_is_out_of_sight_work_stops_before_its_lease_expires(
+def test_work_stops_before_its_lease_expires_while_redis_is_unreachable(
     own_server: Server, driver: Member, folder: Path, queue: LeasedQueue
 ) -> None:
     driver.tell("run")

@@ -83,7 +83,9 @@ def overdue(client: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before it is sent", "after it is sent"])
-def test_an_author_may_die_at_any_write(client: redis.Redis, queue: LeasedQueue, moment: str) -> None:
+def test_a_writer_that_dies_at_any_write_publishes_all_or_nothing(
+    client: redis.Redis, queue: LeasedQueue, moment: str
+) -> None:
     for write in range(100):
         client.flushdb()
         ended = died(dying(client, write, sent=moment == "after it is sent"))
@@ -151,7 +153,7 @@ def test_an_attempt_that_lost_against_a_speculative_one_publishes_nothing(
     assert drain(queue) == []
 
 
-def test_a_commit_that_failed_can_be_asked_for_again(own_server: Server, queue: LeasedQueue) -> None:
+def test_a_failed_commit_can_be_repeated(own_server: Server, queue: LeasedQueue) -> None:
     job = writer(own_server.url, sinkId="s")
     staged = [job.write(rows("a")), job.write(rows("b"))]
     job.commit(staged)
@@ -208,7 +210,7 @@ def end(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-@pytest.mark.nightly("faults/test_spark_sink.py::test_an_author_may_die_at_any_write")
+@pytest.mark.nightly("faults/test_spark_sink.py::test_a_writer_that_dies_at_any_write_publishes_all_or_nothing")
 def test_a_spark_job_that_is_killed_while_it_writes_publishes_all_or_nothing(
     author: Callable[[], subprocess.Popen[str]], client: redis.Redis, queue: LeasedQueue, kills: int
 ) -> None:

@@ -166,7 +166,9 @@ def test_a_restart_of_redis_between_any_two_hooks_loses_nothing(own_server: Serv
         server.stop()
 
 
-def test_a_thief_of_an_expired_batch_and_the_stream_share_its_messages(own_server: Server, client: Any) -> None:
+def test_a_foreign_claimer_of_an_expired_batch_and_the_stream_share_its_messages(
+    own_server: Server, client: Any
+) -> None:
     url = own_server.url
     with LeasedQueue(client, "work") as queue, LeasedQueue(client, "work") as thief:
         publish(queue, 50)

@@ -25,7 +25,7 @@ def opened(world: World) -> Any:
     return world.open("streams", "q", QueueConfig.named("q", block_ms=50))
 
 
-def test_what_needs_room_is_refused_whole(world: World, full: redis.Redis) -> None:
+def test_a_call_that_needs_memory_is_refused_as_a_whole(world: World, full: redis.Redis) -> None:
     opened(world).publish({"n": 0})
     full.config_set("maxmemory", 1)
     queue = opened(world)

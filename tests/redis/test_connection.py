@@ -139,7 +139,7 @@ def test_a_server_of_an_unknown_authority_is_not_trusted(tls_server: Topology, c
         client.ping()
 
 
-def test_the_host_name_is_checked_unless_told_otherwise(tls_server: Topology) -> None:
+def test_the_host_name_is_verified_by_default(tls_server: Topology) -> None:
     tls_server = Topology(tls_server.url.replace("127.0.0.1", "localhost"), [], tls_server.options)
     with settings_for(tls_server).client() as client, pytest.raises(redis.ConnectionError, match=r"[Hh]ostname"):
         client.ping()
@@ -183,7 +183,7 @@ def test_a_cluster_of_which_no_node_answers_is_unavailable() -> None:
     assert "canary" not in str(caught.value)
 
 
-def test_a_server_that_is_no_cluster_is_told_from_one_that_is_down(tls_server: Topology) -> None:
+def test_a_server_without_cluster_mode_is_distinguished_from_an_unreachable_one(tls_server: Topology) -> None:
     made = RedisSettings.from_url(tls_server.url.replace("rediss", "redis+cluster"), tls=True, **tls_server.options)
     with pytest.raises(ConfigurationError, match=r"runs without cluster mode; write redis://"):
         made.client()

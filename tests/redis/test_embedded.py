@@ -126,7 +126,7 @@ def test_data_survives_stop_and_start(data: Path) -> None:
         assert client.llen("list") == 1000
 
 
-def test_data_survives_kill_9_and_start(data: Path) -> None:
+def test_data_survives_sigkill_and_start(data: Path) -> None:
     with connected(data) as client:
         client.rpush("list", *range(1000))
     kill9(data)
@@ -134,7 +134,7 @@ def test_data_survives_kill_9_and_start(data: Path) -> None:
         assert client.llen("list") == 1000
 
 
-def test_what_was_acknowledged_survives_kill_9_in_the_middle_of_a_rewrite(data: Path) -> None:
+def test_acknowledged_data_survives_sigkill_during_a_rewrite(data: Path) -> None:
     with LeasedQueue(f"embedded://{data}", "work") as queue, connected(data) as client:
         queue.publish_many([{"n": number} for number in range(20_000)])
         queue.ack(claimed(queue, 5_000))
@@ -216,7 +216,7 @@ def test_stopping_twice_is_harmless(data: Path) -> None:
     assert embedded.stop(data) is False
 
 
-def test_a_server_that_does_not_answer_is_not_doubled(data: Path) -> None:
+def test_no_second_server_is_started_beside_one_that_does_not_answer(data: Path) -> None:
     embedded.start(data)
     process = process_of(data)
     os.kill(process, signal.SIGSTOP)
@@ -248,7 +248,7 @@ def test_start_returns_when_the_data_is_loaded(data: Path) -> None:
         assert client.llen("k") == 300_000
 
 
-def test_a_server_whose_socket_was_deleted_is_not_doubled(data: Path) -> None:
+def test_no_second_server_is_started_beside_one_whose_socket_was_deleted(data: Path) -> None:
     embedded.start(data)
     process = process_of(data)
     (data / embedded.SOCKET).unlink()
@@ -258,7 +258,7 @@ def test_a_server_whose_socket_was_deleted_is_not_doubled(data: Path) -> None:
     wait_until_gone(data)
 
 
-def test_a_server_that_cannot_read_its_data_says_why(data: Path) -> None:
+def test_a_server_that_cannot_read_its_data_reports_why(data: Path) -> None:
     data.mkdir()
     (data / "appendonly.aof").write_bytes(b"*not an append-only file\r\n")
     with pytest.raises(QueueUnavailable, match=r"ended while starting.*\n(.*\n)*.*Bad file format"):
@@ -298,7 +298,7 @@ def test_any_server_on_path_keeps_the_data(name: str, data: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_wheels_server_reads_what_another_wrote_or_refuses_it_in_words(
+def test_the_server_of_the_wheel_reads_data_of_others_or_refuses_it_with_an_explanation(
     name: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
@@ -313,7 +313,7 @@ def test_the_wheels_server_reads_what_another_wrote_or_refuses_it_in_words(
 
 
 @pytest.mark.parametrize("name", ["7.0", "8.6"])
-def test_a_redis_on_path_refuses_what_the_wheels_server_wrote_before_its_log_offers_to_cut_it_off(
+def test_a_redis_on_path_refuses_data_of_the_wheels_server_before_it_could_truncate_it(
     name: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = worked(data)

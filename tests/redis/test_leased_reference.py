@@ -134,7 +134,7 @@ def test_the_page_has_every_setting_each_with_its_tests() -> None:
     assert [name for name, (_, tests) in FIELDS.items() if not TEST.findall(tests)] == []
 
 
-def test_the_page_tells_the_defaults() -> None:
+def test_the_page_states_the_defaults() -> None:
     told = dict(re.findall(r"^\| `(\w+)=(.*?)` \|", PAGE, re.MULTILINE))
     defaults = {field.name: field.default for field in fields(LeasedConfig)}
     assert {name: str(eval(text, {"Overflow": type(LeasedConfig().overflow)})) for name, text in told.items()} == {
@@ -143,7 +143,7 @@ def test_the_page_tells_the_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_method_costs_the_round_trips_that_the_page_says(queue: LeasedQueue, name: str) -> None:
+def test_a_method_takes_the_round_trips_that_the_page_states(queue: LeasedQueue, name: str) -> None:
     prepare, call = CASES[name]
     given = prepare(queue)
     which = "_beats" if name == "extend_all" else "_driver"

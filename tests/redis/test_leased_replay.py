@@ -64,7 +64,7 @@ def picture(world: World, name: str) -> Any:
 
 
 @pytest.mark.parametrize("operation", list(OPERATIONS))
-def test_an_operation_whose_answer_was_lost_happens_once_and_says_the_same(world: World, operation: str) -> None:
+def test_an_operation_whose_reply_was_lost_happens_once_and_returns_the_same(world: World, operation: str) -> None:
     smooth, lease = lived_in(world, "smooth")
     expected = OPERATIONS[operation](smooth, lease)
     rough, lease = lived_in(world, "rough")
@@ -73,7 +73,7 @@ def test_an_operation_whose_answer_was_lost_happens_once_and_says_the_same(world
     assert picture(world, "rough") == picture(world, "smooth")
 
 
-def test_every_chunk_of_a_large_lease_may_lose_its_answer(world: World) -> None:
+def test_every_chunk_of_a_large_lease_survives_a_lost_reply(world: World) -> None:
     queue = world.queue()
     queue.publish_many(map(str, range(9_000)))
     lose_each_answer(queue)
@@ -113,7 +113,7 @@ def lose_each_answer(queue: Any) -> None:
     driver._round = round_later if type(driver).__name__.startswith("Async") else round_now
 
 
-def test_scripts_that_the_server_forgot_are_sent_again(world: World) -> None:
+def test_scripts_missing_on_the_server_are_sent_again(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     world.client.script_flush()
@@ -132,7 +132,7 @@ class Interruption(BaseException):
 
 
 @pytest.mark.parametrize("interruption", [Interruption, SystemExit, MemoryError])
-def test_the_next_claim_enters_an_interrupted_one_again(world: World, interruption: type[BaseException]) -> None:
+def test_the_next_claim_resumes_an_interrupted_one(world: World, interruption: type[BaseException]) -> None:
     queue = world.queue(config=LeasedConfig(lease=None))
     queue.publish_many([*"abc"])
     lose_answer(queue, interruption())
@@ -145,7 +145,7 @@ def test_the_next_claim_enters_an_interrupted_one_again(world: World, interrupti
     assert queue.ack(lease).settled == 2
 
 
-def test_closing_releases_what_an_interrupted_claim_took(world: World) -> None:
+def test_closing_releases_what_an_interrupted_claim_got(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=None))
     queue.publish_many([*"abc"])
     lose_answer(queue, Interruption())
@@ -165,7 +165,7 @@ def test_closing_without_an_interrupted_claim_leaves_every_lease_alone(world: Wo
     assert world.queue().ack(lease).settled == 1
 
 
-def test_closing_does_not_release_what_somebody_else_took_over_meanwhile(world: World) -> None:
+def test_closing_does_not_release_what_another_consumer_took_over_in_the_meantime(world: World) -> None:
     queue, rival = world.queue(), world.queue()
     queue.publish("x")
     lose_answer(queue, Interruption())
@@ -213,7 +213,7 @@ def test_an_interrupted_claim_by_id_counts_one_delivery_when_it_is_repeated(worl
     assert (lease.takeovers, lease.message.deliveries) == (0, 1)
 
 
-def test_ack_and_claim_in_one_does_not_disturb_an_interrupted_claim(world: World) -> None:
+def test_claim_next_does_not_disturb_an_interrupted_claim(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abcd"])
     lease = queue.claim()
@@ -226,7 +226,7 @@ def test_ack_and_claim_in_one_does_not_disturb_an_interrupted_claim(world: World
     assert queue.ack(following).settled == 1
 
 
-def test_an_interrupted_ack_and_claim_can_be_sorted_out(world: World) -> None:
+def test_an_interrupted_claim_next_can_be_resolved(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"ab"])
     lease = queue.claim(lease_id="job")
@@ -264,7 +264,7 @@ def test_a_claim_that_fails_after_it_was_granted_is_found_again(world: World) ->
     assert payloads(queue.claim().messages) == ["a"]
 
 
-def test_a_server_that_stays_away_is_reported_after_the_budget(world: World) -> None:
+def test_an_unreachable_server_is_reported_after_the_retry_budget(world: World) -> None:
     queue = world.queue(config=LeasedConfig(retry_budget=0.05))
     queue.publish("x")
     driver = driver_of(queue)
@@ -282,7 +282,7 @@ def test_a_server_that_stays_away_is_reported_after_the_budget(world: World) -> 
 
 
 @pytest.mark.parametrize("many", [1, 2])
-def test_a_claim_that_arrives_after_it_was_asked_for_again_and_granted_takes_nothing(world: World, many: int) -> None:
+def test_a_late_claim_whose_repetition_was_granted_takes_nothing(world: World, many: int) -> None:
     queue = world.queue()
     queue.publish_many([*"abcd"])
     engine, slots = engine_of(queue), driver_of(queue)._slots

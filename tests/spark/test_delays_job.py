@@ -92,7 +92,7 @@ def test_the_data_is_all_of_2013(departures: Counter[tuple[str, str, str]]) -> N
     assert united == flights.UNITED_DEPARTURES == 58_665
 
 
-@pytest.mark.nightly("faults/test_spark_batch.py::test_the_batch_of_a_killed_driver_is_taken_up_by_the_next")
+@pytest.mark.nightly("faults/test_spark_batch.py::test_the_next_driver_takes_over_the_batch_of_a_killed_driver")
 def test_a_killed_job_and_its_retry_write_every_departure_once(
     items: list[flights.AirportDay],
     departures: Counter[tuple[str, str, str]],

@@ -124,7 +124,7 @@ def test_messages_fit(screen: Screen, scene: Any, check: Check, part: str) -> No
     check("the pages of a list")
 
 
-def test_what_there_is_to_say_fits(screen: Screen, scene: Any, check: Check, main_redis: Server) -> None:
+def test_notices_and_errors_fit(screen: Screen, scene: Any, check: Check, main_redis: Server) -> None:
     screen.open_in_airflow(EMPTY)
     screen.shows("No queue yet")
     check("a server without queues")
@@ -141,7 +141,7 @@ def test_what_there_is_to_say_fits(screen: Screen, scene: Any, check: Check, mai
         main_redis.resume()
 
 
-def test_who_may_see_nothing_is_told_so_within_the_window(screen: Screen, scene: Any, check: Check) -> None:
+def test_a_missing_permission_is_reported_within_the_window(screen: Screen, scene: Any, check: Check) -> None:
     screen.log_in("viewer")
     screen.open_in_airflow(MAIN)
     screen.shows("No connection that you may read")

@@ -14,9 +14,7 @@ from tests.faults.airflow.scene import World
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.nightly(
-        "airflow/test_consume.py::test_the_retry_of_a_try_that_was_killed_for_good_works_on_what_that_held"
-    ),
+    pytest.mark.nightly("airflow/test_consume.py::test_the_retry_of_a_sigkilled_try_processes_its_messages"),
 ]
 NEVER = {"lost": 0, "doubled": 0, "stale": 0, "stuck": 0, "survivors": 0}
 

@@ -17,7 +17,7 @@ from tests.servers.process import free_port, until
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.nightly(
-        "airflow/plugin/test_releases.py::test_a_task_that_goes_on_or_will_be_tried_again_keeps_its_messages"
+        "airflow/plugin/test_releases.py::test_a_task_that_still_runs_or_will_be_retried_keeps_its_messages"
     ),
 ]
 BOUND_S = 30
@@ -87,7 +87,7 @@ def test_two_api_servers_release_each_lease_once(deployed: World, handed_over: S
 
 
 @pytest.mark.usefixtures("only_in_full", "second_server")
-def test_with_redis_away_for_a_minute_they_are_ready_again_soon_after_its_return(
+def test_messages_are_ready_soon_after_an_outage_of_redis_of_a_minute(
     deployed: World, handed_over: Scene, marks: Sequence[str]
 ) -> None:
     kept = fail_and_keep(deployed, 2, marks)
@@ -101,7 +101,7 @@ def test_with_redis_away_for_a_minute_they_are_ready_again_soon_after_its_return
     assert_pending(handed_over)
 
 
-def test_what_was_handed_over_meanwhile_is_worked_on_by_the_task_that_adopts_it(
+def test_a_hand_over_made_in_the_meantime_is_processed_by_the_task_that_adopts_it(
     deployed: World, handed_over: Scene
 ) -> None:
     assert_pending(handed_over)

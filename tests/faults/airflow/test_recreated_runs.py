@@ -18,7 +18,9 @@ from tests.servers.process import until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.nightly("airflow/test_recreated.py::test_a_new_run_works_on_what_is_ready_after_a_settled_one"),
+    pytest.mark.nightly(
+        "airflow/test_recreated.py::test_a_new_run_claims_ready_messages_after_a_former_run_of_its_name_was_settled"
+    ),
 ]
 BATCH = 5
 SCHEDULER_S = 5.0
@@ -146,7 +148,7 @@ def cases(deployed: World, pytestconfig: pytest.Config) -> Iterator[list[Again]]
         yield opened
 
 
-def test_a_new_run_works_on_what_there_is_and_a_repeated_one_on_its_own(cases: list[Again]) -> None:
+def test_a_new_run_processes_ready_messages_and_a_repeated_run_its_own(cases: list[Again]) -> None:
     counts: dict[Case, dict[str, int]] = {}
     for start in range(0, len(cases), AT_ONCE):
         counts |= _play(cases[start : start + AT_ONCE])

@@ -25,7 +25,7 @@ from tests.servers.postgres import Postgres
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.nightly(
-        "dagster/test_holders.py::test_what_a_failed_run_kept_waits_for_its_retry_until_that_is_canceled_or_deleted"
+        "dagster/test_holders.py::test_the_lease_of_a_failed_run_waits_for_its_retry_until_that_is_canceled_or_deleted"
     ),
 ]
 
@@ -74,7 +74,7 @@ def between_two_tries(deployment: Deployment, queue: LeasedQueue) -> dg.DagsterR
     return next(iter(deployment.instance.get_runs(waiting)), None)
 
 
-def test_what_a_run_kept_for_its_retry_is_ready_again_soon_after_it_was_ended(
+def test_messages_kept_for_a_retry_are_ready_again_soon_after_the_run_was_ended(
     deployment: Deployment, queues: dict[str, LeasedQueue], await_that: Callable[[Callable[[], object]], None]
 ) -> None:
     board = deployment.board

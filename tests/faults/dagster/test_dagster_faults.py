@@ -22,7 +22,7 @@ from tests.servers.postgres import Postgres
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.nightly(
-        "dagster/test_daemon.py::test_a_message_that_failed_is_asked_for_again_and_the_bell_is_silent_once_it_is_done"
+        "dagster/test_daemon.py::test_a_run_is_requested_again_for_a_failed_message_and_none_after_its_ack"
     ),
 ]
 

@@ -25,7 +25,7 @@ from tests.servers.postgres import Postgres
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.nightly("dagster/test_isolation.py::test_runs_find_the_bad_message_by_halves_and_say_so"),
+    pytest.mark.nightly("dagster/test_isolation.py::test_runs_find_the_bad_message_by_halving_and_report_it"),
 ]
 
 FULL = {f"{what}_{retries}": 200 for what in ("fails", "kills") for retries in (0, 1, 3)}
@@ -85,7 +85,7 @@ def most_at_once(deployment: Deployment, case: str) -> int:
     return max(len(tick.run_ids) for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id))
 
 
-def test_one_poison_costs_few_runs_and_no_innocent_dies(
+def test_one_poison_message_costs_few_runs_and_no_other_message_dies(
     deployment: Deployment, redis: Server, case: str, pytestconfig: pytest.Config
 ) -> None:
     messages, (what, _, retries) = chosen(pytestconfig)[case], case.partition("_")

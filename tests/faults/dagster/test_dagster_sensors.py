@@ -25,7 +25,7 @@ from tests.servers.postgres import Postgres
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.nightly("dagster/test_plain_sensor.py::test_no_more_runs_wait_in_front_of_others_than_the_cap"),
+    pytest.mark.nightly("dagster/test_plain_sensor.py::test_runs_that_have_yet_to_claim_never_exceed_the_cap"),
 ]
 
 SLOTS, A_SECOND = 3, 10
@@ -79,7 +79,7 @@ def in_front(other: dg.RunRecord, ours: list[dg.RunRecord]) -> int:
     return sum(run.start_time is None or run.start_time > asked for run in earlier)
 
 
-def test_a_sensor_of_five_lines_asks_for_no_more_runs_than_its_messages_need(
+def test_a_sensor_of_five_lines_requests_no_more_runs_than_its_messages_need(
     deployment: Deployment, redis: Server, *, full_faults: bool
 ) -> None:
     deployment.board.turn_on("report")
@@ -106,7 +106,7 @@ def test_a_sensor_of_five_lines_asks_for_no_more_runs_than_its_messages_need(
     assert most <= SLOTS
 
 
-def test_of_ten_thousand_partitions_a_typing_error_alone_is_left_out(
+def test_of_ten_thousand_partitions_only_the_misspelled_one_is_left_out(
     deployment: Deployment, redis: Server, *, full_faults: bool
 ) -> None:
     names = [f"tenant {number}" for number in range(PARTITIONS)]

@@ -64,7 +64,7 @@ async def test_without_visibility_timeout_a_cancelled_message_is_lost(
     assert (waiting(behind), in_hand(behind)) == ([], 1)
 
 
-async def test_a_cancelled_wait_takes_no_message_with_it(redis_url: str, behind: World) -> None:
+async def test_a_cancelled_wait_claims_no_message(redis_url: str, behind: World) -> None:
     begun = asyncio.Event()
     for n in range(60):
         async with redis.asyncio.Redis.from_url(redis_url, decode_responses=True) as client:

@@ -26,7 +26,7 @@ def lose_claim(queue: Any, proxy: Proxy) -> int:
 
 
 @pytest.mark.parametrize("timeout_s", [300, None], ids=["leases", "no leases"])
-def test_a_claim_whose_answer_never_came_is_found_by_the_next_look(
+def test_a_claim_whose_reply_was_lost_is_found_by_the_next_claim(
     one_world: World, proxy: Proxy, timeout_s: int | None
 ) -> None:
     queue, _ = over(
@@ -46,7 +46,7 @@ def test_a_claim_whose_answer_never_came_is_found_by_the_next_look(
     assert in_hand(one_world) == 0
 
 
-def test_a_claim_whose_answer_never_came_is_found_by_one_of_several_consumers(one_world: World, proxy: Proxy) -> None:
+def test_a_claim_whose_reply_was_lost_is_found_by_one_of_several_consumers(one_world: World, proxy: Proxy) -> None:
     queue, _ = over(one_world, proxy, retry_budget_seconds=0, message_wait_interval_seconds=0)
     for text in "abcd":
         queue.publish(text)
@@ -59,7 +59,7 @@ def test_a_claim_whose_answer_never_came_is_found_by_one_of_several_consumers(on
 
 
 @pytest.mark.parametrize("timeout_s", [300, None], ids=["leases", "no leases"])
-def test_draining_finds_a_claim_whose_answer_never_came(one_world: World, proxy: Proxy, timeout_s: int | None) -> None:
+def test_draining_finds_a_claim_whose_reply_was_lost(one_world: World, proxy: Proxy, timeout_s: int | None) -> None:
     queue, _ = over(
         one_world, proxy, retry_budget_seconds=0, message_wait_interval_seconds=0,
         message_visibility_timeout_seconds=timeout_s,

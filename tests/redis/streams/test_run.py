@@ -144,7 +144,9 @@ def test_a_row_that_was_rolled_back_does_not_count(effects: Ledger) -> None:
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-def test_of_two_who_process_a_message_at_once_the_second_waits_for_the_first(postgres: Postgres, ending: str) -> None:
+def test_of_two_concurrent_consumers_of_a_message_the_second_waits_for_the_first(
+    postgres: Postgres, ending: str
+) -> None:
     shared = ledger("postgres", postgres.dsn)
     once = EffectsOnce(shared.paramstyle, table=f"waiting_{ending}")
     with closing(shared.connect()) as first, closing(shared.connect()) as second:
@@ -161,7 +163,7 @@ def test_of_two_who_process_a_message_at_once_the_second_waits_for_the_first(pos
         second.rollback()
 
 
-def test_what_could_not_be_a_table_or_a_paramstyle_is_refused() -> None:
+def test_an_invalid_table_name_or_paramstyle_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="table must be a plain SQL name"):
         EffectsOnce("qmark", table="x; DROP TABLE y")
     with pytest.raises(ConfigurationError, match="paramstyle must be one of qmark, format, pyformat, numeric"):

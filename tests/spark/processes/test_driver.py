@@ -43,8 +43,8 @@ def working(environment: dict[str, str]) -> dict[str, Any]:
     return said
 
 
-@pytest.mark.nightly("faults/test_spark_batch.py::test_the_batch_of_a_killed_driver_is_taken_up_by_the_next")
-def test_a_retry_gets_the_messages_of_a_killed_driver_back(
+@pytest.mark.nightly("faults/test_spark_batch.py::test_the_next_driver_takes_over_the_batch_of_a_killed_driver")
+def test_a_retry_gets_the_messages_of_a_killed_driver(
     spark: SparkSession, queue: LeasedQueue, handover: Any, start_driver: StartDriver, environment: dict[str, str]
 ) -> None:
     submit = start_driver(environment)

@@ -22,7 +22,7 @@ from rmq_core import LeaseInfo, QueueStats
 GOOD = Outcome("Airflow", EXPECTED, dict.fromkeys(STEPS, 1.25), Path("/results"), Path("/results/delays.png"))
 
 
-def test_the_table_has_every_figure_of_every_orchestrator_and_says_where_the_plots_lie() -> None:
+def test_the_table_has_every_figure_of_every_orchestrator_and_the_location_of_the_plots() -> None:
     text = summary([GOOD, replace(GOOD, orchestrator="Dagster")])
     (row,) = [line.split() for line in text.splitlines() if line.startswith("rows written  ")]
     assert row == ["rows", "written", "336,776", "336,776"]
@@ -61,7 +61,7 @@ class SeenQueue:
         return [self.held] if self.held else []
 
 
-def test_the_watch_tells_a_killed_driver_its_retry_and_the_hand_overs_apart(
+def test_the_monitor_distinguishes_a_killed_driver_its_retry_and_the_hand_overs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue, marker, now = SeenQueue(), tmp_path / "killed", datetime.now(UTC)

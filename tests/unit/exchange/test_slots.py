@@ -11,7 +11,7 @@ from rmq_core.exchange import slots as module
 from rmq_core.exchange.slots import Slot, Slots
 
 
-def test_a_slot_in_use_is_nobody_elses() -> None:
+def test_a_slot_in_use_is_not_assigned_again() -> None:
     slots = Slots(b"rmq:{q}:", 30)
     one, two = slots.take(), slots.take()
     assert one.key != two.key
@@ -96,7 +96,7 @@ def test_threads_of_a_forked_child_take_no_slot_of_its_parent(monkeypatch: pytes
     assert len({parents.key, mine.key, drawn[1].key}) == 3
 
 
-def test_a_forked_child_has_slots_of_its_own() -> None:
+def test_a_forked_child_has_its_own_slots() -> None:
     slots = Slots(b"p:", 30)
     slots.give(slots.take())
     mine = slots.take().key

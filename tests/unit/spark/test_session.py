@@ -47,7 +47,7 @@ def test_a_session_gets_its_settings_and_java() -> None:
 
 
 @pytest.mark.parametrize("variable", ["SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"])
-def test_under_connect_and_spark_submit_java_is_none_of_our_business(variable: str) -> None:
+def test_java_is_not_checked_under_connect_and_spark_submit(variable: str) -> None:
     os.environ[variable] = "set"
     rmq_spark.session("job")
     assert "JAVA_HOME" not in os.environ

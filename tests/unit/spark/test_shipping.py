@@ -58,7 +58,7 @@ class Reader:
         self.number = number
 
 
-def test_what_a_source_makes_is_the_same_after_a_journey() -> None:
+def test_an_object_created_by_a_source_is_equal_after_pickling() -> None:
     made = self_contained(Reader(7), b"")
     assert isinstance(made, Reader)
     arrived = pickle.loads(cloudpickle.dumps(made))  # type: ignore[no-untyped-call]
