@@ -1,4 +1,4 @@
-"""What the oldest Airflow we support, 3.2.0, does not have. `make floor` runs all other tests there, too."""
+"""Features that the oldest supported Airflow, 3.2.0, does not have. `make floor` runs all other tests there, too."""
 
 from __future__ import annotations
 

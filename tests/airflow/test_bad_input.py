@@ -1,5 +1,5 @@
-"""Mistakes of DAG authors and of the world: each is a clear error, and nothing is lost. What is not here has its test
-beside what it is about: unknown disciplines, thresholds that cannot be met, lease ids that two DAGs use.
+"""Mistakes of DAG authors, and failures of Redis: each is a clear error, and nothing is lost. Other mistakes are tested
+with their subject: unknown disciplines, thresholds that cannot be met, lease ids that two DAGs use.
 """
 
 from __future__ import annotations

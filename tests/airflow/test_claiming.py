@@ -1,4 +1,4 @@
-"""Lease ids that a DAG names itself: whose leases a task may take over, and whose not."""
+"""Lease ids that a DAG sets itself: whose leases a task may take over, and whose not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_two_dags_that_use_one_lease_id_do_not_take_from_each_other(queue: Any) 
 
 @pytest.mark.parametrize("owner", ["01234567-89ab-cdef-0123-456789abcdef", "somebody else"], ids=["dagster", "by hand"])
 def test_a_lease_of_a_dagster_run_or_of_a_manual_claim_is_refused_and_left_alone(queue: Any, owner: str) -> None:
-    """tests/dagster/test_claimed.py holds the same for Dagster."""
+    """tests/dagster/test_claimed.py tests the same for Dagster."""
     queue.publish_many("ab")
     take(queue, FIRST)
     queue.adopt(NIGHTLY, owner=owner)

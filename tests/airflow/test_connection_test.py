@@ -1,4 +1,4 @@
-"""The button "Test" of the connection form, on what people mistype and on servers that are not as they think."""
+"""The button "Test" of the connection form, with typing errors and with servers that are not what they should be."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNTOLD = ("Error(", "Error:", "<redis", "Traceback")
 
 @pytest.fixture
 def press(monkeypatch: pytest.MonkeyPatch) -> Button:
-    """Presses the button: `press({"url": ...}, login=...)`."""
+    """Press the button: `press({"url": ...}, login=...)`."""
 
     def press(extra: dict[str, Any], **fields: Any) -> tuple[bool, str]:
         value = json.dumps({"conn_type": "redis_queue", **fields, "extra": extra})
@@ -46,7 +46,7 @@ def watched() -> Iterator[tuple[Server, Sentinel]]:
 
 @pytest.fixture
 def locked(watched: tuple[Server, Sentinel]) -> Iterator[Sentinel]:
-    """The same sentinel, asking for a password."""
+    """The same sentinel, which requires a password."""
     _, sentinel = watched
     with sentinel.client() as client:
         client.execute_command("ACL", "SETUSER", "default", "resetpass", ">open-7c2")
@@ -152,7 +152,7 @@ def test_a_redis_server_in_place_of_a_sentinel_is_reported(watched: tuple[Server
 
 
 def ask_at_once() -> None:
-    """What a task gets, without the half minute for which it would try again."""
+    """Return the error of a task, without the half minute for which it would retry."""
     from rmq_core import LeasedConfig
 
     with RedisQueueHook("tried").queue("work", LeasedConfig(retry_budget=0.1)) as queue:

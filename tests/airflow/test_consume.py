@@ -155,7 +155,7 @@ def test_max_messages_leaves_the_rest_ready(connection: str, queue: Any, task_co
 def test_nothing_is_claimed_after_the_time_limit(
     connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    minutes: list[int] = []  # a message takes one by the clock of the operator
+    minutes: list[int] = []  # each message takes a minute on the clock of the operator
     monkeypatch.setattr(drain, "time", SimpleNamespace(monotonic=lambda: 60 * len(minutes)))
     queue.publish_many(map(str, range(10)))
     report = consume(task_context, on_message=lambda message: minutes.append(1), max_time=100, batch_size=2)
@@ -304,7 +304,7 @@ def test_on_kill_between_two_batches_releases_the_next_claim_and_ends_the_task(
     def claim(*args: Any, **options: Any) -> Any:
         lease = claiming.claim(*args, **options)
         if seen:
-            made.on_kill()  # as Airflow's handler does: once, and then the task goes on
+            made.on_kill()  # like Airflow's handler: it runs once, and then the task continues
         return lease
 
     seen: list[Any] = []
@@ -321,7 +321,7 @@ def test_on_kill_between_two_batches_releases_the_next_claim_and_ends_the_task(
 def test_on_kill_does_not_wait_for_a_supervisor_lock_that_the_interrupted_code_holds(
     connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = threading.Lock()  # no RLock, as in Airflow's way to the supervisor
+    lock = threading.Lock()  # not an RLock, as on Airflow's path to the supervisor
 
     def ask(*_: Any, **__: Any) -> Any:
         with lock:

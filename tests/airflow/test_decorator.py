@@ -25,7 +25,7 @@ SOON = 0.05
 
 
 def made(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The operator that `@task.redis_queue` makes of a function."""
+    """Return the operator that `@task.redis_queue` makes of a function."""
     if "hand_over" not in options:
         options["queue"] = QUEUE
     with DAG("dag", schedule=None):
@@ -367,7 +367,7 @@ def test_a_sensor_that_returned_nothing_fails_the_task_without_a_claim(
     with DAG("dag", schedule=None):
         wait = RedisQueueSensor(task_id="wait", redis_queue=QUEUE, hand_over=True)
         operator: Any = redis_queue_task(payloads, task_id="work", hand_over=wait.output)().operator
-    operator.hand_over = None  # what Airflow renders the output of a sensor to that was skipped or marked success
+    operator.hand_over = None  # the rendered output of a sensor that was skipped or marked success
     with LeasedQueue(secured_url, "None") as other:
         other.publish("of somebody else")
         with pytest.raises(ConfigurationError, match="marked success"):

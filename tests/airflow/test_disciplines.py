@@ -1,4 +1,4 @@
-"""Connections that name a discipline: what works with any of them works, what needs a lease under a name is refused."""
+"""Connections that name a discipline: most operators work with any of them, those that need a named lease refuse."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Connect = Callable[[str], str]
 
 @pytest.fixture
 def connect(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Connect:
-    """Makes a connection of a discipline; returns its id."""
+    """Create a connection of a discipline; return its id."""
 
     def make(discipline: str) -> str:
         place = urlsplit(redis_url)

@@ -1,4 +1,4 @@
-"""The doorbell rings while there is work, and survives whatever is wrong until it is mended."""
+"""The doorbell trigger fires while there is work, and waits through every error until it is solved."""
 
 from __future__ import annotations
 

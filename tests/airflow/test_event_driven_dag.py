@@ -1,4 +1,4 @@
-"""The event-driven example: its watcher rings for what is in the queue, and its run drains it."""
+"""The event-driven example: its watcher fires for messages in the queue, and its run drains it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small examples, run as they are: what they print is what their docstrings promise."""
+"""The small examples, run unchanged: they print what their docstrings promise."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Run = Callable[[str], Any]
 
 @pytest.fixture
 def run_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs an example, whose results go to the test's own folder; every task succeeds."""
+    """Run an example with its results in the test's own folder; every task succeeds."""
 
     def run(name: str) -> Any:
         dag = load(name, EXAMPLES, "examples")
@@ -41,7 +41,7 @@ def run_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def asset_events() -> list[tuple[str, Any]]:
-    """The queue and the extra of every event that `publish` left in the database."""
+    """Return the queue and the extra of every event that `publish` left in the database."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
 

@@ -1,4 +1,4 @@
-"""What only Airflow 3.3 has says so elsewhere."""
+"""Features that need Airflow 3.3 raise an error that says so on older versions."""
 
 from __future__ import annotations
 

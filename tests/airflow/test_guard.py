@@ -1,4 +1,4 @@
-"""The guard ends whole process groups, whatever the members think of it and however their task ended."""
+"""The guard ends whole process groups, whether or not their members obey signals, and however their task ended."""
 
 from __future__ import annotations
 

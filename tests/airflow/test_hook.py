@@ -97,7 +97,7 @@ def test_airflow_masks_the_password_after_its_first_use(connection: str) -> None
 
 
 class OldServer:
-    """A server this suite does not run: what Redis 6.0 answers."""
+    """Replies of Redis 6.0, a version that the test suite does not run."""
 
     def ping(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Whose lease is whose: tries of one run, runs of one name, names too long to be kept."""
+"""Which task owns a lease: tries of one run, runs of one name, and names that are too long."""
 
 from __future__ import annotations
 

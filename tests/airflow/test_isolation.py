@@ -1,4 +1,4 @@
-"""Messages that failed together are tried apart, and every task that gets fewer for it says so."""
+"""Messages that failed together are isolated, and every task that gets fewer messages because of it reports it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def suspects(queue: Any) -> Any:
 
 @pytest.fixture
 def isolated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The counts that the metric `rmq.isolated` hears."""
+    """Collect the counts of the metric `rmq.isolated`."""
     counts: list[int] = []
 
     def incr(name: str, count: int = 1, *, tags: dict[str, Any]) -> None:

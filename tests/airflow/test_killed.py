@@ -1,4 +1,4 @@
-"""What a killed task learns from Airflow about why."""
+"""What a killed task can find out from Airflow about the cause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rmq_airflow.killed import Kill, why_killed
 
 
 def asked(states: Any, map_index: int = -1) -> Any:
-    """A task instance that gets this answer; it remembers what it asked."""
+    """A task instance that gets this answer and remembers its requests."""
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="work", map_index=map_index, questions=[])
 
     def get_task_states(dag_id: str, **question: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What Airflow's metrics hear of each operator: counters with the queue and the operator as tags."""
+"""The metrics that each operator emits to Airflow: counters with the queue and the operator as tags."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("connection")
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
-    """Name, count and operator of what is told; the tags are checked here."""
+    """Record name, count and operator of each metric; check the tags."""
     told: list[tuple[str, int, str]] = []
 
     def incr(name: str, count: int = 1, *, tags: dict[str, Any]) -> None:

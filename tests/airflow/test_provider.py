@@ -1,4 +1,4 @@
-"""What Airflow itself makes of the provider."""
+"""What Airflow itself reports about the provider."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_airflow_command_line_lists_its_components(command: str, capsys: pyt
 
 
 def listed(*words: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """What `airflow WORDS` prints."""
+    """Return what `airflow WORDS` prints."""
     from airflow.cli.cli_parser import get_parser
 
     arguments = get_parser().parse_args([*words, "--output", "json"])

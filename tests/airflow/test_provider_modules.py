@@ -1,4 +1,4 @@
-"""What the provider says it has is there, and says how to use it."""
+"""Everything that the provider declares exists and is documented."""
 
 from __future__ import annotations
 

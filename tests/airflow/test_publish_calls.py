@@ -1,4 +1,4 @@
-"""What the operator adds to publishing: nothing that Redis sees. The time it adds is a figure of the benchmarks."""
+"""The operator sends Redis nothing more than a publish with the core. The benchmarks measure the time it adds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ITEMS = [{"order": number, "day": "2026-01-01"} for number in range(20_000)]
 
 
 def script_calls(client: redis.Redis) -> int:
-    """How many scripts ran since the last look."""
+    """Return how many scripts ran since the last call."""
     calls: int = client.info("commandstats")["cmdstat_evalsha"]["calls"]
     client.config_resetstat()
     return calls

@@ -1,4 +1,4 @@
-"""What a publish says besides its messages: the queue's asset event, and the trace it belongs to."""
+"""What a publish emits besides its messages: the event of the queue's asset, and its trace context."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALIAS = AssetAlias(name=f"rmq:redis_queue_default/{QUEUE}")
 
 
 def publish(context: Any, messages: Any, *, try_number: int = 1, **options: Any) -> Any:
-    """The context after a publish, for what it says."""
+    """Run a publish and return its context with the events it emitted."""
     operator = RedisQueuePublishOperator(task_id="publish", redis_queue=QUEUE, messages=messages, **options)
     made = context(operator, try_number=try_number)
     operator.execute(made)

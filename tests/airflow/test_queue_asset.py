@@ -1,4 +1,4 @@
-"""The URI of a queue as an asset, as Airflow itself treats it."""
+"""The URI of a queue as an asset, handled by Airflow itself."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_examples_of_the_forms_are_valid_assets(form: str) -> None:
 
 
 class Dataset(NamedTuple):
-    """The OpenLineage client's, as far as it is used; the client is no part of this project."""
+    """The part of the OpenLineage client that is used; the client is not a dependency of this project."""
 
     namespace: str
     name: str

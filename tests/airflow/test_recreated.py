@@ -1,4 +1,4 @@
-"""A run that was deleted and created again under its name, and one that was cleared: what each gets."""
+"""What a run gets that was deleted and created again under its name, and what a cleared run gets."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_runs_that_cannot_be_distinguished_are_reported_in_the_log(
 ) -> None:
     caplog.set_level("INFO")
     queue.publish("a")
-    queue.ack(queue.claim(lease_id=LEASE, owner="airflow:dag/run/work/-1/1"))  # as written without a mark
+    queue.ack(queue.claim(lease_id=LEASE, owner="airflow:dag/run/work/-1/1"))  # as written without a run mark
     queue.publish("b")
     task = decorated()
     context = task_context(task, run=ANEW)

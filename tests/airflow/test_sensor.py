@@ -98,7 +98,7 @@ def test_a_timeout_while_deferred_fails_and_soft_fail_makes_it_a_skip(
 
 
 def resume_after_timeout(operator: RedisQueueSensor, context: MakeContext) -> None:
-    # What Airflow's triggerer passes to a task whose trigger did not fire in time.
+    # the event that Airflow's triggerer passes to a task whose trigger did not fire in time
     failure = {"error": "Trigger timeout", "traceback": None}
     operator.resume_execution("__fail__", failure, context(operator))
 

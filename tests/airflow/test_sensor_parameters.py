@@ -1,4 +1,4 @@
-"""What a sensor can be asked besides "is there work": bounds, dead letters, depth, hand-over, waiting in a trigger."""
+"""Parameters of the sensor besides the threshold: limits, dead letters, depth, hand-over, waiting in a trigger."""
 
 from __future__ import annotations
 

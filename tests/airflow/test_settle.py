@@ -1,4 +1,4 @@
-"""Settling from outside: what was handed over and nobody adopted, and never what a living task holds."""
+"""Settling by a later task: a hand-over that was never adopted is settled, a lease of a running task is not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORKER = "airflow:dag/run/work/-1/{}"
 
 
 def hand_over(context: MakeContext, **options: Any) -> Any:
-    """What a sensor leaves in XCom."""
+    """Return what a sensor leaves in XCom."""
     sensor = RedisQueueSensor(task_id="wait", redis_queue=QUEUE, hand_over=True, poke_interval=0.05, **options)
     return sensor.execute(context(sensor))
 

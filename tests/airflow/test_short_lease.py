@@ -1,4 +1,4 @@
-"""A lease that ends before the retry comes is warned of when the DAG is parsed."""
+"""A lease that ends before the retry begins causes a warning when the DAG is parsed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_endless_lease_or_one_that_only_the_connection_sets_raises_no_warning
 
 
 def test_the_example_dags_leave_time_for_their_retries() -> None:
-    """Mapped tasks are made in their worker, so what they are given is looked at besides."""
+    """Mapped tasks are created in their worker, so their mapped arguments are checked separately."""
     code = "import runpy, sys; [runpy.run_path(example) for example in sys.argv[1:]]"
     examples = sorted(map(str, EXAMPLES.glob("*airflow*.py")))
     assert len(examples) > 5

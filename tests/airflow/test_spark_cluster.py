@@ -48,7 +48,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
     monkeypatch.setenv("PATH", f"{Path(__file__).parent / 'bin_cluster'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    # The provider asks every ten and twenty seconds.
+    # the provider polls every ten and twenty seconds
     monkeypatch.setattr(provider_hook, "time", SimpleNamespace(sleep=lambda _: time.sleep(0.05)))
     monkeypatch.setattr(handover, "_LONGEST_PACE_S", 0.2)
     found = Jobs(folder)
@@ -69,7 +69,7 @@ def yarn(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]
 def pods(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Kubernetes:
     client = Kubernetes(jobs)
     for module in (provider_hook, provider_operator):
-        monkeypatch.setattr(module, "kube_client", client, raising=False)  # the provider may not be there
+        monkeypatch.setattr(module, "kube_client", client, raising=False)  # the provider may not be installed
     options = SimpleNamespace(V1DeleteOptions=SimpleNamespace)
     monkeypatch.setitem(sys.modules, "kubernetes", SimpleNamespace(client=options))
     extra = {"namespace": "work"}
@@ -93,7 +93,7 @@ def platform(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 class Store(dict[str, Any]):
-    """What Airflow 3.3 keeps of a task instance from one try to the next."""
+    """The state that Airflow 3.3 keeps for a task instance from one try to the next."""
 
     def set(self, key: str, value: Any) -> None:
         self[key] = json.loads(json.dumps(value))
@@ -135,9 +135,9 @@ def operator(behaviour: str, marker: Path, options: dict[str, Any], **more: Any)
 def lose_worker(
     queue: Any, marker: Path, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[RedisQueueSparkSubmitOperator], None]:
-    """Plays a try on a message that ends right after its driver was submitted, without a word to Redis or the platform.
+    """Simulate a try that dies right after it submitted its driver, without a request to Redis or the platform.
 
-    Returns when the driver is at work.
+    Return when the driver is at work.
     """
 
     def die(*_: Any) -> None:
@@ -284,7 +284,7 @@ def test_on_kill_ends_the_driver_on_the_cluster_and_keeps_the_lease(
     assert queue.lease_info(LEASE_ID) is not None
 
 
-# The alarm may interrupt a request of Airflow's hook to the resource manager, whose socket nobody closes then.
+# The alarm may interrupt a request of Airflow's hook to the resource manager; its socket then stays unclosed.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_a_timeout_ends_the_driver_as_airflow_would_and_keeps_the_lease_for_the_retry(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
@@ -301,7 +301,7 @@ def test_a_timeout_ends_the_driver_as_airflow_would_and_keeps_the_lease_for_the_
     with pytest.raises(AirflowTaskTimeout), timeout(2 * PATIENCE_S):
         task.execute(context(task))
     alarm.join()
-    task.on_kill()  # as Airflow does then
+    task.on_kill()  # as Airflow does in this case
     eventually(lambda: gone(marker))
     kept = queue.lease_info(LEASE_ID)
     assert kept.owner == OWNER.format(1)
@@ -471,12 +471,12 @@ def test_a_properties_file_escapes_what_java_would_read_differently(tmp_path: Pa
 
 
 class Reported(Background):
-    """`execute` in a thread, for what it returns."""
+    """A thread that runs `execute` and keeps its result."""
 
     def _run(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
         try:
             self.value = task.execute(context)
-        except BaseException as error:  # noqa: BLE001  a time-out is one
+        except BaseException as error:  # noqa: BLE001  a timeout is a BaseException
             self.error = error
 
     def report(self) -> Any:

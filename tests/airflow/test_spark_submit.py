@@ -69,7 +69,7 @@ def gone(marker: Path) -> bool:
 
 
 class Background:
-    """`execute` in a thread, as the main thread of a task would run it."""
+    """A thread that runs `execute`, as the main thread of a task would."""
 
     def __init__(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
         self.error: BaseException | None = None
@@ -79,7 +79,7 @@ class Background:
     def _run(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
         try:
             task.execute(context)
-        except BaseException as error:  # noqa: BLE001  a time-out is one
+        except BaseException as error:  # noqa: BLE001  a timeout is a BaseException
             self.error = error
 
     def ended_with(self) -> BaseException | None:
@@ -238,7 +238,7 @@ def test_a_lease_taken_over_from_a_driver_that_adopted_stops_that_driver_too(
     task = operator("adopt_and_work", marker, queue_config=SHORT)
     run = Background(task, task_context(task))
     eventually(marker.exists)
-    time.sleep(1.5)  # until the submitter's own heartbeat has met the adoption
+    time.sleep(1.5)  # until the submitter's own heartbeat has noticed the adoption
     queue.adopt(LEASE_ID, owner="thief")
     assert isinstance(run.ended_with(), LeaseLost)
     eventually(lambda: gone(marker))
@@ -365,7 +365,7 @@ def test_an_execution_timeout_ends_the_driver_and_keeps_the_lease(
 
 
 def sound_alarm(marker: Path) -> None:
-    """Time is up as soon as the driver is there."""
+    """Let the timeout fire as soon as the driver runs."""
     eventually(marker.exists)
     os.kill(os.getpid(), signal.SIGALRM)
 
@@ -404,7 +404,7 @@ def test_an_outage_of_redis_does_not_hide_the_failure_of_a_driver(
 
 
 def shut_out(queue: Any) -> float:
-    """From now on the operator's user gets no answer it could use."""
+    """Make every later request of the operator's user fail."""
     queue.client.execute_command("ACL", "SETUSER", "airflow", "off")
     queue.client.client_kill_filter(user="airflow")
     return 60.0
@@ -568,7 +568,7 @@ def test_a_custom_spark_is_found_by_spark_home(
 
 
 def hide_spark(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """As on a worker without Spark: nothing on PATH, nothing beside the interpreter, no SPARK_HOME."""
+    """Simulate a worker without Spark: no spark-submit on PATH or next to the interpreter, and no SPARK_HOME."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.setattr("rmq_airflow.hooks.spark.sys", SimpleNamespace(executable=str(folder / "python")))

@@ -1,4 +1,4 @@
-"""One wait hub for a server and an event loop, however many triggers wait."""
+"""One wait hub for each server and event loop, for any number of waiting triggers."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def test_triggers_retry_at_different_times_and_log_an_outage_once(
 
 
 def impatient(look_up: Any) -> Any:
-    """Locations of which a wait gives up at once, where it would be patient for half a minute."""
+    """Return a look-up whose waits time out at once, instead of after half a minute."""
 
     async def location(hook: RedisQueueHook, needed: str) -> Any:
         from dataclasses import replace

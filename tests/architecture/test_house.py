@@ -12,7 +12,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 
 
 def body_lengths(path: Path) -> list[int]:
-    """Lines of each function of a file, docstrings not counted."""
+    """Return the lines of each function of a file, without docstrings."""
     tree = ast.parse(path.read_text("utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return [node.end_lineno - node.lineno + 1 - docstring_lines(node) for node in functions if node.end_lineno]
@@ -33,7 +33,7 @@ def test_a_file_has_at_most_400_lines(path: Path) -> None:
 
 
 def test_a_class_name_is_defined_once() -> None:
-    """Whoever reads a name knows which class it is; asyncio twins and the public batches are told apart by packages."""
+    """A class name identifies one class; asyncio twins and the public batches are distinguished by their packages."""
     twins = {"AbstractRedisGateway", "RedisGateway", "RedisMessageQueue", "ClaimedBatch"}
     names = Counter(
         node.name

@@ -16,7 +16,7 @@ CALL = re.compile(r"""redis\.p?call\(\s*(['"])(\w+)\1\s*(?:,\s*([^,)]*))?""")
 
 
 def key_first(text: str) -> str:
-    """The text with the words left out that some commands have before their key."""
+    """Return the text without the words that some commands have before their key."""
     text = re.sub(r"('(?:XGROUP|XINFO)'),\s*'\w+',", r"\1,", text)
     return re.sub(r"('XREAD(?:GROUP)?'),[^)]*?'STREAMS',", r"\1,", text)
 
@@ -47,7 +47,7 @@ def test_every_parameter_is_used_under_its_own_name(path: Path) -> None:
     body = "\n".join(line for line in source(path).splitlines() if not re.search(r"\b(?:KEYS|ARGV)\b", line))
     own = [parameter.name for parameter in (*script.own.keys, *script.own.args)]
     assert [name for name in own if not re.search(rf"\b{name}\b", body)] == []
-    # A local of the same name would hide it from everything below.
+    # A local of the same name would shadow it in everything below.
     made = re.findall(r"^local (?:function )?([\w, ]+)", body, re.MULTILINE)
     assert {name.strip() for line in made for name in line.split(",")}.isdisjoint(own)
 

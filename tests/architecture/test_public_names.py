@@ -29,7 +29,7 @@ def test_all_lists_every_public_name_once_and_each_exists(face: object) -> None:
 
 
 def test_the_asyncio_queue_has_the_same_methods_as_the_blocking_one() -> None:
-    # An async twin differs from its sync original; everything else both faces export is one and the same object.
+    # An async twin differs from its sync original; everything else that both packages export is the same object.
     assert rmq_core.asyncio.LeasedQueue is not rmq_core.LeasedQueue
     assert methods(rmq_core.asyncio.LeasedQueue) == methods(rmq_core.LeasedQueue)
 
@@ -76,7 +76,7 @@ def methods(kind: type) -> set[str]:
 
 
 def own_doc(value: object) -> str | None:
-    """The docstring written for `value`; a dataclass without one is given its signature by Python."""
+    """Return the docstring written for `value`; Python gives a dataclass without one its signature."""
     doc = getattr(value, "__doc__", None)
     return None if doc and doc.startswith(f"{getattr(value, '__name__', '')}(") else doc
 

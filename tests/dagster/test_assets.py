@@ -50,7 +50,7 @@ def test_an_op_is_named_after_its_queue() -> None:
     assert publish_op("bestellungen_für").name == "publish_to_bestellungen_f_r"
 
 
-# Dagster deprecates what it uses itself to make observable assets external ones.
+# Dagster deprecates a function that it uses itself to make observable assets external ones.
 @pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
 def test_observing_a_queue_records_its_counts_and_claims_nothing(
     queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
@@ -96,7 +96,7 @@ def test_everything_around_a_queue_has_names_that_dagster_accepts() -> None:
 
 @pytest.fixture
 def check(queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance) -> Check:
-    """Materialize an asset together with its checks; their verdicts by name."""
+    """Materialize an asset together with its checks; return the check results by name."""
 
     @dg.asset
     def publisher() -> None: ...
@@ -203,7 +203,7 @@ def test_checks_without_a_limit_are_refused() -> None:
 def test_one_asset_publishes_and_another_consumes_on_a_request_of_the_sensor(
     queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
-    """Lineage goes from one to the other; what flows between them flows through Redis, and no IO manager sees it."""
+    """The lineage connects the two assets; their messages go through Redis, and no IO manager sees them."""
 
     @dg.asset
     def arrivals(redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:

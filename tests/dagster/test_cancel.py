@@ -34,13 +34,13 @@ def alive(pid: int) -> bool:
 
 
 def terminate(run: subprocess.Popen[bytes], instance: dg.DagsterInstance) -> None:
-    """As the launcher does when somebody presses "Terminate"."""
+    """Terminate the run as the launcher does when a user presses "Terminate"."""
     instance.report_run_canceling(instance.get_runs()[0])
     run.send_signal(signal.SIGINT)
 
 
 def shut_down(run: subprocess.Popen[bytes], instance: dg.DagsterInstance) -> None:
-    """As a deployment does; Dagster takes it for a failure, and does not know of it before."""
+    """Send SIGTERM as a deployment does; Dagster treats it as a failure and has no notice of it before."""
     run.send_signal(signal.SIGTERM)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.job_base import InMemoryJob  # no public name runs a run that was made before
+from dagster._core.definitions.job_base import InMemoryJob  # no public function executes an existing run
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.execution.api import execute_run
 
@@ -36,7 +36,7 @@ def asset_of(queue: str, work: Work, retries: int = 0, **terms: Any) -> dg.Asset
 
 @pytest.fixture
 def run(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource) -> Run:
-    """Materialize an asset that claims and then does the work given."""
+    """Materialize an asset that claims and then does the given work."""
 
     def materialize(
         work: Work, retries: int = 0, tags: dict[str, str] | None = None, partition: str = "north", **terms: Any

@@ -31,13 +31,13 @@ time.sleep(600)
 
 
 def family(note: Path) -> list[int]:
-    """The processes, once they all run."""
+    """Return the processes once they all run."""
     eventually(lambda: note.exists() and note.read_text().endswith("."))
     return [int(pid) for pid in note.read_text().rstrip(".").split()]
 
 
 def await_end(pid: int) -> None:
-    """A process that was killed ends: the kernel takes its time about it on a busy machine."""
+    """Wait until a killed process has ended: on a busy machine the kernel takes some time."""
     eventually(lambda: gone(pid))
 
 

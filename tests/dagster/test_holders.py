@@ -58,7 +58,7 @@ def tick(
 
 @pytest.fixture
 def keep(queue: LeasedQueue) -> Callable[..., str]:
-    """A message that a try has kept for its retry; returns the name of the lease."""
+    """Claim a message as a try that kept it for its retry; return the lease id."""
 
     def kept(owner: str, lease_id: str | None = None, seconds: float | None = None) -> str:
         queue.publish("a")
@@ -71,7 +71,7 @@ def keep(queue: LeasedQueue) -> Callable[..., str]:
 
 
 def step(instance: dg.DagsterInstance, run: dg.DagsterRun, *kinds: dg.DagsterEventType) -> None:
-    """What Dagster writes down of the only step of a run."""
+    """Write the events that Dagster records for the only step of a run."""
     for kind in kinds:
         event = dg.DagsterEvent(kind.value, run.job_name, step_key="nothing")
         instance.report_dagster_event(event, run.run_id)
@@ -119,7 +119,7 @@ def test_a_lease_whose_owner_is_not_a_run_is_left_alone(tick: Tick, queue: Lease
 def test_a_lease_of_an_unknown_holder_is_left_alone_whatever_its_name(
     tick: Tick, queue: LeasedQueue, keep: Keep
 ) -> None:
-    """It may be a run of another Dagster, or one that works on although it was deleted: its heartbeat goes on."""
+    """It may be a run of another Dagster, or a deleted run that still works and sends heartbeats."""
     keep(str(uuid.uuid4()), seconds=int(CONFIG.lease_ms) / 1000)
     keep(str(uuid.uuid4()), "a lease of somebody's own")
     tick()

@@ -50,7 +50,7 @@ def tick(drain: dg.JobDefinition, instance: dg.DagsterInstance, redis_queue: Red
 
 @pytest.fixture
 def launched(drain: dg.JobDefinition, instance: dg.DagsterInstance) -> Launch:
-    """What the daemon makes of a request."""
+    """Create the run that the daemon creates for a request."""
 
     def execute(request: dg.RunRequest) -> dg.ExecuteInProcessResult:
         tags = {SENSOR: "bell", **(request.tags or {})}
@@ -60,7 +60,7 @@ def launched(drain: dg.JobDefinition, instance: dg.DagsterInstance) -> Launch:
 
 
 def failed_together(queue: LeasedQueue, messages: int = 30) -> None:
-    """Publish, and fail twice in all of them."""
+    """Publish messages, and let all of them fail together twice."""
     queue.publish_many(["bad", *(f"m{number}" for number in range(1, messages))])
     for _ in range(2):
         lease = queue.claim(max_messages=messages)

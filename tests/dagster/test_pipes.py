@@ -28,7 +28,7 @@ Materialize = Callable[..., dg.ExecuteInProcessResult]
 def materialize(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: Path
 ) -> Materialize:
-    """Run an asset whose drivers behave as told, try by try."""
+    """Run an asset whose drivers behave as configured, try by try."""
 
     def run(
         *behaviours: str, asset: dg.AssetsDefinition = pipeline.worked, partition: str | None = None, **work: Any
@@ -50,7 +50,7 @@ def metadata(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 
 def ready(queue: LeasedQueue) -> list[Message]:
-    """What is ready, oldest first; claims nothing."""
+    """Return the ready payloads, oldest first; claims nothing."""
     return queue.peek(1000)
 
 
@@ -225,7 +225,7 @@ def test_losing_the_lease_stops_the_driver_and_leaves_the_new_owner_alone(
     assert not result.success
     assert "LeaseOwnedByOther" in str(result.failure_data_for_node("worked"))
     assert [lease.owner for lease in queue.leases()] == ["somebody else"]
-    (driver,) = notes(seen)  # a second note would say that nobody stopped it
+    (driver,) = notes(seen)  # a second note would show that it was not stopped
     with pytest.raises(ProcessLookupError):
         os.kill(driver["pid"], 0)
 
@@ -255,6 +255,6 @@ def test_an_outage_of_redis_when_the_driver_fails_hides_nothing_and_lets_the_lea
     )
     assert not result.success
     assert "exit code 3" in str(result.failure_data_for_node("worked").error)  # type: ignore[union-attr]
-    with LeasedQueue(url, "fragile", pipeline.CONFIG) as queue:  # starts the server again, with what it had stored
+    with LeasedQueue(url, "fragile", pipeline.CONFIG) as queue:  # starts the server again with its stored data
         assert [lease.owner for lease in queue.leases()] == [result.run_id]
     embedded.stop(tmp_path / "redis")

@@ -25,7 +25,7 @@ Run = Callable[[str, Block], dg.ExecuteInProcessResult]
 
 @pytest.fixture
 def run(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: Path) -> Run:
-    """Run a driver that behaves as told, then the block; tried twice at most."""
+    """Run a driver that behaves as configured, then the block; at most two tries."""
 
     def materialize(behaviour: str, block: Block) -> dg.ExecuteInProcessResult:
         @dg.asset(retry_policy=dg.RetryPolicy(max_retries=1))

@@ -1,4 +1,4 @@
-"""The sensor that the guide shows, as it stands there, on a queue of its own: `redis_queue.run_requests`."""
+"""The sensor of the guide, unchanged, on its own queue: `redis_queue.run_requests`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Made = dict[str, Any]
 
 @pytest.fixture
 def shown(queue: LeasedQueue, redis_url: str) -> Made:
-    """What the first block of the guide's section defines."""
+    """Return what the first block of the guide's section defines."""
     (code,) = re.findall(
         r"^## A plain sensor\n.*?^```python\n(.*?)^```$.*?^### ", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
@@ -45,7 +45,7 @@ def tick(shown: Made, instance: dg.DagsterInstance, redis_queue: RedisQueueResou
 
 
 def calling(*args: Any, **options: Any) -> dg.SensorDefinition:
-    """A sensor of somebody's own."""
+    """A custom sensor."""
 
     @dg.sensor(name="work_is_there", required_resource_keys={"redis_queue"})
     def sensor(context: Any, **_: object) -> dg.SensorResult:
@@ -57,7 +57,7 @@ def calling(*args: Any, **options: Any) -> dg.SensorDefinition:
 
 @pytest.fixture
 def requested(shown: Made, queue: LeasedQueue, instance: dg.DagsterInstance) -> Callable[..., dg.DagsterRun]:
-    """A run that an earlier tick asked for."""
+    """A run that an earlier tick requested."""
     job = shown["defs"].resolve_implicit_global_asset_job_def()
 
     def create(status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTING, **tags: str) -> dg.DagsterRun:

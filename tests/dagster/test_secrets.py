@@ -34,7 +34,7 @@ def client_of(url: str) -> redis.Redis:
 
 @pytest.fixture
 def guarded_url(redis_url: str) -> Iterator[str]:
-    """The tests' Redis for a user with a password."""
+    """The Redis of the tests for a user with a password."""
     with client_of(redis_url) as client:
         client.execute_command("ACL", "SETUSER", USER, "on", f">{CANARY}", "~*", "&*", "+@all")
         yield f"unix://{client.connection_pool.connection_kwargs['path']}"
@@ -48,7 +48,7 @@ def resource(guarded_url: str, monkeypatch: pytest.MonkeyPatch) -> RedisQueueRes
 
 
 def everything_written(instance: dg.DagsterInstance) -> bytes:
-    """Every byte that Dagster stored: runs, tags, run config, events, ticks, compute logs."""
+    """Return every byte that Dagster stored: runs, tags, run config, events, ticks, compute logs."""
     return b"\n".join(file.read_bytes() for file in Path(instance.root_directory).rglob("*") if file.is_file())
 
 
@@ -111,12 +111,12 @@ def test_credentials_of_the_url_reach_the_driver_outside_of_the_url() -> None:
 
 
 def latest(client: redis.Redis) -> int:
-    """The number of the last connection that was opened."""
+    """Return the number of the last opened connection."""
     return max(int(connection["id"]) for connection in client.client_list())
 
 
 def await_connections(expected: int, since: int, client: redis.Redis) -> None:
-    """So many are open of those opened since; it takes the server a moment to see one go."""
+    """Wait until so many of the connections opened since are open; the server notices a closed one after a moment."""
     eventually(lambda: sum(int(connection["id"]) > since for connection in client.client_list()) == expected)
 
 

@@ -52,7 +52,7 @@ def tick(drain: dg.JobDefinition, instance: dg.DagsterInstance, redis_queue: Red
 
 @pytest.fixture
 def launched(drain: dg.JobDefinition, instance: dg.DagsterInstance) -> Callable[..., dg.ExecuteInProcessResult]:
-    """What the daemon makes of a request, or of a retry of it."""
+    """Create the run that the daemon creates for a request, or a retry of it."""
 
     def execute(request: dg.RunRequest) -> dg.ExecuteInProcessResult:
         return drain.execute_in_process(
@@ -198,7 +198,7 @@ def test_only_the_partition_beyond_the_limit_is_left_out_and_the_tick_reports_it
 def test_a_tick_over_ten_thousand_partitions_sends_redis_at_most_a_hundred_requests(
     tick: Tick, tenants: QueuePartitions, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
-    """One by one, it would be thirty thousand times. How long that takes is measured in tests/faults."""
+    """One request for each queue would be thirty thousand requests. tests/faults measures how long that takes."""
     names = [f"tenant {number}" for number in range(10_000)]
     for lo in range(0, len(names), 500):
         instance.add_dynamic_partitions("tenants", names[lo : lo + 500])
@@ -214,7 +214,7 @@ def test_a_tick_over_ten_thousand_partitions_sends_redis_at_most_a_hundred_reque
 
 
 def calls(client: Any) -> int:
-    """How many commands ran, those of scripts too, but for EXISTS: one script asks that for a thousand queues."""
+    """Return how many commands ran, in scripts too, except EXISTS: one script calls that for a thousand queues."""
     stats = client.info("commandstats")
     return sum(about["calls"] for name, about in stats.items() if name != "cmdstat_exists")
 
@@ -253,7 +253,7 @@ def test_the_claim_of_a_tick_that_dagster_aborted_is_repeated_by_the_next_tick(
 
 @pytest.fixture
 def requested(drain: dg.JobDefinition, instance: dg.DagsterInstance) -> Callable[..., dg.DagsterRun]:
-    """The run that the daemon makes of a request, in the state it has come to."""
+    """Create the run that the daemon creates for a request, in the given state."""
 
     def create(request: dg.RunRequest, status: dg.DagsterRunStatus) -> dg.DagsterRun:
         return instance.create_run_for_job(drain, status=status, tags={SENSOR: "bell", **(request.tags or {})})

@@ -28,7 +28,7 @@ def drain() -> None:
 
 @pytest.fixture
 def tick(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource) -> Tick:
-    """One tick of a sensor for `queue`; the cursor is given by hand."""
+    """Run one tick of a sensor for `queue`; the test passes the cursor."""
 
     def evaluate(cursor: str | None = None, location: str | None = None, **options: Any) -> dg.SensorResult:
         sensor = build_redis_queue_sensor(queue.name, target=drain, name="bell", config=CONFIG, **options)
@@ -39,7 +39,7 @@ def tick(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQue
             resources={"redis_queue": redis_queue},
             sensor_name="bell",
         )
-        if location:  # the daemon tells it, and there is no public way to
+        if location:  # the daemon passes it, and there is no public way to do so
             context._code_location_origin = RegisteredCodeLocationOrigin(location)
         with context:
             result = sensor(context)
@@ -51,7 +51,7 @@ def tick(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQue
 
 @pytest.fixture
 def requested(queue: LeasedQueue, instance: dg.DagsterInstance) -> Callable[..., dg.DagsterRun]:
-    """A run that an earlier tick asked for."""
+    """A run that an earlier tick requested."""
 
     def create(number: int, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED, **tags: str) -> dg.DagsterRun:
         known = {SENSOR: "bell", QUEUE: queue.name, RUN_KEY: f"{queue.name}:{number}"}
@@ -189,7 +189,7 @@ def test_runs_of_other_code_locations_do_not_count(
 def test_a_claim_of_a_tick_waits_for_the_run_of_its_own_code_location(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
-    """Not for one of another location, which may have ended long ago."""
+    """It does not wait for a run of another location, which may have ended long ago."""
     queue.publish("m")
     assert keys(tick(location="prod", claim_for=60)) == [f"{queue.name}:1"]
     (lease,) = queue.leases()
@@ -212,7 +212,7 @@ def test_two_code_locations_with_the_same_sensor_use_different_lease_ids(tick: T
 def test_a_claim_of_the_previous_version_is_held_for_its_run_and_left_alone_by_other_locations(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
-    """It named its claims after the sensor alone."""
+    """The previous version named its claims after the sensor alone."""
     queue.publish("m")
     queue.claim(lease_id="bell/5", owner="bell", lease=60)
     requested(5, dg.DagsterRunStatus.NOT_STARTED, **{LEASE: "bell/5", REPOSITORY: "__repository__@prod"})

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.job_base import InMemoryJob  # no public name runs a run that was made before
+from dagster._core.definitions.job_base import InMemoryJob  # no public function executes an existing run
 from dagster._core.execution.api import execute_run
 
 from rmq_core import ConfigurationError, LeasedQueue, LeaseInfo
@@ -37,7 +37,7 @@ def run_of(instance: dg.DagsterInstance) -> Callable[..., dg.DagsterRun]:
 
 @pytest.fixture
 def ended(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource) -> Ended:
-    """Let the status sensor for how a run ended see it."""
+    """Evaluate the status sensor for the final status of a run."""
 
     def evaluate(run: dg.DagsterRun, queues: str | Sequence[str] | QueuePartitions = "") -> None:
         sensors = redis_queue_status_sensors(queues or queue.name, config=CONFIG)
@@ -114,7 +114,7 @@ def test_a_late_sensor_does_not_affect_a_running_retry(
     ended: Ended,
     status: dg.DagsterRunStatus,
 ) -> None:
-    """The retry is a real run, and the sensor for the run before it ticks while that holds the messages."""
+    """The retry is a real run, and the sensor for the previous run ticks while the retry holds the messages."""
     queue.publish_many(["a", "b"])
     before = run_of(status)
     queue.claim(lease_id=f"{before.run_id}/retried", owner=before.run_id, max_messages=2)

@@ -31,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster that faults may befall."""
+    """A cluster that faults may hit."""
     made = Cluster(CLUSTERS[request.param])
     yield made
     made.close()

@@ -1,7 +1,7 @@
-"""A replica that lagged is promoted: what it never heard of never happened, and nobody may be told otherwise.
+"""A lagging replica is promoted: writes it never received did not happen, and no client may be told otherwise.
 
-Redis acknowledges before it replicates, so a fail-over takes back the newest writes. Evidence (the call slot, the
-lease, its token) goes back together with them: a settle then meets LeaseLost, never a guessed success.
+Redis acknowledges before it replicates, so a failover loses the newest writes. Evidence (the call slot, the
+lease, its token) is lost together with them: a settle then raises LeaseLost, and never guesses a success.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ NOBODY = 1  # a port on which no Redis listens
 
 @dataclass
 class Pair:
-    """A primary, its replica, and the wire that leads clients to whichever serves."""
+    """A primary, its replica, and the proxy that leads clients to the server in charge."""
 
     primary: Server
     replica: Server
     wire: Proxy
 
     def link(self) -> None:
-        """Let the replica follow, and wait until it has everything."""
+        """Start replication, and wait until the replica has everything."""
         with self.primary.client() as primary, self.replica.client() as replica:
             primary.replicaof("NO", "ONE")
             primary.flushall()
@@ -49,24 +49,24 @@ class Pair:
         """Wait until the replica has what the primary has."""
         with self.primary.client() as primary, self.replica.client() as replica:
             eventually(lambda: replica.info("replication")["master_link_status"] == "up")
-            eventually(lambda: primary.wait(1, 100) == 1)  # it is known to be online
+            eventually(lambda: primary.wait(1, 100) == 1)  # the primary reports it as online
             eventually(lambda: _offset(primary) == _offset(replica))
 
     def cut(self) -> None:
-        """From here on, the replica hears nothing more."""
+        """Stop replication: the replica receives nothing more."""
         self.catch_up()
         with self.replica.client() as replica:
             replica.replicaof("127.0.0.1", str(NOBODY))
 
     def promote(self) -> None:
-        """The primary is given up; the replica serves as it is."""
+        """Abandon the primary and promote the replica in its present state."""
         tally.count("lagging replica promoted")
         with self.replica.client() as replica:
             replica.replicaof("NO", "ONE")
         self.wire.point(self.replica.port)
 
     def demote(self) -> None:
-        """The old primary comes back, as the replica of the new one."""
+        """Bring the old primary back as the replica of the new one."""
         with self.primary.client() as primary, self.replica.client() as replica:
             replica.config_set("repl-diskless-sync-delay", 0)
             primary.replicaof("127.0.0.1", str(self.replica.port))
@@ -93,13 +93,13 @@ def pair(servers: Pair) -> Pair:
 
 @pytest.fixture(params=[SyncWorld, AsyncWorld], ids=["sync", "async"])
 def there(request: pytest.FixtureRequest, pair: Pair) -> Iterator[World]:
-    """Queues that reach whichever server serves; `client` looks at the replica."""
+    """Queues that reach the server in charge; `client` reads from the replica."""
     with pair.replica.client() as client, request.param(pair.wire.url, client) as made:
         yield made
 
 
 def lose_the_reply_in_a_failover(pair: Pair, call: Callable[[], Any]) -> Any:
-    """The call runs on the primary, which dies before it answers; the call is sent again to the replica."""
+    """Run the call on the primary, which dies before it answers; the call is resent to the replica."""
     pair.wire.cut(Fault.REPLY_LOST, meanwhile=pair.promote)
     try:
         return call()
@@ -215,16 +215,16 @@ def test_under_load_no_durably_acked_message_comes_back_and_no_token_is_issued_t
     def work() -> None:
         while (lease := queue.claim(max_messages=3, wait=1)) is not None:
             tokens.append(lease.token)
-            if len(tokens) > 60:  # the rest is for the primary when nobody hears it any more
+            if len(tokens) > 60:  # what follows reaches the primary alone
                 alone.wait(PATIENCE_S)
-            if len(unsafe) > 60:  # and for what is promoted
+            if len(unsafe) > 60:  # and what follows then reaches the promoted replica
                 served.wait(PATIENCE_S)
             payloads = [message.payload for message in lease.messages]
             assert not set(payloads) & set(acked)
             try:
                 queue.ack(lease)
             except (NotDurable, LeaseLost):
-                unsafe.update(payloads)  # they were said to be unsafe, and may come back
+                unsafe.update(payloads)  # they were reported as unsafe, and may return
             else:
                 acked.update(payloads)
 
@@ -242,6 +242,6 @@ def test_under_load_no_durably_acked_message_comes_back_and_no_token_is_issued_t
     assert len(tokens) == len(set(tokens))
     assert max(acked.values()) == 1
     assert {*acked, *unsafe} == set(sent)
-    left = queue.stats()  # an ack that only the old primary saw leaves its lease behind, until it expires
+    left = queue.stats()  # an ack that only the old primary received leaves its lease until it expires
     assert (left.ready, left.delayed, left.dead) == (0, 0, 0)
     assert left.leased <= len(unsafe)

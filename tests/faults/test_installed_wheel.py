@@ -73,7 +73,7 @@ def check_that_a_job_runs(python: str, folder: Path, redis_url: str, **variables
 
 
 def run_task(python: str, folder: Path, redis_url: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The operator in the environment, as a worker that was started by the path of its interpreter would run it."""
+    """The operator in the environment, as in a worker that was started by the path of its interpreter."""
     connections: dict[str, dict[str, Any]] = {
         "AIRFLOW_CONN_REDIS_QUEUE_DEFAULT": {"conn_type": "redis_queue", "extra": {"url": redis_url}},
         "AIRFLOW_CONN_SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},

@@ -1,4 +1,4 @@
-"""A reliable queue whose server is killed, or full: nothing is lost, and what workers hold drains."""
+"""A reliable queue whose server is killed or full: nothing is lost, and messages held by workers can be drained."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_messages_held_by_workers_survive_a_kill_of_redis(world: World, own_serv
 
 @pytest.fixture
 def full(client: redis.Redis) -> Iterator[redis.Redis]:
-    """A server that gets its room back at the end."""
+    """A server that is full until the end of the test."""
     client.config_set("maxmemory-policy", "noeviction")
     yield client
     client.config_set("maxmemory", 0)

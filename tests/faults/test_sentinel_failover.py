@@ -1,7 +1,8 @@
 """A primary watched by sentinels is killed under load, and the run continues on what they promote.
 
-Redis acknowledges before it replicates, so what the primary took while no replica heard it is gone with it: exactly
-that, and it is reported. A publish that waits for the replicas (`Durability`) says at once that they do not have it.
+Redis acknowledges before it replicates, so writes that the primary accepted while no replica received them are lost
+with it: only those, and the loss is reported. A publish that waits for the replicas (`Durability`) reports at once that
+they do not have it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DURABLE = Kit(lambda _, lease_s: LeasedConfig(lease=lease_s, durability=Durabili
 
 
 class Told(NamedTuple):
-    """How many messages a load had published when replicas were to be locked out, when they were, and at the kill."""
+    """The numbers of messages that a load had published before the lock-out of replicas, after it, and at the kill."""
 
     load: Load
     before: int
@@ -39,8 +40,8 @@ class Told(NamedTuple):
 class Failover:
     """One failover, in the middle of work on a queue of each discipline and on one that waits for its replicas.
 
-    told: what each load was told to be published, and when. before, after: for each discipline a worker and a lease
-    it claimed before, and one it claimed when no replica heard it any more.
+    told: the publishes that were reported to each load, and when. before, after: for each discipline a worker with a
+    lease from before, and one with a lease that it claimed when no replica received writes any more.
     """
 
     def __init__(self, trio: Trio, stage: Stage, ends: ExitStack) -> None:
@@ -78,7 +79,7 @@ class Failover:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Once for each flavour; five times in full length."""
+    """Run once for each concurrency model; five times in full length."""
     times = 5 if metafunc.config.getoption("faults") == "full" else 1
     kinds = [(flavour, turn) for flavour in STAGES for turn in range(times)]
     names = [f"{flavour}-{turn}" if times > 1 else flavour for flavour, turn in kinds]
@@ -102,7 +103,7 @@ def test_only_what_no_replica_had_received_is_lost(failover: Failover) -> None:
         assert unheard, "this failover took nothing back"
         assert unheard <= lost, discipline
         assert not lost & told.between(0, told.before), discipline
-        assert len(lost & told.between(told.killed)) <= BATCH, discipline  # the last answer that was under way
+        assert len(lost & told.between(told.killed)) <= BATCH, discipline  # the last answer that was on its way
 
 
 def test_the_run_continues_without_doing_anything_twice(failover: Failover) -> None:

@@ -1,4 +1,4 @@
-"""What stands still for longer than a lease: a consumer that wakes too late, and a Redis that does."""
+"""Processes that are stopped for longer than a lease: a consumer that resumes too late, and a Redis that hangs."""
 
 from __future__ import annotations
 

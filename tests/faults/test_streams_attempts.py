@@ -37,14 +37,14 @@ def stage(world: World) -> Stage:
 
 
 def client_of(world: World, url: str) -> Any:
-    """A client that would try again by itself, as clients made by `Redis(...)` do."""
+    """A client with its own retries, as clients made by `Redis(...)` have them."""
     if world.flavour == "sync":
         return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 5))
     return redis.asyncio.Redis.from_url(url, retry=redis.asyncio.retry.Retry(NoBackoff(), 5))
 
 
 def working(stage: Stage, wire: Proxy) -> tuple[Any, Any]:
-    """A consumer behind the wire that has a message in hand."""
+    """A consumer behind the proxy that holds a message."""
     consumer = stage.world.make("QueueConsumer", stage.config(), settings=client_of(stage.world, wire.url))
     consumer.queue.enqueue({"n": 1})
     message = consumer.next()
@@ -172,4 +172,4 @@ def test_an_unreachable_server_is_a_queue_error_at_once(stage: Stage) -> None:
     began = time.monotonic()
     with pytest.raises(QueueError):
         consumer.next()
-    assert time.monotonic() - began < 25  # which other queues go on trying for
+    assert time.monotonic() - began < 25  # other queues retry for this long

@@ -1,4 +1,4 @@
-"""A server at `maxmemory` refuses new entries and lets consumers drain what is there."""
+"""A server at `maxmemory` refuses new entries and lets consumers drain the stored ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.redis.worlds import World
 
 @pytest.fixture
 def full(client: redis.Redis) -> Iterator[redis.Redis]:
-    """Filled up by calling it `full.config_set("maxmemory", 1)`; empty again afterwards."""
+    """A server that `full.config_set("maxmemory", 1)` fills; it is empty again afterwards."""
     client.config_set("maxmemory-policy", "noeviction")
     yield client
     client.config_set("maxmemory", 0)

@@ -23,7 +23,7 @@ from tests.redis.conformance.subject import Subject, capabilities_of, declares
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every server and cluster of this run."""
+    """Return every server and cluster of this run."""
     if "place" in metafunc.fixturenames:
         metafunc.parametrize("place", place_names(metafunc.config), indirect=True, scope="session")
 
@@ -59,7 +59,7 @@ def test_a_promise_is_kept_or_refused(
 
 
 def _is_kept(params: dict[str, Any]) -> bool:
-    """Whether these parameters are of a promise that the discipline keeps; a refusal never reaches a server."""
+    """Return whether these parameters belong to a promise that is kept; a refusal never reaches a server."""
     promise: Promise = params["promise"]
     return promise.capability == EVERY or declares(capabilities_of(params["subject"]), promise.capability)
 

@@ -31,7 +31,7 @@ FRESH = multiprocessing.get_context("spawn")
 
 @pytest.fixture
 def data() -> Iterator[Path]:
-    """A directory for an embedded server, short enough to hold its socket; both are gone afterwards."""
+    """A directory for an embedded server, short enough to hold its socket; both are removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="rmq-test-"))
     yield folder / "data"
     for turn in folder.rglob(embedded.TURN):
@@ -59,7 +59,7 @@ def kill9(data: Path) -> None:
 
 
 def wait_until_written(client: redis.Redis) -> None:
-    """While a sync of the disk lasts, for 2 s at most, `everysec` keeps in memory what it has acknowledged."""
+    """While a sync of the disk lasts, for 2 s at most, `everysec` keeps acknowledged writes in memory."""
     deadline = time.monotonic() + PATIENCE_S
     while client.info("persistence")["aof_buffer_length"]:
         assert time.monotonic() < deadline
@@ -148,7 +148,7 @@ def test_acknowledged_data_survives_sigkill_during_a_rewrite(data: Path) -> None
         assert client.info("persistence")["aof_rewrite_in_progress"] == 1
         process = process_of(data)
         assert os.getpgid(process) == process
-        os.killpg(process, signal.SIGKILL)  # with the child that rewrites, which holds the directory until it is done
+        os.killpg(process, signal.SIGKILL)  # with the child that rewrites and holds the directory until its end
     with LeasedQueue(f"embedded://{data}", "work") as queue:
         assert [message.payload["n"] for message in queue.messages(held)] == list(range(6_000, 7_000))
         queue.ack(held)
@@ -325,7 +325,7 @@ def test_a_redis_on_path_refuses_data_of_the_wheels_server_before_it_could_trunc
 
 
 def worked(data: Path) -> Lease:
-    """Leave 60 ready messages and a lease of 40 in the directory, half written before a rewrite and half after."""
+    """Leave 60 ready messages and a lease of 40 in the directory, half written before a rewrite and half after it."""
     with LeasedQueue(f"embedded://{data}", "work") as queue, connected(data) as client:
         queue.publish_many([{"n": number} for number in range(50)])
         lease = claimed(queue, 40)
@@ -365,7 +365,7 @@ with LeasedQueue("embedded://{data}", "flights") as queue:
 
 
 def install(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a server of the test matrix the only one to be found."""
+    """Make a server of the test matrix the only one that can be found."""
     folder.mkdir()
     program = folder / ("valkey-server" if name == "valkey" else "redis-server")
     program.write_text(f'#!/bin/sh\nexec {shlex.join(command(name))} "$@"\n')

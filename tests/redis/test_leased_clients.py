@@ -1,4 +1,4 @@
-"""The clients a queue may be given, what they show, and what happens to them in a fork."""
+"""The clients that a queue accepts, what they reveal, and their behaviour in a fork."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ print("fine")
 
 @pytest.fixture(params=[{}, {"decode_responses": True}, {"protocol": 3}, {"decode_responses": True, "protocol": 3}])
 def client(request: pytest.FixtureRequest, world: World) -> Iterator[Any]:
-    """A client of the world's flavour, made by the user with options of theirs."""
+    """A client that the user made with custom options, for the concurrency model of the world."""
     if world.flavour == "sync":
         with redis.Redis.from_url(world.url, **request.param) as made:
             yield made

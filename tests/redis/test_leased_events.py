@@ -1,4 +1,4 @@
-"""What `on_event` is told: one event a step, after the commit it reports, in order."""
+"""The events that `on_event` receives: one for each step, after the commit that it reports, in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Listener:
         self.events.append(event)
 
     def told(self) -> list[Told]:
-        """What was told since the last look."""
+        """Return the events since the last call."""
         events, self.events = self.events, []
         assert {event.queue for event in events} <= {"q"}
         return [(e.operation.value, e.count, e.lease_id, e.message_id, e.reason) for e in events]

@@ -1,4 +1,4 @@
-"""Leases that are kept alive while somebody works, and handlers that hear when theirs is gone."""
+"""Leases that are extended while a handler works, and handlers that are notified when theirs is lost."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LEASE_S = 60
 
 @pytest.fixture(autouse=True)
 def often() -> Iterator[None]:
-    """Heartbeats need no short leases here."""
+    """Make heartbeats frequent, so that the tests need no short leases."""
     with beating_often():
         yield
 
 
 def let_pass(world: World, seconds: int) -> None:
-    """Let so much time pass for every lease, all at once."""
+    """Let so much time pass for every lease at once."""
     for lease in world.client.zrange(key("leases"), 0, -1):
         world.client.zincrby(key("leases"), -1000 * seconds, lease)
 
@@ -145,7 +145,7 @@ def test_a_settled_lease_is_not_reported_lost(world: World) -> None:
     lease = queue.claim()
     with queue.hold(lease, on_lost=told.append):
         queue.ack(lease)
-        time.sleep(0.3)  # longer than it takes to the next heartbeat
+        time.sleep(0.3)  # longer than the time until the next heartbeat
         assert (lease.lost, told) == (False, [])
 
 

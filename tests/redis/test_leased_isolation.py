@@ -1,4 +1,4 @@
-"""Messages that failed together are tried apart: nobody is starved by them, and none dies for the company it kept."""
+"""Messages that failed together are isolated: no message starves, and none dies for the failure of others."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.redis.worlds import World
 
 
 def failing_twice(queue: Any, count: int) -> None:
-    """Let the first messages of a queue fail together, and once more."""
+    """Let the first messages of a queue fail together twice."""
     for _ in range(2):
         queue.nack(queue.claim(max_messages=count))
 
 
 def bound(count: int, poisons: int = 1) -> float:
-    """How many runs may pass until all but the poisons are done."""
+    """Return how many runs may pass until all but the poison messages are done."""
     return poisons * (2 * math.log2(count) + 4)
 
 
@@ -102,14 +102,14 @@ def test_poison_is_found_at_any_position(world: World, place: int) -> None:
 
 
 class Consumer:
-    """Works on batches, under one lease id for all tries; one with a poison in it fails each time."""
+    """A consumer of batches under one lease id for all tries; a batch with a poison message fails each time."""
 
     def __init__(self, world: World, queue: Any, bad: set[str], retries: int, fail: str) -> None:
         self.world, self.queue, self.bad, self.retries, self.fail = world, queue, bad, retries, fail
         self.names = (f"run {number}" for number in itertools.count())
 
     def work_until(self, done: Callable[[set[str], set[str]], bool], batch: int) -> int:
-        """How many runs it takes until what the queue has left is as it should be."""
+        """Return how many runs it takes until the queue has left what it should."""
         for runs in range(40 * int(bound(batch, len(self.bad)))):
             left = {message.id for message in self.queue.peek(max(1, self.queue.backlog().ready))}
             if done(left, self.bad):
@@ -125,7 +125,7 @@ class Consumer:
         for number in range(self.retries):
             again = self.queue.claim(max_messages=batch, lease_id=lease_id, owner=f"try {number}")
             if again is None:
-                return  # what was left of its deliveries is used up
+                return  # the rest of its deliveries is used up
             lease = again
         self.queue.nack(lease) if self.fail == "nack" else expire(self.world, lease.id, self.queue.name)
 
@@ -369,7 +369,7 @@ def test_messages_partly_requeued_by_an_earlier_version_are_not_dead_lettered_to
     queue.nack(lease, lease.messages)
     lease = queue.claim(max_messages=4)
     token, _, claimed, *_ = world.client.lindex(key(f"lease:{lease.id}"), 0).decode().split(" ")
-    world.client.lset(key(f"lease:{lease.id}"), 0, f"{token} n {claimed} 0 1 ")  # as that version counts calls
+    world.client.lset(key(f"lease:{lease.id}"), 0, f"{token} n {claimed} 0 1 ")  # as the earlier version counts calls
     expire(world, lease.id)
     assert queue.claim(max_messages=4) is not None
     assert queue.stats().dead == 0
@@ -419,7 +419,7 @@ def test_a_release_isolates_no_message_that_an_earlier_version_put_among_isolate
     queue = world.queue()
     queue.publish_many([*"ab"])
     failing_twice(queue, 2)
-    for envelope in world.client.zrange(key("delayed"), 0, -1):  # as that version does, which takes them for due
+    for envelope in world.client.zrange(key("delayed"), 0, -1):  # as the earlier version does, which treats them as due
         world.client.zrem(key("delayed"), envelope)
         world.client.rpush(key("ready"), envelope)
     queue.publish_many([*"cdefgh"])

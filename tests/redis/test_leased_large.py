@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 def large_lease(queue: Any, **options: Any) -> Any:
-    """Of all messages, and filled in chunks: it asks for fewer than there are."""
+    """Claim all messages into a lease that is filled in chunks: it asks for fewer than there are."""
     queue.publish_many([*NUMBERS, "one more"])
     lease = queue.claim(max_messages=MANY, **options)
     assert lease.count == MANY

@@ -1,4 +1,4 @@
-"""A server at `maxmemory`: what would fill it is refused whole, what drains it goes on."""
+"""A server at `maxmemory`: calls that need memory are refused as a whole, calls that free memory still work."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.redis.worlds import World
 
 @pytest.fixture
 def full(world: World) -> Iterator[World]:
-    """Ask for it, prepare the queue, and call `fill(world)`; afterwards the server has room again."""
+    """Prepare the queue and call `fill(world)`; afterwards the server has room again."""
     yield world
     world.client.config_set("maxmemory", 0)
 
 
 def fill(world: World) -> None:
-    """Let the server have reached its limit."""
+    """Let the server reach its memory limit."""
     world.client.config_set("maxmemory-policy", "noeviction")
     world.client.config_set("maxmemory", 1)
 

@@ -1,4 +1,4 @@
-"""What operators do to a queue, and what they can see of it."""
+"""What operators can do to a queue, and what they can see of it."""
 
 from __future__ import annotations
 

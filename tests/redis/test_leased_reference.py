@@ -1,4 +1,4 @@
-"""The page of `LeasedQueue` says of each method what it costs: counted here, in requests that wait for an answer."""
+"""The page of `LeasedQueue` states the cost of each method, counted here in requests that wait for an answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIELDS = {found[0]: found[1:] for found in FIELD.findall(PAGE)}
 
 
 class Counting:
-    """A driver that counts what goes out: each request, or batch of them, that is answered before the next one."""
+    """A driver that counts its requests: each request, or each batch of them, that is answered before the next one."""
 
     def __init__(self, driver: Any) -> None:
         self._driver, self.trips = driver, 0
@@ -118,7 +118,7 @@ CASES: dict[str, Case] = {
 
 
 def public(kind: type) -> set[str]:
-    """The methods of a class that people call, without deprecated names."""
+    """Return the public methods of a class, without deprecated names."""
     found = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
     return {name for name, it in found.items() if callable(it) and not (it.__doc__ or "").startswith("Deprecated")}
 

@@ -1,4 +1,4 @@
-"""Answers that get lost: a resend changes nothing, and a claim that was interrupted is found again."""
+"""Lost replies: a resend changes nothing, and an interrupted claim is found again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def lived_in(world: World, name: str) -> tuple[Any, Any]:
-    """A queue with something everywhere, and the lease that holds some of it."""
+    """Return a queue with messages in every state, and the lease that holds some of them."""
     queue = world.queue(name, CONFIG)
     strict = world.queue(name, LeasedConfig(max_deliveries=1))
     strict.publish("dead")
@@ -55,7 +55,7 @@ def lived_in(world: World, name: str) -> tuple[Any, Any]:
 
 
 def picture(world: World, name: str) -> Any:
-    """What a queue holds, without ids and times."""
+    """Return the contents of a queue, without ids and times."""
     queue = world.queue(name, CONFIG)
     lists = {part: len(world.client.lrange(key(part, name), 0, -1)) for part in ("completed", "failed", "dead")}
     leases = sorted((info.owner, info.state, info.count, info.settled, info.takeovers) for info in queue.leases())
@@ -87,7 +87,7 @@ def test_every_chunk_of_a_large_lease_survives_a_lost_reply(world: World) -> Non
 
 
 def lose_each_answer(queue: Any) -> None:
-    """Every write is answered by a lost connection at first."""
+    """Answer every write with a lost connection at first."""
     driver = driver_of(queue)
     original = driver._round
     lost: set[bytes] = set()
@@ -128,7 +128,7 @@ def test_scripts_missing_on_the_server_are_sent_again(world: World) -> None:
 
 
 class Interruption(BaseException):
-    """What KeyboardInterrupt is to a program, without ending the test run when a test fails."""
+    """An exception like KeyboardInterrupt, which does not end the test run when a test fails."""
 
 
 @pytest.mark.parametrize("interruption", [Interruption, SystemExit, MemoryError])
@@ -287,10 +287,10 @@ def test_a_late_claim_whose_repetition_was_granted_takes_nothing(world: World, m
     queue.publish_many([*"abcd"])
     engine, slots = engine_of(queue), driver_of(queue)._slots
     request = requested(engine, many)
-    late = plan(next(grant(engine, request, 0)), slots)  # sent, and given up on its way
+    late = plan(next(grant(engine, request, 0)), slots)  # sent, and interrupted on its way
     late.release(slots)
     engine.unanswered[request.id] = request.nonce
-    other = slots.take()  # another thread has its slot for a call that does not reach Redis yet
+    other = slots.take()  # another thread has its slot for a call that has not reached Redis yet
     lease = queue.claim(max_messages=many)
     assert (lease.id, lease.count) == (request.id, many)
     world.client.execute_command(*late.frames[0].args)

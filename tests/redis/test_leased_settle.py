@@ -165,7 +165,7 @@ def test_a_lease_acked_as_a_whole_leaves_the_record_although_a_message_was_nacke
     queue.ack(lease, [lease.messages[1]])
     assert queue.ack(lease).settled == 1
     assert queue.settled("job").acked == 2
-    with pytest.raises(LeaseAlreadySettled):  # a retry is told so, and gets nobody else's messages
+    with pytest.raises(LeaseAlreadySettled):  # a retry gets this error instead of the messages of others
         queue.claim(lease_id="job")
     assert drain(queue) == ["a"]
 

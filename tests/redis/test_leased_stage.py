@@ -1,4 +1,4 @@
-"""Staged publishing: invisible until it is published, then ready whatever becomes of its author."""
+"""Staged publishing: invisible until it is published, then ready whatever happens to its author."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def keys(world: World, pattern: str) -> list[bytes]:
 
 
 def overdue(world: World) -> None:
-    """Let the time be over for which others leave an author alone."""
+    """Let the time pass during which others leave an unfinished publication alone."""
     for member in world.client.zrange(key("leases"), 0, -1):
         world.client.zadd(key("leases"), {member: 1})
 
 
 def decide(world: World, queue: Any, *stages: Stage) -> None:
-    """Publish, and die before anything is moved."""
+    """Commit a publication, and die before any message is moved."""
     engine_of(queue).registered = True
     run(world, queue, next(publish_staged(engine_of(queue), stages)))
 

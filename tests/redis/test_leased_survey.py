@@ -1,4 +1,4 @@
-"""Many queues of a server at once: which hold anything, what is ready, and how an empty one leaves the list."""
+"""Many queues of a server at once: which are not empty, what is ready, and how an empty one leaves the registry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.servers import Cluster
 
 @pytest.fixture
 def call(world: World) -> Callable[..., Any]:
-    """A public function of this world's flavour, on its server."""
+    """Return a public function for the concurrency model of this world, on its server."""
 
     def run(name: str, *args: Any) -> Any:
         if isinstance(world, AsyncWorld):
@@ -29,7 +29,7 @@ def call(world: World) -> Callable[..., Any]:
 
 
 def fill(world: World) -> None:
-    """Queues that hold a message each in another state, and one that is empty by now."""
+    """Create queues with one message each in different states, and one that has become empty."""
     world.queue("ready").publish("a")
     world.queue("delayed").publish("a", delay=60)
     world.queue("leased").publish("a")

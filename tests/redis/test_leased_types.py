@@ -1,4 +1,4 @@
-"""A value of the wrong type at one of our keys: refused before anything is written."""
+"""A value of the wrong type under a key of RMQ: refused before anything is written."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ OPERATIONS: dict[str, Callable[[LeasedQueue, Any], Any]] = {
 
 @contextlib.contextmanager
 def lived_in(client: redis.Redis, *, awaited: bool) -> Iterator[tuple[LeasedQueue, Any]]:
-    """A queue that has something under most of its keys, and the lease that holds some of it."""
+    """A queue with values under most of its keys, and the lease that holds some messages."""
     client.flushdb()
     with LeasedQueue(client, "q", STRICT) as queue:
         queue.publish("doomed")
@@ -73,7 +73,7 @@ def lived_in(client: redis.Redis, *, awaited: bool) -> Iterator[tuple[LeasedQueu
 
 
 def outcome(client: redis.Redis, name: str, operation: str, *, awaited: bool) -> str:
-    """What happens when `name` holds a foreign value: 'refused' or 'ignored'; anything else fails the test."""
+    """Return the outcome when `name` has a value of a wrong type: 'refused' or 'ignored'; others fail the test."""
     with lived_in(client, awaited=awaited) as (queue, lease):
         client.delete(key(name))
         client.xadd(key(name), {"foreign": "value"})
@@ -85,7 +85,7 @@ def outcome(client: redis.Redis, name: str, operation: str, *, awaited: bool) ->
                 raise
             changed = dict(snapshot(client).items() ^ before.items())
             return f"wrote {sorted(changed)} before it refused" if changed else "refused"
-        ended = name == "settled:job" and operation in {"ack", "claim next"}  # it goes with the lease it belongs to
+        ended = name == "settled:job" and operation in {"ack", "claim next"}  # it is deleted with its lease
         assert ended or client.dump(key(name)) == before[key(name).encode()], f"{operation} changed a foreign value"
         return "ignored"
 

@@ -1,4 +1,4 @@
-"""Waiting blocks in Redis; whatever makes work ready wakes somebody who waits."""
+"""Waiting blocks in Redis; everything that makes messages ready wakes a waiting claim."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_waiting_claim_wakes_when_a_lease_that_began_later_expires(world: Worl
 
 
 def test_only_an_earlier_due_time_wakes_the_waiting_claim_that_holds_the_timer(world: World) -> None:
-    """Without it the waiter would look within five seconds, and get its message too, late."""
+    """Without the wake-up the waiting claim would poll within five seconds, and get its message too, late."""
     hour = 3_600_000
     due = int(time.time() * 1000) + hour
     world.client.zadd(key("waiters"), {"waiter": due + hour})
@@ -127,7 +127,7 @@ def test_of_many_waiting_claims_one_gets_the_message_and_the_others_keep_sleepin
     (winner,) = eventually(lambda: [waiter for waiter in waiting if waiter.done()])
     assert winner.result().message.payload == "0"
     blocked(world, 5)
-    own_looks = 6 * ((time.monotonic() - began) // 5)  # those who wait look every 5 s, whatever happens
+    own_looks = 6 * ((time.monotonic() - began) // 5)  # waiting claims poll every 5 s in any case
     looks = scripts_run(world) - before
     assert looks <= 3 + own_looks, "the publish, its claim, and one who looks after the new deadline"
     queue.publish_many([*"12345"])

@@ -1,4 +1,4 @@
-"""A sixth discipline is its folder and one record: whatever lists disciplines has it then."""
+"""A sixth discipline is its folder and one record: everything that lists disciplines then includes it."""
 
 from __future__ import annotations
 

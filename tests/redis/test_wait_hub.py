@@ -30,7 +30,7 @@ async def queue(async_redis_client: redis.asyncio.Redis) -> AsyncIterator[Leased
 
 
 async def armed(client: Any, *names: str) -> None:
-    """Return when the bells of these queues are armed: somebody looked, and found too little."""
+    """Return when these queues have a request for a notification: the hub queried them and found too little."""
     for name in names:
         await eventually_later(lambda name=name: client.zscore(key("waiters", name), "*"))
 

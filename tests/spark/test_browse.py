@@ -113,7 +113,7 @@ def test_an_unsupported_option_is_refused_with_a_reason(
 
 
 def look(url: str, **options: str) -> list[str]:
-    """The payloads, read as Spark would, without Spark."""
+    """Return the payloads, read as Spark would, without Spark."""
     reader = browse_reader(OptionValues({"url": url, "queue": QUEUE, **options}, BROWSE))
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return [payload.decode() for batch in batches for payload in batch.column("payload").to_pylist()]

@@ -415,7 +415,7 @@ def test_a_block_that_swallows_the_loss_still_acks_nothing(
         with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
             assert batch.watch is not None
             assert batch.lease is not None
-            batch.watch.lose(batch.lease)  # as the guard does while Redis is out of sight; it is back for the ack
+            batch.watch.lose(batch.lease)  # as the guard does while Redis is unreachable; the ack reaches it again
 
     with pytest.raises(LeaseLost):
         work()

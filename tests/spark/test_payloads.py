@@ -60,7 +60,7 @@ def test_each_payload_is_parsed_once_whatever_is_done_with_it(messages: DataFram
 
 
 def executed_plan(rows: DataFrame) -> str:
-    """The plan that Spark runs, with every expression of it."""
+    """Return the plan that Spark runs, with every expression of it."""
     rows.write.format("noop").mode("overwrite").save()
     return str(rows._jdf.queryExecution().executedPlan().toString())
 

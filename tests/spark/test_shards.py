@@ -39,13 +39,13 @@ def url(cluster: Cluster) -> str:
 
 @pytest.fixture
 def shards(url: str) -> Iterator[list[LeasedQueue]]:
-    """The shards of `work`, seen by the test itself."""
+    """The shards of `work` with clients of the test."""
     with open_shards(RedisSettings.from_url(url), QUEUE, SHARDS) as opened:
         yield opened
 
 
 def publish(spark: SparkSession, url: str, count: int, **options: Any) -> None:
-    """Numbers, with themselves as their keys if `dedupKey` asks for it."""
+    """Publish numbers, with themselves as their keys if `dedupKey` is set."""
     frame = spark.range(count, numPartitions=2).selectExpr("""concat('{"n":', id, '}') as payload""", "id as key")
     writer = frame if "dedupKey" in options else frame.drop("key")
     given = {"url": url, "queue": QUEUE, "shards": SHARDS, "delivery": "direct", **options}
@@ -57,7 +57,7 @@ def numbers(frame: DataFrame) -> list[int]:
 
 
 def held(shards: list[LeasedQueue]) -> list[int]:
-    """How many messages of each shard are under leases."""
+    """Return how many messages of each shard are leased."""
     return [queue.stats().leased for queue in shards]
 
 
@@ -118,7 +118,7 @@ def test_the_retry_of_a_partly_acked_batch_acks_the_rest(
     def work() -> None:
         with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
             shards[2].ack(batch.leases[2])
-            raise SystemExit  # as good as a kill: it leaves the leases alone
+            raise SystemExit  # equivalent to a kill: it leaves the leases alone
 
     with pytest.raises(SystemExit):
         work()

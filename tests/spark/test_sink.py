@@ -1,4 +1,4 @@
-"""A DataFrame becomes messages: what arrives, when, and how often."""
+"""A DataFrame becomes messages: which are published, when, and how often."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def save(frame: DataFrame, url: str, **options: Any) -> None:
 
 
 def taken(queue: LeasedQueue) -> list[Any]:
-    """The payloads that can be claimed, acked."""
+    """Claim and ack everything; return the payloads."""
     lease = queue.claim(max_messages=100_000)
     if lease is None:
         return []
@@ -163,7 +163,7 @@ def test_failed_rows_are_written_to_the_queue_again(
         save(failed, redis_url, operation=operation)
         save(failed.limit(0), redis_url, operation=operation)
     messages = queue.dead_letters() if dead else []
-    lease = queue.claim(max_messages=1000)  # of messages that failed before, it takes a tenth
+    lease = queue.claim(max_messages=1000)  # for messages that failed before, a tenth is needed
     messages += list(lease.messages) if lease else []
     assert sorted(message.payload for message in messages) == ready + dead
     assert {message.history[0].reason for message in messages} == {"odd"}
@@ -182,7 +182,7 @@ def test_a_batch_whose_rows_all_are_written_back_succeeds(
 
 
 def failed_rows(lease: Lease) -> FailedRows:
-    """What a task tells of a lease of which every message failed."""
+    """What a task reports for a lease of which every message failed."""
     return FailedRows(
         tuple(FailedDelivery(message.id, lease.id, message.deliveries, "odd") for message in lease.messages)
     )
@@ -237,7 +237,7 @@ def drop_files(folder: Path, *texts: str) -> None:
 
 
 def run_stream(frame: DataFrame, checkpoint: Path, url: str, **options: Any) -> None:
-    """Write all there is, batch by batch."""
+    """Write all messages, batch by batch."""
     writer = frame.writeStream.format("rmq").option("url", url).option("queue", QUEUE).options(**options)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()

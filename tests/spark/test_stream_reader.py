@@ -115,7 +115,7 @@ def test_a_crash_in_a_batch_redelivers_the_same_messages_with_a_counted_delivery
     publish(queue, 4, first=4)
     with run(
         redis_url, numPartitions=1
-    ) as second:  # the first batch: Spark asks for a beginning again and has the end in its log
+    ) as second:  # the first batch: Spark requests an initial offset again and has the end in its log
         assert sorted(second.read(end)) == [0, 1, 2, 3]
         parts = second.reader.partitions(start, end)
         deliveries = {
@@ -185,7 +185,7 @@ def test_consumers_of_other_names_share_the_work(redis_url: str, queue: LeasedQu
         assert sorted(second.batch()) == [2, 3]
 
 
-# Leases that are gone.
+# Lost leases.
 
 
 def test_a_replay_of_an_expired_lease_whose_messages_went_to_others_is_empty(
@@ -203,7 +203,7 @@ def test_a_replay_of_an_expired_lease_whose_messages_went_to_others_is_empty(
         assert second.read(end) == []
         second.at = end
         queue.ack(thief)
-        assert len(second.batch()) >= 1  # suspects come one by one: their first delivery failed
+        assert len(second.batch()) >= 1  # messages that failed before are claimed one by one
 
 
 def test_a_replay_of_an_acked_batch_is_refused_and_never_empty(redis_url: str, queue: LeasedQueue) -> None:
@@ -340,7 +340,7 @@ def test_messages_behind_the_first_large_ones_are_measured_too(redis_url: str, q
     with run(redis_url, maxBytesPerBatch="20 MiB") as first:
         info = queue.lease_info(Offset.read(first.next(), QUEUE, "c").lease_id)
         assert info is not None
-        assert info.count == 160 + 20  # Redis shows about 8 MiB at a time
+        assert info.count == 160 + 20  # Redis returns about 8 MiB at a time
 
 
 def test_the_default_limit_is_in_bytes_when_the_option_for_bytes_is_set(redis_url: str) -> None:
@@ -363,7 +363,7 @@ def test_a_waiting_stream_queries_redis_at_most_four_times_a_second(redis_url: s
     assert 0 < len(asked) <= 4 * taken_s
 
 
-# Disciplines and bad input.
+# Disciplines and invalid input.
 
 
 def test_a_job_queue_is_a_source_too(redis_url: str) -> None:

@@ -147,6 +147,6 @@ def numbers_of(frame: DataFrame) -> list[int]:
 
 
 def token_of(queue: LeasedQueue, lease_id: str) -> str:
-    """The token that only Redis and the holder know."""
+    """Return the token, which only Redis and the holder know."""
     head = queue.client.lindex(f"rmq:{{{queue.name}}}:lease:{lease_id}", 0)
     return str(head.decode().split(" ")[0])

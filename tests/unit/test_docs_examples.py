@@ -1,4 +1,4 @@
-"""Code that a page shows from an example file stands in that file word for word: the tests run the file."""
+"""Code that a page shows from an example file is contained in that file word for word: the tests run the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = re.compile(
 
 
 def shown(page: Path) -> list[tuple[str, str]]:
-    """The files a page shows code of, each with the code."""
+    """Return the files from which a page shows code, each with the code."""
     return SHOWN.findall(page.read_text("utf-8"))
 
 

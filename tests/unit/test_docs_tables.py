@@ -1,4 +1,4 @@
-"""Pages name tests for what they promise: each of those tests exists."""
+"""Pages name tests that prove their statements: each of those tests exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 
 
 def defined() -> dict[str, set[str]]:
-    """The tests of each file, by its path below tests/."""
+    """Return the tests of each file, by its path below tests/."""
     folder = ROOT / "tests"
     return {
         path.relative_to(folder).as_posix(): set(DEFINED.findall(path.read_text("utf-8")))

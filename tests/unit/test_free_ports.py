@@ -1,4 +1,4 @@
-"""A port that another process takes first is no reason for a test to fail."""
+"""A test does not fail because another process takes its port first."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from rmq_core.queue.keys import check_name
 
 
 def in_a_child(make: str) -> str:
-    """What `ids.<make>()` returns first in a forked child."""
+    """Return what `ids.<make>()` returns first in a forked child."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

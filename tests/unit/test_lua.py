@@ -32,7 +32,7 @@ def test_an_unknown_script_is_not_found() -> None:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """Scripts and includes by their names, in place of our own."""
+    """Replace our scripts and includes by these, by their names."""
     files: dict[str, str] = {}
     monkeypatch.setattr("rmq_core.lua._read", files.__getitem__)
     load.cache_clear()

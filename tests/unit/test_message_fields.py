@@ -1,4 +1,4 @@
-"""A field of a message is written down once, in the codec; whatever shows messages shows it."""
+"""A field of a message is defined once, in the codec; everything that shows messages shows it."""
 
 from __future__ import annotations
 

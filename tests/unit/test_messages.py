@@ -129,7 +129,7 @@ def test_a_lease_is_lost_when_it_is_marked_so_or_when_its_deadline_has_passed() 
 
 def test_concurrent_partial_settlements_of_one_lease_are_all_counted() -> None:
     class Slow(LeaseState):
-        """Between reading and writing a number, other threads run."""
+        """A number that lets other threads run between reading and writing it."""
 
         def __getattribute__(self, name: str) -> Any:
             value = super().__getattribute__(name)

@@ -1,4 +1,4 @@
-"""The site: every page is in its navigation, every link leads somewhere, every public name has its entry."""
+"""The site: every page is in its navigation, every link has a target, every public name has its entry."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ ENTRY = re.compile(r"^(?::::|##) (\S+)$", re.MULTILINE)
 
 
 def navigated(entries: Any) -> Iterator[str]:
-    """The pages of a navigation."""
+    """Return the pages of a navigation."""
     for entry in entries:
         for value in entry.values():
             yield from [value] if isinstance(value, str) else navigated(value)
 
 
 def headings(page: Path) -> set[str]:
-    """The anchors of a page: those of its headings, and those it names itself."""
+    """Return the anchors of a page: those of its headings, and those it names itself."""
     text = page.read_text("utf-8")
     titles = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
     return {slugify(re.sub(r"[`*]", "", title), "-") for title in titles} | set(re.findall(r'id="([^"]+)"', text))

@@ -1,4 +1,4 @@
-"""The connection type in Airflow's own pages: the form shows its fields, and the test button asks Redis."""
+"""The connection type in Airflow's own pages: the form shows its fields, and the test button connects to Redis."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def connections(screen: Screen) -> Connections:
 
 @pytest.fixture
 def nobody_there(airflow: ApiServer) -> Iterator[str]:
-    """A connection to a port on which nobody listens."""
+    """A connection to a port on which no server listens."""
     bearer = {"Authorization": f"Bearer {airflow.token('admin')}"}
     body = {"connection_id": NOBODY, "conn_type": "redis_queue", "host": "127.0.0.1", "port": 1}
     with httpx.Client(base_url=f"{airflow.url}/api/v2", headers=bearer, timeout=PATIENCE_S) as client:

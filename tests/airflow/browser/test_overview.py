@@ -26,13 +26,13 @@ import("/rmq/static/chart.js").then(({ sparkline }) => {
 
 
 def heights(screen: Screen, values: list[int]) -> list[float]:
-    """How far above the lower edge of its 26 pixels a sparkline of these values is, at each of them."""
+    """Return the height of each point of a sparkline of these values above its lower edge, of 26 pixels."""
     drawn = screen.driver.execute_async_script(DRAW, values)
     return [26 - float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", drawn)]
 
 
 def sorts(screen: Screen) -> dict[str, Any]:
-    """What each head that sorts says of its order."""
+    """Return the sort order that each sortable column head shows."""
     return {each.text: each.get_attribute("aria-sort") for each in screen.all("th[aria-sort]")}
 
 

@@ -1,4 +1,4 @@
-"""What a user of Airflow's UI does on the page, in light and dark, with mouse and keyboard, in good days and bad."""
+"""What a user of Airflow's UI does on the page, in light and dark mode, with mouse and keyboard, also during errors."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_isolated_messages_are_counted_and_explained(screen: Screen, opened: Ope
 
 
 def test_a_page_that_is_read_again_while_it_loads_lists_its_messages_once(screen: Screen, opened: Opened) -> None:
-    """A second list would replace the first under the cursor, and close what was opened."""
+    """A second list would replace the first under the cursor and close what the user had opened."""
     opened("work").publish("a")
     screen.open(MAIN, "work")
     screen.shows("Leases", "main")

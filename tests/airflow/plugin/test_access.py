@@ -30,7 +30,7 @@ def some_work(queues: str, queue: Any) -> None:
 
 
 async def every_answer(client: httpx.AsyncClient) -> dict[str, int]:
-    """The status of everything there is behind a connection."""
+    """Return the status of every route below a connection."""
     answers = {path: (await client.get(path)).status_code for path in LOOKS + PAYLOADS}
     return answers | {path: (await client.post(path, json=wish)).status_code for path, wish in CHANGES}
 
@@ -163,7 +163,7 @@ async def test_an_html_form_cannot_make_a_change(asking: Asking, queue: Any) -> 
 
 
 def audited(event: str) -> tuple[str, dict[str, Any]]:
-    """Who the newest entry of that event names, and what it tells."""
+    """Return the user and the details in the newest entry of that event."""
     from airflow.models.log import Log
     from airflow.utils.session import create_session
     from sqlalchemy import select

@@ -1,4 +1,4 @@
-"""What tools are told of holders that have ended, as by `rmq doctor`."""
+"""The function that reports ended holders to tools such as `rmq doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page shows and does, as its user sees it."""
+"""What the page shows to its users and does for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def change(client: httpx.AsyncClient, part: str, **wish: Any) -> Any:
 
 @pytest.fixture
 def doomed(queues: str, secured_url: str) -> Any:
-    """The queue, delivering once: a nack makes a dead letter."""
+    """The queue with one delivery: a nack makes a dead letter."""
     with LeasedQueue(secured_url, QUEUE, LeasedConfig(max_deliveries=1)) as queue:
         yield queue
 

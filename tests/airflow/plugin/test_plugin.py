@@ -1,4 +1,4 @@
-"""What Airflow makes of the plugin, and what the plugin costs it."""
+"""How Airflow loads the plugin, and what the plugin costs Airflow."""
 
 from __future__ import annotations
 

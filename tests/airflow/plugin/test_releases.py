@@ -1,4 +1,4 @@
-"""Leases of tasks that have ended go back; those of tasks that go on, or that are somebody else's, stay."""
+"""Leases of ended tasks are released; those of unfinished tasks and of other owners stay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.servers.process import until
 
 PATIENCE_S = 120
 GRACE_S = 10.0
-FAILURES_S = 5.0  # for several looks of one that looks every second
+FAILURES_S = 5.0  # for several checks by a watcher that checks every second
 ENDED = ["success", "failed", "skipped", "upstream_failed", "removed"]
 GO_ON = [None, "scheduled", "queued", "running", "restarting", "up_for_retry", "up_for_reschedule", "deferred"]
 TASK = TaskIdentity("etl", "manual__2026-11-20T22:00:00+00:00", "load", -1, 1)
@@ -30,7 +30,7 @@ OWNER = TASK.owner
 
 @pytest.fixture
 def watch(queues: str) -> Iterator[Any]:
-    """What looks at the server of the connection, when the test has it look."""
+    """A watcher of the server of the connection, which checks when the test calls it."""
     made = make_watch()
     yield made
     made.close()
@@ -44,7 +44,7 @@ def make_watch() -> Any:
 
 
 def hold(queue: Any, owner: str = OWNER, count: int = 3) -> Any:
-    """A lease of so many messages, as a failed task keeps it."""
+    """Claim a lease of so many messages, as a failed task keeps it."""
     queue.publish_many([f"{owner}: {number}" for number in range(count)])
     task = owner.removeprefix("airflow:").rpartition("/")[0]
     return queue.claim(lease_id=task, owner=owner, max_messages=count, lease=3600)
@@ -132,7 +132,7 @@ def test_messages_of_a_deleted_run_are_ready_again_although_a_new_run_has_its_na
     watch: Any, instances: Any, queue: Any
 ) -> None:
     former = replace(TASK, mark=RunMark(1_000_000, 0, 7)).owner
-    instances.put(OWNER, "running")  # whose run was created now
+    instances.put(OWNER, "running")  # whose run has just been created
     hold(queue, former)
     watch.look(0.0)
     watch.look(GRACE_S)
@@ -169,7 +169,7 @@ def test_holders_that_are_not_airflow_tasks_keep_their_messages(watch: Any, inst
 
 
 class TestHandOver:
-    """A sensor that handed its lease over has ended with success long before the next task adopts it."""
+    """A sensor that handed its lease over succeeds long before the next task adopts it."""
 
     SENSOR = TaskIdentity("etl", "run", "wait", -1, 1).owner
     RETURNED = {"queue": QUEUE, "ready": 3, "lease_id": "etl/run/wait/-1", "owner": SENSOR, "claimed": 3}  # noqa: RUF012
@@ -301,7 +301,7 @@ def test_released_messages_are_counted_in_a_metric(
 
 
 class TestRunning:
-    """The loop itself: threads, from the lifespan that Airflow enters to its end."""
+    """The loop itself: its threads, from the lifespan that Airflow enters to its end."""
 
     @pytest.fixture(autouse=True)
     def quickly(self, monkeypatch: pytest.MonkeyPatch, airflow_database: None) -> None:
@@ -475,7 +475,7 @@ def test_reading_a_connection_does_not_format_its_url_which_airflow_would_warn_o
 
 
 def api_server() -> Any:
-    """The lifespan of an Airflow API server that has mounted us, as Airflow enters it."""
+    """Enter the lifespan of an Airflow API server that has mounted the plugin, as Airflow does."""
     from airflow.api_fastapi.app import lifespan
     from airflow.plugins_manager import get_fastapi_plugins
     from fastapi import FastAPI

@@ -1,4 +1,4 @@
-"""How all queues of a server are counted within a bounded time, and in which order they come."""
+"""All queues of a server are counted within a limited time, and sorted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = [f"q{number:03}" for number in range(1000)]
 
 
 class Server:
-    """Queues whose numbers cost time to read; remembers which were read."""
+    """Queues whose counts take time to read; remembers which were read."""
 
     def __init__(self, cost_s: float) -> None:
         self.now, self.cost_s = 1000.0, cost_s

@@ -1,4 +1,4 @@
-"""The test of a connection on a worker, which only a deployed Airflow has: the API server passes it on."""
+"""The test of a connection on a worker, which only a deployed Airflow supports: the API server passes it on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSWORD = "c@nary/50%:#?"
 
 @pytest.fixture
 def places(deployed: World) -> dict[str, dict[str, Any]]:
-    """A server as the form may describe it, and what is none."""
+    """Servers as the form may describe them, and values that are not a server."""
     with deployed.redis.client() as client:
         client.execute_command("ACL", "SETUSER", "worker", "reset", "on", f">{PASSWORD}", "~*", "&*", "+@all")
     single = {"host": "127.0.0.1", "port": deployed.redis.port, "login": "worker"}

@@ -1,4 +1,4 @@
-"""Airflow's parts die, Redis goes away, tasks are cleared: no message is lost, and no stale holder settles one."""
+"""Airflow's parts die, Redis fails, tasks are cleared: no message is lost, and no stale holder settles one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task failed and kept its messages for a retry that somebody cancels: they are ready again soon, and once."""
+"""A task failed and kept its messages for a retry that a user cancels: they are ready again soon, and only once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PAGE = report.page("airflow-kept-leases", HEAD, "", ())
 
 @pytest.fixture(scope="module")
 def handed_over(deployed: World) -> Iterator[Scene]:
-    """A sensor that handed over and ended with success, long before the next task adopts; it outlives all rounds."""
+    """A sensor that handed over and succeeded long before the next task adopts; it outlives all rounds."""
     scene = Scene(deployed, "kept-meanwhile", "handover", timed=False)
     scene.begin()
     scene.reach()
@@ -55,7 +55,7 @@ def only_in_full(pytestconfig: pytest.Config) -> None:
 
 @pytest.fixture(scope="module")
 def second_server(deployed: World) -> Iterator[None]:
-    """Another API server on the same database, from here on to the end of these tests."""
+    """Another API server on the same database, until the end of these tests."""
     port = str(free_port())
     deployed.airflow.start(API_SERVER, SECOND, AIRFLOW__API__PORT=port)
 
@@ -113,7 +113,7 @@ def test_a_hand_over_made_in_the_meantime_is_processed_by_the_task_that_adopts_i
 
 
 def befall(kept: Mapping[str, Kept]) -> dict[str, float]:
-    """Do each, one after the other; when each was done, monotonic."""
+    """Do each action, one after the other; return when each was done, monotonic."""
     done = {}
     for mark, one in kept.items():
         MARKS[mark](one)
@@ -122,7 +122,7 @@ def befall(kept: Mapping[str, Kept]) -> dict[str, float]:
 
 
 def conclude(world: World, kept: Mapping[str, Kept], since: Mapping[str, float], where: str) -> None:
-    """Measure, put the figures on the page, and see that each lease was released once."""
+    """Measure, write the figures to the page, and assert that each lease was released once."""
     took = time_until_ready(kept, since)
     for mark, seconds in ((mark, took[mark]) for mark in kept):
         PAGE.figures.append(Figure(f"{mark}{where}", f"{seconds:.1f} s", f"≤ {BOUND_S} s", met=seconds <= BOUND_S))
@@ -134,7 +134,7 @@ def conclude(world: World, kept: Mapping[str, Kept], since: Mapping[str, float],
 
 
 def assert_pending(scene: Scene) -> None:
-    """Its lease is the sensor's, whole, although the sensor has ended."""
+    """Assert that the sensor still owns the whole lease, although it has ended."""
     tasks = scene.world.airflow.rest.tasks(*scene.run)
     assert tasks["wait"].state == "success"
     (lease,) = scene.queue.leases()
@@ -143,7 +143,7 @@ def assert_pending(scene: Scene) -> None:
 
 
 def said(world: World, words: str) -> int:
-    """How many of the releases that API servers wrote down are about this."""
+    """Return how many of the releases that API servers logged are about this run."""
     logs = [
         world.airflow.log(name).read_text(errors="replace")
         for name in (API_SERVER, SECOND)

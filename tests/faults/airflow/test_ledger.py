@@ -1,4 +1,4 @@
-"""The counts that the fault rounds rest on would show a loss, a duplicate and a stale settle."""
+"""The counts of the fault rounds would show a loss, a duplicate and a stale settle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.faults.airflow.ledger import Ledger
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    """Two messages of which each was worked on and acked once, under the fencing number 1."""
+    """Two messages, each processed and acked once under the fencing number 1."""
     made = Ledger("queue", tmp_path)
     for message_id in ("a", "b"):
         made.have_effect(1, message_id, f"payload of {message_id}")

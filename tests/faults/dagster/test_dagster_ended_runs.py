@@ -62,7 +62,7 @@ def await_that(deployment: Deployment) -> Callable[[Callable[[], object]], None]
 
 
 def between_two_tries(deployment: Deployment, queue: LeasedQueue) -> dg.DagsterRun | None:
-    """The run that somebody ends: the one whose step waits, or the one that is to retry the one that failed."""
+    """Return the run to end: the one whose step waits, or the one that retries the failed run."""
     kept = [lease.owner for lease in queue.leases() if is_kept(lease, CONFIG)]
     if not kept:
         return None

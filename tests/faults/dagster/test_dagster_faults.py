@@ -41,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def deploy(
     redis: Server, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[Deploy]:
-    """The deployment that is told so; one that was told otherwise is ended first."""
+    """Return the deployment with this configuration; one with another configuration is stopped first."""
     driver = "spark" if pytestconfig.getoption("faults") == "full" else "plain"
     running: dict[str, Deployment] = {}
     with ExitStack() as ends:

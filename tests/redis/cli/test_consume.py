@@ -33,7 +33,7 @@ def in_shell(script: str) -> list[str]:
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    """`rmq` in a process of its own, for signals."""
+    """Start `rmq` in its own process, which can receive signals."""
     return subprocess.Popen([sys.executable, "-m", "rmq_core.cli", *arguments], **options)
 
 
@@ -149,7 +149,7 @@ def test_a_command_may_take_longer_than_its_lease(rmq: Rmq, tmp_path: Path) -> N
         "client, leases = redis.Redis.from_url(os.environ['RMQ_URL']), 'rmq:{q}:leases'\n"
         "((lease, deadline),) = client.zrange(leases, 0, -1, withscores=True)\n"
         "for _ in range(3):\n"
-        "    client.zincrby(leases, -30_000, lease)\n"  # as much time as half of the lease lasts
+        "    client.zincrby(leases, -30_000, lease)\n"  # half of the lease
         "    while client.zscore(leases, lease) < deadline:\n"
         "        time.sleep(0.01)\n"
     )

@@ -14,7 +14,7 @@ Rmq = Callable[..., Any]
 
 @pytest.fixture
 def user(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
-    """The doctor asks as the user `cli`, who may do nothing yet."""
+    """The doctor connects as the user `cli`, who has no rights yet."""
     redis_client.execute_command("ACL", "SETUSER", "cli", "reset", "on", ">pw")
     monkeypatch.setenv("RMQ_USERNAME", "cli")
     monkeypatch.setenv("RMQ_PASSWORD", "pw")
@@ -30,7 +30,7 @@ def persistent(redis_client: redis.Redis) -> Iterator[redis.Redis]:
 
 
 def about(ran: Any, what: str) -> dict[str, Any]:
-    """The first finding on a subject."""
+    """Return the first finding on a subject."""
     return next(finding for finding in ran.records[0]["findings"] if finding["what"] == what)
 
 
@@ -69,7 +69,7 @@ def test_a_user_with_the_advised_rules_can_do_all_that_a_discipline_needs(
     rmq: Rmq, user: redis.Redis, discipline: str, server: Any
 ) -> None:
     for name, _ in needed(discipline, "orders").commands:
-        with suppress(redis.ResponseError):  # newer servers have commands that this one does not know
+        with suppress(redis.ResponseError):  # newer servers have commands that this server lacks
             user.execute_command("ACL", "SETUSER", "cli", f"+{name.lower()}")
     keys = needed(discipline, "orders").keys.split()
     user.execute_command("ACL", "SETUSER", "cli", "+ping", "+info", "+time", *keys, "allchannels")

@@ -78,7 +78,7 @@ def broken(owners: Collection[str]) -> Mapping[str, str]:
 
 
 def with_orchestrators(monkeypatch: pytest.MonkeyPatch, **functions: str) -> None:
-    """Let these packages be installed."""
+    """Make these packages appear installed."""
     points = [EntryPoint(name, f"{__name__}:{value}", holders.GROUP) for name, value in functions.items()]
     monkeypatch.setattr(holders, "entry_points", lambda group: [point for point in points if point.group == group])
 

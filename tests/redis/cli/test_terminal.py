@@ -21,7 +21,7 @@ Rmq = Callable[..., Any]
 
 
 class Terminal:
-    """`rmq` on a pseudo terminal; `seen` is all it wrote so far."""
+    """`rmq` on a pseudo terminal; `seen` is everything it has written so far."""
 
     def __init__(self, *arguments: str) -> None:
         self.mine, self.theirs = pty.openpty()

@@ -28,7 +28,7 @@ on every server and cluster; `make conformance` prints what came of it. Written 
 
 
 def page() -> Iterator[str]:
-    """The lines of `PAGE`: what each discipline can do, and what that means."""
+    """Return the lines of `PAGE`: what each discipline supports, and its meaning."""
     disciplines = {name: capabilities_of(name) for name in DISCIPLINES}
     yield OPENING
     yield f"| | {' | '.join(disciplines)} |"

@@ -1,4 +1,4 @@
-"""Adding jobs: what is stored, what comes back, what is added once."""
+"""Adding jobs: what is stored, what is returned, and what is added once."""
 
 from __future__ import annotations
 

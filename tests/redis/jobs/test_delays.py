@@ -1,4 +1,4 @@
-"""Delayed jobs: when they become ready, how they are cancelled, and who promotes them."""
+"""Delayed jobs: when they become ready, how they are cancelled, and which clients promote them."""
 
 from __future__ import annotations
 

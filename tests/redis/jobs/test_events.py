@@ -1,4 +1,4 @@
-"""Events: what happened to which job, in a stream that anybody may follow."""
+"""Events: what happened to each job, in a stream that any client may follow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.redis.jobs.bench import KEYS, Log, queue_at, working
 
 @pytest.fixture
 def url(server_url: str, redis_client: redis.Redis) -> str:
-    """A server, emptied."""
+    """A server with an empty database."""
     del redis_client
     return server_url
 

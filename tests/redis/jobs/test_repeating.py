@@ -1,4 +1,4 @@
-"""Repeatable jobs: fired once by whoever looks, on time, and after an outage as their rule says."""
+"""Repeatable jobs: fired once by the first promoter, on time, and after an outage as their rule defines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def now_ms(world: World) -> int:
 
 
 def set_back(world: World, key: str, by_ms: int) -> None:
-    """As if nobody had looked for so long."""
+    """Simulate that no promoter ran for so long."""
     world.client.zadd(KEYS.repeats, {key: now_ms(world) - by_ms})
 
 

@@ -1,4 +1,4 @@
-"""Results: kept for a while, waited for without polling, told apart from nothing."""
+"""Results: stored for a limited time, awaited without polling, and distinguished from no result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.redis.leases import PATIENCE_S
 
 @pytest.fixture
 def url(server_url: str, redis_client: redis.Redis) -> str:
-    """A server, emptied."""
+    """A server with an empty database."""
     del redis_client
     return server_url
 

@@ -1,4 +1,4 @@
-"""What a queue needs of its server is asked once, and said loudly when it is missing."""
+"""The requirements of a queue to its server are checked once, and an error names what is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.servers import Server, start_server
 
 @pytest.fixture
 def old_server() -> Iterator[Server]:
-    """A server that lacks what came with Redis 6.2."""
+    """A server without the commands that came with Redis 6.2."""
     server = start_server("7.0", "--rename-command", "XAUTOCLAIM", "")
     yield server
     server.stop()

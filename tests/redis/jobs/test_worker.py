@@ -23,7 +23,7 @@ AT_ONCE = exponential(0, 0)
 
 @pytest.fixture
 def url(server_url: str, redis_client: redis.Redis) -> str:
-    """A server, emptied."""
+    """A server with an empty database."""
     del redis_client
     return server_url
 
@@ -165,7 +165,7 @@ async def test_a_job_that_kills_its_workers_becomes_a_dead_letter(url: str) -> N
 
 
 async def test_a_long_job_is_not_delivered_twice_while_its_worker_lives(url: str) -> None:
-    """Without heartbeats it always would be; with them, only to a machine that stands still for longer than a lease."""
+    """Without heartbeats the jobs would always be redelivered; with them, only if the machine hangs."""
 
     async def attempts() -> list[int]:
         log = Log()
@@ -325,7 +325,7 @@ async def test_a_damaged_entry_becomes_a_dead_letter_and_leaves_its_neighbours_a
 
     async with queue_at(url) as queue, working(queue, handler):
         await queue.add("j", 1)
-        redis_client.xadd(KEYS.ready, {"e": "0 1 0 x b0 "})  # an envelope, though not of a job's making
+        redis_client.xadd(KEYS.ready, {"e": "0 1 0 x b0 "})  # an envelope, though not one of a job
         redis_client.xadd(KEYS.ready, {"e": "0 1 0 y j0 {"})
         await queue.add("j", 2)
         await log.count(3)

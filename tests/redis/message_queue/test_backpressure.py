@@ -1,4 +1,4 @@
-"""A limit on what waits: refuse, wait for room, or give up the oldest."""
+"""A limit on pending messages: refuse, wait for room, or drop the oldest."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_processed_message_makes_room(world: World) -> None:
     queue = world.queue(max_pending_length=1)
     fill(queue, "a")
     with queue.process_message():
-        fill(queue, "b")  # what is in hand does not count
+        fill(queue, "b")  # claimed messages do not count
         assert in_hand(world) == 1
     assert waiting(world) == ["b"]
 

@@ -1,4 +1,4 @@
-"""The side-by-side benchmark: its program does with our queue what it is told, and its report says what is missing."""
+"""The side-by-side benchmark: its program uses our queue as configured, and its report states what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`process_message_callback`, and the state of a queue object that can be asked for."""
+"""`process_message_callback`, and the state that a queue object reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shutting a queue object down: it takes nothing more, and what others hold in Redis is not its business."""
+"""Draining a queue object: it accepts nothing more, and does not touch what others hold in Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `on_event` hears: which steps, in which order, with which fields, and when."""
+"""The events that `on_event` receives: which steps, in which order, with which fields, and when."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_retries_of_a_claim_emit_events_until_the_budget_is_spent(no_world: Worl
 
 
 def unreachable(world: World) -> Any:
-    """A client of a port where nobody listens."""
+    """A client of a port on which no server listens."""
     kind: Any = redis.Redis if world.flavour == "sync" else redis.asyncio.Redis
     made = world.call(lambda: kind(port=1, retry=None, decode_responses=True))
     return getattr(made, "inner", made)

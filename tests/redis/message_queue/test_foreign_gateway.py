@@ -1,4 +1,4 @@
-"""A gateway of the user's own: the queue drives it through its verbs alone and checks what each returns."""
+"""A custom gateway: the queue uses only its methods and checks what each returns."""
 
 from __future__ import annotations
 

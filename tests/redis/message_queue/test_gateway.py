@@ -1,4 +1,4 @@
-"""The built-in gateway: its verbs, its knobs, and the clients it refuses."""
+"""The built-in gateway: its methods, its parameters, and the clients it refuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PENDING, PROCESSING = "q::pending", "q::processing"
 
 
 def claimed(world: World, gateway: Any = None) -> tuple[Any, ClaimedMessage]:
-    """The verbs of a gateway, blocking, and a message it claimed."""
+    """Return the methods of a gateway, blocking, and a message it claimed."""
     verbs = world.blocking(gateway or world.gateway())
     verbs.add_message(PENDING, "x")
     claim = verbs.wait_for_message_and_move(PENDING, PROCESSING)

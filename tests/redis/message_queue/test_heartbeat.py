@@ -1,4 +1,4 @@
-"""Leases that are renewed while a handler works, and handlers that learn when theirs was not."""
+"""Leases that are renewed while a handler works, and handlers that are notified when a renewal failed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_lease_that_was_taken_over_ends_the_heartbeat_and_calls_the_failure_ca
 
 
 def steal(world: World, thief: Any) -> None:
-    """Let the claim expire and be taken by somebody else, against heartbeats that go on renewing it."""
+    """Let the claim expire and another consumer take it, while heartbeats try to renew it."""
 
     def stolen() -> bool:
         expire(world)

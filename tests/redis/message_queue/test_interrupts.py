@@ -1,4 +1,4 @@
-"""Signals and other wishes to stop: who owns a signal, what a second one does, and how soon a waiting consumer ends."""
+"""Signals and other interrupts: the handler of a signal, the effect of a second one, how a waiting consumer ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUIET: dict[str, Any] = {"verbose": False, "signals": (signal.SIGUSR1,)}
 
 @pytest.fixture
 def handler() -> Iterator[GracefulInterruptHandler]:
-    """Owns SIGUSR1 and, once, gives it back."""
+    """A handler that takes SIGUSR1 and releases it at the end of the test."""
     made = GracefulInterruptHandler(**QUIET)
     yield made
     made.reset()
@@ -161,7 +161,7 @@ def test_a_forked_child_makes_its_own_handler_after_resetting_the_inherited_one(
 
 
 class Switch(BaseGracefulInterruptHandler):
-    """A handler of the user's own."""
+    """A custom handler."""
 
     def __init__(self) -> None:
         self.on = threading.Event()

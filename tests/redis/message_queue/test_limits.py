@@ -1,4 +1,4 @@
-"""Limits on payloads, strictness about what JSON would change, damaged entries; all of it off unless asked for."""
+"""Limits on payloads, strictness about what JSON would change, damaged entries; all of it is off by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that change while messages are on their way: what is found again, and what follows the new setting."""
+"""Settings that change while messages exist: what is found again, and what follows the new setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims whose answer never came: the message is in nobody's hand and must be found again, once."""
+"""Claims whose reply was lost: the message has no holder and must be found again, once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.redis.message_queue.worlds import World
 
 
 def lose_claim(queue: Any, proxy: Proxy) -> int:
-    """Let a claim take effect and the server be gone before it can answer; returns the port where it still listens."""
+    """Let a claim take effect and cut its connection before the reply; return the port of the server."""
     target = proxy.target
     proxy.cut(Fault.REPLY_LOST, meanwhile=lambda: setattr(proxy, "target", 1))
     with pytest.raises(redis.RedisError):

@@ -1,4 +1,4 @@
-"""What an operator asks of a queue: how much there is, what it looks like, again please, and away with it."""
+"""The operator methods of a queue: counting, peeking, redriving and purging."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES = ("pending", "processing", "completed", "failed", "dead_letter")
 
 
 def with_everything(world: World) -> Any:
-    """A queue with something in each of its places."""
+    """A queue with a message in each of its places."""
     queue = world.queue(**LOGS, max_delivery_count=1)
     for text in ("dead", "held", "good", "bad", "waits 1", "waits 2"):
         queue.publish(text)

@@ -1,4 +1,4 @@
-"""`process_message`: one message in a `with`, and every way out of it."""
+"""`process_message`: one message in a `with`, and every way to leave the block."""
 
 from __future__ import annotations
 

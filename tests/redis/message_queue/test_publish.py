@@ -1,4 +1,4 @@
-"""Publishing: what is taken, what counts as the same message, and what is refused before anything is stored."""
+"""Publishing: what is accepted, what counts as the same message, and what is refused before anything is stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_same_text_is_accepted_once_from_any_number_of_publishers(world: Wor
 
 def test_a_key_function_that_is_falsy_is_called_like_any_other(world: World) -> None:
     class Keys(dict[str, str]):
-        """A table that is empty yet, and false for that."""
+        """A key function that is an empty table, and therefore falsy."""
 
         def __call__(self, message: Any) -> str:
             return self.setdefault(message["order"], f"key of {message['order']}")

@@ -1,5 +1,5 @@
-"""Messages that were claimed and never finished: back after the visibility timeout, dead after too many times, or lost
-where no timeout is asked for."""
+"""Messages that were claimed and never finished: redelivered after the visibility timeout, dead after too many
+deliveries, or lost without a timeout."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ AT_MOST_ONCE: dict[str, Any] = {"visibility_timeout_seconds": None, "max_deliver
 
 
 class Crash(KeyboardInterrupt):
-    """What ends a process while it has a message in hand."""
+    """An exception that ends a process while it holds a message."""
 
 
 def crash(queue: Any) -> Any:
-    """Claim a message, die with it in hand, and say which it was."""
+    """Claim a message, die with it, and return which it was."""
     seen: list[Any] = []
     with pytest.raises(Crash), queue.process_message() as message:
         die_with(seen, message)
@@ -149,7 +149,7 @@ def test_a_lowered_delivery_limit_applies_to_pending_messages(world: World) -> N
     for _ in range(3):
         assert [crash(generous), crash(generous)] == ["x", "y"]
         expire(world)
-    assert handle(generous) == "x"  # and `y` waits again
+    assert handle(generous) == "x"  # and `y` is pending again
     assert handle(world.glance(max_delivery_count=3, dead_letter_queue="q::dlq")) is None
     assert dead(world) == ["y"]
 

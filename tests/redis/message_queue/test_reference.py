@@ -1,4 +1,4 @@
-"""The reference names tests that exist, a test for every row, and every scenario."""
+"""The reference names existing tests, a test for every row, and every scenario."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that break: what is sent again, what is found again, and what is left to the caller."""
+"""Connections that break: what is resent, what is found again, and what is left to the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong rarely and then badly: each of these lost, doubled or stranded a message somewhere once."""
+"""Rare errors with serious effects: each of these once lost, duplicated or stranded a message somewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redis in other shapes than one healthy server: a cluster, a sentinel, no memory left, clients that know little."""
+"""Redis in other forms than one healthy server: a cluster, a sentinel, no memory left, minimal clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def watched() -> Iterator[Topology]:
 
 @contextmanager
 def client_of(world: World, topology: Topology) -> Iterator[Any]:
-    """redis-py's client for a topology, of the world's flavour."""
+    """Return redis-py's client for a topology, for the concurrency model of the world."""
     settings = RedisSettings.from_url(topology.url, **ACCOUNT, **topology.options)
     made = world.call(settings.client if world.flavour == "sync" else settings.async_client)
     client = getattr(made, "inner", made)
@@ -88,7 +88,7 @@ def test_a_gateway_that_declares_itself_a_cluster_gets_the_same_check(no_world: 
 
 @pytest.fixture
 def full(one_world: World) -> Iterator[World]:
-    """A world that can be filled up, and is emptied again."""
+    """A world whose server can be filled, and is emptied again."""
     one_world.look.config_set("maxmemory-policy", "noeviction")
     yield one_world
     one_world.look.config_set("maxmemory", 0)
@@ -126,7 +126,7 @@ def test_a_queue_with_a_heartbeat_needs_two_connections(one_world: World) -> Non
 
 
 class Wrapped:
-    """A client as tracing libraries make them: it passes everything on and is no `redis.Redis` itself."""
+    """A client as tracing libraries wrap it: it delegates everything and is not a `redis.Redis` itself."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -152,7 +152,7 @@ class Simple:
 
 
 class AsyncSimple:
-    """Its twin."""
+    """The asyncio twin of `Simple`."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -169,7 +169,7 @@ class AsyncSimple:
 
 @pytest.fixture(params=["wrapped", "simple"])
 def odd_client(request: pytest.FixtureRequest, one_world: World) -> Any:
-    """A client that is not redis-py's."""
+    """A client that is not of redis-py."""
     simple: Any = Simple if one_world.flavour == "sync" else AsyncSimple
     return (Wrapped if request.param == "wrapped" else simple)(one_world.client())
 

@@ -1,4 +1,4 @@
-"""The reaper: brings back what is held for too long, whoever holds it, in order, once."""
+"""The reaper returns what any worker holds for too long, in order, once."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_heartbeat_notifies_its_handler_of_a_lost_lease(world: World) -> None:
     queue = worker(world, timeout=0.3)
     queue.publish("a")
     with queue.hold(queue.claim()) as lease:
-        eventually(lambda: (age(world), reaper(world, queue).run_once())[1].returned)  # a heartbeat may come between
+        eventually(lambda: (age(world), reaper(world, queue).run_once())[1].returned)  # a heartbeat may come in between
         eventually(lambda: lease.lost)
     with pytest.raises(LeaseLost):
         queue.ack(lease)

@@ -76,6 +76,6 @@ def test_a_plain_lpush_is_found_by_the_next_poll(world: World) -> None:
     waiting = world.in_background(rotation(world).safe_pop, wait=PATIENCE_S)
     blocked(world, 1)
     world.client.lpush("q", "a")
-    world.client.lpush(KEYS.wake, "1")  # the look that comes after 5 s at the latest, now
+    world.client.lpush(KEYS.wake, "1")  # the poll that comes after 5 s at the latest, now
     assert waiting.result(PATIENCE_S) == "a"
     eventually(lambda: world.client.exists(KEYS.waiters) == 0)

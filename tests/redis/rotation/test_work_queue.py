@@ -1,4 +1,4 @@
-"""What orchestrators may ask of a rotation queue, and what it refuses."""
+"""The WorkQueue protocol on a rotation queue, and what the queue refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a StreamQueue does below the consumer: entries, groups, reads of several, clients of every kind."""
+"""The methods of a StreamQueue below the consumer: entries, groups, reads of several, clients of every kind."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_two_consumers_of_a_group_share_and_two_groups_each_get_all(stage: Stage
 
 
 def test_a_malformed_entry_is_a_queue_error_that_names_it(stage: Stage) -> None:
-    """Of a `next` as of any read: told at once, pending for whoever looks into it, and out of the way of the rest."""
+    """Any read, also `next`, raises at once, leaves the entry pending for inspection, and spares the others."""
     consumer = stage.consumer()
     bad = [add(stage, data=b"{"), add(stage, wrong=b"{}"), add(stage, data=b"[1]"), add(stage, data=b"\xff")]
     good = add(stage, data=b"{}")

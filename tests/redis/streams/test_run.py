@@ -34,7 +34,7 @@ def effects(request: pytest.FixtureRequest, tmp_path: Path, postgres: Postgres) 
 
 
 class CrashingAfterCommit:
-    """A connection whose first commit succeeds and is the last thing its process does."""
+    """A connection whose process dies right after its first commit."""
 
     def __init__(self, connection: Any) -> None:
         self.connection, self.crashed = connection, False
@@ -53,7 +53,7 @@ class CrashingAfterCommit:
 
 
 def writing(stage: Stage, effects: Ledger, consumer: Any, last: int, error: BaseException | None = None) -> Any:
-    """A handler that leaves an effect; at the message `last` it stops the consumer, or raises."""
+    """Return a handler that writes an effect; at the message `last` it stops the consumer, or raises."""
 
     def handle(message: Any, tx: Any) -> None:
         number = message.payload["n"]
@@ -97,7 +97,7 @@ def test_the_effects_of_a_handler_that_raised_are_rolled_back(
 
 
 def crash_and_recover(stage: Stage, effects: Ledger, once: Any) -> None:
-    """The first consumer is gone between commit and ack; the second takes its message over."""
+    """The first consumer dies between commit and ack; the second takes its message over."""
     fill(stage, 1)
     first, second = stage.consumer(), stage.consumer()
     handler = stage.handler(once(lambda message, tx: effects.write(tx, message.payload["n"])))

@@ -28,7 +28,7 @@ def fill(stage: Stage, count: int) -> list[str]:
 
 
 def stopping_after(consumer: Any, count: int, inner: Any = None) -> Any:
-    """A handler that stops the consumer with the message number `count`."""
+    """Return a handler that stops the consumer with the message number `count`."""
     seen = []
 
     def handle(message: Any, tx: Any) -> None:
@@ -96,7 +96,7 @@ def test_a_block_wakes_up_for_a_message(stage: Stage) -> None:
 
 
 def test_a_block_of_zero_which_would_last_for_ever_is_refused(stage: Stage) -> None:
-    """Section 6.1: what a block of 0 means is said: nothing that could not be stopped."""
+    """Section 6.1: the meaning of a block of 0 is defined: it is refused, because it could not be stopped."""
     with pytest.raises(ValueError, match="block_ms must be > 0"):
         stage.consumer().next(block_ms=0)
 

@@ -1,4 +1,4 @@
-"""A stream as a WorkQueue, where it differs from other disciplines; what all promise is in the conformance suite."""
+"""A stream as a WorkQueue, where it differs from other disciplines; the conformance suite tests the common promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand in the extras of a connection, and what is said about everything else."""
+"""The accepted extras of a connection, and the errors for all others."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_retry_policy_receives_airflows_arguments_and_one_that_raises_is_ignor
 
 @pytest.mark.parametrize("try_number", [1, 2, 5, 9])
 def test_the_delay_is_never_below_what_airflow_computes_for_exponential_backoff(try_number: int) -> None:
-    # Airflow's own: ceil(60 * 2 ** (try - 1)), jittered up to almost twice that.
+    # Airflow's own formula: ceil(60 * 2 ** (try - 1)), jittered up to almost twice that.
     longest_of_airflow = 2 * 60 * 2 ** (try_number - 1) - 1
     assert latest_delay_s(task(retry_exponential_backoff=2), try_number) >= longest_of_airflow
 

@@ -1,4 +1,4 @@
-"""Where a server and its clients may run while they are measured."""
+"""The processor cores of a server and its clients while they are measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A figure is the median of its rounds, and a target says honestly whether and how far it is reached."""
+"""A figure is the median of its rounds, and a target states whether and how far it is met."""
 
 from __future__ import annotations
 

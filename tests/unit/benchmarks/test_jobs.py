@@ -1,4 +1,4 @@
-"""The benchmark of jobs: its clocks, its figures, and what it says when it cannot be run."""
+"""The benchmark of jobs: its clocks, its figures, and its notice when it cannot be run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.message_queue_peers import Missing
 
 
 class Steps(Clock):
-    """A clock that is one second later each time it is read."""
+    """A clock that advances by one second each time it is read."""
 
     def __init__(self) -> None:
         super().__init__(server_pid=0)

@@ -1,4 +1,4 @@
-"""The report says what was reached, what was missed and by how much, and what was not measured."""
+"""The report states what was met, what was missed and by how much, and what was not measured."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ GOOD = {
 
 
 def found(what: str, *, facts: dict[str, Any] | None = None, **info: Any) -> list[Finding]:
-    """The findings about one subject; `info` replaces what a good server says."""
+    """Return the findings about one subject; `info` replaces the reply of a well configured server."""
     given = {
         "save": "3600 1",
         "appendfsync": "everysec",

@@ -13,7 +13,7 @@ NEEDS = needed("leased", "orders")
 
 
 def gathered(answers: dict[str, Any]) -> Facts:
-    """Run the questions against answers by the first words of a command; what has none is refused."""
+    """Run the queries against replies by the first words of a command; a command without a reply is refused."""
     exchange = gather(NEEDS)
     want = next(exchange)
     while True:

@@ -9,7 +9,7 @@ from rmq_core.cli import main
 
 
 def rmq(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
-    """`rmq` in a process of its own, after some code."""
+    """Run `rmq` in its own process, after some code."""
     script = f"{code}\nfrom rmq_core.cli import main\nmain({list(arguments)!r})"
     return subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
 

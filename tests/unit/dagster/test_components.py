@@ -1,4 +1,4 @@
-"""The components as YAML makes them; what their runs do is in tests/dagster/test_components.py."""
+"""The components as YAML defines them; tests/dagster/test_components.py tests their runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rmq_dagster.components import RedisQueuePublishComponent, RedisQueueSensorC
 from rmq_dagster.components.base import QueueComponent, QueueSettings
 from rmq_dagster.components.sensor import LimitSettings, LimitsSettings
 
-# Dagster deprecates what it uses itself to make observable assets external ones.
+# Dagster deprecates a function that it uses itself to make observable assets external ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
 
 COMPONENTS = [RedisQueuePublishComponent, RedisQueueSensorComponent, RedisQueueSparkComponent]
@@ -26,7 +26,7 @@ MODELS = [*COMPONENTS, QueueSettings, LimitSettings, LimitsSettings]
 
 
 def load(component: type[QueueComponent], **attributes: Any) -> tuple[Any, dg.Definitions]:
-    """A component from the attributes of its YAML, and what it defines."""
+    """Return a component from the attributes of its YAML, and its definitions."""
     context = dg.ComponentTree.for_test().load_context
     made = component.from_attributes_dict(attributes={"queue": "orders", **attributes}, context=context)
     return made, dg.Definitions.merge(made.build_defs(context), dg.Definitions(resources={"redis_queue": RESOURCE}))

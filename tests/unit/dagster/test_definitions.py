@@ -6,7 +6,7 @@ import pytest
 from rmq_core import ConfigurationError, LeasedConfig
 from rmq_dagster import Limit, QueueLimits, QueuePartitions, RedisQueueResource, redis_queue_definitions
 
-# Dagster deprecates what it uses itself to make observable assets external ones.
+# Dagster deprecates a function that it uses itself to make observable assets external ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
 
 RESOURCE = RedisQueueResource(url="redis://localhost:1")

@@ -1,4 +1,4 @@
-"""What `make demo` concludes from what it saw."""
+"""The conclusions of `make demo` from its observations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_crash_that_did_not_happen_is_a_failure() -> None:
 
 
 class SeenQueue:
-    """What the watch sees of a queue."""
+    """The part of a queue that the monitor reads."""
 
     def __init__(self) -> None:
         self.held: LeaseInfo | None = None

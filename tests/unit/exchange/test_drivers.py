@@ -41,7 +41,7 @@ def call() -> Generator[Any, Any, Any]:
 
 
 def slot_and_number(sent: bytes) -> tuple[bytes, bytes]:
-    """The call slot and the number of the call, out of a packed script call."""
+    """Return the call slot and the number of the call in a packed script call."""
     words = sent.split(b"\r\n")[2::2]
     keys = int(words[2])
     return words[3], words[3 + keys]
@@ -111,7 +111,7 @@ async def test_the_connection_of_a_waiting_task_is_returned_when_its_call_ends()
 
 
 class SlowToConnect(AsyncClient):
-    """Its connections drop a cancellation that meets their last step, as asyncio.wait_for of Python 3.11 does."""
+    """A client whose connections swallow a cancellation in their last step, as asyncio.wait_for of Python 3.11 does."""
 
     async def get_connection(self) -> Any:
         with contextlib.suppress(asyncio.CancelledError):
@@ -131,7 +131,7 @@ async def test_a_cancellation_swallowed_while_connecting_still_ends_the_call() -
 
 
 class SlowToAnswer(AsyncClient):
-    """Its commands drop a cancellation likewise."""
+    """A client whose commands swallow a cancellation likewise."""
 
     async def execute_command(self, *args: Any) -> Any:
         with contextlib.suppress(asyncio.CancelledError):

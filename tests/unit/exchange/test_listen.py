@@ -1,4 +1,4 @@
-"""Commands that block in Redis and are what was asked for."""
+"""Commands that block in Redis and whose reply is the result."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ PING = Command(("PING",))
 
 
 class Rig:
-    """A driver of one attempt on a wire, run from plain code whichever world it belongs to."""
+    """A driver of one attempt on a wire, run from plain code in both concurrency models."""
 
     def __init__(self, *, asynchronous: bool) -> None:
         self.wire = Wire()

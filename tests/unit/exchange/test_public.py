@@ -1,4 +1,4 @@
-"""The driver for clients that are not what they seem."""
+"""The driver for clients that are not plain redis-py clients."""
 
 from __future__ import annotations
 

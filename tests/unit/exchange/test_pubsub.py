@@ -11,7 +11,7 @@ from rmq_core.exchange.pubsub import PubSubListener
 
 
 class PubSub:
-    """A subscription of which everything succeeds, or hangs."""
+    """A subscription whose calls all succeed, or hang."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, bytes]] = []

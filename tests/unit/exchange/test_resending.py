@@ -1,4 +1,4 @@
-"""How patient a call is: with the driver's own patience or with one for this call alone."""
+"""How long a call retries: by the driver's own setting or by one for this call alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ask(rig: Rig, want: Any, patience: Patience, *replies: Any) -> Any:
 
 
 def after(looks: int) -> Callable[[], bool]:
-    """Gives up at that look."""
+    """Return a function that interrupts at its nth call."""
     seen: list[int] = []
     return lambda: bool(seen.append(1)) or len(seen) >= looks
 

@@ -45,7 +45,7 @@ def test_threads_that_take_at_the_same_moment_get_different_slots(monkeypatch: p
     taken: list[Slot] = []
 
     class Overtaken(Slot):
-        """Another thread takes a slot just while this one is being made."""
+        """Another thread takes a slot while this one is being made."""
 
         __slots__ = ()
 
@@ -82,7 +82,7 @@ def test_threads_of_a_forked_child_take_no_slot_of_its_parent(monkeypatch: pytes
     slots.give(parents)
 
     def overtaken() -> str:
-        """Another thread takes a slot just while this one finds that it was forked."""
+        """Another thread takes a slot while this one finds that it was forked."""
         if not drawn:
             drawn.append(parents)
             thread = threading.Thread(target=lambda: drawn.append(slots.take()))

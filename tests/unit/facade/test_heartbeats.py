@@ -24,7 +24,7 @@ PATIENCE_S = 300
 
 
 class Clock:
-    """A clock that a test turns."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -43,7 +43,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Extender:
-    """A queue that answers extensions with what it was told to, and notes what it was asked."""
+    """A queue that answers extensions as configured, and records the requests."""
 
     def __init__(self, *answers: list[bool] | BaseException, server: str = "here") -> None:
         self.server = server
@@ -110,9 +110,9 @@ def test_an_extension_refused_because_this_process_settled_the_lease_is_no_loss(
     lost: list[Lease] = []
     kept = heartbeat(30, on_lost=lost.append)
     kept.asked()
-    with kept.lease.state:  # an ack that reached Redis before the heartbeat, and whose answer is still on its way
+    with kept.lease.state:  # an ack that reached Redis before the heartbeat, and whose reply is still on its way
         settle_beat(kept, False, 110)
-    settle_beat(kept, False, 110)  # or has just come
+    settle_beat(kept, False, 110)  # or has just arrived
     assert (kept.over, lost, kept.next_at) == (False, [], clock.now + 1)
     kept.asked()
     settle_beat(kept, False, 111)
@@ -295,7 +295,7 @@ def test_a_forked_child_extends_none_of_its_parents_leases() -> None:
 
 
 class Hanging(Extender):
-    """A queue whose server does not answer until it is let go."""
+    """A queue whose server does not answer until the test releases it."""
 
     def __init__(self) -> None:
         super().__init__(server="hangs")

@@ -1,4 +1,4 @@
-"""What `help` says of the methods of queues."""
+"""What `help` shows for the methods of queues."""
 
 from __future__ import annotations
 

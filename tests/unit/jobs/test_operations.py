@@ -24,7 +24,7 @@ def engine(native: bool | None = True, **settings: Any) -> JobsEngine:  # noqa: 
 
 
 def drive(exchange: Exchange[R], replies: Iterable[Any]) -> tuple[R, list[Any]]:
-    """Answer each request with the next reply: the result, and the requests. Every reply must be asked for."""
+    """Answer each request with the next reply; return the result, and the requests. Every reply must be used."""
     wants, left = [], list(replies)
     try:
         want = next(exchange)

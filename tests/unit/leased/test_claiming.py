@@ -37,7 +37,7 @@ EMPTY = [b"empty 0 1000", [], []]
 
 
 def known(call: Any) -> tuple[bytes, ...]:
-    """The keys that not every claim has: what may be known of an id that is not new."""
+    """The keys that not every claim sends: they may hold state of an id that is not new."""
     return tuple(call.given[name] for name in ("settled", "done") if name in call.given)
 
 

@@ -17,14 +17,14 @@ PATIENCE_S = 300
 
 
 class Client:
-    """Looks like an asyncio client that cannot listen to channels."""
+    """Looks like an asyncio client without pub/sub."""
 
     async def execute_command(self, *_: Any) -> None:
         raise AssertionError("the hub only looks, through its driver")
 
 
 class Stock:
-    """What the queues of a server hold, by the prefix of their keys, and how often it was looked at."""
+    """The contents of the queues of a server, by the prefix of their keys, and how often they were queried."""
 
     def __init__(self) -> None:
         self.replies: dict[bytes, list[Any]] = {}
@@ -42,7 +42,7 @@ class Stock:
 
 
 class Driver:
-    """Answers every look with what the stock is."""
+    """Answers every backlog query with the contents of the stock."""
 
     def __init__(self, stock: Stock) -> None:
         self.stock = stock
@@ -195,7 +195,7 @@ async def test_a_queue_that_cannot_be_queried_does_not_end_the_waits_on_others(h
 
 
 class Clock:
-    """A loop whose time passes only while somebody pauses."""
+    """An event loop whose time passes only during pauses."""
 
     def __init__(self) -> None:
         self.now = 0.0

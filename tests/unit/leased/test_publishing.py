@@ -29,12 +29,12 @@ WINDOW = {"dedup": True, "dedup_window": 60}
 
 
 def bodies(call: Call) -> list[bytes]:
-    """The bodies a publish call carries."""
+    """Return the bodies in a publish call."""
     return list(call.given["messages"])
 
 
 def sent(call: Call) -> list[Any]:
-    """The payloads a publish call carries, in order."""
+    """Return the payloads in a publish call, in order."""
     parts = [codec.split(b"0 1 0 " + body) for body in bodies(call)]
     return [decode_payload(part.kind, part.payload) for part in parts]
 

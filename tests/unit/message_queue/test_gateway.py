@@ -33,11 +33,11 @@ def gateway(**options: Any) -> RedisGateway:
 
 
 class Asked(Exception):
-    """Instead of an answer."""
+    """An exception that is raised in place of a reply."""
 
 
 def patience_of(made: RedisGateway, verb: str, *args: Any) -> Patience:
-    """How patiently a gateway asks Redis for something."""
+    """Return the retry settings with which a gateway calls Redis."""
     channel, _ = made.channels.find("q::pending")
     found: list[Patience] = []
 
@@ -137,7 +137,7 @@ def test_events_of_the_engine_are_emitted_in_the_terms_of_the_message_queue() ->
 
 
 def unreachable(made: RedisGateway) -> Channel:
-    """The channel of a gateway whose claims fail twice, the second time for good."""
+    """Return the channel of a gateway whose claims fail twice, the second time finally."""
     channel, _ = made.channels.find("q::pending")
 
     def run(_: object, patience: Patience) -> None:

@@ -1,4 +1,4 @@
-"""The verbs as exchanges with the engine's scripts: what is asked, given the replies."""
+"""The methods of a gateway as exchanges with the engine's scripts: their requests, given the replies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.message_queue.by_hand import run
 
 
 class ByHand:
-    """A driver that gets the replies of a test."""
+    """A driver that receives the replies of a test."""
 
     def __init__(self, *replies: object) -> None:
         self.replies = replies
@@ -41,7 +41,7 @@ def channels(*replies: object, **settings: Any) -> Channels:
 
 
 def answer(verb: Any, *args: Any, replies: Sequence[object] = (), **settings: Any) -> Any:
-    """What a verb returns after these replies."""
+    """Return what a method returns after these replies."""
     return run(verb(channels(*replies, **settings), *args))
 
 
@@ -49,7 +49,7 @@ EMPTY = [b"empty 0 9", [], []]
 
 
 def delivered(times: int) -> list[object]:
-    """A claim whose message was delivered so often before."""
+    """Return a claim whose message was delivered so often before."""
     return [claimed()[0], [], [[envelope("p", "m", times)]]]
 
 

@@ -1,4 +1,4 @@
-"""What a heartbeat does, step by step; threads and tasks are only looked at where they are the subject."""
+"""The steps of a heartbeat; threads and tasks are tested only where they are the subject."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECEIVED = Received("x", "x", "job:7.abc")
 
 
 class Renewals(Scripted):
-    """A gateway that answers renewals as laid out; the last answer, or an empty list of them, ends the beat."""
+    """A gateway that answers renewals as prepared; the last answer, or an empty list of them, ends the heartbeat."""
 
     def __init__(self, *answers: Any, on_failure: Callable[[], Any] | None = None) -> None:
         super().__init__()

@@ -39,7 +39,7 @@ def test_an_operation_that_needs_an_event_loop_fails_in_blocking_code() -> None:
 
 
 def cancelled_while(*, finish: bool) -> list[str]:
-    """What a call got done whose task was cancelled in its middle."""
+    """Return what a call completed whose task was cancelled in its middle."""
     done: list[str] = []
 
     async def work() -> None:

@@ -21,7 +21,7 @@ echo 'Property settings:
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine with nothing on PATH and a cache of its own; returns the folder on PATH."""
+    """A machine with nothing on PATH and its own cache; returns the folder on PATH."""
     folder = tmp_path / "path"
     folder.mkdir()
     monkeypatch.delenv("JAVA_HOME", raising=False)

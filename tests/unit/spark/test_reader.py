@@ -102,7 +102,7 @@ def info(settled: int) -> Any:
 
 
 class Queue:
-    """A queue that remembers which slices were asked for; every third message is left, of `size` bytes."""
+    """A queue that records which slices were requested; every third message is left, of `size` bytes."""
 
     name = "work"
 

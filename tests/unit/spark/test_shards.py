@@ -1,4 +1,4 @@
-"""Which shard a message goes to, what shards and their leases are called, and what becomes of a claim that fails."""
+"""The shard of a message, the names of shards and their leases, and the outcome of a claim that fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCHEMA = StructType([StructField("payload", StringType())])
 
 
 class Queue:
-    """A shard with so many messages, which remembers what was asked of it."""
+    """A shard with so many messages, which records its calls."""
 
     def __init__(self, ready: int, *, left: int = 0, acked: int = 0, down: bool = False) -> None:
         self.ready, self.left, self.acked, self.down = ready, left, acked, down

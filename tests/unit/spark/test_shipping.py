@@ -52,7 +52,7 @@ def test_the_class_works_in_a_python_without_the_package(archive: bytes, tmp_pat
 
 
 class Reader:
-    """Something that a source makes."""
+    """An object that a source creates."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -1,4 +1,4 @@
-"""What a Spark lacks that is older than ours: the modules are taken away here, as they are missing there."""
+"""Features that an older Spark lacks: the modules are removed here, as they are missing there."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ LEASE = Lease("work", "lease-1", "me", 1, None, "7.token")
 
 
 class Queue:
-    """A queue whose look at the lease says what the test wants."""
+    """A queue whose `lease_info` returns what the test sets."""
 
     def __init__(self, info: Any) -> None:
         self.info = info

@@ -1,4 +1,4 @@
-"""The same work on a batch of Airflow's and of Dagster's: verdicts, how it ends, what becomes of the rest."""
+"""The same work on a batch of Airflow's and of Dagster's: verdicts, its end, and the settlement of the rest."""
 
 from __future__ import annotations
 

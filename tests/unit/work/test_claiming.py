@@ -19,7 +19,7 @@ RUN, EARLIER = (f"{number}0000000-0000-0000-0000-000000000000" for number in (2,
 
 
 class Kind(NamedTuple):
-    """A claimant, and the owner that an earlier attempt of its had."""
+    """A claimant, and the owner string of an earlier attempt."""
 
     claimant: Claimant
     earlier: str

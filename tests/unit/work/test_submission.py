@@ -1,4 +1,4 @@
-"""The submitter's side of a hand-over against a queue that is a few fields of Python."""
+"""The submitter's side of a hand-over with a queue that is a few fields of Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOON = dt.timedelta(seconds=60)
 
 
 class ScriptedQueue:
-    """One lease and what others did to it: `token`, `info`, `record` and the server's `clock` are set by the test."""
+    """One lease and what others did to it: the test sets `token`, `info`, `record` and the server's `clock`."""
 
     name = "flights"
     config = LeasedConfig(lease=6)

@@ -1,4 +1,4 @@
-"""When there is enough: the same in a sensor of Airflow, a doorbell of Dagster and a wait of the core."""
+"""The threshold is the same in a sensor of Airflow, a doorbell of Dagster and a wait of the core."""
 
 from __future__ import annotations
 
