@@ -28,9 +28,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Let processes of the tests have the usual signals, also under nohup or in a shell's background.
+    """Restore the usual signals in processes of the tests, also under nohup or in a shell's background.
 
-    And no event loop that nobody asked for: pytest-asyncio would have one made, which whoever drops it does not close.
+    Set no event loop either: pytest-asyncio would otherwise create one that is dropped without being closed.
     """
     asyncio.set_event_loop(None)
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -47,12 +47,12 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say which servers and clusters this run covers."""
+    """Report which servers and clusters this run covers."""
     return f"servers: {', '.join(place_names(config))}; faults: {config.getoption('faults')}"
 
 
 def place_names(config: pytest.Config) -> list[str]:
-    """The servers and clusters of this run: those of RMQ_TEST_SERVERS or all of ours, cut down by `--servers`."""
+    """Return the servers and clusters of this run: those of RMQ_TEST_SERVERS or all of ours, limited by `--servers`."""
     known = list(parse_external() or (*NAMES, *CLUSTERS))
     chosen = [name for name in config.getoption("servers").split(",") if name] or known
     if unknown := set(chosen) - {*known, EMBEDDED}:
@@ -62,21 +62,21 @@ def place_names(config: pytest.Config) -> list[str]:
 
 
 def server_names(config: pytest.Config) -> list[str]:
-    """The servers of this run that stand alone."""
+    """Return the standalone servers of this run."""
     external = parse_external()
     alone = {name for name, url in external.items() if url.startswith(("redis:", "rediss:", "unix:"))}
     return [name for name in place_names(config) if name in (alone or {*NAMES, EMBEDDED})]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for each server when it asks for one, directly or through another fixture."""
+    """Run a test once for each server when it requests one, directly or through another fixture."""
     if "server" in metafunc.fixturenames:
         metafunc.parametrize("server", server_names(metafunc.config), indirect=True, scope="session")
 
 
 @pytest.fixture
 def usual_signals() -> Iterator[None]:
-    """Python's own handlers: a library that earlier tests used, such as PySpark, may have put its own in place."""
+    """Restore Python's own handlers: a library that earlier tests used, such as PySpark, may have replaced them."""
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
@@ -100,7 +100,7 @@ def any_server_url(pytestconfig: pytest.Config) -> Iterator[str]:
 
 @pytest.fixture
 def redis_url(any_server_url: str) -> str:
-    """The URL of an empty database, for tests that do not ask for the matrix."""
+    """The URL of an empty database, for tests that do not use the server matrix."""
     with redis.Redis.from_url(any_server_url) as client:
         client.flushdb()
     return any_server_url

@@ -1,11 +1,11 @@
-"""Which combinations of server and façade a run tries: `--product=one|covering|full`.
+"""Which combinations of server and façade a run tests: `--product=one|covering|full`.
 
-Operations are one body for both façades, drivers have tests of their own, and most scripts do the same on every server.
-So `covering`, which `make test` runs, tries each test on two servers instead of all: blocking on one, asyncio on the
-next. Which two depends on the name of the test, so that every server sees a share of every folder. Conformance says
-what each server and cluster can do: a promise that is kept is tried on all of them, a refusal, which no server sees, on
-one. A fault befalls half of the calls blocking, and the other half with asyncio. `one` is blocking calls on the first
-server, `full` everything, also what is marked `nightly`. A test asked for by its name runs in every combination.
+Operations are one body for both façades, drivers have their own tests, and most scripts do the same on every server. So
+`covering`, which `make test` runs, runs each test on two servers instead of all: blocking on one, asyncio on the next.
+Which two depends on the name of the test, so that every server gets a share of every folder. Conformance tests show
+what each server and cluster supports: a promise that is kept is tested on all of them, a refusal, which reaches no
+server, on one. A fault hits half of the calls blocking, and the other half with asyncio. `one` is blocking calls on the
+first server, `full` everything, also what is marked `nightly`. A test asked for by its name runs in every combination.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what the product leaves out."""
+    """Deselect the combinations that the product excludes."""
     product = "full" if config.getoption("faults") == "full" else config.getoption("product")
     if product == "full" or any("::" in asked for asked in config.args):
         return
@@ -68,7 +68,7 @@ class Variant:
 
     @property
     def everywhere(self) -> bool:
-        """Whether the test runs on every server and cluster, because it asks what a server can do."""
+        """Return whether the test runs on every server and cluster, because it tests what a server supports."""
         asked = getattr(getattr(self.item, "obj", None), "everywhere", None)
         return bool(asked and asked(self.parameters))
 

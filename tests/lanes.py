@@ -1,4 +1,4 @@
-"""How tests are dealt out to the processes of `pytest -n`: what shares something slow to start stays together.
+"""How tests are distributed to the processes of `pytest -n`: tests that share something slow to start stay together.
 
 Tests of Redis share a server, those of Airflow its metadata database, those of Spark a JVM, unit tests their imports.
 Elsewhere a file is a unit of work, also where each test of Spark starts a JVM of its own.
@@ -25,21 +25,21 @@ WAITING = ("redis", "faults")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Deal out units; called for `-n` only."""
+    """Distribute units to processes; called for `-n` only."""
     config.option.loadscopereorder = False  # the order of collection is ours, see below
     return Units(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the units in order, and leave the order inside of each."""
+    """Put the units in order, and keep the order inside of each."""
     if hasattr(config, "workerinput"):
         turns = {name: at for at, name in enumerate(_in_turns({unit(item.nodeid) for item in items}))}
         items.sort(key=lambda item: turns[unit(item.nodeid)])
 
 
 def unit(nodeid: str) -> str:
-    """What a test stays together with: `spark`, `redis/7.0`, `dagster/test_walks.py`."""
+    """Return the unit of a test: `spark`, `redis/7.0`, `dagster/test_walks.py`."""
     path, _, test = nodeid.removeprefix("tests/").partition("::")
     if path.startswith("redis/") and (place := _place(test)):
         return f"redis/{place}"
@@ -49,7 +49,7 @@ def unit(nodeid: str) -> str:
 
 
 def _place(test: str) -> str | None:
-    """The server that a test shares with others of the matrix."""
+    """Return the server that a test shares with others of the matrix."""
     parameters = test.partition("[")[2]
     return next((name for name in (*CLUSTERS, *NAMES) if name in parameters), None)
 

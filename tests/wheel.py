@@ -1,6 +1,6 @@
-"""RMQ as people install it: the wheel that is built from this checkout, with pip and with uv, in environments apart.
+"""RMQ as people install it: the wheel that is built from this checkout, with pip and with uv, in separate environments.
 
-Commands run in a folder of their own, so that nothing of the checkout's configuration applies.
+Commands run in their own folder, so that nothing of the checkout's configuration applies.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ LISTED = "import importlib.metadata as m, json; print(json.dumps([d.name for d i
 
 
 def build_wheel(folder: Path) -> Path:
-    """The wheel, from the files of the checkout as they are."""
+    """Build the wheel from the current files of the checkout."""
     run([UV, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], folder)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
 def requirements(wheel: Path, extras: str, others: Sequence[str] = ()) -> list[str]:
-    """What is passed to an installer: the wheel with extras, and what a user adds."""
+    """Return the arguments of an installer: the wheel with extras, and what a user adds."""
     return [f"rmq[{extras}] @ {wheel.as_uri()}", *others]
 
 
 def resolve(folder: Path, wanted: Sequence[str]) -> dict[str, str]:
-    """Name and version of everything uv would install."""
+    """Return name and version of everything uv would install."""
     (folder / "wanted.in").write_text("\n".join(wanted))
     options = ["--quiet", "--no-header", "--no-annotate", "--python", sys.executable]
     lines = run([UV, "pip", "compile", *options, "wanted.in"], folder).splitlines()
@@ -41,7 +41,7 @@ def resolve(folder: Path, wanted: Sequence[str]) -> dict[str, str]:
 
 
 def install_with_pip(folder: Path, wanted: Sequence[str]) -> str:
-    """A new environment that pip fills; returns its interpreter."""
+    """Create an environment that pip fills; return its interpreter."""
     run([sys.executable, "-m", "venv", str(folder)], folder.parent)
     python = str(folder / "bin" / "python")
     run([python, "-m", "pip", "install", "--quiet", *wanted], folder)
@@ -49,7 +49,7 @@ def install_with_pip(folder: Path, wanted: Sequence[str]) -> str:
 
 
 def install_with_uv(folder: Path, wanted: Sequence[str]) -> str:
-    """The same with uv."""
+    """Do the same with uv."""
     run([UV, "venv", "--quiet", "--python", sys.executable, str(folder)], folder.parent)
     python = str(folder / "bin" / "python")
     run([UV, "pip", "install", "--quiet", "--python", python, *wanted], folder)
@@ -57,7 +57,7 @@ def install_with_uv(folder: Path, wanted: Sequence[str]) -> str:
 
 
 def installed(python: str, folder: Path) -> set[str]:
-    """The distributions that an environment has."""
+    """Return the distributions that an environment has."""
     return {name.lower().replace("_", "-") for name in json.loads(run([python, "-c", LISTED], folder))}
 
 

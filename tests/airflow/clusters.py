@@ -1,4 +1,4 @@
-"""A resource manager and a Kubernetes API that know the drivers which `bin_cluster/spark-submit` has started."""
+"""A resource manager and a Kubernetes API that report the drivers which `bin_cluster/spark-submit` has started."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ class Jobs:
 
     @property
     def names(self) -> list[str]:
-        """Those that were submitted, the oldest first."""
+        """Return the submitted drivers, the oldest first."""
         return sorted(path.stem for path in self.folder.glob("*.pid"))
 
     def code(self, job: str) -> int | None:
-        """With which the driver ended; None while it runs."""
+        """Return the exit code of the driver; None while it runs."""
         path = self.folder / f"{job}.exit"
         return int(path.read_text()) if path.exists() else None
 
     def kill(self, job: str) -> None:
-        """End a driver with all its processes."""
+        """Kill a driver with all its processes."""
         self.killed.append(job)
         with suppress(ProcessLookupError):
             os.killpg(int((self.folder / f"{job}.pid").read_text()), signal.SIGKILL)
 
     def kill_all(self) -> None:
-        """What a test leaves running."""
+        """Kill the drivers that a test left running."""
         for job in self.names:
             self.kill(job)
 
 
 @contextmanager
 def resource_manager(jobs: Jobs) -> Iterator[str]:
-    """YARN's `/ws/v1/cluster/apps/<id>` and `/state`; yields the address."""
+    """Serve YARN's `/ws/v1/cluster/apps/<id>` and `/state`; yield the address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -88,7 +88,7 @@ def resource_manager(jobs: Jobs) -> Iterator[str]:
 
 
 class ApiException(Exception):
-    """As the Kubernetes client raises it."""
+    """The exception that the Kubernetes client raises."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -96,7 +96,7 @@ class ApiException(Exception):
 
 
 class Kubernetes:
-    """In place of the provider's `kube_client` module: an API that knows pods by their driver."""
+    """A replacement for the provider's `kube_client` module: an API that finds pods by their driver."""
 
     ApiException = ApiException
 

@@ -1,4 +1,4 @@
-"""One Airflow and one Redis for these tests; the connection carries a canary password that must never show up."""
+"""One Airflow and one Redis for these tests; the connection has a canary password that must never appear in output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ collect_ignore = ABSENT_FILES
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what this Airflow does not have."""
+    """Skip tests of features that this Airflow does not have."""
     for item in items:
         if item.name in ABSENT_TESTS:
             item.add_marker(pytest.mark.skip(reason=ABSENT_TESTS[item.name]))
@@ -52,7 +52,7 @@ def airflow_database() -> None:
 
 @pytest.fixture
 def secured_url(redis_url: str) -> str:
-    """An empty Redis with a user whose password is the canary; the default user stays for looking behind the back."""
+    """An empty Redis with a user whose password is the canary; the default user stays for inspection by the tests."""
     with redis.Redis.from_url(redis_url) as client:
         client.execute_command("ACL", "SETUSER", "airflow", "reset", "on", f">{CANARY}", "~*", "&*", "+@all")
     return redis_url
@@ -60,7 +60,7 @@ def secured_url(redis_url: str) -> str:
 
 @pytest.fixture
 def connection(secured_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The connection `redis_queue_default`; returns its id."""
+    """Create the connection `redis_queue_default`; return its id."""
     place = urlsplit(secured_url)
     fields = {"conn_type": "redis_queue", "host": place.hostname, "port": place.port, "login": "airflow"}
     database = {"db": int(place.path.strip("/") or 0)}
@@ -71,7 +71,7 @@ def connection(secured_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def queue(secured_url: str) -> Iterator[Any]:
-    """The queue `work`, seen by the test itself."""
+    """The queue `work` with a client of the test."""
     from rmq_core import LeasedQueue
 
     with LeasedQueue(secured_url, QUEUE) as opened:
@@ -102,9 +102,9 @@ MakeContext = Callable[..., Any]
 
 @pytest.fixture
 def task_context() -> MakeContext:
-    """Makes the context of a task's try: `task_context(operator, try_number=2)`.
+    """Make the context of a task's try: `task_context(operator, try_number=2)`.
 
-    state: what Airflow says about the task when it is asked, nothing by default. run: the run's `run_after` and
+    state: the state of the task that Airflow returns, nothing by default. run: the run's `run_after` and
     `clear_number`; with it each context is of a try that was made later than the one before.
     """
 

@@ -1,4 +1,4 @@
-"""An Airflow of our own: a home that goes when the tests do, set before anything imports airflow."""
+"""An Airflow home for the tests, removed at their end and set before anything imports airflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLES = ROOT / "example_dags"
 
 
 def prepare() -> Path:
-    """Make the home, once in a process, and point the environment at it."""
+    """Create the home once in a process, and set the environment variable that names it."""
     if "RMQ_TESTS_AIRFLOW_HOME" not in os.environ:
         home = tempfile.mkdtemp(prefix="rmq-airflow-")
         atexit.register(shutil.rmtree, home, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Running a DAG of a bundle with `dag.test()` and reading what it left."""
+"""Run a DAG of a bundle with `dag.test()` and read its results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.airflow.home import DAGS
 
 
 def load(dag_id: str, folder: Path = DAGS, bundle: str = "tests") -> Any:
-    """The DAG as the DAG processor parses it."""
+    """Return the DAG as the DAG processor parses it."""
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag(folder, bundle_path=folder, bundle_name=bundle)
@@ -18,12 +18,12 @@ def load(dag_id: str, folder: Path = DAGS, bundle: str = "tests") -> Any:
 
 
 def states(run: Any) -> dict[str, str]:
-    """The state of each task instance of a run."""
+    """Return the state of each task instance of a run."""
     return {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
 
 
 def xcom(run: Any, task_id: str) -> Any:
-    """What a task returned."""
+    """Return what a task returned."""
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
 

@@ -1,5 +1,5 @@
-"""Mistakes of DAG authors and of the world: each is a clear error, and nothing is lost. What is not here has its test
-beside what it is about: unknown disciplines, thresholds that cannot be met, lease ids that two DAGs use.
+"""Mistakes of DAG authors, and failures of Redis: each is a clear error, and nothing is lost. Other mistakes are tested
+with their subject: unknown disciplines, thresholds that cannot be met, lease ids that two DAGs use.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ def publish(messages: Any, **options: Any) -> RedisQueuePublishOperator:
 
 
 @pytest.mark.parametrize("name", [*OPERATORS, "wait"])
-def test_a_connection_that_is_not_there_is_named(name: str, task_context: MakeContext) -> None:
+def test_a_missing_connection_is_named(name: str, task_context: MakeContext) -> None:
     given = {"redis_queue": QUEUE, "redis_queue_conn_id": "nowhere"}
     task = RedisQueueSensor(task_id="t", **given) if name == "wait" else OPERATORS[name](**given)
     with pytest.raises(AirflowNotFoundException, match="nowhere"):
         run(task, task_context)
 
 
-def test_a_queue_that_was_never_published_to_is_an_empty_one(connection: str, task_context: MakeContext) -> None:
+def test_a_queue_without_any_publish_counts_as_empty(connection: str, task_context: MakeContext) -> None:
     assert run(OPERATORS["consume"](redis_queue="unheard-of"), task_context)["claimed"] == 0
     assert run(OPERATORS["redrive"](redis_queue="unheard-of"), task_context)["redriven"] == 0
 
 
-def test_an_empty_list_is_published_and_rings_for_nobody(connection: str, task_context: MakeContext) -> None:
+def test_publishing_an_empty_list_succeeds_and_accepts_nothing(connection: str, task_context: MakeContext) -> None:
     task = publish([])
     assert run(task, task_context) == {"queue": QUEUE, "accepted": 0, "duplicates": 0, "dropped": 0}
 
@@ -68,7 +68,7 @@ def test_a_payload_over_the_limit_is_refused_with_its_size(
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_a_redis_that_is_away_at_the_start_fails_the_task_with_where_it_looked(
+def test_a_redis_that_is_unreachable_at_the_start_fails_the_task_and_names_its_address(
     name: str, own_server: Server, task_context: MakeContext
 ) -> None:
     own_server.stop()
@@ -77,9 +77,7 @@ def test_a_redis_that_is_away_at_the_start_fails_the_task_with_where_it_looked(
         run(task, task_context)
 
 
-def test_a_redis_that_goes_in_the_middle_of_the_work_loses_nothing(
-    own_server: Server, task_context: MakeContext
-) -> None:
+def test_an_outage_of_redis_during_the_work_loses_nothing(own_server: Server, task_context: MakeContext) -> None:
     with LeasedQueue(own_server.url, QUEUE) as queue:
         queue.publish_many("abc")
 

@@ -1,4 +1,4 @@
-"""Lease ids that a DAG names itself: whose leases a task may take over, and whose not."""
+"""Lease ids that a DAG sets itself: whose leases a task may take over, and whose not."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_two_dags_that_use_one_lease_id_do_not_take_from_each_other(queue: Any) 
 
 
 @pytest.mark.parametrize("owner", ["01234567-89ab-cdef-0123-456789abcdef", "somebody else"], ids=["dagster", "by hand"])
-def test_what_a_run_of_dagster_or_somebody_by_hand_has_is_refused_and_left_alone(queue: Any, owner: str) -> None:
-    """tests/dagster/test_claimed.py holds the same for Dagster."""
+def test_a_lease_of_a_dagster_run_or_of_a_manual_claim_is_refused_and_left_alone(queue: Any, owner: str) -> None:
+    """tests/dagster/test_claimed.py tests the same for Dagster."""
     queue.publish_many("ab")
     take(queue, FIRST)
     queue.adopt(NIGHTLY, owner=owner)
@@ -53,7 +53,7 @@ def test_a_retry_takes_over_what_its_first_try_held(queue: Any) -> None:
     assert (taken.id, taken.count, taken.takeovers) == (NIGHTLY, 2, 1)
 
 
-def test_what_was_acked_is_skipped_or_followed_by_the_next(queue: Any) -> None:
+def test_a_retry_after_the_ack_skips_or_claims_the_next_batch(queue: Any) -> None:
     queue.publish("a")
     queue.ack(take(queue, FIRST))
     queue.publish("b")
@@ -78,7 +78,7 @@ TASKS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_queue_of_another_discipline_is_refused_and_not_taken_for_an_empty_one(
+def test_a_queue_of_another_discipline_is_refused_and_does_not_count_as_empty(
     name: str, connection: str, secured_url: str, task_context: MakeContext
 ) -> None:
     with StreamQueue(secured_url, "stream") as stream:
@@ -88,7 +88,7 @@ def test_a_queue_of_another_discipline_is_refused_and_not_taken_for_an_empty_one
         operator.execute(task_context(operator))
 
 
-def test_an_id_that_the_next_batch_has_is_guarded_too(queue: Any) -> None:
+def test_the_lease_id_of_the_next_batch_is_protected_too(queue: Any) -> None:
     queue.publish("a")
     queue.ack(take(queue, FIRST))
     queue.publish("b")

@@ -1,4 +1,4 @@
-"""The button "Test" of the connection form, on what people mistype and on servers that are not as they think."""
+"""The button "Test" of the connection form, with typing errors and with servers that are not what they should be."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNTOLD = ("Error(", "Error:", "<redis", "Traceback")
 
 @pytest.fixture
 def press(monkeypatch: pytest.MonkeyPatch) -> Button:
-    """Presses the button: `press({"url": ...}, login=...)`."""
+    """Press the button: `press({"url": ...}, login=...)`."""
 
     def press(extra: dict[str, Any], **fields: Any) -> tuple[bool, str]:
         value = json.dumps({"conn_type": "redis_queue", **fields, "extra": extra})
@@ -46,7 +46,7 @@ def watched() -> Iterator[tuple[Server, Sentinel]]:
 
 @pytest.fixture
 def locked(watched: tuple[Server, Sentinel]) -> Iterator[Sentinel]:
-    """The same sentinel, asking for a password."""
+    """The same sentinel, which requires a password."""
     _, sentinel = watched
     with sentinel.client() as client:
         client.execute_command("ACL", "SETUSER", "default", "resetpass", ">open-7c2")
@@ -64,7 +64,7 @@ def locked(watched: tuple[Server, Sentinel]) -> Iterator[Sentinel]:
         ({"discipline": "streams", "lease": 300}, "extra `lease` is for the discipline leased"),
     ],
 )
-def test_a_wrong_extra_is_red_on_the_button_and_an_error_in_the_hook_though_the_server_answers(
+def test_a_wrong_extra_fails_the_connection_test_and_the_hook_although_the_server_answers(
     redis_url: str, press: Button, extra: dict[str, Any], said: str
 ) -> None:
     works, text = press({"url": redis_url, **extra})
@@ -81,12 +81,12 @@ async def test_a_wrong_extra_is_an_error_in_an_event_loop_too(redis_url: str, pr
         await RedisQueueHook("tried").async_location()
 
 
-def test_extras_that_are_no_json_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extras_that_are_not_json_fail_the_connection_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_TRIED", json.dumps({"conn_type": "redis_queue", "extra": '{"lease": 5'}))
     assert RedisQueueHook("tried").test_connection() == (False, "the connection's `extra` must be a JSON object")
 
 
-def test_a_connection_of_the_redis_provider_is_tested_as_it_is(redis_url: str, press: Button) -> None:
+def test_a_connection_of_the_redis_provider_is_tested_without_changes(redis_url: str, press: Button) -> None:
     place = redis.Redis.from_url(redis_url).connection_pool.connection_kwargs
     extra = {"db": 0, "cluster": False, "ssl": False, "ssl_cert_reqs": "required", "ssl_check_hostname": False}
     works, text = press(extra, conn_type="redis", host=place["host"], port=place["port"])
@@ -107,7 +107,7 @@ def test_a_server_behind_sentinels_is_found(watched: tuple[Server, Sentinel], pr
     assert works, text
 
 
-def test_a_name_that_sentinels_do_not_know_is_told_with_those_they_do(
+def test_an_unknown_service_name_is_reported_with_those_that_sentinels_know(
     watched: tuple[Server, Sentinel], press: Button
 ) -> None:
     works, text = press({"url": f"sentinel://127.0.0.1:{watched[1].port}/mian"})
@@ -117,7 +117,7 @@ def test_a_name_that_sentinels_do_not_know_is_told_with_those_they_do(
         ask_at_once()
 
 
-def test_where_no_sentinel_answers_their_addresses_are_told(press: Button) -> None:
+def test_unreachable_sentinels_are_reported_with_their_addresses(press: Button) -> None:
     port = free_port()
     works, text = press({"url": f"sentinel://127.0.0.1:{port}/main"})
     assert not works
@@ -129,7 +129,7 @@ def test_where_no_sentinel_answers_their_addresses_are_told(press: Button) -> No
 
 
 @pytest.mark.parametrize("extra", [{}, {"sentinel_password": "wrong-1b8"}])
-def test_sentinels_that_refuse_the_password_are_told_apart(
+def test_sentinels_that_refuse_the_password_are_reported_separately(
     locked: Sentinel, press: Button, extra: dict[str, str]
 ) -> None:
     works, text = press({"url": f"sentinel://127.0.0.1:{locked.port}/main", **extra})
@@ -140,19 +140,19 @@ def test_sentinels_that_refuse_the_password_are_told_apart(
         ask_at_once()
 
 
-def test_the_right_password_of_a_sentinel_is_green(locked: Sentinel, press: Button) -> None:
+def test_the_correct_password_of_a_sentinel_passes_the_connection_test(locked: Sentinel, press: Button) -> None:
     works, text = press({"url": f"sentinel://127.0.0.1:{locked.port}/main", "sentinel_password": "open-7c2"})
     assert works, text
 
 
-def test_a_redis_server_in_place_of_a_sentinel_is_told(watched: tuple[Server, Sentinel], press: Button) -> None:
+def test_a_redis_server_in_place_of_a_sentinel_is_reported(watched: tuple[Server, Sentinel], press: Button) -> None:
     works, text = press({"url": f"sentinel://127.0.0.1:{watched[0].port}/main"})
     assert not works
     assert "a Redis server answered, not a sentinel" in text
 
 
 def ask_at_once() -> None:
-    """What a task gets, without the half minute for which it would try again."""
+    """Return the error of a task, without the half minute for which it would retry."""
     from rmq_core import LeasedConfig
 
     with RedisQueueHook("tried").queue("work", LeasedConfig(retry_budget=0.1)) as queue:

@@ -67,7 +67,7 @@ def test_an_empty_queue_is_a_success(connection: str, queue: Any, task_context: 
     assert consume(task_context, on_message=print)["claimed"] == 0
 
 
-def test_a_failed_message_goes_back_later_and_the_others_are_acked(
+def test_a_failed_message_is_requeued_with_a_delay_and_the_others_are_acked(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     queue.publish_many(["a", "bad", "c"])
@@ -107,7 +107,7 @@ def test_a_batch_is_acked_as_one(connection: str, queue: Any, task_context: Make
     assert report["acked"] == 25
 
 
-def test_a_function_of_a_batch_speaks_about_single_messages_and_the_rest_is_acked(
+def test_a_batch_function_may_settle_single_messages_and_the_rest_is_acked(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     def work(batch: Any) -> None:
@@ -123,7 +123,7 @@ def test_a_function_of_a_batch_speaks_about_single_messages_and_the_rest_is_acke
     assert (released.payload, released.deliveries) == ("b", 0)
 
 
-def test_a_failed_batch_goes_back_but_for_what_was_acked_in_it(
+def test_a_failed_batch_is_requeued_except_for_what_it_acked(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     def work(batch: Any) -> None:
@@ -136,7 +136,7 @@ def test_a_failed_batch_goes_back_but_for_what_was_acked_in_it(
     assert queue.stats()[:4] == (0, 2, 0, 0)
 
 
-def test_the_function_gets_the_entries_of_the_context_it_names(
+def test_the_function_receives_the_context_entries_that_it_names(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     queue.publish("a")
@@ -145,17 +145,17 @@ def test_the_function_gets_the_entries_of_the_context_it_names(
     assert seen == ["run: a"]
 
 
-def test_a_bound_leaves_the_rest_ready(connection: str, queue: Any, task_context: MakeContext) -> None:
+def test_max_messages_leaves_the_rest_ready(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish_many(map(str, range(10)))
     report = consume(task_context, on_message=print, max_messages=7, batch_size=5)
     assert (report["ended"], report["claimed"]) == ("max_messages", 7)
     assert queue.stats()[:3] == (3, 0, 0)
 
 
-def test_no_more_is_claimed_when_time_is_up(
+def test_nothing_is_claimed_after_the_time_limit(
     connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    minutes: list[int] = []  # a message takes one by the clock of the operator
+    minutes: list[int] = []  # each message takes a minute on the clock of the operator
     monkeypatch.setattr(drain, "time", SimpleNamespace(monotonic=lambda: 60 * len(minutes)))
     queue.publish_many(map(str, range(10)))
     report = consume(task_context, on_message=lambda message: minutes.append(1), max_time=100, batch_size=2)
@@ -164,7 +164,7 @@ def test_no_more_is_claimed_when_time_is_up(
     assert queue.stats().ready == 8
 
 
-def test_too_many_failures_fail_the_task_and_what_was_not_tried_goes_back_uncounted(
+def test_too_many_failures_fail_the_task_and_unprocessed_messages_are_released(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     queue.publish_many(["a", "bad", "bad", "d", "e"])
@@ -182,7 +182,7 @@ def test_failures_add_up_over_batches(connection: str, queue: Any, task_context:
 
 
 @pytest.mark.parametrize("error", [AirflowFailException("wrong"), AirflowTaskTimeout("late")])
-def test_an_exception_that_ends_the_task_nacks_what_was_in_hand_and_releases_the_rest(
+def test_an_exception_that_ends_the_task_nacks_the_current_message_and_releases_the_rest(
     error: BaseException, connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     def work(message: Message) -> None:
@@ -209,7 +209,7 @@ def test_the_retry_of_a_killed_try_gets_the_same_messages_first(
     assert queue.stats()[:4] == (0, 0, 0, 0)
 
 
-def test_a_task_that_is_cleared_consumes_what_is_there_then(
+def test_a_cleared_task_consumes_what_is_ready_at_that_time(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     for _ in range(2):
@@ -217,7 +217,7 @@ def test_a_task_that_is_cleared_consumes_what_is_there_then(
         assert consume(task_context, on_batch=len)["acked"] == 1
 
 
-def test_a_copy_of_a_task_that_should_be_dead_does_not_take_from_its_retry(
+def test_a_zombie_of_a_task_does_not_take_from_its_retry(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     queue.publish("a")
@@ -227,7 +227,7 @@ def test_a_copy_of_a_task_that_should_be_dead_does_not_take_from_its_retry(
     assert queue.ack(retry).settled == 1
 
 
-def test_losing_the_lease_ends_the_task_without_acking_what_others_have(
+def test_losing_the_lease_ends_the_task_without_acking_the_messages_of_others(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     def work(message: Message) -> None:
@@ -249,7 +249,7 @@ def test_a_lease_shorter_than_the_work_is_kept_by_heartbeats(
     assert queue.stats()[:3] == (0, 0, 0)
 
 
-def test_a_kill_that_nobody_explains_is_a_failure_of_the_message_in_hand(
+def test_a_kill_without_a_known_cause_is_a_failure_of_the_current_message(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     made = operator(on_message=lambda message: made.on_kill())
@@ -261,7 +261,7 @@ def test_a_kill_that_nobody_explains_is_a_failure_of_the_message_in_hand(
 
 
 @pytest.mark.parametrize("option", ["on_message", "on_batch"])
-def test_a_kill_by_people_releases_everything_and_stops_the_work(
+def test_a_kill_by_a_user_stops_the_work_and_releases_everything(
     option: str, connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     def work(messages: Any) -> None:
@@ -280,7 +280,7 @@ def test_a_kill_by_people_releases_everything_and_stops_the_work(
     assert seen == []
 
 
-def test_a_kill_while_redis_is_away_stops_the_work_and_leaves_the_messages_to_their_deadline(
+def test_a_kill_during_an_outage_of_redis_stops_the_work_and_the_messages_wait_for_their_deadline(
     connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def work(message: Message) -> None:
@@ -298,13 +298,13 @@ def test_on_kill_before_anything_was_claimed_does_nothing() -> None:
     operator(on_message=print).on_kill()
 
 
-def test_on_kill_between_two_batches_gives_back_what_is_claimed_then_and_ends_the_task(
+def test_on_kill_between_two_batches_releases_the_next_claim_and_ends_the_task(
     connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def claim(*args: Any, **options: Any) -> Any:
         lease = claiming.claim(*args, **options)
         if seen:
-            made.on_kill()  # as Airflow's handler does: once, and then the task goes on
+            made.on_kill()  # like Airflow's handler: it runs once, and then the task continues
         return lease
 
     seen: list[Any] = []
@@ -318,10 +318,10 @@ def test_on_kill_between_two_batches_gives_back_what_is_claimed_then_and_ends_th
     assert queue.stats().leases == 0
 
 
-def test_on_kill_does_not_wait_for_a_supervisor_whose_lock_what_it_interrupts_holds(
+def test_on_kill_does_not_wait_for_a_supervisor_lock_that_the_interrupted_code_holds(
     connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = threading.Lock()  # no RLock, as in Airflow's way to the supervisor
+    lock = threading.Lock()  # not an RLock, as on Airflow's path to the supervisor
 
     def ask(*_: Any, **__: Any) -> Any:
         with lock:
@@ -341,7 +341,7 @@ def test_on_kill_does_not_wait_for_a_supervisor_whose_lock_what_it_interrupts_ho
     assert queue.stats().ready == 1
 
 
-def test_the_mark_of_a_killed_try_is_on_the_copy_that_airflow_ran(
+def test_on_kill_of_one_try_does_not_affect_the_operator_of_the_next(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     made = operator(on_message=print)
@@ -372,7 +372,7 @@ except TaskKilled as killed:
 
 
 @pytest.mark.slow
-def test_a_term_signal_in_the_middle_of_the_work_gives_the_messages_back_and_ends_it(
+def test_sigterm_during_the_work_releases_the_messages_and_ends_the_task(
     connection: str, queue: Any, tmp_path: Path
 ) -> None:
     queue.publish_many("ab")
@@ -391,7 +391,7 @@ def test_a_term_signal_in_the_middle_of_the_work_gives_the_messages_back_and_end
 
 
 @pytest.mark.slow
-def test_the_retry_of_a_try_that_was_killed_for_good_works_on_what_that_held(
+def test_the_retry_of_a_sigkilled_try_processes_its_messages(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     queue.publish_many("ab")
@@ -425,7 +425,7 @@ def test_a_connection_that_breaks_in_the_middle_loses_and_repeats_nothing(
     assert queue.stats()[:4] == (0, 0, 0, 0)
 
 
-def test_a_span_of_the_work_is_linked_to_the_publishers_and_tells_no_payload(
+def test_the_span_of_the_work_links_to_the_publishers_and_contains_no_payload(
     connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exporter = InMemorySpanExporter()
@@ -456,12 +456,12 @@ def test_a_span_of_the_work_is_linked_to_the_publishers_and_tells_no_payload(
         ({"on_message": print, "redis_queue": ""}, "redis_queue"),
     ],
 )
-def test_what_cannot_work_is_refused_when_the_dag_is_parsed(options: dict[str, Any], name: str) -> None:
+def test_invalid_arguments_are_refused_when_the_dag_is_parsed(options: dict[str, Any], name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         RedisQueueConsumeOperator(task_id="consume", **{"redis_queue": QUEUE, **options})
 
 
-def test_a_coroutine_function_is_refused_because_nobody_would_await_it() -> None:
+def test_a_coroutine_function_is_refused_because_it_would_not_be_awaited() -> None:
     async def work(message: Message) -> None: ...
 
     with pytest.raises(ConfigurationError, match=r"asyncio\.run"):
@@ -480,5 +480,5 @@ def test_a_coroutine_function_is_refused_because_nobody_would_await_it() -> None
         ("", False),
     ],
 )
-def test_a_try_follows_itself_and_what_came_before(owner: str, follows: Any) -> None:
+def test_a_try_may_take_over_from_itself_and_from_earlier_tries_of_its_task(owner: str, follows: Any) -> None:
     assert TaskIdentity("dag", "run", "consume", -1, 2).follows(owner) is follows

@@ -25,7 +25,7 @@ SOON = 0.05
 
 
 def made(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The operator that `@task.redis_queue` makes of a function."""
+    """Return the operator that `@task.redis_queue` makes of a function."""
     if "hand_over" not in options:
         options["queue"] = QUEUE
     with DAG("dag", schedule=None):
@@ -66,7 +66,7 @@ def test_an_empty_queue_calls_the_function_without_messages(connection: str, tas
     assert run(task_context, payloads) == []
 
 
-def test_other_arguments_and_entries_of_the_context_come_as_in_any_task(
+def test_other_arguments_and_context_entries_are_passed_as_in_any_task(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     def first(day: str, messages: Any, ti: Any = None) -> str:
@@ -97,7 +97,7 @@ def test_a_failure_keeps_the_lease_for_the_retry_which_gets_the_same_messages(
 
 
 @pytest.mark.parametrize(("error", "try_number"), [(ValueError("no"), 3), (AirflowFailException("never"), 1)])
-def test_the_last_failure_gives_the_messages_back(
+def test_the_last_failure_nacks_the_messages(
     error: Exception, try_number: int, connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     def work(messages: Any) -> None:
@@ -129,13 +129,13 @@ def test_a_result_that_airflow_would_refuse_fails_the_try_before_anything_is_ack
     assert run(task_context, payloads, try_number=2) == ["a"]
 
 
-def test_a_result_that_nobody_pushes_may_be_anything(connection: str, queue: Any, task_context: MakeContext) -> None:
+def test_a_result_that_is_not_pushed_may_have_any_type(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish("a")
     run(task_context, lambda messages: object(), do_xcom_push=False)
     assert queue.settled(LEASE).acked == 1
 
 
-def test_another_xcom_backend_is_not_asked_for_it_might_store_the_result(
+def test_a_custom_xcom_backend_is_not_called_to_check_the_result(
     connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Backend(BaseXCom):
@@ -149,7 +149,9 @@ def test_another_xcom_backend_is_not_asked_for_it_might_store_the_result(
     assert queue.settled(LEASE).acked == 1
 
 
-def test_a_skip_gives_the_messages_back_uncounted(connection: str, queue: Any, task_context: MakeContext) -> None:
+def test_a_skip_releases_the_messages_without_counting_a_delivery(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
     def work(messages: Any) -> None:
         raise AirflowSkipException
 
@@ -159,7 +161,9 @@ def test_a_skip_gives_the_messages_back_uncounted(connection: str, queue: Any, t
     assert queue.peek(1)[0].deliveries == 0
 
 
-def test_a_skip_with_retries_left_gives_back_as_well(connection: str, queue: Any, task_context: MakeContext) -> None:
+def test_a_skip_with_retries_left_also_releases_the_messages(
+    connection: str, queue: Any, task_context: MakeContext
+) -> None:
     def work(messages: Any) -> None:
         raise AirflowSkipException
 
@@ -194,7 +198,7 @@ def test_a_task_that_was_cleared_after_its_ack_is_called_without_messages_or_tak
     assert queue.settled(f"{LEASE}#2").acked == 1
 
 
-def test_with_max_batches_the_function_is_called_until_the_bound_or_the_end(
+def test_with_max_batches_the_function_is_called_until_the_limit_or_an_empty_queue(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     queue.publish_many("abcde")
@@ -204,7 +208,7 @@ def test_with_max_batches_the_function_is_called_until_the_bound_or_the_end(
     assert queue.stats()[:4] == (0, 0, 0, 0)
 
 
-def test_with_max_batches_a_function_may_say_that_it_returns_a_dictionary(
+def test_with_max_batches_a_function_may_declare_that_it_returns_a_dictionary(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     def count(messages: Any) -> dict[str, int]:
@@ -214,7 +218,7 @@ def test_with_max_batches_a_function_may_say_that_it_returns_a_dictionary(
     assert run(task_context, count, max_messages=2, max_batches=None) == [{"count": 2}, {"count": 1}]
 
 
-def test_the_retry_of_a_run_through_several_batches_gets_the_one_that_failed_and_goes_on(
+def test_the_retry_of_several_batches_starts_with_the_one_that_failed(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     def fail_on_second(messages: Any) -> None:
@@ -251,7 +255,7 @@ def test_the_lease_is_extended_while_the_function_runs_and_a_lost_one_fails_the_
     ("state", "deliveries"),
     [("restarting", 0), ("failed", 0), ("success", 0), ("running", 0), ("gone", 0), ("up_for_retry", 1), (None, 1)],
 )
-def test_a_kill_counts_as_a_failure_only_where_it_is_one(
+def test_a_kill_counts_as_a_failure_depending_on_the_state_of_the_task(
     state: str | None, deliveries: int, connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     def work(messages: Any) -> None:
@@ -265,7 +269,7 @@ def test_a_kill_counts_as_a_failure_only_where_it_is_one(
     assert queue.stats().leases == 0
 
 
-def test_on_kill_during_the_claim_gives_back_what_was_claimed_and_calls_nothing(
+def test_on_kill_during_the_claim_releases_the_lease_and_calls_nothing(
     connection: str, queue: Any, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def claim(*args: Any, **options: Any) -> Any:
@@ -325,7 +329,7 @@ def handed_over(queue: Any, context: MakeContext) -> Any:
     return sensor.execute(context(sensor))
 
 
-def test_a_batch_that_was_handed_over_is_adopted_acked_and_not_claimed_again(
+def test_a_handed_over_batch_is_adopted_and_acked_without_a_second_claim(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     handed = handed_over(queue, task_context)
@@ -357,13 +361,13 @@ def test_a_hand_over_that_has_expired_fails_the_task(connection: str, queue: Any
         run(task_context, payloads, hand_over=handed)
 
 
-def test_a_sensor_that_returned_nothing_fails_the_task_which_claims_from_no_queue(
+def test_a_sensor_that_returned_nothing_fails_the_task_without_a_claim(
     connection: str, secured_url: str, task_context: MakeContext
 ) -> None:
     with DAG("dag", schedule=None):
         wait = RedisQueueSensor(task_id="wait", redis_queue=QUEUE, hand_over=True)
         operator: Any = redis_queue_task(payloads, task_id="work", hand_over=wait.output)().operator
-    operator.hand_over = None  # what Airflow renders the output of a sensor to that was skipped or marked success
+    operator.hand_over = None  # the rendered output of a sensor that was skipped or marked success
     with LeasedQueue(secured_url, "None") as other:
         other.publish("of somebody else")
         with pytest.raises(ConfigurationError, match="marked success"):
@@ -385,12 +389,12 @@ def test_a_sensor_that_returned_nothing_fails_the_task_which_claims_from_no_queu
         ({"queue_config": 5}, "LeasedConfig"),
     ],
 )
-def test_what_cannot_work_is_refused_when_the_dag_is_parsed(options: dict[str, Any], name: str) -> None:
+def test_invalid_arguments_are_refused_when_the_dag_is_parsed(options: dict[str, Any], name: str) -> None:
     with pytest.raises(ConfigurationError, match=name), DAG("dag", schedule=None):
         redis_queue_task(payloads, task_id="work", **{"queue": QUEUE, **options})()
 
 
-def test_a_function_without_messages_or_that_nobody_would_await_is_refused() -> None:
+def test_a_function_that_takes_no_messages_or_is_never_awaited_is_refused() -> None:
     async def later(messages: Any) -> None: ...
 
     with pytest.raises(ConfigurationError, match="parameter `messages`"):
@@ -401,7 +405,7 @@ def test_a_function_without_messages_or_that_nobody_would_await_is_refused() -> 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("connection", "airflow_database")
-def test_in_a_dag_run_retries_mapped_tasks_and_hand_overs_work_and_nothing_is_left(queue: Any) -> None:
+def test_a_dag_run_with_retries_mapped_tasks_and_hand_overs_leaves_nothing(queue: Any) -> None:
     queue.publish_many([f"m{number}" for number in range(6)])
     finished = load("taskflow").test()
     assert states(finished) == {"mapped": "success", "total": "success", "wait": "success", "adopts": "success",

@@ -1,4 +1,4 @@
-"""Connections that name a discipline: what works with any of them works, what needs a lease under a name is refused."""
+"""Connections that name a discipline: most operators work with any of them, those that need a named lease refuse."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Connect = Callable[[str], str]
 
 @pytest.fixture
 def connect(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Connect:
-    """Makes a connection of a discipline; returns its id."""
+    """Create a connection of a discipline; return its id."""
 
     def make(discipline: str) -> str:
         place = urlsplit(redis_url)
@@ -62,7 +62,7 @@ def run(task: Any, context: MakeContext) -> Any:
     return task.execute(context(task))
 
 
-def test_the_form_offers_the_disciplines_there_are() -> None:
+def test_the_form_offers_all_disciplines() -> None:
     assert set(protocol.DISCIPLINES) == set(DISCIPLINES)
 
 
@@ -83,7 +83,7 @@ def test_a_task_publishes_to_a_queue_of_any_discipline_and_a_sensor_sees_it(
 
 
 @pytest.mark.parametrize("discipline", OTHERS)
-def test_a_deferrable_sensor_looks_where_nothing_rings(
+def test_a_deferrable_sensor_polls_a_discipline_without_notifications(
     discipline: str, connect: Connect, task_context: MakeContext
 ) -> None:
     conn_id = connect(discipline)
@@ -102,7 +102,7 @@ def test_a_deferrable_sensor_looks_where_nothing_rings(
 
 
 @pytest.mark.parametrize("discipline", OTHERS)
-def test_the_age_of_messages_is_waited_for_where_they_have_one(
+def test_max_age_is_supported_where_messages_have_an_age(
     discipline: str, connect: Connect, task_context: MakeContext
 ) -> None:
     conn_id = connect(discipline)
@@ -137,7 +137,7 @@ NEEDING_LEASES: dict[str, Callable[[str], Any]] = {
 @pytest.mark.usefixtures("spark_submit")
 @pytest.mark.parametrize("component", NEEDING_LEASES)
 @pytest.mark.parametrize("discipline", OTHERS)
-def test_what_needs_a_lease_under_its_name_refuses_and_names_both(
+def test_an_operator_that_needs_a_named_lease_refuses_and_names_operator_and_discipline(
     component: str, discipline: str, connect: Connect, task_context: MakeContext
 ) -> None:
     task = NEEDING_LEASES[component](connect(discipline))
@@ -149,7 +149,7 @@ def test_what_needs_a_lease_under_its_name_refuses_and_names_both(
 
 
 @pytest.mark.parametrize("discipline", OTHERS)
-def test_a_publish_that_asks_for_more_than_the_discipline_has_is_refused_whole(
+def test_a_publish_with_an_unsupported_option_is_refused_as_a_whole(
     discipline: str, connect: Connect, redis_url: str, task_context: MakeContext
 ) -> None:
     conn_id = connect(discipline)
@@ -167,7 +167,7 @@ def test_a_publish_that_asks_for_more_than_the_discipline_has_is_refused_whole(
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
-def test_dead_letters_are_waited_for_and_redriven_where_there_are_any(
+def test_dead_letters_are_awaited_and_redriven_where_the_discipline_has_them(
     discipline: str, connect: Connect, redis_url: str, task_context: MakeContext
 ) -> None:
     conn_id = connect(discipline)
@@ -184,7 +184,7 @@ def test_dead_letters_are_waited_for_and_redriven_where_there_are_any(
         run(sensor(conn_id, count="dead"), task_context)
 
 
-def test_a_trigger_that_waits_for_a_bell_says_which_discipline_has_one(connect: Connect) -> None:
+def test_a_trigger_that_needs_notifications_names_the_disciplines_that_have_them(connect: Connect) -> None:
     async def fire() -> Any:
         return (await anext(RedisQueueTrigger(QUEUE, redis_queue_conn_id=connect("streams")).run())).payload
 
@@ -199,7 +199,7 @@ def test_a_leased_config_for_another_discipline_is_refused(connect: Connect, tas
         run(task, task_context)
 
 
-def test_an_unknown_discipline_is_refused_with_those_there_are(connect: Connect, task_context: MakeContext) -> None:
+def test_an_unknown_discipline_is_refused_with_the_known_ones(connect: Connect, task_context: MakeContext) -> None:
     with pytest.raises(ConfigurationError, match=r"rotation.*'lists'"):
         run(publish(connect("lists"), "leased"), task_context)
 

@@ -1,4 +1,4 @@
-"""The doorbell rings while there is work, and survives whatever is wrong until it is mended."""
+"""The doorbell trigger fires while there is work, and waits through every error until it is solved."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def ring(events: AsyncIterator[TriggerEvent], within_s: float = PATIENCE_S
         return dict((await anext(events)).payload)
 
 
-async def test_it_rings_again_while_there_is_work_and_falls_silent_when_there_is_none(
+async def test_it_fires_repeatedly_while_there_is_work_and_stops_when_there_is_none(
     connection: str, queue: LeasedQueue
 ) -> None:
     queue.publish_many(["one", "two"])
@@ -42,7 +42,7 @@ async def test_it_rings_again_while_there_is_work_and_falls_silent_when_there_is
         await ring(events, within_s=2)
 
 
-async def test_work_that_arrives_while_it_waits_rings_at_once(connection: str, queue: LeasedQueue) -> None:
+async def test_work_that_arrives_during_its_wait_fires_an_event_at_once(connection: str, queue: LeasedQueue) -> None:
     events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=3600).run()
     ringing = asyncio.ensure_future(ring(events))
     await asyncio.sleep(0.5)
@@ -50,7 +50,7 @@ async def test_work_that_arrives_while_it_waits_rings_at_once(connection: str, q
     assert (await ringing)["ready"] == 1
 
 
-async def test_a_ring_names_no_message_and_claims_none(connection: str, queue: LeasedQueue) -> None:
+async def test_an_event_names_no_message_and_claims_none(connection: str, queue: LeasedQueue) -> None:
     queue.publish("a payload")
     event = await ring(RedisQueueDoorbellTrigger(QUEUE).run())
     assert set(event) == {"queue", "ready", "oldest_age"}
@@ -58,13 +58,13 @@ async def test_a_ring_names_no_message_and_claims_none(connection: str, queue: L
     assert queue.stats().leases == 0
 
 
-async def test_it_rings_for_an_old_message(connection: str, queue: LeasedQueue) -> None:
+async def test_it_fires_for_an_old_message(connection: str, queue: LeasedQueue) -> None:
     queue.publish("one")
     event = await ring(RedisQueueDoorbellTrigger(QUEUE, min_messages=50, max_age=timedelta(seconds=0.4)).run())
     assert event["oldest_age"] >= 0.4
 
 
-def test_it_is_made_again_from_what_it_serialises_and_is_then_the_same_to_airflow(connection: str) -> None:
+def test_its_serialization_restores_a_trigger_that_airflow_considers_equal(connection: str) -> None:
     trigger = RedisQueueDoorbellTrigger(QUEUE, 3, timedelta(minutes=1), timedelta(seconds=5))
     path, arguments = trigger.serialize()
     again = RedisQueueDoorbellTrigger(**json.loads(json.dumps(arguments)))
@@ -90,12 +90,12 @@ def test_an_asset_can_be_watched_with_it() -> None:
         {"ring_interval": "10"},
     ],
 )
-def test_what_could_never_ring_is_refused_by_its_parameter(wrong: dict[str, Any]) -> None:
+def test_conditions_that_can_never_be_met_are_refused_by_parameter(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         RedisQueueDoorbellTrigger(**{"redis_queue": QUEUE, **wrong})
 
 
-async def test_it_rings_through_a_restart_of_redis(own_server: Server) -> None:
+async def test_it_keeps_firing_after_a_restart_of_redis(own_server: Server) -> None:
     events = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1, redis_queue_conn_id="own").run()
     ringing = asyncio.ensure_future(ring(events))
     await asyncio.sleep(0.5)
@@ -107,7 +107,7 @@ async def test_it_rings_through_a_restart_of_redis(own_server: Server) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["connection", "key"])
-async def test_what_is_wrong_is_told_and_waited_for_until_it_is_mended(
+async def test_a_problem_is_logged_and_the_trigger_waits_until_it_is_solved(
     wrong: str, connection: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(waiting, "MISTAKE_S", (0.2, 0.3))
@@ -132,7 +132,7 @@ def _fields(queue: LeasedQueue) -> dict[str, Any]:
     return {"conn_type": "redis_queue", "login": "airflow", "password": CANARY, **place}
 
 
-async def test_airflows_metrics_hear_of_every_ring(
+async def test_every_event_is_counted_in_airflows_metrics(
     connection: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: dict[str, Any] = {}
@@ -145,7 +145,7 @@ async def test_airflows_metrics_hear_of_every_ring(
     assert heard["rmq.queue.oldest_age"] >= 0
 
 
-async def test_the_span_that_airflow_opened_for_the_trigger_hears_of_every_ring(
+async def test_every_event_is_added_to_the_span_that_airflow_opened_for_the_trigger(
     connection: str, queue: LeasedQueue
 ) -> None:
     from opentelemetry.sdk.trace import TracerProvider
@@ -161,14 +161,14 @@ async def test_the_span_that_airflow_opened_for_the_trigger_hears_of_every_ring(
     )
 
 
-def test_the_metrics_are_those_that_the_triggerer_sets_up() -> None:
+def test_the_triggerers_own_metrics_are_used() -> None:
     from airflow.jobs import triggerer_job_runner
 
     set_up = getattr(triggerer_job_runner, "stats", None) or triggerer_job_runner.Stats  # as Airflow 3.2 calls it
     assert waiting.Stats.initialize == set_up.initialize
 
 
-def test_the_message_queue_trigger_of_airflow_makes_it() -> None:
+def test_airflows_message_queue_trigger_creates_it() -> None:
     from airflow.providers.common.messaging.triggers.msg_queue import MessageQueueTrigger
 
     made = MessageQueueTrigger(scheme="redis+queue", redis_queue=QUEUE, min_messages=2)
@@ -187,7 +187,7 @@ def test_the_message_queue_trigger_of_airflow_makes_it() -> None:
         ),
     ],
 )
-def test_what_this_airflow_lacks_is_named_with_a_way_out(
+def test_a_feature_that_this_airflow_lacks_is_named_with_an_alternative(
     missing: str, module: str, way_out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)

@@ -1,4 +1,4 @@
-"""The event-driven example: its watcher rings for what is in the queue, and its run drains it."""
+"""The event-driven example: its watcher fires for messages in the queue, and its run drains it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def next_ring(trigger: Any) -> dict[str, Any]:
         return dict((await anext(trigger.run())).payload)
 
 
-def test_the_watcher_rings_and_the_run_drains_the_queue_and_an_empty_run_succeeds(dag: Any, secured_url: str) -> None:
+def test_the_watcher_starts_a_run_that_drains_the_queue_and_an_empty_run_succeeds(dag: Any, secured_url: str) -> None:
     from weather import airport_months, written
 
     (asset,) = dag.timetable.asset_condition.objects

@@ -1,4 +1,4 @@
-"""The small examples, run as they are: what they print is what their docstrings promise."""
+"""The small examples, run unchanged: they print what their docstrings promise."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Run = Callable[[str], Any]
 
 @pytest.fixture
 def run_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs an example, whose results go to the test's own folder; every task succeeds."""
+    """Run an example with its results in the test's own folder; every task succeeds."""
 
     def run(name: str) -> Any:
         dag = load(name, EXAMPLES, "examples")
@@ -41,7 +41,7 @@ def run_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def asset_events() -> list[tuple[str, Any]]:
-    """The queue and the extra of every event that `publish` left in the database."""
+    """Return the queue and the extra of every event that `publish` left in the database."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
 
@@ -78,7 +78,7 @@ def test_the_first_queue_greets_slowly_enough_to_be_killed(
     assert stats(secured_url, "greetings") == (0, 0, 0, 0, 0)
 
 
-def test_hand_over_leaves_nothing_to_give_back(run_example: Run, secured_url: str) -> None:
+def test_hand_over_leaves_nothing_to_settle(run_example: Run, secured_url: str) -> None:
     finished = run_example("hand_over")
     assert xcom(finished, "work") == MONTHS
     assert xcom(finished, "give_back")["settled"] == 0
@@ -92,7 +92,7 @@ def test_fan_out_shares_the_months_among_three_tasks(run_example: Run, secured_u
     assert stats(secured_url, "airport-months-to-fan-out") == (0, 0, 0, 0, 0)
 
 
-def test_redrive_gives_the_dead_letters_another_chance(run_example: Run, secured_url: str) -> None:
+def test_redrive_makes_the_dead_letters_ready_again(run_example: Run, secured_url: str) -> None:
     finished = run_example("redrive")
     consumed, seen, again = (xcom(finished, name) for name in ("consume", "watch", "again"))
     assert (consumed["acked"], consumed["failed"], consumed["dead"]) == (MONTHS, 4, 2)

@@ -1,4 +1,4 @@
-"""The example, run as its docstring says, with a real Spark: all numbers come out, and no secret does."""
+"""The example, run as its docstring says, with a real Spark: all numbers are correct, and no secret is shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COUNTS = {
 
 @pytest.fixture
 def spark_defaults(tmp_path: Path) -> dict[str, str]:
-    """Spark with an event log: it holds what the environment page shows."""
+    """Spark with an event log, which contains what the environment page shows."""
     events, settings = tmp_path / "events", tmp_path / "conf"
     events.mkdir()
     settings.mkdir()
@@ -45,13 +45,13 @@ def spark_defaults(tmp_path: Path) -> dict[str, str]:
 
 
 def command_lines() -> Iterator[str]:
-    """What `ps` shows of every process."""
+    """Return the command line of every process that `ps` shows."""
     for process in psutil.process_iter(["cmdline"]):
         yield " ".join(process.info["cmdline"] or [])
 
 
 def run(environment: dict[str, str], log: Path) -> tuple[int, set[str]]:
-    """The exit code of the example, and every command line that was seen while it ran."""
+    """Return the exit code of the example, and every command line that was seen while it ran."""
     seen: set[str] = set()
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -87,7 +87,7 @@ def test_every_flight_is_counted_once_and_no_secret_shows(
 
 
 def check_for_secrets(log: Path, events: Path, seen: set[str]) -> None:
-    """In no command line, log, event log or database; each of which is there."""
+    """Assert that no secret is in a command line, log, event log or database, and that each of these exists."""
     assert any("org.apache.spark.deploy.SparkSubmit" in line for line in seen)
     assert not any(CANARY in line for line in seen)
     files = {"log": [log], "Spark": sorted(events.rglob("*")), "Airflow": sorted(HOME.rglob("*"))}

@@ -1,4 +1,4 @@
-"""What only Airflow 3.3 has says so elsewhere."""
+"""Features that need Airflow 3.3 raise an error that says so on older versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmq_airflow.assets.queue import FORMS, convert_asset_to_openlineage
 from tests.airflow.floor import ABSENT_TESTS, BELOW_33
 
 
-def test_the_bridge_says_which_airflow_it_needs_and_what_to_use_instead() -> None:
+def test_the_bridge_names_the_airflow_it_needs_and_an_alternative() -> None:
     if BELOW_33:
         with pytest.raises(AirflowOptionalProviderFeatureException, match=r"Airflow 3\.3.*RedisQueueDoorbellTrigger"):
             importlib.import_module("rmq_airflow.triggers.shared_stream")
@@ -19,7 +19,7 @@ def test_the_bridge_says_which_airflow_it_needs_and_what_to_use_instead() -> Non
         assert importlib.import_module("rmq_airflow.triggers.shared_stream").RedisQueueSharedStreamTrigger
 
 
-def test_nothing_is_left_out_where_everything_is_there() -> None:
+def test_no_test_is_skipped_where_airflow_has_every_feature() -> None:
     assert bool(ABSENT_TESTS) == BELOW_33
 
 

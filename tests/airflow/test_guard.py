@@ -1,4 +1,4 @@
-"""The guard ends whole process groups, whatever the members think of it and however their task ended."""
+"""The guard ends whole process groups, whether or not their members obey signals, and however their task ended."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ time.sleep(600)
     end(family)
 
 
-def test_a_group_that_is_gone_needs_no_stopping() -> None:
+def test_a_process_group_that_has_ended_needs_no_stopping() -> None:
     family = start_family()
     os.killpg(family.pid, signal.SIGKILL)
     end(family)
@@ -104,7 +104,7 @@ def test_a_group_that_is_gone_needs_no_stopping() -> None:
     assert watched.wait(PATIENCE_S)
 
 
-def test_waiting_says_when_the_group_is_still_there() -> None:
+def test_waiting_reports_that_the_process_group_still_runs() -> None:
     family = start_family(DEAF)
     watched = DriverGuard(family.pid)
     try:
@@ -115,7 +115,7 @@ def test_waiting_says_when_the_group_is_still_there() -> None:
     assert watched.wait(PATIENCE_S)
 
 
-def test_a_dead_process_that_nobody_has_waited_for_counts_as_gone() -> None:
+def test_a_zombie_process_counts_as_ended() -> None:
     family = start_family()
     assert guard.alive(family.pid)
     os.killpg(family.pid, signal.SIGKILL)

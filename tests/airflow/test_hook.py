@@ -13,7 +13,7 @@ from rmq_core import LeasedConfig
 from tests.airflow.conftest import CANARY, QUEUE
 
 
-def test_making_a_hook_looks_nothing_up() -> None:
+def test_creating_a_hook_reads_no_connection() -> None:
     assert RedisQueueHook("no such connection").redis_queue_conn_id == "no such connection"
 
 
@@ -43,7 +43,7 @@ async def test_the_clients_answer(connection: str) -> None:
         assert await client.ping()
 
 
-def test_the_connections_lease_is_the_default_and_a_config_beats_it(
+def test_the_lease_of_the_connection_is_the_default_and_a_config_overrides_it(
     connection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_LEASED", json.dumps({"conn_type": "redis_queue", "extra": {"lease": 77}}))
@@ -69,14 +69,14 @@ def test_the_test_button_reports_a_wrong_password_without_showing_it(
     assert "wrong-9d1" not in text
 
 
-def test_the_test_button_reports_a_location_that_makes_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_button_reports_an_invalid_location(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "redis_queue", "extra": {"url": "http://h"}}))
     works, text = RedisQueueHook("odd").test_connection()
     assert not works
     assert "scheme" in text
 
 
-def test_the_test_button_reports_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_button_reports_an_unreachable_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_GONE", json.dumps({"conn_type": "redis_queue", "host": "127.0.0.1", "port": 1}))
     works, text = RedisQueueHook("gone").test_connection()
     assert not works
@@ -91,13 +91,13 @@ def test_credentials_show_in_no_repr(connection: str) -> None:
         assert CANARY not in repr(client)
 
 
-def test_airflow_masks_the_password_from_then_on(connection: str) -> None:
+def test_airflow_masks_the_password_after_its_first_use(connection: str) -> None:
     assert RedisQueueHook(connection).settings.password == CANARY
     assert redact(f"the driver printed {CANARY}") == "the driver printed ***"
 
 
 class OldServer:
-    """A server this suite does not run: what Redis 6.0 answers."""
+    """Replies of Redis 6.0, a version that the test suite does not run."""
 
     def ping(self) -> bool:
         return True
@@ -117,7 +117,7 @@ def test_the_test_button_refuses_a_server_that_is_too_old() -> None:
     assert "6.2 or later" in text
 
 
-def test_the_test_button_refuses_clocks_that_are_apart() -> None:
+def test_the_test_button_refuses_clocks_that_differ_too_much() -> None:
     works, text = _compare_clocks(SlowClock(), "7.0")
     assert not works
     assert "NTP" in text

@@ -1,4 +1,4 @@
-"""Whose lease is whose: tries of one run, runs of one name, names too long to be kept."""
+"""Which task owns a lease: tries of one run, runs of one name, and names that are too long."""
 
 from __future__ import annotations
 
@@ -51,32 +51,32 @@ def other(try_number: int = 1, run_after: int = TUESDAY, clear_number: int = 1, 
         ("", FOREIGN),
     ],
 )
-def test_an_owner_is_an_earlier_try_one_of_a_former_run_or_somebody_else(owner: str, relation: Relation) -> None:
+def test_an_owner_is_an_earlier_try_a_task_of_a_former_run_or_foreign(owner: str, relation: Relation) -> None:
     assert NOW.relation(owner) is relation
     assert NOW.follows(owner) is (relation is OURS)
 
 
 @pytest.mark.parametrize(("owner", "relation"), [(other(run_after=MONDAY), OURS), (other(try_number=3), FOREIGN)])
-def test_a_task_that_does_not_know_its_run_takes_every_run_of_the_name_for_its_own(owner: str, relation: str) -> None:
+def test_a_task_without_a_run_mark_treats_every_run_of_that_name_as_its_own(owner: str, relation: str) -> None:
     assert UNMARKED.relation(owner) is relation
     assert not UNMARKED.tells_runs_apart(owner)
 
 
 @pytest.mark.parametrize("task", [NOW, UNMARKED, replace(NOW, run_id="a/b c@d", map_index=-1)])
-def test_an_owner_is_read_back(task: TaskIdentity) -> None:
+def test_an_owner_string_is_parsed_into_its_task(task: TaskIdentity) -> None:
     assert TaskIdentity.read(task.owner) == task
 
 
-def test_owners_that_were_written_before_there_were_marks_are_read() -> None:
+def test_owners_of_earlier_versions_without_a_run_mark_are_parsed() -> None:
     assert TaskIdentity.read("airflow:dag/run/work/3/2") == UNMARKED
 
 
 @pytest.mark.parametrize("owner", ["", "host.1", "airflow:dag/run/work/3", "airflow:a/b/c/d/1", "rmq:dag/run/work/3/2"])
-def test_an_owner_of_another_kind_is_nobody(owner: str) -> None:
+def test_a_foreign_owner_string_is_no_task(owner: str) -> None:
     assert TaskIdentity.read(owner) is None
 
 
-def test_names_too_long_for_redis_queue_are_cut_and_still_told_apart() -> None:
+def test_names_too_long_for_redis_queue_are_cut_and_stay_distinct() -> None:
     long = TaskIdentity("d" * 250, "r" * 250, "t" * 250, 12, 3, RunMark(1 << 52, 100, (1 << 64) - 1))
     twin = replace(long, task_id="t" * 249 + "u")
     assert len(f"{long.lease_id}#1000") <= 512
@@ -97,7 +97,7 @@ def context(ti_id: object, **run: Any) -> Any:
     return {"ti": SimpleNamespace(id=ti_id), "dag_run": SimpleNamespace(**run)}
 
 
-def test_a_mark_is_made_of_what_airflow_says() -> None:
+def test_a_run_mark_is_made_of_the_run_data_of_airflow() -> None:
     made = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
     after = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
     mark = RunMark.of(context(made, run_after=after, clear_number=2))
@@ -114,5 +114,5 @@ def test_a_mark_is_made_of_what_airflow_says() -> None:
         context("no uuid", run_after=datetime(2026, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_without_a_run_or_an_id_in_the_order_of_time_there_is_no_mark(place: Any) -> None:
+def test_without_a_run_or_a_time_ordered_id_there_is_no_run_mark(place: Any) -> None:
     assert RunMark.of(place) is None

@@ -1,4 +1,4 @@
-"""Messages that failed together are tried apart, and every task that gets fewer for it says so."""
+"""Messages that failed together are isolated, and every task that gets fewer messages because of it reports it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def suspects(queue: Any) -> Any:
 
 @pytest.fixture
 def isolated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The counts that the metric `rmq.isolated` hears."""
+    """Collect the counts of the metric `rmq.isolated`."""
     counts: list[int] = []
 
     def incr(name: str, count: int = 1, *, tags: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ def decorated(function: Any, **options: Any) -> Any:
         return redis_queue_task(function, task_id="work", queue=QUEUE, max_messages=30, **options)().operator
 
 
-def test_a_decorated_task_says_why_it_got_less(
+def test_a_decorated_task_logs_why_it_got_fewer_messages(
     suspects: Any, isolated: list[int], task_context: MakeContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -58,7 +58,9 @@ def test_a_decorated_task_says_why_it_got_less(
     assert suspects.stats().ready == 4
 
 
-def test_with_max_batches_one_run_goes_on_with_what_is_left(suspects: Any, task_context: MakeContext) -> None:
+def test_with_max_batches_one_run_continues_with_the_remaining_messages(
+    suspects: Any, task_context: MakeContext
+) -> None:
     task = decorated(lambda messages: list(messages.payloads), max_batches=None)
     done = task.execute(task_context(task))
     assert sorted(payload for batch in done for payload in batch) == list("abcdefgh")
@@ -66,13 +68,13 @@ def test_with_max_batches_one_run_goes_on_with_what_is_left(suspects: Any, task_
     assert suspects.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_what_did_not_fail_together_is_told_nothing_about(queue: Any, task_context: MakeContext) -> None:
+def test_messages_that_did_not_fail_together_have_no_isolation(queue: Any, task_context: MakeContext) -> None:
     queue.publish_many("ab")
     task = decorated(lambda messages: messages.isolation)
     assert task.execute(task_context(task)) is None
 
 
-def test_a_consumer_reports_how_many_it_tried_apart(
+def test_a_consumer_reports_how_many_messages_were_isolated(
     suspects: Any, isolated: list[int], task_context: MakeContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -85,7 +87,7 @@ def test_a_consumer_reports_how_many_it_tried_apart(
 
 
 @pytest.mark.usefixtures("spark_submit")
-def test_a_spark_job_reports_how_many_it_tried_apart(
+def test_a_spark_job_reports_how_many_messages_were_isolated(
     suspects: Any, isolated: list[int], task_context: MakeContext, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -101,7 +103,7 @@ def test_a_spark_job_reports_how_many_it_tried_apart(
     assert isolated == [4]
 
 
-def test_a_sensor_that_hands_over_says_it_too(
+def test_a_sensor_that_hands_over_reports_isolation_too(
     suspects: Any, isolated: list[int], task_context: MakeContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

@@ -1,4 +1,4 @@
-"""What a killed task learns from Airflow about why."""
+"""What a killed task can find out from Airflow about the cause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rmq_airflow.killed import Kill, why_killed
 
 
 def asked(states: Any, map_index: int = -1) -> Any:
-    """A task instance that gets this answer; it remembers what it asked."""
+    """A task instance that gets this answer and remembers its requests."""
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="work", map_index=map_index, questions=[])
 
     def get_task_states(dag_id: str, **question: Any) -> Any:
@@ -50,18 +50,18 @@ def test_a_task_that_airflow_no_longer_has_was_deleted(states: Any) -> None:
     assert why_killed(asked(states)) == Kill("its run was deleted", is_failure=False)
 
 
-def test_a_mapped_task_asks_for_itself_alone() -> None:
+def test_a_mapped_task_requests_only_its_own_state() -> None:
     ti = asked({"run": {"work_7": "restarting", "work_8": "up_for_retry"}}, map_index=7)
     assert not why_killed(ti).is_failure
     assert ti.questions == [("dag", {"map_index": 7, "task_ids": ["work"], "run_ids": ["run"]})]
 
 
 @pytest.mark.parametrize("ti", [asked(RuntimeError("the API server is away")), SimpleNamespace(map_index=-1), None])
-def test_what_nobody_can_say_is_a_failure(ti: Any) -> None:
+def test_an_unknown_cause_counts_as_a_failure(ti: Any) -> None:
     assert why_killed(ti).is_failure
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_answer_of_airflow_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(killed, "ASK_S", 0.05)
     answer = threading.Event()
     ti = asked({})

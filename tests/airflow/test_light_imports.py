@@ -1,4 +1,4 @@
-"""What a DAG file pays for an import: the disciplines that the component does not use are not loaded with it."""
+"""The cost of an import in a DAG file: disciplines that the component does not use are not loaded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ for module in sys.argv[1:]:
 
 @pytest.fixture(scope="module")
 def loaded() -> dict[str, list[str]]:
-    """What of RMQ and of redis-py a process has loaded that imported one module of ours and nothing else of it."""
+    """Return the modules of RMQ and redis-py that a process has loaded after importing only one module of RMQ."""
     command = [sys.executable, "-W", "ignore", "-c", LOOK, *MODULES]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
     return dict(json.loads(line) for line in said.stdout.splitlines() if line.startswith("["))

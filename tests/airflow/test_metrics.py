@@ -1,4 +1,4 @@
-"""What Airflow's metrics hear of each operator: counters with the queue and the operator as tags."""
+"""The metrics that each operator emits to Airflow: counters with the queue and the operator as tags."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("connection")
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
-    """Name, count and operator of what is told; the tags are checked here."""
+    """Record name, count and operator of each metric; check the tags."""
     told: list[tuple[str, int, str]] = []
 
     def incr(name: str, count: int = 1, *, tags: dict[str, Any]) -> None:
@@ -42,13 +42,13 @@ def fail_on_a(message: Any) -> None:
         raise ValueError(CANARY)
 
 
-def test_the_metrics_are_those_that_a_task_process_sets_up() -> None:
+def test_the_task_processs_own_metrics_are_used() -> None:
     from airflow.sdk.observability import stats
 
     assert metrics.Stats is stats.Stats
 
 
-def test_publishing_tells_what_was_accepted_and_what_was_not(heard: Any, queue: Any, task_context: MakeContext) -> None:
+def test_publishing_counts_accepted_and_refused_messages(heard: Any, queue: Any, task_context: MakeContext) -> None:
     task = RedisQueuePublishOperator(
         task_id="t", redis_queue=QUEUE, messages=["a", "b", "a"], queue_config=LeasedConfig(dedup=True)
     )
@@ -57,7 +57,7 @@ def test_publishing_tells_what_was_accepted_and_what_was_not(heard: Any, queue: 
     assert heard == [("rmq.published", 2, name), ("rmq.duplicates", 1, name)]
 
 
-def test_consuming_tells_its_report_even_when_it_ends_badly(heard: Any, queue: Any, task_context: MakeContext) -> None:
+def test_consuming_emits_its_report_even_when_it_fails(heard: Any, queue: Any, task_context: MakeContext) -> None:
     queue.publish_many("ba")
     task = RedisQueueConsumeOperator(task_id="t", redis_queue=QUEUE, on_message=fail_on_a, max_failures=0)
     with pytest.raises(TooManyFailures):
@@ -65,7 +65,7 @@ def test_consuming_tells_its_report_even_when_it_ends_badly(heard: Any, queue: A
     assert {(name, count) for name, count, _ in heard} == {("rmq.claimed", 2), ("rmq.acked", 1), ("rmq.failed", 1)}
 
 
-def test_a_decorated_task_tells_what_became_of_its_batch(heard: Any, queue: Any, task_context: MakeContext) -> None:
+def test_a_decorated_task_counts_the_outcomes_of_its_batch(heard: Any, queue: Any, task_context: MakeContext) -> None:
     def work(messages: Any) -> None:
         messages.release(messages[0])
         messages.nack(messages[1])
@@ -77,7 +77,7 @@ def test_a_decorated_task_tells_what_became_of_its_batch(heard: Any, queue: Any,
     assert {(name, count) for name, count, _ in heard} == told
 
 
-def test_handing_over_settling_and_redriving_are_told(heard: Any, queue: Any, task_context: MakeContext) -> None:
+def test_hand_overs_settles_and_redrives_are_counted(heard: Any, queue: Any, task_context: MakeContext) -> None:
     queue.publish_many("ab")
     wait = RedisQueueSensor(task_id="wait", redis_queue=QUEUE, hand_over=True)
     handed = wait.execute(task_context(wait))
@@ -98,7 +98,7 @@ def test_handing_over_settling_and_redriving_are_told(heard: Any, queue: Any, ta
 
 @pytest.mark.usefixtures("spark_submit")
 @pytest.mark.parametrize(("behaviour", "told"), [("adopt_and_ack", "rmq.acked"), ("adopt_and_fail", "rmq.failed_runs")])
-def test_a_spark_job_tells_what_it_claimed_and_how_it_ended(
+def test_a_spark_job_counts_what_it_claimed_and_how_it_ended(
     behaviour: str, told: str, heard: Any, queue: Any, task_context: MakeContext, tmp_path: Any
 ) -> None:
     queue.publish("a")

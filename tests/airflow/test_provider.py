@@ -1,4 +1,4 @@
-"""What Airflow itself makes of the provider."""
+"""What Airflow itself reports about the provider."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ LISTED = {
 
 
 @pytest.mark.parametrize("command", LISTED)
-def test_the_command_line_of_airflow_shows_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_airflow_command_line_lists_its_components(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = listed("providers", command, capsys=capsys)
     assert LISTED[command] <= {text for row in found for text in row.values()}
 
 
 def listed(*words: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """What `airflow WORDS` prints."""
+    """Return what `airflow WORDS` prints."""
     from airflow.cli.cli_parser import get_parser
 
     arguments = get_parser().parse_args([*words, "--output", "json"])
@@ -66,7 +66,7 @@ def test_airflow_shows_every_field_of_the_form(manager: ProvidersManager) -> Non
 
 
 @pytest.mark.parametrize("module", ["rmq_airflow", "rmq_airflow.get_provider_info"])
-def test_what_airflow_loads_in_every_process_is_light(module: str) -> None:
+def test_modules_that_airflow_loads_in_every_process_import_little(module: str) -> None:
     source = importlib.import_module(module).__file__
     assert source is not None
     with open(source, encoding="utf-8") as file:  # noqa: PTH123  a path that Python made

@@ -1,4 +1,4 @@
-"""What the provider says it has is there, and says how to use it."""
+"""Everything that the provider declares exists and is documented."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_operator_and_sensor_in_the_folders_is_named() -> None:
     assert found == set(OPERATORS)
 
 
-def test_the_task_decorator_is_there_under_its_name() -> None:
+def test_the_task_decorator_is_registered_under_its_name() -> None:
     assert callable(task.redis_queue)
 
 

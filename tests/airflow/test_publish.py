@@ -19,9 +19,7 @@ def publish(context: MakeContext, messages: Any, **options: Any) -> Any:
     return operator.execute(context(operator))
 
 
-def test_a_list_is_published_with_the_tasks_names_in_the_headers(
-    connection: str, queue: Any, task_context: MakeContext
-) -> None:
+def test_a_published_list_names_its_task_in_the_headers(connection: str, queue: Any, task_context: MakeContext) -> None:
     report = publish(task_context, [{"n": 1}, "two"], headers={"source": "test"})
     assert report == {"queue": QUEUE, "accepted": 2, "duplicates": 0, "dropped": 0}
     first, second = queue.peek(2)
@@ -41,7 +39,7 @@ def test_publishing_twice_with_deduplication_accepts_nothing_the_second_time(
     assert queue.backlog().ready == 50
 
 
-def test_a_key_of_your_own_decides_what_is_a_duplicate(connection: str, task_context: MakeContext) -> None:
+def test_a_custom_deduplication_key_decides_what_is_a_duplicate(connection: str, task_context: MakeContext) -> None:
     report = publish(task_context, [{"day": 1, "v": 1}, {"day": 1, "v": 2}], dedup_key=lambda item: str(item["day"]))
     assert (report["accepted"], report["duplicates"]) == (1, 1)
 
@@ -55,7 +53,7 @@ def test_a_function_may_return_an_iterator_longer_than_a_chunk(
     assert [message.payload for message in queue.peek(250)] == [str(n) for n in range(250)]
 
 
-def test_a_function_gets_the_entries_of_the_context_it_asks_for(
+def test_a_function_receives_the_context_entries_that_it_names(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     def messages(ti: Any) -> Iterator[str]:
@@ -95,7 +93,7 @@ def test_a_payload_that_cannot_be_stored_names_its_place(connection: str, task_c
         publish(task_context, [{"ratio": float("nan")}])
 
 
-def test_templates_in_payloads_are_rendered_and_what_is_rendered_is_not_shown(
+def test_templates_in_payloads_are_rendered_and_the_result_is_not_displayed(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     operator = RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=[{"run": "{{ ti.run_id }}"}])
@@ -109,9 +107,7 @@ def test_templates_in_payloads_are_rendered_and_what_is_rendered_is_not_shown(
 @pytest.mark.parametrize(
     "nested", [["{{ ti.run_id }}"], {"a": {"b": "{% if true %}run{% endif %}"}}, ["plain", ["{{ ti.run_id }}"]]]
 )
-def test_a_template_is_found_however_deep_it_is(
-    nested: Any, connection: str, queue: Any, task_context: MakeContext
-) -> None:
+def test_a_template_is_found_at_any_depth(nested: Any, connection: str, queue: Any, task_context: MakeContext) -> None:
     operator = RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=[{"plain": 1}, nested])
     context = task_context(operator)
     operator.render_template_fields(context)
@@ -159,5 +155,5 @@ def test_another_tasks_output_is_a_dependency() -> None:
     assert operator.upstream_task_ids == {"find"}
 
 
-def test_a_lazy_sequence_of_unknown_length_is_not_measured_to_be_shown() -> None:
+def test_the_repr_does_not_count_a_lazy_sequence_of_unknown_length() -> None:
     assert str(Unshown(itertools.count())) == "<some payloads>"

@@ -1,4 +1,4 @@
-"""What the operator adds to publishing: nothing that Redis sees. The time it adds is a figure of the benchmarks."""
+"""The operator sends Redis nothing more than a publish with the core. The benchmarks measure the time it adds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ITEMS = [{"order": number, "day": "2026-01-01"} for number in range(20_000)]
 
 
 def script_calls(client: redis.Redis) -> int:
-    """How many scripts ran since the last look."""
+    """Return how many scripts ran since the last call."""
     calls: int = client.info("commandstats")["cmdstat_evalsha"]["calls"]
     client.config_resetstat()
     return calls
 
 
-def test_publishing_many_items_takes_as_many_calls_as_with_the_core_alone(
+def test_publishing_many_items_takes_as_many_calls_as_the_core_alone(
     connection: str, secured_url: str, task_context: MakeContext
 ) -> None:
     with redis.Redis.from_url(secured_url) as client, LeasedQueue(client, QUEUE) as queue:

@@ -1,4 +1,4 @@
-"""What a publish says besides its messages: the queue's asset event, and the trace it belongs to."""
+"""What a publish emits besides its messages: the event of the queue's asset, and its trace context."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALIAS = AssetAlias(name=f"rmq:redis_queue_default/{QUEUE}")
 
 
 def publish(context: Any, messages: Any, *, try_number: int = 1, **options: Any) -> Any:
-    """The context after a publish, for what it says."""
+    """Run a publish and return its context with the events it emitted."""
     operator = RedisQueuePublishOperator(task_id="publish", redis_queue=QUEUE, messages=messages, **options)
     made = context(operator, try_number=try_number)
     operator.execute(made)
@@ -29,7 +29,7 @@ def alias_events(context: Any, alias: AssetAlias) -> list[Any]:
     return list(context["outlet_events"][alias].asset_alias_events)
 
 
-def test_the_queues_own_asset_rings_through_an_alias_that_is_known_when_the_dag_is_parsed(
+def test_the_asset_of_the_queue_gets_an_event_through_an_alias_known_when_the_dag_is_parsed(
     connection: str, secured_url: str, task_context: MakeContext
 ) -> None:
     (event,) = alias_events(publish(task_context, ["a", "b"]), ALIAS)
@@ -39,16 +39,14 @@ def test_the_queues_own_asset_rings_through_an_alias_that_is_known_when_the_dag_
     assert RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=["a"]).outlets == [ALIAS]
 
 
-def test_nothing_rings_when_nothing_was_accepted(connection: str, task_context: MakeContext) -> None:
+def test_no_event_is_emitted_when_nothing_was_accepted(connection: str, task_context: MakeContext) -> None:
     config = LeasedConfig(dedup=True)
     publish(task_context, ["a"], queue_config=config)
     assert alias_events(publish(task_context, ["a"], queue_config=config), ALIAS) == []
     assert alias_events(publish(task_context, []), ALIAS) == []
 
 
-def test_a_retry_rings_for_what_a_try_published_that_died_before_airflow_heard_of_it(
-    connection: str, task_context: MakeContext
-) -> None:
+def test_a_retry_emits_the_event_of_what_a_killed_try_had_published(connection: str, task_context: MakeContext) -> None:
     config = LeasedConfig(dedup=True)
     publish(task_context, ["a"], queue_config=config)
     (event,) = alias_events(publish(task_context, ["a"], try_number=2, queue_config=config), ALIAS)
@@ -56,23 +54,23 @@ def test_a_retry_rings_for_what_a_try_published_that_died_before_airflow_heard_o
     assert alias_events(publish(task_context, [], try_number=2, queue_config=config), ALIAS) == []
 
 
-def test_an_alias_of_ones_own_is_resolved_too(connection: str, task_context: MakeContext) -> None:
+def test_a_custom_alias_is_resolved_too(connection: str, task_context: MakeContext) -> None:
     mine = AssetAlias(name="mine")
     assert len(alias_events(publish(task_context, ["a"], asset=mine), mine)) == 1
 
 
-def test_an_asset_of_ones_own_gets_the_number(connection: str, task_context: MakeContext) -> None:
+def test_a_custom_asset_gets_the_number_of_accepted_messages(connection: str, task_context: MakeContext) -> None:
     mine = Asset("orders")
     assert publish(task_context, ["a"], asset=mine)["outlet_events"][mine].extra == {"accepted": 1}
 
 
 @pytest.mark.parametrize("queue", ["{{ ds }}", "{% if ds %}a{% endif %}"])
-def test_no_asset_and_a_templated_queue_have_no_outlet(queue: str) -> None:
+def test_an_operator_without_an_asset_or_with_a_templated_queue_has_no_outlet(queue: str) -> None:
     assert RedisQueuePublishOperator(task_id="t", redis_queue=QUEUE, messages=["a"], asset=None).outlets == []
     assert RedisQueuePublishOperator(task_id="t", redis_queue=queue, messages=["a"]).outlets == []
 
 
-def test_messages_carry_the_trace_they_were_published_in(
+def test_messages_carry_the_trace_context_of_their_publisher(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     span = NonRecordingSpan(SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(1)))
@@ -84,7 +82,7 @@ def test_messages_carry_the_trace_they_were_published_in(
     assert "traceparent" not in second.headers
 
 
-def test_a_full_queue_fails_the_task_and_the_log_says_how_far_it_came(
+def test_a_full_queue_fails_the_task_and_the_log_reports_how_many_were_stored(
     connection: str, queue: Any, task_context: MakeContext, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = LeasedConfig(max_ready=2000)
@@ -102,6 +100,6 @@ def test_a_full_queue_fails_the_task_and_the_log_says_how_far_it_came(
         ({"redis_queue": ""}, "redis_queue"),
     ],
 )
-def test_what_cannot_work_is_refused_when_the_dag_is_parsed(options: dict[str, Any], name: str) -> None:
+def test_invalid_arguments_are_refused_when_the_dag_is_parsed(options: dict[str, Any], name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         RedisQueuePublishOperator(task_id="t", messages=["a"], **{"redis_queue": QUEUE, **options})

@@ -1,4 +1,4 @@
-"""The URI of a queue as an asset, as Airflow itself treats it."""
+"""The URI of a queue as an asset, handled by Airflow itself."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from rmq_core import RedisSettings
         ("embedded:///var/lib/rmq", "rmq+embedded:/var/lib/rmq/0/work"),
     ],
 )
-def test_every_kind_of_location_has_a_form(url: str, uri: str) -> None:
+def test_every_kind_of_location_has_a_uri_form(url: str, uri: str) -> None:
     asset = queue_asset(RedisSettings.from_url(url), "work")
     assert asset.uri == uri
     assert Asset(uri=asset.uri).uri == uri, "a URI that is as it should be stays as it is"
 
 
-def test_credentials_stay_out_of_it() -> None:
+def test_the_uri_contains_no_credentials() -> None:
     settings = RedisSettings.from_url("redis://h:6379/0", username="u", password="canary-77")
     assert queue_asset(settings, "work").uri == "rmq://h:6379/0/work"
 
@@ -46,7 +46,7 @@ def test_credentials_stay_out_of_it() -> None:
         ("rmq+unix:///run/redis.sock/0/work", "rmq+unix:/run/redis.sock/0/work"),
     ],
 )
-def test_two_ways_to_write_one_queue_are_one_asset(written: str, uri: str) -> None:
+def test_two_spellings_of_one_queue_are_one_asset(written: str, uri: str) -> None:
     assert Asset(uri=written).uri == uri
 
 
@@ -76,12 +76,12 @@ def test_a_uri_that_names_no_queue_is_refused_and_an_example_given(uri: str, why
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_examples_are_what_they_should_be(form: str) -> None:
+def test_the_examples_of_the_forms_are_valid_assets(form: str) -> None:
     assert Asset(uri=FORMS[form].example).uri == FORMS[form].example
 
 
 class Dataset(NamedTuple):
-    """The OpenLineage client's, as far as it is used; the client is no part of this project."""
+    """The part of the OpenLineage client that is used; the client is not a dependency of this project."""
 
     namespace: str
     name: str

@@ -1,4 +1,4 @@
-"""A run that was deleted and created again under its name, and one that was cleared: what each gets."""
+"""What a run gets that was deleted and created again under its name, and what a cleared run gets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def keep(queue: Any, context: MakeContext) -> None:
     assert queue.stats().leased == 2
 
 
-def test_a_new_run_works_on_what_is_ready_after_a_settled_one(queue: Any, task_context: MakeContext) -> None:
+def test_a_new_run_claims_ready_messages_after_a_former_run_of_its_name_was_settled(
+    queue: Any, task_context: MakeContext
+) -> None:
     settle(queue, task_context)
     queue.publish("c")
     task = decorated()
@@ -57,7 +59,7 @@ def test_a_new_run_works_on_what_is_ready_after_a_settled_one(queue: Any, task_c
     assert queue.settled(f"{LEASE}#2").acked == 1
 
 
-def test_a_cleared_run_after_a_settled_one_gets_nothing_and_says_so(
+def test_a_cleared_run_after_a_settled_one_gets_nothing_and_logs_it(
     queue: Any, task_context: MakeContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -71,7 +73,7 @@ def test_a_cleared_run_after_a_settled_one_gets_nothing_and_says_so(
     assert "cannot be told" not in caplog.text
 
 
-def test_a_cleared_run_with_next_goes_on_and_says_so(queue: Any, task_context: MakeContext) -> None:
+def test_a_cleared_run_with_next_claims_further_messages_and_logs_it(queue: Any, task_context: MakeContext) -> None:
     settle(queue, task_context)
     queue.publish("c")
     task = decorated(on_settled="next")
@@ -80,12 +82,12 @@ def test_a_cleared_run_with_next_goes_on_and_says_so(queue: Any, task_context: M
     assert context["ti"].pushed == {"settled_before": True}
 
 
-def test_where_a_run_cannot_be_told_from_another_the_log_says_it(
+def test_runs_that_cannot_be_distinguished_are_reported_in_the_log(
     queue: Any, task_context: MakeContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     queue.publish("a")
-    queue.ack(queue.claim(lease_id=LEASE, owner="airflow:dag/run/work/-1/1"))  # as written without a mark
+    queue.ack(queue.claim(lease_id=LEASE, owner="airflow:dag/run/work/-1/1"))  # as written without a run mark
     queue.publish("b")
     task = decorated()
     context = task_context(task, run=ANEW)
@@ -94,7 +96,7 @@ def test_where_a_run_cannot_be_told_from_another_the_log_says_it(
     assert "settled by this run or by a deleted run of the same name" in caplog.text
 
 
-def test_a_new_run_gets_back_what_a_former_one_kept(queue: Any, task_context: MakeContext) -> None:
+def test_a_new_run_takes_over_what_a_former_run_of_its_name_kept(queue: Any, task_context: MakeContext) -> None:
     keep(queue, task_context)
     task = decorated()
     context = task_context(task, run=ANEW)
@@ -109,7 +111,7 @@ def test_a_cleared_run_takes_over_what_it_kept(queue: Any, task_context: MakeCon
     assert task.execute(task_context(task, run=CLEARED, try_number=2)) == [("a", 2), ("b", 2)]
 
 
-def test_the_retry_of_a_new_run_finds_its_own_lease_behind_what_a_former_one_settled(
+def test_the_retry_of_a_new_run_finds_its_own_lease_after_one_that_a_former_run_settled(
     queue: Any, task_context: MakeContext
 ) -> None:
     settle(queue, task_context)
@@ -133,7 +135,7 @@ def test_a_zombie_of_a_former_run_takes_nothing_from_the_new_one(queue: Any, tas
     assert queue.stats().leased == 2
 
 
-def test_a_consumer_of_a_new_run_gets_what_a_killed_one_held(queue: Any, task_context: MakeContext) -> None:
+def test_a_consumer_of_a_new_run_gets_the_messages_of_a_killed_one(queue: Any, task_context: MakeContext) -> None:
     queue.publish_many("ab")
     task = RedisQueueConsumeOperator(task_id="work", redis_queue=QUEUE, on_batch=len)
     former = TaskIdentity.of(task_context(task, run=FIRST, try_number=2))
@@ -147,7 +149,7 @@ def sensor(**options: Any) -> RedisQueueSensor:
 
 
 @pytest.mark.parametrize("adopted", [True, False])
-def test_a_sensor_of_a_new_run_waits_for_what_a_former_hand_over_held_and_gets_it(
+def test_a_sensor_of_a_new_run_takes_over_the_hand_over_of_a_former_run(
     adopted: Any, queue: Any, task_context: MakeContext
 ) -> None:
     queue.publish_many("ab")

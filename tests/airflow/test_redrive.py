@@ -34,7 +34,7 @@ def test_dead_letters_become_ready_with_a_fresh_budget_and_their_history(
     assert {message.history[0].reason for message in messages} == {"no use"}
 
 
-def test_a_bound_moves_the_oldest_and_a_retry_the_next(
+def test_max_messages_moves_the_oldest_and_a_retry_moves_the_next(
     connection: str, queue: Any, dead: None, task_context: MakeContext
 ) -> None:
     assert redrive(task_context, max_messages=2) == {"queue": QUEUE, "redriven": 2, "dead": 1}
@@ -42,11 +42,11 @@ def test_a_bound_moves_the_oldest_and_a_retry_the_next(
     assert redrive(task_context, max_messages=2) == {"queue": QUEUE, "redriven": 1, "dead": 0}
 
 
-def test_no_dead_letters_are_a_success(connection: str, task_context: MakeContext) -> None:
+def test_an_empty_dead_letter_list_is_a_success(connection: str, task_context: MakeContext) -> None:
     assert redrive(task_context)["redriven"] == 0
 
 
 @pytest.mark.parametrize("bound", [0, -1, True, 1.5, "all"])
-def test_a_bound_that_cannot_be_meant_is_refused_when_the_dag_is_parsed(bound: Any) -> None:
+def test_an_invalid_max_messages_is_refused_when_the_dag_is_parsed(bound: Any) -> None:
     with pytest.raises(ConfigurationError, match="max_messages"):
         RedisQueueRedriveOperator(task_id="redrive", redis_queue=QUEUE, max_messages=bound)

@@ -25,7 +25,7 @@ def execute(operator: RedisQueueSensor, context: MakeContext) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-def test_a_sensor_wakes_when_there_is_enough_and_reports_the_same_in_every_mode(
+def test_a_sensor_succeeds_when_there_is_enough_and_reports_the_same_in_every_mode(
     mode: str, connection: str, queue: Any, airflow_database: None
 ) -> None:
     dag = load(f"waiting_{mode}")
@@ -42,7 +42,7 @@ def test_a_sensor_wakes_when_there_is_enough_and_reports_the_same_in_every_mode(
     assert queue.stats().ready == 3, "a sensor holds nothing"
 
 
-def test_a_full_queue_needs_no_deferral(connection: str, queue: Any, task_context: MakeContext) -> None:
+def test_a_queue_with_enough_messages_needs_no_deferral(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish("one")
     assert execute(sensor(deferrable=True), task_context)["ready"] == 1
 
@@ -98,7 +98,7 @@ def test_a_timeout_while_deferred_fails_and_soft_fail_makes_it_a_skip(
 
 
 def resume_after_timeout(operator: RedisQueueSensor, context: MakeContext) -> None:
-    # What Airflow's triggerer passes to a task whose trigger did not fire in time.
+    # the event that Airflow's triggerer passes to a task whose trigger did not fire in time
     failure = {"error": "Trigger timeout", "traceback": None}
     operator.resume_execution("__fail__", failure, context(operator))
 

@@ -1,4 +1,4 @@
-"""What a sensor can be asked besides "is there work": bounds, dead letters, depth, hand-over, waiting in a trigger."""
+"""Parameters of the sensor besides the threshold: limits, dead letters, depth, hand-over, waiting in a trigger."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def kill(queue: Any, url: str, count: int) -> None:
             strict.nack(strict.claim())
 
 
-def test_a_bound_limits_what_is_reported_in_every_mode(connection: str, queue: Any, task_context: MakeContext) -> None:
+def test_a_limit_caps_the_reported_number_in_every_mode(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish_many(map(str, range(10)))
     assert wait(task_context, max_messages=4)["ready"] == 4
     assert wait(task_context, max_messages=4, deferrable=True)["ready"] == 4
@@ -59,7 +59,7 @@ def test_a_bound_limits_what_is_reported_in_every_mode(connection: str, queue: A
     assert made.execute_complete(task_context(made), FIRED)["ready"] == 4
 
 
-def test_dead_letters_are_counted_by_parameter(
+def test_dead_letters_are_counted_when_the_parameter_requests_it(
     connection: str, secured_url: str, queue: Any, task_context: MakeContext
 ) -> None:
     queue.publish("alive")
@@ -69,7 +69,7 @@ def test_dead_letters_are_counted_by_parameter(
     assert wait(task_context, count="dead", min_messages=2) == {"queue": QUEUE, "dead": 2, "oldest_age": None}
 
 
-def test_depth_is_all_that_is_still_to_be_done(connection: str, queue: Any, task_context: MakeContext) -> None:
+def test_depth_counts_ready_delayed_and_leased_messages(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish_many("abc")
     queue.publish("later", delay=60)
     queue.claim(max_messages=2)
@@ -77,7 +77,7 @@ def test_depth_is_all_that_is_still_to_be_done(connection: str, queue: Any, task
 
 
 @pytest.mark.parametrize("count", ["dead", "depth"])
-def test_the_deferrable_sensor_reports_them_in_the_same_shape(
+def test_the_deferrable_sensor_reports_counts_in_the_same_form(
     count: Any, connection: str, secured_url: str, queue: Any, task_context: MakeContext
 ) -> None:
     made = sensor(count=count, deferrable=True, max_messages=1)
@@ -91,7 +91,7 @@ def test_the_deferrable_sensor_reports_them_in_the_same_shape(
     assert made.execute_complete(task_context(made), event) == {"queue": QUEUE, count: 1, "oldest_age": None}
 
 
-def test_the_trigger_looks_again_until_there_are_enough(connection: str, secured_url: str, queue: Any) -> None:
+def test_the_trigger_polls_until_there_are_enough(connection: str, secured_url: str, queue: Any) -> None:
     async def waiting() -> Any:
         trigger = RedisQueueDepthTrigger(QUEUE, "dead", 2, poll_interval=0.05)
         events = trigger.run()
@@ -104,7 +104,7 @@ def test_the_trigger_looks_again_until_there_are_enough(connection: str, secured
     assert asyncio.run(waiting())["report"]["dead"] == 2
 
 
-def test_a_trigger_that_cannot_log_in_says_so(
+def test_a_trigger_that_cannot_log_in_reports_it(
     connection: str, secured_url: str, monkeypatch: pytest.MonkeyPatch, task_context: MakeContext
 ) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_REDIS_QUEUE_DEFAULT")
@@ -116,7 +116,7 @@ def test_a_trigger_that_cannot_log_in_says_so(
         made.execute_complete(task_context(made), event)
 
 
-def test_a_hand_over_claims_under_the_sensors_name_for_as_long_as_it_says(
+def test_a_hand_over_claims_under_the_name_of_the_sensor_for_the_given_time(
     connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     queue.publish_many("abc")
@@ -163,7 +163,7 @@ def test_the_trigger_claims_nothing_and_the_worker_that_resumes_does(
     assert made.execute_complete(task_context(made), event)["claimed"] == 2
 
 
-def test_a_sensor_that_lost_the_race_waits_on_for_the_rest_of_its_time(
+def test_a_sensor_whose_messages_were_claimed_by_others_waits_for_the_rest_of_its_time(
     connection: str, task_context: MakeContext
 ) -> None:
     made = sensor(hand_over=True, deferrable=True, timeout=100)
@@ -177,7 +177,7 @@ def test_a_sensor_that_lost_the_race_waits_on_for_the_rest_of_its_time(
         made.execute_complete(context, FIRED)
 
 
-def test_starting_from_the_trigger_needs_no_worker_before_it_fires() -> None:
+def test_start_from_trigger_needs_no_worker_before_the_trigger_fires() -> None:
     with DAG("d", schedule=None) as dag:
         made = sensor(deferrable=True, start_from_trigger=True, min_messages=5, max_age=60, timeout=120)
     stored = DagSerialization.from_dict(DagSerialization.to_dict(dag)).get_task("wait")
@@ -192,7 +192,7 @@ def test_starting_from_the_trigger_needs_no_worker_before_it_fires() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("connection", "airflow_database")
-def test_the_scheduler_defers_it_without_a_worker_and_the_trigger_it_stores_wakes(queue: Any) -> None:
+def test_the_scheduler_defers_it_without_a_worker_and_the_stored_trigger_fires(queue: Any) -> None:
     from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.models.trigger import Trigger
@@ -219,7 +219,7 @@ def test_the_scheduler_defers_it_without_a_worker_and_the_trigger_it_stores_wake
     assert fire(trigger)["report"]["ready"] == 3
 
 
-def test_another_sensor_is_not_touched_by_one_that_starts_from_its_trigger() -> None:
+def test_a_sensor_that_starts_from_its_trigger_does_not_affect_others() -> None:
     sensor(deferrable=True, start_from_trigger=True)
     assert sensor(deferrable=True).start_from_trigger is False
     assert RedisQueueSensor.start_trigger_args is None
@@ -240,6 +240,6 @@ def test_another_sensor_is_not_touched_by_one_that_starts_from_its_trigger() -> 
         ({"start_from_trigger": True, "deferrable": True, "redis_queue": "{% if ds %}a{% endif %}"}, "templates"),
     ],
 )
-def test_what_cannot_work_is_refused_when_the_dag_is_parsed(options: dict[str, Any], name: str) -> None:
+def test_invalid_arguments_are_refused_when_the_dag_is_parsed(options: dict[str, Any], name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         sensor(**options)

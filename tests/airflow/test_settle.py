@@ -1,4 +1,4 @@
-"""Settling from outside: what was handed over and nobody adopted, and never what a living task holds."""
+"""Settling by a later task: a hand-over that was never adopted is settled, a lease of a running task is not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORKER = "airflow:dag/run/work/-1/{}"
 
 
 def hand_over(context: MakeContext, **options: Any) -> Any:
-    """What a sensor leaves in XCom."""
+    """Return what a sensor leaves in XCom."""
     sensor = RedisQueueSensor(task_id="wait", redis_queue=QUEUE, hand_over=True, poke_interval=0.05, **options)
     return sensor.execute(context(sensor))
 
@@ -30,7 +30,7 @@ def settle(context: MakeContext, handed: Any, **options: Any) -> Any:
     ("action", "left"),
     [("ack", []), ("nack", [("a", 1), ("b", 1)]), ("release", [("a", 0), ("b", 0)])],
 )
-def test_what_nobody_adopted_is_settled(
+def test_a_lease_without_an_adoption_is_settled(
     action: Any, left: Any, connection: str, queue: Any, task_context: MakeContext
 ) -> None:
     queue.publish_many("ab")
@@ -46,7 +46,7 @@ def test_the_reason_is_kept_in_the_history(connection: str, queue: Any, task_con
     assert queue.peek(1)[0].history[0].reason == "the run failed"
 
 
-def test_a_late_settle_does_nothing_to_a_living_retry(
+def test_a_late_settle_does_not_affect_a_running_retry(
     connection: str, queue: Any, task_context: MakeContext, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue.publish_many("ab")
@@ -76,7 +76,7 @@ def test_a_settle_of_an_earlier_try_of_the_sensor_does_nothing_to_its_retry(
     assert settle(task_context, second, action="ack")["settled"] == 1
 
 
-def test_a_lease_that_is_gone_is_left_alone(connection: str, queue: Any, task_context: MakeContext) -> None:
+def test_a_lease_that_no_longer_exists_is_left_alone(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish("a")
     handed = hand_over(task_context)
     settle(task_context, handed, action="ack")
@@ -91,7 +91,7 @@ def test_a_sensor_that_handed_nothing_over_leaves_nothing_to_settle(connection: 
     assert settle(task_context, None) is None
 
 
-def test_who_had_the_lease_is_fenced_off_by_the_settle(connection: str, queue: Any, task_context: MakeContext) -> None:
+def test_the_settle_fences_off_the_former_holder(connection: str, queue: Any, task_context: MakeContext) -> None:
     queue.publish("a")
     handed = hand_over(task_context)
     stale = queue.adopt(handed["lease_id"], owner=handed["owner"], if_owner=handed["owner"])
@@ -110,7 +110,7 @@ def test_the_report_names_no_token_and_no_payload(connection: str, queue: Any, t
 
 
 @pytest.mark.parametrize("wrong", ["a lease", {"queue": QUEUE}, ["lease"]])
-def test_what_is_no_hand_over_is_refused(wrong: Any, connection: str, task_context: MakeContext) -> None:
+def test_a_value_that_is_not_a_hand_over_is_refused(wrong: Any, connection: str, task_context: MakeContext) -> None:
     with pytest.raises(ConfigurationError, match="hand_over"):
         settle(task_context, wrong)
 

@@ -1,4 +1,4 @@
-"""A lease that ends before the retry comes is warned of when the DAG is parsed."""
+"""A lease that ends before the retry begins causes a warning when the DAG is parsed."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ ALL: list[Make] = [consume, spark, configured, decorated, sensor]
 
 @pytest.mark.parametrize("make", ALL)
 @pytest.mark.parametrize("lease", [60, 300])
-def test_a_lease_no_longer_than_the_retry_delay_is_warned_of(make: Make, lease: float) -> None:
+def test_a_lease_no_longer_than_the_retry_delay_raises_a_warning(make: Make, lease: float) -> None:
     with pytest.warns(ShortLeaseWarning, match=rf"{lease} s and `retry_delay` is 300 s"):
         make(lease, retries=1)
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_it_is_warned_of_with_what_the_dag_sets_by_default(make: Make) -> None:
+def test_the_default_args_of_the_dag_are_considered(make: Make) -> None:
     defaults = {"retries": 2, "retry_delay": timedelta(hours=1)}
     with DAG("dag", schedule=None, default_args=defaults), pytest.warns(ShortLeaseWarning, match="3600 s"):
         make(600)
@@ -71,7 +71,7 @@ def test_it_is_warned_of_with_what_the_dag_sets_by_default(make: Make) -> None:
     ("lease", "options"),
     [(60, {}), (60, {"retries": 0}), (301, {"retries": 1}), (60, {"retries": 1, "retry_delay": timedelta(seconds=30)})],
 )
-def test_without_retries_or_with_time_for_them_nothing_is_said(
+def test_no_warning_is_raised_without_retries_or_with_enough_time_for_them(
     make: Make, lease: float, options: dict[str, Any]
 ) -> None:
     with warnings.catch_warnings():
@@ -80,7 +80,7 @@ def test_without_retries_or_with_time_for_them_nothing_is_said(
 
 
 @pytest.mark.parametrize("make", [consume, spark, configured])
-def test_a_lease_that_never_ends_and_one_that_only_the_connection_knows_are_not_warned_of(make: Make) -> None:
+def test_an_endless_lease_or_one_that_only_the_connection_sets_raises_no_warning(make: Make) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make(None, retries=1)
@@ -88,8 +88,8 @@ def test_a_lease_that_never_ends_and_one_that_only_the_connection_knows_are_not_
         redis_queue_task(work, queue="q", retries=1)()
 
 
-def test_the_examples_give_their_retries_time() -> None:
-    """Mapped tasks are made in their worker, so what they are given is looked at besides."""
+def test_the_example_dags_leave_time_for_their_retries() -> None:
+    """Mapped tasks are created in their worker, so their mapped arguments are checked separately."""
     code = "import runpy, sys; [runpy.run_path(example) for example in sys.argv[1:]]"
     examples = sorted(map(str, EXAMPLES.glob("*airflow*.py")))
     assert len(examples) > 5

@@ -48,7 +48,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
     monkeypatch.setenv("PATH", f"{Path(__file__).parent / 'bin_cluster'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    # The provider asks every ten and twenty seconds.
+    # the provider polls every ten and twenty seconds
     monkeypatch.setattr(provider_hook, "time", SimpleNamespace(sleep=lambda _: time.sleep(0.05)))
     monkeypatch.setattr(handover, "_LONGEST_PACE_S", 0.2)
     found = Jobs(folder)
@@ -69,7 +69,7 @@ def yarn(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]
 def pods(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Kubernetes:
     client = Kubernetes(jobs)
     for module in (provider_hook, provider_operator):
-        monkeypatch.setattr(module, "kube_client", client, raising=False)  # the provider may not be there
+        monkeypatch.setattr(module, "kube_client", client, raising=False)  # the provider may not be installed
     options = SimpleNamespace(V1DeleteOptions=SimpleNamespace)
     monkeypatch.setitem(sys.modules, "kubernetes", SimpleNamespace(client=options))
     extra = {"namespace": "work"}
@@ -93,7 +93,7 @@ def platform(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 class Store(dict[str, Any]):
-    """What Airflow 3.3 keeps of a task instance from one try to the next."""
+    """The state that Airflow 3.3 keeps for a task instance from one try to the next."""
 
     def set(self, key: str, value: Any) -> None:
         self[key] = json.loads(json.dumps(value))
@@ -135,9 +135,9 @@ def operator(behaviour: str, marker: Path, options: dict[str, Any], **more: Any)
 def lose_worker(
     queue: Any, marker: Path, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[RedisQueueSparkSubmitOperator], None]:
-    """Plays a try on a message that ends right after its driver was submitted, without a word to Redis or the platform.
+    """Simulate a try that dies right after it submitted its driver, without a request to Redis or the platform.
 
-    Returns when the driver is at work.
+    Return when the driver is at work.
     """
 
     def die(*_: Any) -> None:
@@ -168,7 +168,7 @@ def test_a_driver_on_the_cluster_adopts_and_acks(
     assert len(jobs.names) == 1
 
 
-def test_for_a_job_that_never_adopts_the_operator_holds_and_acks(
+def test_the_operator_holds_and_acks_for_a_job_that_never_adopts(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any
 ) -> None:
     queue.publish("a")
@@ -190,7 +190,7 @@ def test_a_failed_driver_keeps_the_lease_for_the_retry_which_submits_anew(
     assert len(jobs.names) == 2
 
 
-def test_the_last_try_that_fails_gives_the_messages_back(
+def test_the_last_failed_try_nacks_the_messages(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any
 ) -> None:
     queue.publish("a")
@@ -215,7 +215,7 @@ def test_the_retry_of_a_lost_worker_watches_the_driver_that_adopted(
     assert len(jobs.names) == 1
 
 
-def test_the_retry_takes_back_what_a_driver_that_never_adopts_works_on(
+def test_the_retry_takes_the_lease_back_from_a_driver_that_has_not_adopted(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, lose_worker: Any
 ) -> None:
     task = operator("wait_for_go", marker, platform)
@@ -226,7 +226,7 @@ def test_the_retry_takes_back_what_a_driver_that_never_adopts_works_on(
     assert len(jobs.names) == 1
 
 
-def test_a_driver_whose_lease_went_to_somebody_else_is_stopped_by_the_retry(
+def test_the_retry_stops_a_driver_whose_lease_has_a_new_owner(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, lose_worker: Any
 ) -> None:
     task = operator("work", marker, platform)
@@ -256,7 +256,7 @@ def test_a_platform_that_does_not_answer_leaves_the_driver_to_the_retry(
     assert len(jobs.names) == 1
 
 
-def test_a_stolen_lease_stops_the_driver_and_acks_nothing(
+def test_a_lease_taken_over_by_others_stops_the_driver_and_nothing_is_acked(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
 ) -> None:
     queue.publish("a")
@@ -284,7 +284,7 @@ def test_on_kill_ends_the_driver_on_the_cluster_and_keeps_the_lease(
     assert queue.lease_info(LEASE_ID) is not None
 
 
-# The alarm may interrupt a request of Airflow's hook to the resource manager, whose socket nobody closes then.
+# The alarm may interrupt a request of Airflow's hook to the resource manager; its socket then stays unclosed.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_a_timeout_ends_the_driver_as_airflow_would_and_keeps_the_lease_for_the_retry(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
@@ -301,7 +301,7 @@ def test_a_timeout_ends_the_driver_as_airflow_would_and_keeps_the_lease_for_the_
     with pytest.raises(AirflowTaskTimeout), timeout(2 * PATIENCE_S):
         task.execute(context(task))
     alarm.join()
-    task.on_kill()  # as Airflow does then
+    task.on_kill()  # as Airflow does in this case
     eventually(lambda: gone(marker))
     kept = queue.lease_info(LEASE_ID)
     assert kept.owner == OWNER.format(1)
@@ -311,7 +311,7 @@ def test_a_timeout_ends_the_driver_as_airflow_would_and_keeps_the_lease_for_the_
     assert json.loads(marker.read_text()) == ["a"]
 
 
-def test_a_task_that_people_end_stops_its_driver_and_releases_without_another_look_at_the_platform(
+def test_a_task_that_a_user_ends_stops_its_driver_and_releases_without_polling_the_platform(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def send_term() -> None:
@@ -374,7 +374,7 @@ def test_a_pod_that_was_deleted_is_no_success(
     assert queue.lease_info(LEASE_ID) is not None, "nothing was acked"
 
 
-def test_the_next_batch_has_a_driver_of_its_own_although_the_last_one_succeeded(
+def test_the_next_batch_gets_its_own_driver_although_the_last_one_succeeded(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
 ) -> None:
     task = operator("adopt_and_ack", marker, platform, on_settled="next")
@@ -385,7 +385,7 @@ def test_the_next_batch_has_a_driver_of_its_own_although_the_last_one_succeeded(
     assert len(jobs.names) == 2
 
 
-def test_without_durable_a_retry_submits_anew_and_the_fence_stops_the_driver_before(
+def test_without_durable_a_retry_submits_again_and_fences_the_former_driver_off(
     platform: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, store: Store
 ) -> None:
     queue.publish("a")
@@ -394,7 +394,7 @@ def test_without_durable_a_retry_submits_anew_and_the_fence_stops_the_driver_bef
     assert store == {}
 
 
-def test_on_yarn_credentials_travel_in_a_file_only_this_user_can_read_and_that_is_gone(
+def test_on_yarn_credentials_are_passed_in_a_private_file_that_is_deleted_afterwards(
     yarn: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs, tmp_path: Path
 ) -> None:
     named = tmp_path / "mine.conf"
@@ -410,7 +410,7 @@ def test_on_yarn_credentials_travel_in_a_file_only_this_user_can_read_and_that_i
     assert task.properties_file == str(named)
 
 
-def test_on_kubernetes_credentials_come_from_a_secret_and_are_nowhere_else(
+def test_on_kubernetes_credentials_are_passed_only_in_a_secret(
     kubernetes: dict[str, Any], queue: Any, marker: Path, context: Any, jobs: Jobs
 ) -> None:
     queue.publish("a")
@@ -465,18 +465,18 @@ def test_a_cluster_mode_of_the_connection_that_cannot_be_watched_is_refused_befo
     assert queue.stats().ready == 1
 
 
-def test_a_properties_file_keeps_what_java_would_read_otherwise(tmp_path: Path) -> None:
+def test_a_properties_file_escapes_what_java_would_read_differently(tmp_path: Path) -> None:
     path = write_properties(tmp_path, {"a": " back\\slash", "b": "two\nlines"})
     assert path.read_text() == "a=\\ back\\\\slash\nb=two\\nlines\n"
 
 
 class Reported(Background):
-    """`execute` in a thread, for what it returns."""
+    """A thread that runs `execute` and keeps its result."""
 
     def _run(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
         try:
             self.value = task.execute(context)
-        except BaseException as error:  # noqa: BLE001  a time-out is one
+        except BaseException as error:  # noqa: BLE001  a timeout is a BaseException
             self.error = error
 
     def report(self) -> Any:

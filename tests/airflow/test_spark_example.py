@@ -1,4 +1,4 @@
-"""The Spark example of the guide, with a real Spark: it adds up the orders, and nacks a payload that is no order."""
+"""The Spark example of the guide with a real Spark: it adds up the orders and nacks a payload that is not an order."""
 
 from __future__ import annotations
 

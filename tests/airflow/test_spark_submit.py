@@ -69,7 +69,7 @@ def gone(marker: Path) -> bool:
 
 
 class Background:
-    """`execute` in a thread, as the main thread of a task would run it."""
+    """A thread that runs `execute`, as the main thread of a task would."""
 
     def __init__(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
         self.error: BaseException | None = None
@@ -79,7 +79,7 @@ class Background:
     def _run(self, task: RedisQueueSparkSubmitOperator, context: Any) -> None:
         try:
             task.execute(context)
-        except BaseException as error:  # noqa: BLE001  a time-out is one
+        except BaseException as error:  # noqa: BLE001  a timeout is a BaseException
             self.error = error
 
     def ended_with(self) -> BaseException | None:
@@ -88,7 +88,7 @@ class Background:
         return self.error
 
 
-def test_a_driver_that_adopts_acks_and_the_operator_reports_it(
+def test_a_driver_that_adopts_acks_itself_and_the_operator_reports_it(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     queue.publish_many(["a", "b", "c"])
@@ -100,16 +100,14 @@ def test_a_driver_that_adopts_acks_and_the_operator_reports_it(
     assert queue.stats()[:4] == (0, 0, 0, 0)
 
 
-def test_for_a_job_that_knows_nothing_of_the_queue_the_operator_holds_and_acks(
-    queue: Any, marker: Path, task_context: MakeContext
-) -> None:
+def test_the_operator_holds_and_acks_for_a_job_without_rmq(queue: Any, marker: Path, task_context: MakeContext) -> None:
     queue.publish_many(["a", "b"])
     task = operator("touch", marker)
     assert task.execute(task_context(task))["acked"] == 2
     assert queue.settled(LEASE_ID).acked == 2
 
 
-def test_a_lease_shorter_than_the_job_is_kept_alive_for_a_job_that_never_adopts(
+def test_the_operator_extends_a_lease_shorter_than_a_job_that_never_adopts(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     queue.publish("a")
@@ -124,7 +122,7 @@ def test_an_empty_queue_is_a_success_that_submits_nothing(queue: Any, marker: Pa
     assert not marker.exists()
 
 
-def test_it_takes_no_more_than_max_messages(queue: Any, marker: Path, task_context: MakeContext) -> None:
+def test_it_claims_at_most_max_messages(queue: Any, marker: Path, task_context: MakeContext) -> None:
     queue.publish_many(list("abcde"))
     task = operator("adopt_and_ack", marker, max_messages=2)
     assert task.execute(task_context(task))["claimed"] == 2
@@ -146,7 +144,7 @@ def test_a_clear_after_success_submits_nothing_again(queue: Any, marker: Path, t
     assert queue.stats().ready == 1
 
 
-def test_a_clear_after_success_may_go_on_with_the_next_batch(
+def test_a_cleared_task_after_a_success_may_claim_the_next_batch(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     task = operator("adopt_and_ack", marker, on_settled="next")
@@ -169,7 +167,7 @@ def test_a_failed_driver_keeps_the_lease_for_the_retry(queue: Any, marker: Path,
     assert queue.backlog().ready == 0
 
 
-def test_a_retry_of_a_killed_driver_gets_the_same_messages_back(
+def test_the_retry_of_a_killed_driver_gets_the_same_messages(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     queue.publish_many(["a", "b", "c"])
@@ -184,7 +182,7 @@ def test_a_retry_of_a_killed_driver_gets_the_same_messages_back(
     assert queue.stats().ready == 1
 
 
-def test_the_last_try_gives_the_messages_back_with_the_delivery_counted(
+def test_the_last_failed_try_nacks_the_messages_with_a_counted_delivery(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     queue.publish("a")
@@ -198,7 +196,7 @@ def test_the_last_try_gives_the_messages_back_with_the_delivery_counted(
     assert message.history[0].owner == OWNER.format(3)
 
 
-def test_tries_that_all_fail_end_in_the_dead_letters(queue: Any, marker: Path, task_context: MakeContext) -> None:
+def test_messages_whose_tries_all_fail_become_dead_letters(queue: Any, marker: Path, task_context: MakeContext) -> None:
     queue.publish("a")
     task = operator("adopt_and_fail", marker, queue_config=LeasedConfig(max_deliveries=2))
     for try_number in (1, 2):
@@ -207,7 +205,7 @@ def test_tries_that_all_fail_end_in_the_dead_letters(queue: Any, marker: Path, t
     assert queue.stats().dead == 1
 
 
-def test_a_driver_that_ends_well_without_settling_what_it_adopted_fails_the_task(
+def test_a_driver_that_succeeds_without_settling_its_adopted_lease_fails_the_task(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     queue.publish("a")
@@ -217,7 +215,9 @@ def test_a_driver_that_ends_well_without_settling_what_it_adopted_fails_the_task
     assert queue.lease_info(LEASE_ID).owner == OWNER.format(1), "kept for the retry"
 
 
-def test_a_stolen_lease_stops_the_driver_and_acks_nothing(queue: Any, marker: Path, task_context: MakeContext) -> None:
+def test_a_lease_taken_over_by_others_stops_the_driver_and_nothing_is_acked(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
     queue.publish("a")
     task = operator("work", marker, queue_config=SHORT)
     run = Background(task, task_context(task))
@@ -230,7 +230,7 @@ def test_a_stolen_lease_stops_the_driver_and_acks_nothing(queue: Any, marker: Pa
     assert queue.ack(thief).settled == 1
 
 
-def test_a_lease_stolen_from_a_driver_that_adopted_stops_it_too(
+def test_a_lease_taken_over_from_a_driver_that_adopted_stops_that_driver_too(
     queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "EXIT_GRACE_S", 0.5)
@@ -238,14 +238,16 @@ def test_a_lease_stolen_from_a_driver_that_adopted_stops_it_too(
     task = operator("adopt_and_work", marker, queue_config=SHORT)
     run = Background(task, task_context(task))
     eventually(marker.exists)
-    time.sleep(1.5)  # until the submitter's own heartbeat has met the adoption
+    time.sleep(1.5)  # until the submitter's own heartbeat has noticed the adoption
     queue.adopt(LEASE_ID, owner="thief")
     assert isinstance(run.ended_with(), LeaseLost)
     eventually(lambda: gone(marker))
     assert queue.lease_info(LEASE_ID).owner == "thief"
 
 
-def test_an_adoption_by_its_own_driver_is_no_loss(queue: Any, marker: Path, task_context: MakeContext) -> None:
+def test_an_adoption_by_the_operators_own_driver_is_not_a_loss(
+    queue: Any, marker: Path, task_context: MakeContext
+) -> None:
     queue.publish("a")
     task = operator("adopt_and_work", marker, queue_config=SHORT)
     run = Background(task, task_context(task))
@@ -256,7 +258,7 @@ def test_an_adoption_by_its_own_driver_is_no_loss(queue: Any, marker: Path, task
     assert isinstance(run.ended_with(), AirflowException)
 
 
-def test_on_kill_waits_for_nothing_and_ends_the_driver(queue: Any, marker: Path, task_context: MakeContext) -> None:
+def test_on_kill_kills_the_driver_without_waiting(queue: Any, marker: Path, task_context: MakeContext) -> None:
     queue.publish("a")
     task = operator("work", marker)
     run = Background(task, task_context(task))
@@ -273,7 +275,7 @@ def test_on_kill_waits_for_nothing_and_ends_the_driver(queue: Any, marker: Path,
 
 
 @pytest.mark.parametrize("behaviour", ["work", "adopt_and_work"])
-def test_a_task_that_people_end_has_its_driver_gone_first_and_then_its_messages_released(
+def test_a_task_that_a_user_ends_kills_its_driver_before_it_releases_the_messages(
     behaviour: str, queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def give_back(submission: Any) -> bool:
@@ -292,7 +294,7 @@ def test_a_task_that_people_end_has_its_driver_gone_first_and_then_its_messages_
     assert queue.stats().leases == 0
 
 
-def test_a_lost_heartbeat_is_a_failure_of_the_messages(queue: Any, marker: Path, task_context: MakeContext) -> None:
+def test_a_lost_heartbeat_counts_as_a_failed_delivery(queue: Any, marker: Path, task_context: MakeContext) -> None:
     queue.publish("a")
     task = operator("work", marker)
     run = Background(task, task_context(task, state="up_for_retry"))
@@ -302,7 +304,7 @@ def test_a_lost_heartbeat_is_a_failure_of_the_messages(queue: Any, marker: Path,
     assert queue.lease_info(LEASE_ID).owner == OWNER.format(1), "for the retry"
 
 
-def test_a_new_run_under_an_old_name_submits_what_is_ready_whatever_the_former_one_left(
+def test_a_new_run_of_the_same_name_submits_what_is_ready_in_every_state_of_the_former_run(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     first, anew = ((datetime(2026, 1, day, tzinfo=UTC), 0) for day in (1, 2))
@@ -320,7 +322,7 @@ def test_a_new_run_under_an_old_name_submits_what_is_ready_whatever_the_former_o
     assert (report["claimed"], report["acked"]) == (1, 1)
 
 
-def test_a_killed_task_holds_its_messages_no_longer_than_a_lease_for_there_may_be_no_retry(
+def test_a_killed_task_keeps_its_messages_no_longer_than_a_lease_in_case_no_retry_follows(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     queue.publish("a")
@@ -334,7 +336,7 @@ def test_a_killed_task_holds_its_messages_no_longer_than_a_lease_for_there_may_b
     assert info.deadline.timestamp() - time.time() < 60 + 1
 
 
-def test_a_driver_that_ignores_term_is_gone_before_the_lease_is_given_back(
+def test_a_driver_that_ignores_sigterm_is_killed_before_the_lease_is_released(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     queue.publish("a")
@@ -363,7 +365,7 @@ def test_an_execution_timeout_ends_the_driver_and_keeps_the_lease(
 
 
 def sound_alarm(marker: Path) -> None:
-    """Time is up as soon as the driver is there."""
+    """Let the timeout fire as soon as the driver runs."""
     eventually(marker.exists)
     os.kill(os.getpid(), signal.SIGALRM)
 
@@ -387,7 +389,7 @@ def test_a_kill_before_the_task_executes_claims_nothing(queue: Any, marker: Path
     assert queue.peek()[0].deliveries == 0
 
 
-def test_redis_being_away_when_a_driver_fails_does_not_hide_the_failure(
+def test_an_outage_of_redis_does_not_hide_the_failure_of_a_driver(
     queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.publish("a")
@@ -402,7 +404,7 @@ def test_redis_being_away_when_a_driver_fails_does_not_hide_the_failure(
 
 
 def shut_out(queue: Any) -> float:
-    """From now on the operator's user gets no answer it could use."""
+    """Make every later request of the operator's user fail."""
     queue.client.execute_command("ACL", "SETUSER", "airflow", "off")
     queue.client.client_kill_filter(user="airflow")
     return 60.0
@@ -417,13 +419,13 @@ def test_two_runs_hold_different_messages(queue: Any, marker: Path, task_context
     assert first["claimed"] == second["claimed"] == 1
 
 
-def test_a_lease_id_of_your_own_is_used(queue: Any, marker: Path, task_context: MakeContext) -> None:
+def test_a_custom_lease_id_is_used(queue: Any, marker: Path, task_context: MakeContext) -> None:
     queue.publish("a")
     task = operator("adopt_and_ack", marker, lease_id="nightly")
     assert task.execute(task_context(task))["lease_id"] == "nightly"
 
 
-def test_an_unknown_way_to_treat_settled_batches_is_refused(marker: Path) -> None:
+def test_an_unknown_value_of_on_settled_is_refused(marker: Path) -> None:
     with pytest.raises(ConfigurationError, match="on_settled"):
         operator("touch", marker, on_settled="ignore")
 
@@ -436,7 +438,7 @@ def test_variables_of_spark_env_reach_the_driver_and_cannot_hide_the_handover(
     assert task.execute(task_context(task))["acked"] == 1
 
 
-def test_a_spark_env_that_fails_leaves_the_messages_to_the_retry(
+def test_a_spark_env_that_raises_keeps_the_messages_for_the_retry(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     def broken() -> dict[str, str]:
@@ -476,7 +478,7 @@ def test_while_the_driver_runs_the_password_is_in_no_command_line(
     assert not any(CANARY in line for line in lines)
 
 
-def test_the_handover_names_the_lease_and_holds_no_token(queue: Any, marker: Path, task_context: MakeContext) -> None:
+def test_the_handover_contains_the_lease_but_no_token(queue: Any, marker: Path, task_context: MakeContext) -> None:
     queue.publish("a")
     task = operator("tell_secrets", marker)
     run = Background(task, task_context(task))
@@ -518,7 +520,7 @@ task.execute({"ti": SimpleNamespace(**names, try_number=1, max_tries=2, task=tas
 """
 
 
-def test_when_the_task_process_is_killed_its_driver_ends_and_the_messages_come_back(
+def test_killing_the_task_process_ends_its_driver_and_its_messages_become_ready_again(
     queue: Any, marker: Path, task_context: MakeContext
 ) -> None:
     queue.publish("a")
@@ -533,7 +535,7 @@ def test_when_the_task_process_is_killed_its_driver_ends_and_the_messages_come_b
     assert task.execute(task_context(task, try_number=2))["acked"] == 1
 
 
-def test_without_any_spark_the_operator_says_where_to_get_one_and_claims_nothing(
+def test_without_spark_the_operator_reports_how_to_get_it_and_claims_nothing(
     queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide_spark(monkeypatch, marker.parent)
@@ -549,7 +551,7 @@ def test_without_any_spark_the_operator_says_where_to_get_one_and_claims_nothing
     assert queue.backlog().ready == 1
 
 
-def test_a_spark_of_ones_own_is_found_by_spark_home(
+def test_a_custom_spark_is_found_by_spark_home(
     queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide_spark(monkeypatch, marker.parent)
@@ -566,7 +568,7 @@ def test_a_spark_of_ones_own_is_found_by_spark_home(
 
 
 def hide_spark(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """As on a worker without Spark: nothing on PATH, nothing beside the interpreter, no SPARK_HOME."""
+    """Simulate a worker without Spark: no spark-submit on PATH or next to the interpreter, and no SPARK_HOME."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.setattr("rmq_airflow.hooks.spark.sys", SimpleNamespace(executable=str(folder / "python")))
@@ -577,7 +579,7 @@ def hide_spark(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     [{"durable": True}, {"yarn_track_via_rm_api": True}, {"post_submit_commands": ["true"]}],
     ids=lambda options: next(iter(options)),
 )
-def test_what_an_old_spark_provider_lacks_is_refused_in_words(
+def test_an_option_that_an_old_spark_provider_lacks_is_refused_with_an_explanation(
     marker: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "_TRACKS", False)
@@ -587,7 +589,7 @@ def test_what_an_old_spark_provider_lacks_is_refused_in_words(
         operator("touch", marker, **options)
 
 
-def test_cluster_mode_of_an_old_spark_provider_is_refused_in_words(
+def test_cluster_mode_with_an_old_spark_provider_is_refused_with_an_explanation(
     marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "_TRACKS", False)
@@ -600,7 +602,7 @@ def test_cluster_mode_of_an_old_spark_provider_is_refused_in_words(
         task.execute(task_context(task))
 
 
-def test_what_an_old_spark_provider_lacks_may_be_switched_off(
+def test_an_option_that_an_old_spark_provider_lacks_may_be_switched_off(
     queue: Any, marker: Path, task_context: MakeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "_TRACKS", False)

@@ -29,7 +29,7 @@ async def fire(trigger: RedisQueueTrigger) -> dict[str, Any]:
     return dict(event.payload)
 
 
-def test_it_is_made_again_from_what_it_serialises() -> None:
+def test_its_serialization_restores_it() -> None:
     trigger = RedisQueueTrigger(QUEUE, min_messages=3, max_age=2.5, redis_queue_conn_id="c")
     path, arguments = trigger.serialize()
     assert path == f"{RedisQueueTrigger.__module__}.{RedisQueueTrigger.__qualname__}"
@@ -53,7 +53,7 @@ def test_it_serialises_to_the_same_text_in_another_process() -> None:
     assert other.stdout.splitlines()[-1] == json.dumps(RedisQueueTrigger("q", 2, 1.5).serialize())
 
 
-async def test_it_fires_when_enough_is_published_and_returns_at_once(connection: str, queue: LeasedQueue) -> None:
+async def test_it_fires_when_enough_is_published(connection: str, queue: LeasedQueue) -> None:
     waiting = asyncio.create_task(fire(RedisQueueTrigger(QUEUE, min_messages=2)))
     await asyncio.to_thread(queue.publish, "one")
     await asyncio.sleep(0.5)
@@ -106,7 +106,7 @@ async def test_a_refused_password_is_an_error_event_that_does_not_show_it(
     assert "wrong-9d1" not in event["message"]
 
 
-async def test_it_waits_through_a_restart_of_redis(own_server: Server) -> None:
+async def test_it_keeps_waiting_through_a_restart_of_redis(own_server: Server) -> None:
     waiting = asyncio.create_task(fire(RedisQueueTrigger(QUEUE, redis_queue_conn_id="own")))
     await asyncio.sleep(0.5)
     own_server.kill9()
@@ -130,5 +130,5 @@ async def test_it_ends_right_after_its_only_event(connection: str, queue: Leased
         await anext(run)
 
 
-def test_what_it_serialises_holds_no_secret(connection: str) -> None:
+def test_its_serialization_contains_no_secret(connection: str) -> None:
     assert CANARY not in json.dumps(RedisQueueTrigger(QUEUE).serialize())

@@ -1,4 +1,4 @@
-"""Triggers in Airflow's own TriggerRunner, a process under its supervisor; only the metadata database is left out."""
+"""Triggers in Airflow's own TriggerRunner, a process under its supervisor; only the metadata database is replaced."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_many_triggers_take_two_connections_and_all_fire(
 
 @attrs.define(kw_only=True)
 class ForgetfulAirflow(Supervisor):
-    """Loses two rings of three, and starts a run for each of the others; a run claims until it has its share."""
+    """Loses two of three events, and starts a run for each of the others; a run claims until it has its share."""
 
     queue: Any
     share: int
@@ -71,7 +71,9 @@ class ForgetfulAirflow(Supervisor):
                 self.seen += [message.id for message in self.queue.messages(lease)]
 
 
-def test_a_burst_of_ten_thousand_strands_nothing_although_rings_are_lost(connection: str, queue: LeasedQueue) -> None:
+def test_a_burst_of_ten_thousand_leaves_no_message_waiting_although_notifications_are_lost(
+    connection: str, queue: LeasedQueue
+) -> None:
     doorbell = RedisQueueDoorbellTrigger(QUEUE, ring_interval=1)
     with running([doorbell], ForgetfulAirflow, queue=queue, share=4000) as airflow:
         queue.publish_many(str(n) for n in range(BURST))
@@ -83,7 +85,7 @@ def test_a_burst_of_ten_thousand_strands_nothing_although_rings_are_lost(connect
 
 @attrs.define(kw_only=True)
 class Storing(Supervisor):
-    """Keeps what it stores, and fails to store what it is told to."""
+    """Stores events, and fails to store those it is configured to refuse."""
 
     refused: set[str] = attrs.field(factory=set)
     stored: list[dict[str, Any]] = attrs.field(factory=list, init=False)
@@ -92,7 +94,7 @@ class Storing(Supervisor):
         self.stored.append({**event.payload, "trigger": trigger_id})
 
 
-def test_the_bridge_acks_what_every_watcher_has_stored_and_sets_aside_what_one_refuses(
+def test_the_bridge_acks_what_every_watcher_has_stored_and_dead_letters_what_one_refuses(
     connection: str, queue: LeasedQueue
 ) -> None:
     watchers = [RedisQueueSharedStreamTrigger(QUEUE, max_payload_bytes=100) for _ in range(2)]
@@ -111,14 +113,14 @@ def test_the_bridge_acks_what_every_watcher_has_stored_and_sets_aside_what_one_r
 
 @attrs.define(kw_only=True)
 class NeverStoring(Storing):
-    """A triggerer whose database is away: what it is given is never confirmed."""
+    """A triggerer whose database is unreachable: the events it gets are never confirmed."""
 
     def handle_events(self) -> None:
         self.stored += [{"trigger": entry.trigger_id} for entry in self.events]
         self.events.clear()
 
 
-def test_the_bridge_gives_back_uncounted_what_was_not_stored_when_it_ends(connection: str, queue: LeasedQueue) -> None:
+def test_the_bridge_releases_what_was_not_stored_when_it_ends(connection: str, queue: LeasedQueue) -> None:
     with running([RedisQueueSharedStreamTrigger(QUEUE)], NeverStoring) as airflow:
         queue.publish("one")
         eventually(lambda: airflow.stored)

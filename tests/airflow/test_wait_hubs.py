@@ -1,4 +1,4 @@
-"""One wait hub for a server and an event loop, however many triggers wait."""
+"""One wait hub for each server and event loop, for any number of waiting triggers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_triggers_of_one_server_share_two_connections(connection: str, que
     await eventually_async(lambda: connections() == 0)
 
 
-async def test_triggers_that_start_together_look_their_connection_up_once(
+async def test_triggers_that_start_together_read_their_connection_once(
     connection: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_up: list[str] = []
@@ -56,7 +56,7 @@ async def test_triggers_that_start_together_look_their_connection_up_once(
     assert looked_up == [connection]
 
 
-async def test_a_connection_that_was_mended_is_looked_up_anew(connection: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_corrected_connection_is_read_again(connection: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "redis_queue", "extra": {"url": "http://h"}}))
     with pytest.raises(ConfigurationError, match="scheme"):
         async with shared_hub("odd"):
@@ -66,7 +66,7 @@ async def test_a_connection_that_was_mended_is_looked_up_anew(connection: str, m
         pass
 
 
-async def test_a_hub_is_closed_when_its_last_user_has_gone_and_not_before(connection: str) -> None:
+async def test_a_hub_is_closed_with_its_last_user_and_not_earlier(connection: str) -> None:
     async with shared_hub(connection) as first:
         async with shared_hub(connection) as second:
             assert first is second
@@ -84,7 +84,7 @@ async def test_another_server_has_another_hub(connection: str, own_server: Serve
         assert one is not other
 
 
-async def test_each_event_loop_has_a_hub_of_its_own(connection: str) -> None:
+async def test_each_event_loop_has_its_own_hub(connection: str) -> None:
     async def hub_of_this_loop() -> Any:
         async with shared_hub(connection) as hub:
             return hub
@@ -128,7 +128,7 @@ async def test_a_redis_that_hangs_does_not_keep_a_trigger_from_ending(
         await closed.wait()
 
 
-async def test_closing_goes_on_when_the_clean_up_is_cancelled_again(
+async def test_a_second_cancellation_does_not_interrupt_closing(
     connection: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closing, cancelled, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -153,7 +153,7 @@ async def test_closing_goes_on_when_the_clean_up_is_cancelled_again(
         await closed.wait()
 
 
-async def test_triggers_come_back_at_different_times_and_say_once_that_redis_is_away(
+async def test_triggers_retry_at_different_times_and_log_an_outage_once(
     own_server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     naps: list[float] = []
@@ -179,7 +179,7 @@ async def test_triggers_come_back_at_different_times_and_say_once_that_redis_is_
 
 
 def impatient(look_up: Any) -> Any:
-    """Locations of which a wait gives up at once, where it would be patient for half a minute."""
+    """Return a look-up whose waits time out at once, instead of after half a minute."""
 
     async def location(hook: RedisQueueHook, needed: str) -> Any:
         from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The whole way through Airflow: publish, wait in a trigger, work, be killed, be retried, ack; and leave no secret."""
+"""The whole path through Airflow: publish, wait in a trigger, work, be killed, be retried, ack; no secret is left."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_killed_driver_is_retried_on_the_same_messages_and_nothing_secret_is_l
 
 
 def check_for_secrets(ran: Ran) -> None:
-    """Credentials, tokens and payloads are not in the database (XCom, rendered fields, triggers), nor in a log."""
+    """No credential, token or payload is in the database (XCom, rendered fields, triggers) or in a log."""
     stored = b"".join(file.read_bytes() for file in sorted(HOME.rglob("*")) if file.is_file())
     assert b"working" in stored, "this is where Airflow keeps what it stores"
     assert "Claimed 20 messages" in ran.output, "and this is where the task's log is"

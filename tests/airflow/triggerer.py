@@ -1,4 +1,4 @@
-"""Airflow's triggerer without its metadata database: a TriggerRunner in a process of its own, and its supervisor."""
+"""Airflow's triggerer without its metadata database: a TriggerRunner in its own process, and its supervisor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CAPACITY = 1200
 
 
 class IdleTrigger(BaseTrigger):
-    """Waits for what never comes: the least that a trigger can cost."""
+    """A trigger that waits forever: the least that a trigger can cost."""
 
     def __init__(self, number: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -38,18 +38,18 @@ class IdleTrigger(BaseTrigger):
 
 @attrs.define(kw_only=True)
 class Supervisor(TriggerRunnerSupervisor):
-    """Airflow's, with workloads from a list in place of the metadata database."""
+    """Airflow's supervisor, with workloads from a list in place of the metadata database."""
 
     fired: dict[int, float] = attrs.field(factory=dict, init=False)
 
     def load_triggers(self) -> None:
-        """All there are were given at the start."""
+        """Do nothing: all triggers were given at the start."""
 
     def clean_unused(self) -> None:
-        """What fired is gone by itself."""
+        """Do nothing: triggers that fired are removed without the database."""
 
     def heartbeat(self) -> None:
-        """There is no job."""
+        """Do nothing: there is no job."""
 
     def metric_tags(self) -> dict[str, str]:
         return {"hostname": "tests"}
@@ -71,7 +71,7 @@ def running(triggers: Sequence[BaseTrigger], kind: type[S], **options: Any) -> A
 @contextmanager
 def running(triggers: Sequence[BaseTrigger], kind: Any = Supervisor, **options: Any) -> Iterator[Any]:
     """A supervisor with a TriggerRunner process that runs these triggers."""
-    # The runner is a fork. What it inherits must not count on a thread that earlier tests started in this process.
+    # The runner is a fork. What it inherits must not depend on a thread that earlier tests started in this process.
     SyncToAsync.single_thread_executor = ThreadPoolExecutor(max_workers=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # its own copy of the child's end of a socket pair
@@ -88,4 +88,4 @@ def running(triggers: Sequence[BaseTrigger], kind: Any = Supervisor, **options: 
         supervisor.stop = True
         thread.join()
         supervisor.kill(escalation_delay=5, force=True)
-        supervisor._cleanup_open_sockets()  # which Airflow leaves to the end of its own process
+        supervisor._cleanup_open_sockets()  # which Airflow closes only at the end of its own process

@@ -28,14 +28,14 @@ RMQ: Any = typer.main.get_command(app)
 
 
 def named(text: str) -> Iterator[str]:
-    """What stands behind `rmq` in a text, up to another program: in a sentence, or as a line of a block."""
+    """Return the words after `rmq` in a text, up to another program: in a sentence, or in a line of a code block."""
     blocks = "\n".join(FENCED.findall(text))
     for words in (*INLINE.findall(FENCED.sub("", text)), *LINE.findall(blocks)):
         yield END.split(f"{words} ")[0].strip()
 
 
 def fault(words: str) -> str | None:
-    """What the command line does not have of a command as somebody wrote it; None when it has all of it."""
+    """Return what is unknown in a command as it was written; None when everything exists."""
     command, known = RMQ, {"--help", "--install-completion"}
     for word in words.split():
         known |= {name for option in command.params for name in (*option.opts, *option.secondary_opts)}

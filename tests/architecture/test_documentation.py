@@ -12,7 +12,7 @@ from rmq_core import embedded
 from tests.servers import start_server
 
 ROOT = Path(__file__).parents[2]
-# A block that is a fragment or needs a cluster says so: `<!-- not run: why -->` on the line before.
+# A block that is a fragment or needs a cluster is marked by `<!-- not run: why -->` on the line before.
 BLOCK = re.compile(r"^(<!-- not run: .+ -->\n)?```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # A block that readers save as a file of their own says so: `<!-- file: worker.py -->`; other blocks start it.
 FILE = re.compile(r"^<!-- file: (\S+) -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -20,7 +20,7 @@ EXAMPLE_URL = "redis://localhost:6379/0"
 
 
 def code_of(path: Path) -> str:
-    """The Python blocks of a document, in reading order: later ones may use what earlier ones defined."""
+    """Return the Python blocks of a document in reading order: later ones may use what earlier ones defined."""
     text = FILE.sub("", path.read_text("utf-8"))
     return "\n".join(code for skipped, code in BLOCK.findall(text) if not skipped)
 

@@ -13,7 +13,7 @@ import pytest
 from tests.wheel import BOTH, build_wheel, requirements, resolve
 
 PROVIDER = "apache-airflow-providers-apache-spark"
-# Extras, what a user adds, which one of the two is there, and the major version of the Spark provider.
+# Extras, additional requirements of a user, which of the two is installed, and the major version of the Spark provider.
 INSTALLS = {
     "airflow-spark": ("airflow-spark", [], "pyspark", "5"),
     "all": ("all", [], "pyspark", "5"),

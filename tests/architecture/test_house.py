@@ -12,7 +12,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 
 
 def body_lengths(path: Path) -> list[int]:
-    """Lines of each function of a file, docstrings not counted."""
+    """Return the lines of each function of a file, without docstrings."""
     tree = ast.parse(path.read_text("utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return [node.end_lineno - node.lineno + 1 - docstring_lines(node) for node in functions if node.end_lineno]
@@ -28,12 +28,12 @@ def test_nine_functions_of_ten_have_at_most_32_lines() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_a_file_is_one_noun_of_at_most_400_lines(path: Path) -> None:
+def test_a_file_has_at_most_400_lines(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= 400
 
 
-def test_a_class_name_stands_once() -> None:
-    """Whoever reads a name knows which class it is; asyncio twins and the public batches are told apart by packages."""
+def test_a_class_name_is_defined_once() -> None:
+    """A class name identifies one class; asyncio twins and the public batches are distinguished by their packages."""
     twins = {"AbstractRedisGateway", "RedisGateway", "RedisMessageQueue", "ClaimedBatch"}
     names = Counter(
         node.name
@@ -45,5 +45,5 @@ def test_a_class_name_stands_once() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_tells_type_checkers_that_it_is_typed(package: str) -> None:
+def test_every_package_is_marked_as_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()

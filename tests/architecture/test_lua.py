@@ -16,7 +16,7 @@ CALL = re.compile(r"""redis\.p?call\(\s*(['"])(\w+)\1\s*(?:,\s*([^,)]*))?""")
 
 
 def key_first(text: str) -> str:
-    """The text with the words left out that some commands have before their key."""
+    """Return the text without the words that some commands have before their key."""
     text = re.sub(r"('(?:XGROUP|XINFO)'),\s*'\w+',", r"\1,", text)
     return re.sub(r"('XREAD(?:GROUP)?'),[^)]*?'STREAMS',", r"\1,", text)
 
@@ -29,13 +29,13 @@ def source(path: Path) -> str:
     return rmq_core.lua.load(names(path)).source.decode()
 
 
-def test_there_are_scripts_to_check() -> None:
+def test_scripts_are_found() -> None:
     assert SCRIPTS
     assert INCLUDES
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=names)
-def test_a_header_tells_purpose_keys_arguments_and_reply(path: Path) -> None:
+def test_a_header_states_purpose_keys_arguments_and_reply(path: Path) -> None:
     sections = rmq_core.lua.header(path.read_text("utf-8"))
     assert set(sections) == {"purpose", "KEYS", "ARGV", "Reply"}
     assert all(text.strip() for text in sections.values())
@@ -47,13 +47,13 @@ def test_every_parameter_is_used_under_its_own_name(path: Path) -> None:
     body = "\n".join(line for line in source(path).splitlines() if not re.search(r"\b(?:KEYS|ARGV)\b", line))
     own = [parameter.name for parameter in (*script.own.keys, *script.own.args)]
     assert [name for name in own if not re.search(rf"\b{name}\b", body)] == []
-    # A local of the same name would hide it from everything below.
+    # A local of the same name would shadow it in everything below.
     made = re.findall(r"^local (?:function )?([\w, ]+)", body, re.MULTILINE)
     assert {name.strip() for line in made for name in line.split(",")}.isdisjoint(own)
 
 
 @pytest.mark.parametrize("path", SCRIPTS + INCLUDES, ids=names)
-def test_no_body_counts_positions(path: Path) -> None:
+def test_no_script_refers_to_keys_or_arguments_by_position(path: Path) -> None:
     code = re.sub(r"--.*", "", path.read_text("utf-8"))
     assert re.findall(r"\b(?:KEYS|ARGV)\b", code) == []
 

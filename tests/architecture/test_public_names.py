@@ -28,8 +28,8 @@ def test_all_lists_every_public_name_once_and_each_exists(face: object) -> None:
     assert all(hasattr(face, name) for name in listed)
 
 
-def test_the_async_face_has_its_twins_under_the_same_names() -> None:
-    # An async twin differs from its sync original; everything else both faces export is one and the same object.
+def test_the_asyncio_queue_has_the_same_methods_as_the_blocking_one() -> None:
+    # An async twin differs from its sync original; everything else that both packages export is the same object.
     assert rmq_core.asyncio.LeasedQueue is not rmq_core.LeasedQueue
     assert methods(rmq_core.asyncio.LeasedQueue) == methods(rmq_core.LeasedQueue)
 
@@ -47,14 +47,14 @@ def test_a_public_name_is_documented_with_its_methods(face: object, name: str) -
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
 @pytest.mark.parametrize("name", MOVED)
-def test_a_name_that_has_moved_is_still_there_and_says_where_it_is(face: object, name: str) -> None:
+def test_a_moved_name_still_works_and_warns_of_its_new_place(face: object, name: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"is now {MOVED[name]}"):
         value = getattr(face, name)
     module, _, attribute = MOVED[name].rpartition(".")
     assert value is getattr(importlib.import_module(module), attribute)
 
 
-def test_every_name_of_the_modules_of_disciplines_and_orchestrators_has_moved_there() -> None:
+def test_every_name_of_the_disciplines_and_orchestrators_has_moved_to_their_modules() -> None:
     listed = {f"rmq_core.{module}.{name}" for module in MODULES for name in module_names(module)}
     assert set(MOVED.values()) - {"rmq_core.ConsumerRegistration"} == listed
 
@@ -76,12 +76,12 @@ def methods(kind: type) -> set[str]:
 
 
 def own_doc(value: object) -> str | None:
-    """The docstring written for `value`; a dataclass without one is given its signature by Python."""
+    """Return the docstring written for `value`; Python gives a dataclass without one its signature."""
     doc = getattr(value, "__doc__", None)
     return None if doc and doc.startswith(f"{getattr(value, '__name__', '')}(") else doc
 
 
-def test_errors_have_one_root_and_each_says_what_it_means() -> None:
+def test_errors_have_one_root_and_a_documented_meaning() -> None:
     errors = importlib.import_module("rmq_core.errors")
     classes = [value for value in vars(errors).values() if inspect.isclass(value)]
     leaves = [leaf for leaf in classes if leaf.__module__ == errors.__name__]

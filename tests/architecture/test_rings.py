@@ -34,7 +34,7 @@ def test_nightly_tests_are_found() -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_the_code_that_a_mutant_replaces_stands_once_in_its_file(mutant: Any) -> None:
+def test_the_code_that_a_mutant_replaces_occurs_once_in_its_file(mutant: Any) -> None:
     assert (TESTS.parent / mutant.file).read_text("utf-8").count(mutant.old) == 1
 
 

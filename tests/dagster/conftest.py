@@ -17,7 +17,7 @@ _names = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Redis of the tests' own."""
+    """A Redis for these tests."""
     directory = tmp_path_factory.mktemp("redis")
     yield f"embedded://{directory}"
     embedded.stop(directory)
@@ -32,14 +32,14 @@ def redis_queue(redis_url: str) -> Iterator[RedisQueueResource]:
 
 @pytest.fixture
 def queue(redis_url: str) -> Iterator[LeasedQueue]:
-    """An empty queue with a name of its own."""
+    """An empty queue with a unique name."""
     with LeasedQueue(redis_url, f"q{next(_names)}", CONFIG) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an instance that nobody has used: making its databases takes longer than most tests."""
+    """The folder of an unused instance: creating its databases takes longer than most tests."""
     home = tmp_path_factory.mktemp("dagster")
     with dg.instance_for_test(temp_dir=str(home)) as made:
         made.get_runs()
@@ -55,11 +55,11 @@ def instance(empty_home: Path, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture
 def soon_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ticks that cannot reach Redis give up at once, where it is not their patience that is tested."""
+    """Let ticks that cannot reach Redis time out at once, in tests whose subject is not their timeout."""
     monkeypatch.setattr(resources, "TICK_RETRY_BUDGET_S", 0.1)
 
 
 @pytest.fixture
 def seen(tmp_path: Path) -> Path:
-    """The file in which drivers note what they saw."""
+    """The file in which drivers record what they received."""
     return tmp_path / "seen.jsonl"

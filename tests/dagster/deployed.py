@@ -1,7 +1,7 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
-"""What the daemon of the tests loads: a sensor, and an asset whose driver fails the first time. Told by TEST_...
+"""The definitions that the daemon of the tests loads: a sensor, and an asset whose driver fails the first time.
 
-And the queue itself, which nobody schedules a look at.
+Environment variables TEST_... configure them. The queue itself is an asset whose observation has no schedule.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A driver in plain Python: `driver.py BEHAVIOUR SEEN` notes what it was given in SEEN, then behaves."""
+"""A driver in plain Python: `driver.py BEHAVIOUR SEEN` records its input in SEEN, then behaves as told."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def adopted() -> Iterator[tuple[LeasedQueue, Lease]]:
     with opened() as queue:
         lease = queue.adopt(HANDOVER["lease_id"], if_owner=HANDOVER["owner"])
         note(payloads=[message.payload for message in queue.messages(lease)])
-        time.sleep(1.5)  # longer than the submitter takes to look
+        time.sleep(1.5)  # longer than the submitter takes to check
         yield queue, lease
 
 
@@ -77,7 +77,7 @@ def adopt_and_settle_some() -> None:
 
 
 def hang() -> None:
-    """With a child, as spark-submit has one, and deaf to SIGTERM."""
+    """Start a child, as spark-submit does, and ignore SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen(["sleep", str(FOR_EVER_S)])
     note(child=child.pid)
@@ -85,7 +85,7 @@ def hang() -> None:
 
 
 def be_robbed() -> None:
-    """Somebody else takes the lease over while the driver works."""
+    """Another owner takes the lease over while the driver works."""
     with opened() as queue:
         queue.adopt(HANDOVER["lease_id"], owner="somebody else")
     note()

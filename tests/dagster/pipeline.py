@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 class Work(dg.ConfigurableResource[Any]):
-    """What the asset does: `behaviours` are those of the driver, try by try; the last one stays."""
+    """The behaviour of the asset: `behaviours` are those of the driver, try by try; the last one is repeated."""
 
     queue: str
     behaviours: list[str]
@@ -61,27 +61,27 @@ def tries_so_far(seen: Path) -> int:
 
 
 def todays() -> list[str]:
-    """What a publisher of the tests has to publish."""
+    """The messages that a publisher of the tests publishes."""
     return ["today's first", "today's second"]
 
 
 def notes(seen: Path) -> list[dict[str, Any]]:
-    """What each driver saw, in the order they started."""
+    """Return what each driver received, in the order in which they started."""
     return [json.loads(line) for line in seen.read_text().splitlines()] if seen.exists() else []
 
 
 def launched() -> dg.JobDefinition:
-    """The same as a job that is told at its launch what to do; `TEST_RMQ_URL` says where Redis is."""
+    """The same as a job that is configured at its launch; `TEST_RMQ_URL` is the URL of Redis."""
     return _job(worked, dg.in_process_executor)
 
 
 def launched_with_a_retry() -> dg.JobDefinition:
-    """The same with a retry policy, to which Dagster resorts even when a step is cancelled."""
+    """The same with a retry policy, which Dagster applies even when a step is canceled."""
     return _job(worked_with_a_retry, dg.in_process_executor)
 
 
 def launched_in_processes() -> dg.JobDefinition:
-    """The same, each step in a process of its own, as Dagster does by default."""
+    """The same, with each step in its own process, as Dagster does by default."""
     return _job(worked, dg.multiprocess_executor)
 
 

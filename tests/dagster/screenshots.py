@@ -1,4 +1,4 @@
-"""Take the pictures of the documentation anew: `python -m tests.dagster.screenshots docs/images`."""
+"""Take the screenshots of the documentation again: `python -m tests.dagster.screenshots docs/images`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.servers.postgres import running_postgres
 MODULE = "tests.dagster.showcase"
 URL = "RMQ_SHOWCASE_URL"
 TURNS, LIVE_S, PATIENCE_S = 10, 15, 300
-SETTLE_S = 5  # what is loaded later, fades or slides has arrived
+SETTLE_S = 5  # content that loads later has arrived, and animations have ended
 
 
 class Pictures:
-    """A browser on one deployment, and the folder for its pictures."""
+    """A browser on one deployment, and the folder for its screenshots."""
 
     def __init__(self, driver: Chrome, deployment: Deployment, folder: Path) -> None:
         self.driver, self.deployment, self.folder = driver, deployment, folder
@@ -44,12 +44,12 @@ class Pictures:
         self.driver.save_screenshot(str(self.folder / f"dagster-{name}.png"))
 
     def welcome(self) -> None:
-        """Get past what Dagster asks of somebody new."""
+        """Dismiss what Dagster asks a new user."""
         self.driver.get(self.deployment.url)
         self.press("Skip")
 
     def press(self, button: str) -> None:
-        """Click the button with this text, when it is there."""
+        """Click the button with this text, if it exists."""
         found = (By.XPATH, f"//button[.//*[text()='{button}'] or text()='{button}']")
         WebDriverWait(self.driver, PATIENCE_S).until(expected.element_to_be_clickable(found)).click()
 
@@ -59,7 +59,7 @@ def body(driver: Chrome) -> str:
 
 
 def live_through(deployment: Deployment, url: str) -> None:
-    """Some work of the past, then some that the sensor rings for."""
+    """Create some runs of the past, then messages for which the sensor requests runs."""
     from tests.dagster import showcase
 
     work, observe = (showcase.defs.resolve_job_def(name) for name in ("work", "observe"))
@@ -77,7 +77,7 @@ def live_through(deployment: Deployment, url: str) -> None:
 
 
 def main(folder: str) -> None:
-    """Start everything, take the pictures, stop everything."""
+    """Start everything, take the screenshots, stop everything."""
     pictures = Path(folder)
     pictures.mkdir(parents=True, exist_ok=True)
     with ExitStack() as ends:

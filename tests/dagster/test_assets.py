@@ -26,7 +26,7 @@ def values(metadata: Any) -> dict[str, Any]:
     return {name: value.value for name, value in metadata.items()}
 
 
-def test_an_op_publishes_what_it_is_given_and_tells_how_many(
+def test_an_op_publishes_its_input_and_reports_the_count(
     queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
     @dg.op
@@ -50,9 +50,9 @@ def test_an_op_is_named_after_its_queue() -> None:
     assert publish_op("bestellungen_für").name == "publish_to_bestellungen_f_r"
 
 
-# Dagster deprecates what it uses itself to make observable assets external ones.
+# Dagster deprecates a function that it uses itself to make observable assets external ones.
 @pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
-def test_observing_a_queue_notes_what_it_holds_and_claims_nothing(
+def test_observing_a_queue_records_its_counts_and_claims_nothing(
     queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
     asset = redis_queue_asset(queue.name, config=LeasedConfig(max_deliveries=1), group_name="queues")
@@ -96,7 +96,7 @@ def test_everything_around_a_queue_has_names_that_dagster_accepts() -> None:
 
 @pytest.fixture
 def check(queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance) -> Check:
-    """Materialize an asset together with its checks; their verdicts by name."""
+    """Materialize an asset together with its checks; return the check results by name."""
 
     @dg.asset
     def publisher() -> None: ...
@@ -137,7 +137,7 @@ def test_depth_warns_first_and_is_an_error_further_on(
     assert severity is None or found.severity is severity
 
 
-def test_every_limit_is_a_check_of_its_own(check: Check, queue: LeasedQueue) -> None:
+def test_every_limit_becomes_a_check(check: Check, queue: LeasedQueue) -> None:
     queue.publish("a")
     limits = QueueLimits(
         depth=Limit(warn=5), oldest_age=Limit(error=0), dead_letters=Limit(error=0), freshness=Limit(error=60)
@@ -147,7 +147,7 @@ def test_every_limit_is_a_check_of_its_own(check: Check, queue: LeasedQueue) -> 
     assert verdicts == {"depth": True, "oldest_age": False, "dead_letters": True, "freshness": True}
 
 
-def test_a_limit_on_messages_that_are_tried_apart_is_a_check_too(
+def test_a_limit_on_isolated_messages_becomes_a_check_too(
     check: Check, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.publish_many(["a", "b", "c"])
@@ -166,7 +166,7 @@ def test_an_asset_that_was_never_materialized_is_not_fresh_and_only_warns(check:
     assert not check(QueueLimits(dead_letters=None, freshness=Limit(error=0)), materialize=False)["freshness"].passed
 
 
-def test_a_tick_of_the_observer_reports_what_the_queue_holds_and_how_its_checks_end(
+def test_a_tick_of_the_observer_reports_the_counts_of_the_queue_and_its_check_results(
     queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
     queue.publish_many(["a", "b"])
@@ -182,7 +182,7 @@ def test_a_tick_of_the_observer_reports_what_the_queue_holds_and_how_its_checks_
     assert not result.run_requests
 
 
-def test_a_queue_is_observed_unless_that_is_left_to_others() -> None:
+def test_a_queue_is_observed_unless_the_observer_is_disabled() -> None:
     alone = redis_queue_definitions("orders", target="invoices", observe_every=None)
     assert "orders_observer" not in {sensor.name for sensor in alone.sensors or ()}
     with pytest.raises(ConfigurationError, match="observe_every"):
@@ -190,7 +190,7 @@ def test_a_queue_is_observed_unless_that_is_left_to_others() -> None:
 
 
 @pytest.mark.parametrize("bounds", [{}, {"warn": -1}, {"warn": 2, "error": 1}, {"error": float("nan")}])
-def test_limits_that_cannot_be_meant_are_refused(bounds: dict[str, float]) -> None:
+def test_invalid_limits_are_refused(bounds: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError, match="Limit needs"):
         Limit(**bounds)
 
@@ -200,10 +200,10 @@ def test_checks_without_a_limit_are_refused() -> None:
         redis_queue_checks("orders", asset="orders", limits=QueueLimits(dead_letters=None))
 
 
-def test_one_asset_publishes_and_another_consumes_what_the_sensor_saw(
+def test_one_asset_publishes_and_another_consumes_on_a_request_of_the_sensor(
     queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
-    """Lineage goes from one to the other; what flows between them flows through Redis, and no IO manager sees it."""
+    """The lineage connects the two assets; their messages go through Redis, and no IO manager sees them."""
 
     @dg.asset
     def arrivals(redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:

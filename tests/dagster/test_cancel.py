@@ -34,18 +34,18 @@ def alive(pid: int) -> bool:
 
 
 def terminate(run: subprocess.Popen[bytes], instance: dg.DagsterInstance) -> None:
-    """As the launcher does when somebody presses "Terminate"."""
+    """Terminate the run as the launcher does when a user presses "Terminate"."""
     instance.report_run_canceling(instance.get_runs()[0])
     run.send_signal(signal.SIGINT)
 
 
 def shut_down(run: subprocess.Popen[bytes], instance: dg.DagsterInstance) -> None:
-    """As a deployment does; Dagster takes it for a failure, and does not know of it before."""
+    """Send SIGTERM as a deployment does; Dagster treats it as a failure and has no notice of it before."""
     run.send_signal(signal.SIGTERM)
 
 
 ALIKE = pytest.mark.nightly(
-    "dagster/test_cancel.py::test_ending_a_run_stops_everything_its_driver_started_and_gives_the_messages_back_untouched"
+    "dagster/test_cancel.py::test_terminating_a_run_stops_all_processes_of_its_driver_and_releases_the_messages"
 )
 
 
@@ -60,7 +60,7 @@ ALIKE = pytest.mark.nightly(
         pytest.param(shut_down, "launched_with_a_retry", marks=ALIKE),
     ],
 )
-def test_ending_a_run_stops_everything_its_driver_started_and_gives_the_messages_back_untouched(
+def test_terminating_a_run_stops_all_processes_of_its_driver_and_releases_the_messages(
     job: str, end: End, queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
 ) -> None:
     queue.publish_many(["a", "b"])

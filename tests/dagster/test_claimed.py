@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.job_base import InMemoryJob  # no public name runs a run that was made before
+from dagster._core.definitions.job_base import InMemoryJob  # no public function executes an existing run
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.execution.api import execute_run
 
@@ -36,7 +36,7 @@ def asset_of(queue: str, work: Work, retries: int = 0, **terms: Any) -> dg.Asset
 
 @pytest.fixture
 def run(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource) -> Run:
-    """Materialize an asset that claims and then does the work given."""
+    """Materialize an asset that claims and then does the given work."""
 
     def materialize(
         work: Work, retries: int = 0, tags: dict[str, str] | None = None, partition: str = "north", **terms: Any
@@ -67,7 +67,7 @@ def fails(batch: ClaimedBatch) -> None:
     raise ValueError("no good")
 
 
-def test_a_block_that_ends_well_acks_and_tells_what_it_claimed(
+def test_a_block_that_succeeds_acks_and_records_what_it_claimed(
     run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, seen: list[list[Any]]
 ) -> None:
     queue.publish_many(["a", "b", "c"])
@@ -82,7 +82,7 @@ def test_a_block_that_ends_well_acks_and_tells_what_it_claimed(
     assert record.tags[CLAIMED] == "2"
 
 
-def test_a_claim_that_was_shortened_says_so_in_metadata_tag_and_log(
+def test_a_claim_limited_by_isolation_is_reported_in_metadata_tag_and_log(
     run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.publish_many(["a", "b", "c"])
@@ -102,7 +102,7 @@ def isolated(lease: Any, isolation: Isolation) -> Any:
     return dataclasses.replace(lease, isolation=isolation)
 
 
-def test_a_run_that_claims_of_another_queue_has_yet_to_claim_of_the_one_it_was_rung_for(
+def test_a_claim_of_another_queue_does_not_count_as_the_requested_claim_of_a_run(
     run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, seen: list[list[Any]]
 ) -> None:
     queue.publish("a")
@@ -129,7 +129,7 @@ def test_a_partition_may_have_characters_that_a_lease_may_not(
     assert seen == [[f"{result.run_id}/worked/%7B50%%7D Süd%1B"]]
 
 
-def test_an_empty_run_succeeds_and_says_so(run: Run, seen: list[list[Any]]) -> None:
+def test_a_run_on_an_empty_queue_succeeds_and_reports_it(run: Run, seen: list[list[Any]]) -> None:
     result = run(lambda batch: seen.append([bool(batch), list(batch), batch.payloads]))
     assert result.success
     assert seen == [[False, [], []]]
@@ -169,7 +169,7 @@ def test_a_failure_that_allows_no_retries_nacks_although_there_is_a_policy(run: 
     assert queue.stats()[:5] == (1, 0, 0, 0, 0)
 
 
-def test_an_error_of_dagsters_own_passes_by_the_policy_and_nacks(run: Run, queue: LeasedQueue) -> None:
+def test_an_error_of_dagster_itself_bypasses_the_retry_policy_and_nacks(run: Run, queue: LeasedQueue) -> None:
     queue.publish("a")
 
     def asks_wrongly(batch: ClaimedBatch) -> None:
@@ -181,7 +181,7 @@ def test_an_error_of_dagsters_own_passes_by_the_policy_and_nacks(run: Run, queue
 
 
 @pytest.mark.parametrize("error", [ValueError("no good"), dg.RetryRequested(max_retries=3)])
-def test_an_executor_that_retries_nothing_has_nothing_kept_for_it(
+def test_an_executor_with_retries_disabled_keeps_no_lease(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, error: Exception
 ) -> None:
     queue.publish("a")
@@ -200,7 +200,7 @@ def test_an_executor_that_retries_nothing_has_nothing_kept_for_it(
     assert (message.deliveries, message.history[-1].kind) == (1, "nack")
 
 
-def test_a_retry_that_the_step_asks_for_itself_gets_the_same_messages(
+def test_a_retry_that_the_step_requests_gets_the_same_messages(
     run: Run, queue: LeasedQueue, seen: list[list[Any]]
 ) -> None:
     queue.publish("a")
@@ -215,7 +215,7 @@ def test_a_retry_that_the_step_asks_for_itself_gets_the_same_messages(
     assert seen == [["a"], ["a"]]
 
 
-def test_an_interrupted_run_gives_back_untouched(run: Run, queue: LeasedQueue) -> None:
+def test_an_interrupted_run_releases_its_messages(run: Run, queue: LeasedQueue) -> None:
     queue.publish("a")
 
     def interrupted(batch: ClaimedBatch) -> None:
@@ -226,7 +226,7 @@ def test_an_interrupted_run_gives_back_untouched(run: Run, queue: LeasedQueue) -
     assert (message.deliveries, message.history) == (0, ())
 
 
-def test_a_step_whose_process_is_told_to_stop_claims_nothing_more_although_a_policy_tries_it_again(
+def test_a_step_whose_process_is_interrupted_claims_nothing_more_although_its_policy_retries(
     run: Run, queue: LeasedQueue, seen: list[list[Any]]
 ) -> None:
     queue.publish("a")
@@ -241,7 +241,7 @@ def test_a_step_whose_process_is_told_to_stop_claims_nothing_more_although_a_pol
     assert (message.deliveries, message.history) == (0, ())
 
 
-def test_a_step_whose_run_is_deleted_gives_back_and_claims_nothing_more(
+def test_a_step_whose_run_is_deleted_releases_and_claims_nothing_more(
     run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, seen: list[list[Any]]
 ) -> None:
     queue.publish("a")
@@ -257,7 +257,7 @@ def test_a_step_whose_run_is_deleted_gives_back_and_claims_nothing_more(
     assert (message.deliveries, message.history) == (0, ())
 
 
-def test_whatever_fails_while_the_run_is_cancelled_gives_back_untouched(
+def test_a_failure_while_the_run_is_canceled_releases_the_messages(
     run: Run, queue: LeasedQueue, instance: dg.DagsterInstance
 ) -> None:
     queue.publish("a")
@@ -272,7 +272,7 @@ def test_whatever_fails_while_the_run_is_cancelled_gives_back_untouched(
 
 
 @pytest.mark.parametrize("retries", [0, 3])
-def test_a_step_that_exits_has_failed_and_no_policy_brings_it_back(run: Run, queue: LeasedQueue, retries: int) -> None:
+def test_a_step_that_exits_nacks_and_is_not_retried(run: Run, queue: LeasedQueue, retries: int) -> None:
     queue.publish("a")
 
     def exits(batch: ClaimedBatch) -> None:
@@ -304,7 +304,7 @@ def test_a_block_that_settled_everything_itself_ends_well(run: Run, queue: Lease
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_a_lease_that_was_taken_away_fails_the_step_and_hurts_nobody(run: Run, queue: LeasedQueue) -> None:
+def test_a_lease_that_is_taken_over_fails_the_step_and_leaves_the_new_owner_alone(run: Run, queue: LeasedQueue) -> None:
     queue.publish("a")
 
     def robbed(batch: ClaimedBatch) -> None:
@@ -339,7 +339,7 @@ def later_in_the_group(instance: dg.DagsterInstance, run_id: str) -> str:
     [lambda *_: "airflow:load/manual__1/work/-1/1", lambda *_: "somebody else", of_another_group, later_in_the_group],
     ids=["airflow", "by hand", "run of another group", "later run of the group"],
 )
-def test_a_retry_refuses_to_take_a_lease_from_somebody_else_who_has_it_by_now(
+def test_a_retry_does_not_take_a_lease_from_a_foreign_owner(
     run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, new_owner: Callable[[dg.DagsterInstance, str], str]
 ) -> None:
     queue.publish("a")
@@ -356,7 +356,7 @@ def test_a_retry_refuses_to_take_a_lease_from_somebody_else_who_has_it_by_now(
     assert [(lease.owner, lease.takeovers) for lease in queue.leases()] == [(owners[0], 1)]
 
 
-def test_what_a_deleted_run_of_the_group_held_is_taken_over(
+def test_the_lease_of_a_deleted_run_of_the_group_is_taken_over(
     run: Run, queue: LeasedQueue, seen: list[list[Any]]
 ) -> None:
     queue.publish("a")
@@ -394,7 +394,7 @@ def test_a_heartbeat_holds_the_lease_longer_than_it_lasts(
     resource.close()
 
 
-def test_the_work_of_a_step_can_be_repeated_in_one_block_after_the_other(
+def test_a_step_may_claim_in_several_consecutive_blocks(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: list[list[Any]]
 ) -> None:
     queue.publish_many(["a", "b", "c"])
@@ -419,7 +419,7 @@ def test_the_work_of_a_step_can_be_repeated_in_one_block_after_the_other(
     assert record.tags[CLAIMED] == "2"
 
 
-def test_a_step_that_goes_on_with_further_pieces_finds_again_the_one_it_failed_in(
+def test_a_retried_step_continues_with_the_block_that_failed(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: list[list[Any]]
 ) -> None:
     queue.publish_many(["a", "b", "c", "d", "e"])
@@ -449,7 +449,7 @@ def test_a_step_that_goes_on_with_further_pieces_finds_again_the_one_it_failed_i
     assert record.tags[CLAIMED] == "6"
 
 
-def test_a_retry_passes_over_what_the_first_block_of_the_failed_try_acked(
+def test_a_retry_skips_what_the_first_block_of_the_failed_try_acked(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: list[list[Any]]
 ) -> None:
     second = f"{queue.name}-second"

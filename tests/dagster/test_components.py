@@ -77,14 +77,16 @@ def test_messages_of_the_yaml_are_published_and_counted(materialize: Materialize
     assert [message.payload for message in queue.peek(9)] == [{"n": 1}, "two"]
 
 
-def test_assets_may_be_named_as_dagster_lets_them_though_its_ops_may_not(queue: LeasedQueue, seen: Path) -> None:
+def test_an_asset_may_have_a_name_that_an_op_may_not(queue: LeasedQueue, seen: Path) -> None:
     publisher = RedisQueuePublishComponent(queue=queue.name, asset=dg.AssetSpec(["shop", "my-orders"]), messages=[])
     consumer = job(queue.name, seen, asset=dg.AssetSpec("my-invoices"))
     keys = {key for asset in defined(publisher, consumer).assets or () for key in asset.keys}  # type: ignore[union-attr]
     assert keys == {dg.AssetKey(["shop", "my-orders"]), dg.AssetKey("my-invoices")}
 
 
-def test_a_function_says_what_is_published_at_the_time_of_the_run(materialize: Materialize, queue: LeasedQueue) -> None:
+def test_a_function_computes_what_is_published_when_the_run_executes(
+    materialize: Materialize, queue: LeasedQueue
+) -> None:
     assert materialize(publisher(queue.name, function="tests.dagster.pipeline.todays")).success
     assert [message.payload for message in queue.peek(9)] == ["today's first", "today's second"]
 
@@ -108,7 +110,7 @@ def test_a_message_of_no_partition_fails_the_run_before_anything_is_published(
     assert redis_queue.stats(f"{queue.name}/de").ready == 0
 
 
-def test_a_spark_job_works_on_the_messages_and_tells_what_became_of_them(
+def test_a_spark_job_processes_the_messages_and_reports_their_outcome(
     materialize: Materialize, queue: LeasedQueue, seen: Path
 ) -> None:
     queue.publish_many(["a", "b", "c"])
@@ -119,7 +121,7 @@ def test_a_spark_job_works_on_the_messages_and_tells_what_became_of_them(
     assert queue.stats()[:5] == (1, 0, 0, 0, 0)
 
 
-def test_a_spark_job_that_fails_is_tried_again_with_the_same_messages_and_then_nacked(
+def test_a_failed_spark_job_is_retried_with_the_same_messages_and_nacks_them_at_last(
     materialize: Materialize, queue: LeasedQueue, seen: Path
 ) -> None:
     queue.publish("a")
@@ -130,7 +132,7 @@ def test_a_spark_job_that_fails_is_tried_again_with_the_same_messages_and_then_n
     assert message.history[-1].kind == "nack"
 
 
-def test_a_spark_job_without_retries_of_its_own_has_those_of_the_job_that_runs_it(
+def test_a_spark_job_without_its_own_retries_uses_those_of_its_job(
     queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance, seen: Path
 ) -> None:
     queue.publish("a")
@@ -157,7 +159,7 @@ def test_a_partition_of_a_spark_job_works_on_its_own_queue(
     assert [redis_queue.stats(f"{queue.name}/{country}").ready for country in ("de", "fr")] == [0, 1]
 
 
-def test_the_sensor_asks_for_runs_of_the_job(
+def test_the_sensor_requests_runs_of_the_job(
     queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance, seen: Path
 ) -> None:
     defs = defined(RedisQueueSensorComponent(queue=queue.name, target="invoices", batch=2), job(queue.name, seen))

@@ -43,7 +43,7 @@ def wait_until(condition: Callable[[], bool], log: Path) -> None:
         time.sleep(0.2)
 
 
-def test_a_message_that_failed_is_asked_for_again_and_the_bell_is_silent_once_it_is_done(
+def test_a_run_is_requested_again_for_a_failed_message_and_none_after_its_ack(
     queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "daemon.log"
@@ -59,7 +59,7 @@ def test_a_message_that_failed_is_asked_for_again_and_the_bell_is_silent_once_it
     assert notes(seen)[1]["payloads"] == ["once more"]
 
 
-def test_plots_and_checks_of_a_queue_appear_although_nobody_schedules_them(
+def test_plots_and_checks_of_a_queue_appear_without_a_schedule(
     queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
 ) -> None:
     log, key = tmp_path / "daemon.log", dg.AssetKey(f"{queue.name}_watched_queue")

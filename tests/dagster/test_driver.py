@@ -31,13 +31,13 @@ time.sleep(600)
 
 
 def family(note: Path) -> list[int]:
-    """The processes, once they all run."""
+    """Return the processes once they all run."""
     eventually(lambda: note.exists() and note.read_text().endswith("."))
     return [int(pid) for pid in note.read_text().rstrip(".").split()]
 
 
 def await_end(pid: int) -> None:
-    """A process that was killed ends: the kernel takes its time about it on a busy machine."""
+    """Wait until a killed process has ended: on a busy machine the kernel takes some time."""
     eventually(lambda: gone(pid))
 
 
@@ -62,7 +62,7 @@ def test_waiting_for_a_driver_that_runs_on_returns_none() -> None:
         assert driver.wait(0.05) is None
 
 
-def test_a_family_deaf_to_sigterm_is_killed_after_the_grace_time(tmp_path: Path) -> None:
+def test_processes_that_ignore_sigterm_are_killed_after_the_grace_time(tmp_path: Path) -> None:
     note = tmp_path / "pids"
     with DriverProcess([sys.executable, "-c", DEAF_FAMILY, str(note)], env={}, stop_grace_s=0.5):
         pids = family(note)
@@ -72,7 +72,7 @@ def test_a_family_deaf_to_sigterm_is_killed_after_the_grace_time(tmp_path: Path)
         await_end(pid)
 
 
-def test_what_the_command_left_running_ends_with_it(tmp_path: Path) -> None:
+def test_processes_left_by_the_command_end_with_it(tmp_path: Path) -> None:
     note = tmp_path / "pids"
     with DriverProcess([sys.executable, "-c", ORPHAN, str(note)], env={}) as driver:
         assert driver.wait(PATIENCE_S) == 0

@@ -61,7 +61,9 @@ def test_the_example_survives_a_spark_driver_that_is_killed_in_mid_job(
     assert example.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_its_sensor_rings_for_what_is_ready(example: LeasedQueue, redis_url: str, instance: dg.DagsterInstance) -> None:
+def test_its_sensor_requests_a_run_for_ready_messages(
+    example: LeasedQueue, redis_url: str, instance: dg.DagsterInstance
+) -> None:
     example.publish({"origin": "EWR", "day": "2013-12-31"})
     resources = {"redis_queue": RedisQueueResource(url=redis_url)}
     with dg.build_sensor_context(

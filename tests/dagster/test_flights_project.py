@@ -36,7 +36,7 @@ def project() -> Iterator[dg.Definitions]:
 
 @pytest.fixture
 def resources(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The project's, with the first days of 2013 only and folders of its own."""
+    """The definitions of the project with only the first days of 2013 and with its own folders."""
     items = flights.work_items()[: 3 * DAYS]
     monkeypatch.setenv("RMQ_URL", redis_url)
     monkeypatch.setenv("RMQ_DEMO_RESULTS", str(tmp_path))

@@ -58,7 +58,7 @@ def tick(
 
 @pytest.fixture
 def keep(queue: LeasedQueue) -> Callable[..., str]:
-    """A message that a try has kept for its retry; returns the name of the lease."""
+    """Claim a message as a try that kept it for its retry; return the lease id."""
 
     def kept(owner: str, lease_id: str | None = None, seconds: float | None = None) -> str:
         queue.publish("a")
@@ -71,7 +71,7 @@ def keep(queue: LeasedQueue) -> Callable[..., str]:
 
 
 def step(instance: dg.DagsterInstance, run: dg.DagsterRun, *kinds: dg.DagsterEventType) -> None:
-    """What Dagster writes down of the only step of a run."""
+    """Write the events that Dagster records for the only step of a run."""
     for kind in kinds:
         event = dg.DagsterEvent(kind.value, run.job_name, step_key="nothing")
         instance.report_dagster_event(event, run.run_id)
@@ -80,7 +80,7 @@ def step(instance: dg.DagsterInstance, run: dg.DagsterRun, *kinds: dg.DagsterEve
 Tick, Keep = Callable[..., dg.SensorResult], Callable[..., str]
 
 
-def test_a_tick_gives_back_untouched_what_a_canceled_run_holds_and_asks_for_a_run_at_once(
+def test_a_tick_releases_the_lease_of_a_canceled_run_and_requests_a_run_at_once(
     tick: Tick, queue: LeasedQueue, run_of: RunOf, keep: Keep
 ) -> None:
     keep(run_of(CANCELED).run_id)
@@ -88,7 +88,7 @@ def test_a_tick_gives_back_untouched_what_a_canceled_run_holds_and_asks_for_a_ru
     assert [(message.deliveries, message.history) for message in queue.peek(9)] == [(0, ())]
 
 
-def test_a_tick_gives_back_untouched_what_was_kept_for_a_run_that_is_deleted(
+def test_a_tick_releases_the_lease_kept_for_a_deleted_run(
     tick: Tick, queue: LeasedQueue, instance: dg.DagsterInstance, run_of: RunOf, keep: Keep
 ) -> None:
     run = run_of(STARTED)
@@ -101,9 +101,7 @@ def test_a_tick_gives_back_untouched_what_was_kept_for_a_run_that_is_deleted(
     assert [(message.deliveries, message.history) for message in queue.peek(9)] == [(0, ())]
 
 
-def test_what_a_run_holds_in_claim_mode_goes_back_when_it_is_deleted(
-    tick: Tick, queue: LeasedQueue, keep: Keep
-) -> None:
+def test_the_lease_of_a_deleted_run_is_released_in_claim_mode(tick: Tick, queue: LeasedQueue, keep: Keep) -> None:
     keep(str(uuid.uuid4()), "bell/7")
     tick()
     assert queue.stats()[:5] == HELD
@@ -112,18 +110,16 @@ def test_what_a_run_holds_in_claim_mode_goes_back_when_it_is_deleted(
 
 
 @pytest.mark.parametrize("owner", ["airflow/dag/task", "bell", "8d7c", "8d7c5e2a-1f0b-4a57-9d35-6f1f1b2f7c11/1"])
-def test_what_is_held_by_something_that_is_no_run_is_left_alone(
-    tick: Tick, queue: LeasedQueue, keep: Keep, owner: str
-) -> None:
+def test_a_lease_whose_owner_is_not_a_run_is_left_alone(tick: Tick, queue: LeasedQueue, keep: Keep, owner: str) -> None:
     keep(owner, f"{uuid.uuid4()}/nothing")
     tick()
     assert queue.stats()[:5] == HELD
 
 
-def test_what_an_unknown_holder_works_on_is_left_alone_however_it_is_called(
+def test_a_lease_of_an_unknown_holder_is_left_alone_whatever_its_name(
     tick: Tick, queue: LeasedQueue, keep: Keep
 ) -> None:
-    """It may be a run of another Dagster, or one that works on although it was deleted: its heartbeat goes on."""
+    """It may be a run of another Dagster, or a deleted run that still works and sends heartbeats."""
     keep(str(uuid.uuid4()), seconds=int(CONFIG.lease_ms) / 1000)
     keep(str(uuid.uuid4()), "a lease of somebody's own")
     tick()
@@ -131,7 +127,7 @@ def test_what_an_unknown_holder_works_on_is_left_alone_however_it_is_called(
 
 
 @pytest.mark.parametrize("status", [WAITING, STARTED])
-def test_what_an_unfinished_run_holds_is_left_alone(
+def test_the_lease_of_an_unfinished_run_is_left_alone(
     tick: Tick, queue: LeasedQueue, run_of: RunOf, keep: Keep, status: dg.DagsterRunStatus
 ) -> None:
     keep(run_of(status).run_id)
@@ -139,7 +135,7 @@ def test_what_an_unfinished_run_holds_is_left_alone(
     assert queue.stats()[:5] == HELD
 
 
-def test_what_is_kept_goes_back_as_soon_as_its_run_is_being_canceled_and_no_step_is_at_work(
+def test_a_kept_lease_is_released_when_its_run_is_being_canceled_and_no_step_runs(
     tick: Tick, queue: LeasedQueue, instance: dg.DagsterInstance, run_of: RunOf, keep: Keep
 ) -> None:
     run = run_of(CANCELING)
@@ -152,7 +148,7 @@ def test_what_is_kept_goes_back_as_soon_as_its_run_is_being_canceled_and_no_step
     assert queue.stats()[:5] == BACK
 
 
-def test_the_sensor_for_runs_that_are_being_canceled_does_so_too(
+def test_the_sensor_for_runs_that_are_being_canceled_releases_a_kept_lease_too(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, run_of: RunOf, keep: Keep
 ) -> None:
     run = run_of(CANCELING)
@@ -174,7 +170,7 @@ def test_the_sensor_for_runs_that_are_being_canceled_does_so_too(
     assert queue.stats()[:5] == BACK
 
 
-def test_what_a_run_holds_that_failed_for_good_is_nacked(
+def test_the_lease_of_a_run_that_failed_finally_is_nacked(
     tick: Tick, queue: LeasedQueue, run_of: RunOf, keep: Keep
 ) -> None:
     run = run_of(FAILED)
@@ -184,7 +180,7 @@ def test_what_a_run_holds_that_failed_for_good_is_nacked(
     assert (message.deliveries, message.history[-1].reason) == (1, f"run {run.run_id} failed")
 
 
-def test_what_a_run_left_that_succeeded_goes_back_untouched(
+def test_the_lease_left_by_a_successful_run_is_released(
     tick: Tick, queue: LeasedQueue, run_of: RunOf, keep: Keep
 ) -> None:
     keep(run_of(SUCCESS).run_id)
@@ -207,7 +203,7 @@ def test_a_run_that_has_only_just_finished_may_still_settle(
     assert queue.stats()[:5] == BACK
 
 
-def test_what_a_failed_run_kept_waits_for_its_retry_until_that_is_canceled_or_deleted(
+def test_the_lease_of_a_failed_run_waits_for_its_retry_until_that_is_canceled_or_deleted(
     tick: Tick, queue: LeasedQueue, instance: dg.DagsterInstance, run_of: RunOf, keep: Keep
 ) -> None:
     for end in (instance.report_run_canceled, lambda retry: instance.delete_run(retry.run_id)):
@@ -225,7 +221,7 @@ def test_what_a_failed_run_kept_waits_for_its_retry_until_that_is_canceled_or_de
     assert [(message.deliveries, message.history) for message in queue.peek(9)] == [(0, ())] * 2
 
 
-def test_what_a_failed_run_kept_is_nacked_when_its_last_retry_failed_before_it_could_claim(
+def test_the_lease_of_a_failed_run_is_nacked_when_its_last_retry_failed_before_a_claim(
     tick: Tick, queue: LeasedQueue, instance: dg.DagsterInstance, run_of: RunOf, keep: Keep
 ) -> None:
     run = run_of(FAILED, **{WILL_RETRY: "true"})
@@ -240,7 +236,7 @@ def test_what_a_failed_run_kept_is_nacked_when_its_last_retry_failed_before_it_c
     assert message.history[-1].reason == f"run {run.run_id} failed"
 
 
-def test_a_re_execution_by_hand_that_is_unfinished_takes_over_what_its_run_left(
+def test_an_unfinished_manual_re_execution_takes_over_what_its_run_left(
     tick: Tick, queue: LeasedQueue, instance: dg.DagsterInstance, run_of: RunOf, keep: Keep
 ) -> None:
     run = run_of(FAILED)
@@ -253,7 +249,7 @@ def test_a_re_execution_by_hand_that_is_unfinished_takes_over_what_its_run_left(
     assert queue.stats()[:5] == BACK
 
 
-def test_however_many_leases_there_are_a_tick_asks_dagster_twice(
+def test_a_tick_queries_dagster_twice_for_any_number_of_leases(
     tick: Tick, queue: LeasedQueue, instance: dg.DagsterInstance, run_of: RunOf, keep: Keep,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -281,7 +277,7 @@ def ended() -> Any:
     return found.load()
 
 
-def test_the_doctor_is_told_which_holders_have_ended_and_why(home: dg.DagsterInstance, ended: Any) -> None:
+def test_the_doctor_reports_the_holders_that_have_ended_and_why(home: dg.DagsterInstance, ended: Any) -> None:
     canceled, at_work = (home.create_run_for_job(drain, status=status).run_id for status in (CANCELED, STARTED))
     deleted = str(uuid.uuid4())
     told = ended([canceled, at_work, deleted, "airflow/dag/task"])
@@ -290,7 +286,7 @@ def test_the_doctor_is_told_which_holders_have_ended_and_why(home: dg.DagsterIns
     assert "it was deleted, or belongs to another Dagster instance" in told[deleted]
 
 
-def test_without_an_instance_or_with_one_that_cannot_be_opened_the_doctor_is_told_nothing(
+def test_without_a_usable_instance_the_doctor_reports_no_holder(
     ended: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("DAGSTER_HOME", raising=False)

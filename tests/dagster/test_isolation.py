@@ -50,7 +50,7 @@ def tick(drain: dg.JobDefinition, instance: dg.DagsterInstance, redis_queue: Red
 
 @pytest.fixture
 def launched(drain: dg.JobDefinition, instance: dg.DagsterInstance) -> Launch:
-    """What the daemon makes of a request."""
+    """Create the run that the daemon creates for a request."""
 
     def execute(request: dg.RunRequest) -> dg.ExecuteInProcessResult:
         tags = {SENSOR: "bell", **(request.tags or {})}
@@ -60,7 +60,7 @@ def launched(drain: dg.JobDefinition, instance: dg.DagsterInstance) -> Launch:
 
 
 def failed_together(queue: LeasedQueue, messages: int = 30) -> None:
-    """Publish, and fail twice in all of them."""
+    """Publish messages, and let all of them fail together twice."""
     queue.publish_many(["bad", *(f"m{number}" for number in range(1, messages))])
     for _ in range(2):
         lease = queue.claim(max_messages=messages)
@@ -68,16 +68,16 @@ def failed_together(queue: LeasedQueue, messages: int = 30) -> None:
         queue.nack(lease)
 
 
-def test_a_tick_asks_for_a_run_per_claim_that_messages_take_which_failed_together(
-    tick: Tick, queue: LeasedQueue
-) -> None:
+def test_a_tick_requests_one_run_for_each_claim_of_isolated_messages(tick: Tick, queue: LeasedQueue) -> None:
     failed_together(queue)
     assert len(tick(queue.name)) == 2
     queue.publish_many(FRESH)
     assert len(tick(queue.name)) == 3
 
 
-def test_the_queues_of_partitions_are_asked_for_alike(tick: Tick, queue: LeasedQueue, redis_url: str) -> None:
+def test_each_claim_of_isolated_messages_of_a_partition_gets_a_run(
+    tick: Tick, queue: LeasedQueue, redis_url: str
+) -> None:
     tenants = QueuePartitions(f"of {queue.name}", dg.DynamicPartitionsDefinition(name="tenants"))
     with LeasedQueue(redis_url, tenants.queue("north"), CONFIG) as north:
         failed_together(north)
@@ -87,7 +87,9 @@ def test_the_queues_of_partitions_are_asked_for_alike(tick: Tick, queue: LeasedQ
     assert sorted(str(request.partition_key) for request in tick(tenants)) == ["north"] * 3 + ["south"]
 
 
-def test_a_claiming_tick_makes_every_claim_it_asks_a_run_for(tick: Tick, queue: LeasedQueue, launched: Launch) -> None:
+def test_a_claiming_tick_makes_a_claim_for_every_run_it_requests(
+    tick: Tick, queue: LeasedQueue, launched: Launch
+) -> None:
     failed_together(queue)
     queue.publish_many(FRESH)
     asked = tick(queue.name, claim_for=60)
@@ -101,7 +103,7 @@ def test_a_claiming_tick_makes_every_claim_it_asks_a_run_for(tick: Tick, queue: 
     assert queue.stats()[:5] == (15, 0, 0, 0, 0)
 
 
-def test_runs_find_the_bad_message_by_halves_and_say_so(
+def test_runs_find_the_bad_message_by_halving_and_report_it(
     tick: Tick, queue: LeasedQueue, launched: Launch, instance: dg.DagsterInstance
 ) -> None:
     failed_together(queue, 8)

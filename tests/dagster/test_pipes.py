@@ -28,7 +28,7 @@ Materialize = Callable[..., dg.ExecuteInProcessResult]
 def materialize(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: Path
 ) -> Materialize:
-    """Run an asset whose drivers behave as told, try by try."""
+    """Run an asset whose drivers behave as configured, try by try."""
 
     def run(
         *behaviours: str, asset: dg.AssetsDefinition = pipeline.worked, partition: str | None = None, **work: Any
@@ -50,11 +50,11 @@ def metadata(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 
 def ready(queue: LeasedQueue) -> list[Message]:
-    """What is ready, oldest first; claims nothing."""
+    """Return the ready payloads, oldest first; claims nothing."""
     return queue.peek(1000)
 
 
-def test_a_driver_that_knows_nothing_of_leases_is_acked_for_when_it_ends_well(
+def test_the_run_acks_for_a_successful_driver_without_rmq(
     materialize: Materialize, queue: LeasedQueue, seen: Path
 ) -> None:
     queue.publish_many(["a", "b", "c"])
@@ -77,7 +77,7 @@ def test_a_driver_that_knows_nothing_of_leases_is_acked_for_when_it_ends_well(
     )
 
 
-def test_a_driver_of_messages_that_failed_together_gets_half_of_them_and_the_result_says_so(
+def test_a_driver_of_isolated_messages_gets_half_of_them_and_the_result_reports_it(
     materialize: Materialize, queue: LeasedQueue
 ) -> None:
     queue.publish_many(["a", "b", "c", "d"])
@@ -110,7 +110,7 @@ def test_an_empty_queue_is_a_success_that_claimed_nothing_and_starts_no_driver(
     assert notes(seen) == []
 
 
-def test_a_run_takes_no_more_messages_than_it_was_told(materialize: Materialize, queue: LeasedQueue) -> None:
+def test_a_run_claims_at_most_max_messages(materialize: Materialize, queue: LeasedQueue) -> None:
     queue.publish_many([f"m{number}" for number in range(5)])
     assert metadata(materialize("succeed", max_messages=2))["rmq/claimed"] == 2
     assert queue.stats().ready == 3
@@ -151,7 +151,7 @@ def test_a_failure_with_a_retry_to_come_keeps_the_lease_and_the_retry_gets_the_s
     assert metadata(result)["rmq/acked"] == 2
 
 
-def test_nobody_else_gets_the_messages_between_a_failure_and_its_retry(
+def test_no_other_consumer_gets_the_messages_between_a_failure_and_its_retry(
     materialize: Materialize, queue: LeasedQueue, seen: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.publish("a")
@@ -199,7 +199,7 @@ def test_a_message_that_always_fails_ends_as_a_dead_letter(materialize: Material
     assert [dead.payload for dead in queue.dead_letters()] == ["poison"]
 
 
-def test_a_driver_that_ends_well_but_leaves_what_it_adopted_unsettled_is_a_failure(
+def test_a_driver_that_succeeds_without_settling_its_adopted_lease_is_a_failure(
     materialize: Materialize, queue: LeasedQueue
 ) -> None:
     queue.publish("a")
@@ -225,25 +225,25 @@ def test_losing_the_lease_stops_the_driver_and_leaves_the_new_owner_alone(
     assert not result.success
     assert "LeaseOwnedByOther" in str(result.failure_data_for_node("worked"))
     assert [lease.owner for lease in queue.leases()] == ["somebody else"]
-    (driver,) = notes(seen)  # a second note would say that nobody stopped it
+    (driver,) = notes(seen)  # a second note would show that it was not stopped
     with pytest.raises(ProcessLookupError):
         os.kill(driver["pid"], 0)
 
 
-def test_every_partition_has_a_lease_of_its_own(materialize: Materialize, queue: LeasedQueue) -> None:
+def test_every_partition_has_its_own_lease(materialize: Materialize, queue: LeasedQueue) -> None:
     queue.publish("a")
     result = materialize("succeed", asset=pipeline.worked_by_partition, partition="north")
     assert metadata(result)["rmq/lease_id"] == f"{result.run_id}/worked/north"
 
 
-def test_a_command_that_cannot_be_started_gives_the_messages_back(materialize: Materialize, queue: LeasedQueue) -> None:
+def test_a_command_that_cannot_be_started_releases_the_messages(materialize: Materialize, queue: LeasedQueue) -> None:
     queue.publish("a")
     result = materialize("succeed", interpreter="/does/not/exist")
     assert not result.success
     assert len(ready(queue)) == 1
 
 
-def test_a_redis_that_is_away_when_the_driver_fails_hides_nothing_and_the_lease_is_left_to_expire(
+def test_an_outage_of_redis_when_the_driver_fails_hides_nothing_and_lets_the_lease_expire(
     instance: dg.DagsterInstance, seen: Path, tmp_path: Path
 ) -> None:
     url = f"embedded://{tmp_path / 'redis'}"
@@ -255,6 +255,6 @@ def test_a_redis_that_is_away_when_the_driver_fails_hides_nothing_and_the_lease_
     )
     assert not result.success
     assert "exit code 3" in str(result.failure_data_for_node("worked").error)  # type: ignore[union-attr]
-    with LeasedQueue(url, "fragile", pipeline.CONFIG) as queue:  # starts the server again, with what it had stored
+    with LeasedQueue(url, "fragile", pipeline.CONFIG) as queue:  # starts the server again with its stored data
         assert [lease.owner for lease in queue.leases()] == [result.run_id]
     embedded.stop(tmp_path / "redis")

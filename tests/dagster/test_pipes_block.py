@@ -25,7 +25,7 @@ Run = Callable[[str, Block], dg.ExecuteInProcessResult]
 
 @pytest.fixture
 def run(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, seen: Path) -> Run:
-    """Run a driver that behaves as told, then the block; tried twice at most."""
+    """Run a driver that behaves as configured, then the block; at most two tries."""
 
     def materialize(behaviour: str, block: Block) -> dg.ExecuteInProcessResult:
         @dg.asset(retry_policy=dg.RetryPolicy(max_retries=1))
@@ -41,7 +41,7 @@ def run(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueu
     return materialize
 
 
-def test_while_the_result_is_built_the_messages_are_held_and_then_they_are_acked(run: Run, queue: LeasedQueue) -> None:
+def test_the_messages_are_held_until_the_result_is_built_and_then_acked(run: Run, queue: LeasedQueue) -> None:
     queue.publish_many(["a", "b"])
     held: list[int] = []
     assert run("succeed", lambda driver: held.append(queue.stats().leased)).success
@@ -65,7 +65,7 @@ def test_a_result_that_cannot_be_built_acks_nothing_and_the_retry_gets_the_same_
     assert [message.payload for message in queue.peek(9)] == ["a later one"] * 2
 
 
-def test_when_no_try_can_build_it_the_messages_are_nacked_with_the_reason(run: Run, queue: LeasedQueue) -> None:
+def test_messages_whose_result_no_try_can_build_are_nacked_with_the_reason(run: Run, queue: LeasedQueue) -> None:
     queue.publish("a")
 
     def fails(driver: LeasedInvocation) -> None:
@@ -76,7 +76,7 @@ def test_when_no_try_can_build_it_the_messages_are_nacked_with_the_reason(run: R
     assert message.history[-1].reason == "ValueError: no plot"
 
 
-def test_what_the_driver_acked_itself_stays_acked_and_the_retry_has_nothing_to_do(
+def test_messages_that_the_driver_acked_stay_acked_and_the_retry_has_nothing_to_do(
     run: Run, queue: LeasedQueue, seen: Path
 ) -> None:
     queue.publish("a")
@@ -95,7 +95,9 @@ def test_what_the_driver_acked_itself_stays_acked_and_the_retry_has_nothing_to_d
     assert event.materialization.metadata["rmq/acked_before"].value == 1
 
 
-def test_a_lease_that_is_taken_away_in_the_block_fails_the_step_and_hurts_nobody(run: Run, queue: LeasedQueue) -> None:
+def test_a_lease_that_is_taken_over_in_the_block_fails_the_step_and_leaves_the_new_owner_alone(
+    run: Run, queue: LeasedQueue
+) -> None:
     queue.publish("a")
 
     def robbed(driver: LeasedInvocation) -> None:

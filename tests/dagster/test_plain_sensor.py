@@ -1,4 +1,4 @@
-"""The sensor that the guide shows, as it stands there, on a queue of its own: `redis_queue.run_requests`."""
+"""The sensor of the guide, unchanged, on its own queue: `redis_queue.run_requests`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Made = dict[str, Any]
 
 @pytest.fixture
 def shown(queue: LeasedQueue, redis_url: str) -> Made:
-    """What the first block of the guide's section defines."""
+    """Return what the first block of the guide's section defines."""
     (code,) = re.findall(
         r"^## A plain sensor\n.*?^```python\n(.*?)^```$.*?^### ", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
@@ -45,7 +45,7 @@ def tick(shown: Made, instance: dg.DagsterInstance, redis_queue: RedisQueueResou
 
 
 def calling(*args: Any, **options: Any) -> dg.SensorDefinition:
-    """A sensor of somebody's own."""
+    """A custom sensor."""
 
     @dg.sensor(name="work_is_there", required_resource_keys={"redis_queue"})
     def sensor(context: Any, **_: object) -> dg.SensorResult:
@@ -57,7 +57,7 @@ def calling(*args: Any, **options: Any) -> dg.SensorDefinition:
 
 @pytest.fixture
 def requested(shown: Made, queue: LeasedQueue, instance: dg.DagsterInstance) -> Callable[..., dg.DagsterRun]:
-    """A run that an earlier tick asked for."""
+    """A run that an earlier tick requested."""
     job = shown["defs"].resolve_implicit_global_asset_job_def()
 
     def create(status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTING, **tags: str) -> dg.DagsterRun:
@@ -82,11 +82,11 @@ def test_the_guides_sensor_is_five_lines() -> None:
     assert len(sensor.splitlines()) <= 5
 
 
-def test_an_empty_queue_is_skipped_and_says_so(tick: Tick) -> None:
+def test_a_tick_on_an_empty_queue_is_skipped_with_a_reason(tick: Tick) -> None:
     assert "nothing ready" in said(tick())
 
 
-def test_one_run_is_asked_for_each_batch_without_key_or_cursor_and_names_no_message(
+def test_one_run_per_batch_is_requested_without_key_or_cursor_and_without_message_ids(
     tick: Tick, queue: LeasedQueue
 ) -> None:
     queue.publish_many([f"m{number}" for number in range(250)])
@@ -99,7 +99,7 @@ def test_one_run_is_asked_for_each_batch_without_key_or_cursor_and_names_no_mess
 
 
 @pytest.mark.parametrize("status", ["NOT_STARTED", "STARTING", "STARTED"])
-def test_runs_that_have_yet_to_claim_are_not_asked_for_again_however_often_it_ticks(
+def test_runs_that_have_yet_to_claim_are_not_requested_again_by_further_ticks(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun], status: str
 ) -> None:
     queue.publish_many([f"m{number}" for number in range(250)])
@@ -124,7 +124,7 @@ def test_runs_that_ended_or_have_claimed_do_not_count(
     assert asked(tick()) == 1
 
 
-def test_no_more_runs_wait_in_front_of_others_than_the_cap(
+def test_runs_that_have_yet_to_claim_never_exceed_the_cap(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
     queue.publish_many([f"m{number}" for number in range(50)])
@@ -134,7 +134,7 @@ def test_no_more_runs_wait_in_front_of_others_than_the_cap(
     assert asked(tick(capped)) == 3
 
 
-def test_a_tick_by_hand_needs_no_name_and_then_counts_all_runs_for_the_queue(
+def test_a_manual_tick_needs_no_name_and_counts_all_runs_for_the_queue(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
     queue.publish("m")
@@ -143,7 +143,7 @@ def test_a_tick_by_hand_needs_no_name_and_then_counts_all_runs_for_the_queue(
     assert asked(tick(sensor_name=None)) == 0
 
 
-def test_messages_that_are_tried_apart_get_a_run_for_each_claim(
+def test_each_claim_of_isolated_messages_gets_a_run(
     tick: Tick, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.publish_many(["a", "b"])
@@ -152,7 +152,7 @@ def test_messages_that_are_tried_apart_get_a_run_for_each_claim(
     assert asked(tick()) == 2
 
 
-def test_what_a_lost_worker_held_and_what_is_due_by_now_is_asked_for(tick: Tick, queue: LeasedQueue) -> None:
+def test_runs_are_requested_for_expired_leases_and_due_messages(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish("a")
     queue.claim(lease=0.05)
     assert eventually(lambda: asked(tick())) == 1
@@ -161,13 +161,13 @@ def test_what_a_lost_worker_held_and_what_is_due_by_now_is_asked_for(tick: Tick,
     assert eventually(lambda: asked(tick())) == 1
 
 
-def test_a_sensor_of_ones_own_may_wait_for_enough(tick: Tick, queue: LeasedQueue) -> None:
+def test_a_custom_sensor_may_wait_for_enough_messages(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish("a")
     assert "fewer than min_messages=3" in said(tick(calling(queue.name, min_messages=3)))
     assert asked(tick(calling(queue.name, min_messages=3, max_age=0))) == 1
 
 
-def test_queues_of_partitions_are_asked_for_with_the_partitions_they_need(
+def test_queues_of_partitions_are_requested_with_their_partition_keys(
     tick: Tick, queue: LeasedQueue, redis_queue: RedisQueueResource
 ) -> None:
     tenants = QueuePartitions(f"orders of {queue.name}", dg.DynamicPartitionsDefinition(name="tenants"))
@@ -178,6 +178,6 @@ def test_queues_of_partitions_are_asked_for_with_the_partitions_they_need(
 
 
 @pytest.mark.parametrize("parameter", ["batch", "max_in_flight_runs", "min_messages"])
-def test_what_cannot_be_meant_is_refused_by_name(tick: Tick, queue: LeasedQueue, parameter: str) -> None:
+def test_invalid_arguments_are_refused_by_name(tick: Tick, queue: LeasedQueue, parameter: str) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         tick(calling(queue.name, **{parameter: 0}))

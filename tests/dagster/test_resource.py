@@ -10,7 +10,7 @@ from rmq_dagster import RedisQueueResource
 from tests.dagster.pipeline import CONFIG
 
 
-def test_every_field_tells_what_it_is_for() -> None:
+def test_every_field_has_a_description() -> None:
     fields = RedisQueueResource.model_fields
     assert [name for name, field in fields.items() if not field.description] == []
 
@@ -31,14 +31,14 @@ def test_an_empty_url_is_refused_at_the_first_use() -> None:
         RedisQueueResource(url="").queue("work")
 
 
-def test_publishing_tells_duplicates_apart(redis_queue: RedisQueueResource, queue: LeasedQueue) -> None:
+def test_publishing_counts_duplicates_separately(redis_queue: RedisQueueResource, queue: LeasedQueue) -> None:
     report = redis_queue.publish(queue.name, ["a", "b", "a"], dedup_key=str)
     assert (report.accepted, report.duplicates) == (2, 1)
     assert redis_queue.stats(queue.name).ready == 2
 
 
 @pytest.mark.parametrize("payload", ["text", b"bytes", {"a": 1}])
-def test_a_single_payload_is_not_taken_for_many(redis_queue: RedisQueueResource, payload: object) -> None:
+def test_a_single_payload_is_refused_in_place_of_a_list(redis_queue: RedisQueueResource, payload: object) -> None:
     with pytest.raises(ConfigurationError, match=r"\[payload\]"):
         redis_queue.publish("work", payload)  # type: ignore[arg-type]
 
@@ -49,7 +49,7 @@ def test_the_configuration_of_another_discipline_is_refused(redis_queue: RedisQu
         redis_queue.queue("work", other)
 
 
-def test_queues_without_a_configuration_of_their_own_take_that_of_the_resource(redis_url: str) -> None:
+def test_queues_without_their_own_configuration_use_that_of_the_resource(redis_url: str) -> None:
     resource = RedisQueueResource(url=redis_url, lease_seconds=7, max_deliveries=3)
     assert resource.queue("one").config == LeasedConfig(lease=7, max_deliveries=3)
     assert resource.queue("one", CONFIG).config is CONFIG
@@ -57,7 +57,7 @@ def test_queues_without_a_configuration_of_their_own_take_that_of_the_resource(r
     resource.close()
 
 
-def test_an_op_publishes_to_where_the_environment_says(
+def test_an_op_publishes_to_the_server_of_the_environment_variable(
     redis_url: str, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_RMQ_URL", redis_url)

@@ -73,9 +73,7 @@ def test_the_last_run_of_a_group_nacks(execute: Execute, queue: LeasedQueue) -> 
     assert message.history[-1].owner == last.run_id
 
 
-def test_a_run_executed_again_after_its_messages_are_acked_succeeds_at_once(
-    execute: Execute, queue: LeasedQueue, seen: Path
-) -> None:
+def test_a_run_re_executed_after_its_ack_succeeds_at_once(execute: Execute, queue: LeasedQueue, seen: Path) -> None:
     queue.publish("a")
     with execute("adopt") as first:
         assert first.success
@@ -86,7 +84,7 @@ def test_a_run_executed_again_after_its_messages_are_acked_succeeds_at_once(
     assert queue.stats().ready == 1
 
 
-def test_a_run_executed_again_may_go_on_with_the_next_messages_instead(
+def test_a_re_executed_run_may_claim_the_next_messages_instead(
     execute: Execute, queue: LeasedQueue, seen: Path
 ) -> None:
     queue.publish("a")

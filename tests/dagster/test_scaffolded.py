@@ -1,4 +1,4 @@
-"""What `dg scaffold defs` writes runs as it is, on Redis and Spark: a publisher, a Spark job and the sensor for it."""
+"""What `dg scaffold defs` writes runs unchanged on Redis and Spark: a publisher, a Spark job and the sensor for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning"),
     pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.BetaWarning"),
-    # Dagster deprecates what it uses itself to make observable assets external ones.
+    # Dagster deprecates a function that it uses itself to make observable assets external ones.
     pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning"),
 ]
 COMPONENTS = {
@@ -38,7 +38,7 @@ root_module = "scaffolded_shop"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package of definitions in which nothing was scaffolded yet."""
+    """A package of definitions in which nothing has been scaffolded yet."""
     package = tmp_path / "scaffolded_shop"
     (package / "defs").mkdir(parents=True)
     for folder in (package, package / "defs"):
@@ -88,7 +88,7 @@ def test_the_scaffolded_messages_are_published_and_the_scaffolded_job_shows_and_
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_the_scaffolded_sensor_asks_for_runs_of_the_scaffolded_job_and_its_observer_looks(
+def test_the_scaffolded_sensor_requests_runs_of_the_scaffolded_job_and_its_observer_runs(
     project: Path, queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
     for name in COMPONENTS:
@@ -106,5 +106,5 @@ def test_the_scaffolded_sensor_asks_for_runs_of_the_scaffolded_job_and_its_obser
     assert (seen.metadata["rmq/depth"].value, check.passed) == (2, True)
 
 
-def test_every_component_is_scaffolded_here() -> None:
+def test_every_component_can_be_scaffolded() -> None:
     assert sorted(COMPONENTS.values()) == sorted(components.__all__)

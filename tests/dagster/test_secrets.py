@@ -34,7 +34,7 @@ def client_of(url: str) -> redis.Redis:
 
 @pytest.fixture
 def guarded_url(redis_url: str) -> Iterator[str]:
-    """The tests' Redis for a user with a password."""
+    """The Redis of the tests for a user with a password."""
     with client_of(redis_url) as client:
         client.execute_command("ACL", "SETUSER", USER, "on", f">{CANARY}", "~*", "&*", "+@all")
         yield f"unix://{client.connection_pool.connection_kwargs['path']}"
@@ -48,7 +48,7 @@ def resource(guarded_url: str, monkeypatch: pytest.MonkeyPatch) -> RedisQueueRes
 
 
 def everything_written(instance: dg.DagsterInstance) -> bytes:
-    """Every byte that Dagster stored: runs, tags, run config, events, ticks, compute logs."""
+    """Return every byte that Dagster stored: runs, tags, run config, events, ticks, compute logs."""
     return b"\n".join(file.read_bytes() for file in Path(instance.root_directory).rglob("*") if file.is_file())
 
 
@@ -74,7 +74,7 @@ def test_a_run_writes_its_password_nowhere(
     assert CANARY not in repr(notes(seen)[0]["command"])  # what `ps` shows of the driver
 
 
-def test_a_wrong_password_fails_without_being_told(
+def test_the_error_for_a_wrong_password_does_not_contain_it(
     resource: RedisQueueResource,
     queue: LeasedQueue,
     instance: dg.DagsterInstance,
@@ -98,7 +98,7 @@ def test_a_literal_password_shows_in_no_repr() -> None:
     assert CANARY not in f"{resource!r} {resource!s}"
 
 
-def test_credentials_that_stand_in_the_url_reach_the_driver_outside_of_it() -> None:
+def test_credentials_of_the_url_reach_the_driver_outside_of_the_url() -> None:
     resource = RedisQueueResource(url=f"redis://{USER}:{CANARY}@cache:6379/2")
     handed_over = Handover(resource.settings(), "work", "run/step", "run").environment()
     names = {"queue": "work", "lease_id": "run/step", "owner": "run", "credentials": ["username", "password"]}
@@ -111,12 +111,12 @@ def test_credentials_that_stand_in_the_url_reach_the_driver_outside_of_it() -> N
 
 
 def latest(client: redis.Redis) -> int:
-    """The number of the last connection that was opened."""
+    """Return the number of the last opened connection."""
     return max(int(connection["id"]) for connection in client.client_list())
 
 
 def await_connections(expected: int, since: int, client: redis.Redis) -> None:
-    """So many are open of those opened since; it takes the server a moment to see one go."""
+    """Wait until so many of the connections opened since are open; the server notices a closed one after a moment."""
     eventually(lambda: sum(int(connection["id"]) > since for connection in client.client_list()) == expected)
 
 

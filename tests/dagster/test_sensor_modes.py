@@ -52,7 +52,7 @@ def tick(drain: dg.JobDefinition, instance: dg.DagsterInstance, redis_queue: Red
 
 @pytest.fixture
 def launched(drain: dg.JobDefinition, instance: dg.DagsterInstance) -> Callable[..., dg.ExecuteInProcessResult]:
-    """What the daemon makes of a request, or of a retry of it."""
+    """Create the run that the daemon creates for a request, or a retry of it."""
 
     def execute(request: dg.RunRequest) -> dg.ExecuteInProcessResult:
         return drain.execute_in_process(
@@ -66,7 +66,7 @@ def requests(result: dg.SensorResult) -> list[dg.RunRequest]:
     return list(result.run_requests or ())
 
 
-def test_too_little_work_waits_until_there_is_enough_and_says_so(tick: Tick, queue: LeasedQueue) -> None:
+def test_a_tick_below_the_threshold_is_skipped_with_a_reason(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish_many(["a", "b"])
     result = tick(queue.name, min_messages=3)
     assert not requests(result)
@@ -75,24 +75,24 @@ def test_too_little_work_waits_until_there_is_enough_and_says_so(tick: Tick, que
     assert len(requests(tick(queue.name, min_messages=3, batch=3))) == 1
 
 
-def test_too_little_work_that_has_waited_long_enough_rings(tick: Tick, queue: LeasedQueue) -> None:
+def test_too_little_work_requests_a_run_when_it_has_waited_long_enough(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish("a")
     assert not requests(tick(queue.name, min_messages=3, max_age=60))
     time.sleep(0.3)
     assert len(requests(tick(queue.name, min_messages=3, max_age=0.2))) == 1
 
 
-def test_the_cursor_is_a_number_however_much_there_is_to_do(tick: Tick, queue: LeasedQueue) -> None:
+def test_the_cursor_is_one_number_for_any_amount_of_work(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish_many([f"m{number}" for number in range(3000)])
     assert tick(queue.name, cursor="7", max_in_flight_runs=100).cursor == "107"
 
 
-def test_ten_runs_are_on_their_way_at_most_unless_told_otherwise(tick: Tick, queue: LeasedQueue) -> None:
+def test_at_most_ten_runs_are_requested_by_default(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish_many([f"m{number}" for number in range(50)])
     assert len(requests(tick(queue.name))) == 10
 
 
-def test_a_tick_gives_up_within_ten_seconds_on_a_redis_that_does_not_answer(
+def test_a_tick_times_out_after_ten_seconds_when_redis_does_not_answer(
     instance: dg.DagsterInstance, drain: dg.JobDefinition
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -110,7 +110,7 @@ def test_a_tick_gives_up_within_ten_seconds_on_a_redis_that_does_not_answer(
 
 
 @pytest.mark.usefixtures("soon_given_up")
-def test_the_tick_after_one_that_could_not_reach_redis_recovers(
+def test_the_tick_after_an_outage_of_redis_recovers(
     queue: LeasedQueue, instance: dg.DagsterInstance, drain: dg.JobDefinition, redis_queue: RedisQueueResource
 ) -> None:
     queue.publish("a")
@@ -166,7 +166,7 @@ def test_a_partition_without_work_is_left_alone(
     assert not result.dynamic_partitions_requests
 
 
-def test_partitions_share_the_room_there_is(
+def test_partitions_share_the_available_runs(
     tick: Tick, tenants: QueuePartitions, redis_queue: RedisQueueResource
 ) -> None:
     redis_queue.publish(tenants.queue("large"), [f"m{number}" for number in range(100)], config=CONFIG)
@@ -175,7 +175,7 @@ def test_partitions_share_the_room_there_is(
     assert sorted(filter(None, asked)) == ["large", "large", "large", "small"]
 
 
-def test_a_partition_too_many_is_left_out_alone_and_the_tick_says_so(
+def test_only_the_partition_beyond_the_limit_is_left_out_and_the_tick_reports_it(
     tick: Tick, queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
     tenants = QueuePartitions(f"orders of {queue.name}", dg.DynamicPartitionsDefinition(name="tenants"), most=2)
@@ -195,10 +195,10 @@ def test_a_partition_too_many_is_left_out_alone_and_the_tick_says_so(
     assert "nothing ready" in str(tick(tenants, cursor="2").skip_reason)
 
 
-def test_a_tick_over_ten_thousand_partitions_asks_redis_a_hundred_times_at_most(
+def test_a_tick_over_ten_thousand_partitions_sends_redis_at_most_a_hundred_requests(
     tick: Tick, tenants: QueuePartitions, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
-    """One by one, it would be thirty thousand times. How long that takes is measured in tests/faults."""
+    """One request for each queue would be thirty thousand requests. tests/faults measures how long that takes."""
     names = [f"tenant {number}" for number in range(10_000)]
     for lo in range(0, len(names), 500):
         instance.add_dynamic_partitions("tenants", names[lo : lo + 500])
@@ -214,7 +214,7 @@ def test_a_tick_over_ten_thousand_partitions_asks_redis_a_hundred_times_at_most(
 
 
 def calls(client: Any) -> int:
-    """How many commands ran, those of scripts too, but for EXISTS: one script asks that for a thousand queues."""
+    """Return how many commands ran, in scripts too, except EXISTS: one script calls that for a thousand queues."""
     stats = client.info("commandstats")
     return sum(about["calls"] for name, about in stats.items() if name != "cmdstat_exists")
 
@@ -237,7 +237,7 @@ def test_a_claiming_sensor_claims_a_batch_for_each_run_and_the_run_works_on_it(
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_what_a_tick_claimed_that_dagster_gave_up_is_claimed_again_by_the_next_one(
+def test_the_claim_of_a_tick_that_dagster_aborted_is_repeated_by_the_next_tick(
     tick: Tick, queue: LeasedQueue, deliveries: Callable[[], list[int]]
 ) -> None:
     queue.publish_many(["a", "b"])
@@ -253,7 +253,7 @@ def test_what_a_tick_claimed_that_dagster_gave_up_is_claimed_again_by_the_next_o
 
 @pytest.fixture
 def requested(drain: dg.JobDefinition, instance: dg.DagsterInstance) -> Callable[..., dg.DagsterRun]:
-    """The run that the daemon makes of a request, in the state it has come to."""
+    """Create the run that the daemon creates for a request, in the given state."""
 
     def create(request: dg.RunRequest, status: dg.DagsterRunStatus) -> dg.DagsterRun:
         return instance.create_run_for_job(drain, status=status, tags={SENSOR: "bell", **(request.tags or {})})
@@ -261,7 +261,7 @@ def requested(drain: dg.JobDefinition, instance: dg.DagsterInstance) -> Callable
     return create
 
 
-def test_what_a_tick_claimed_is_held_for_as_long_as_its_run_waits(
+def test_the_claim_of_a_tick_is_held_while_its_run_waits(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun], deliveries: Callable[[], list[int]]
 ) -> None:
     queue.publish("a")
@@ -277,7 +277,7 @@ def test_what_a_tick_claimed_is_held_for_as_long_as_its_run_waits(
     assert deliveries() == [0]
 
 
-def test_what_a_tick_claimed_is_left_to_a_run_that_has_started(
+def test_the_claim_of_a_tick_is_left_to_a_run_that_has_started(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
     queue.publish("a")
@@ -289,7 +289,7 @@ def test_what_a_tick_claimed_is_left_to_a_run_that_has_started(
 
 
 @pytest.mark.parametrize("ended", [dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE])
-def test_what_a_tick_claimed_for_a_run_that_ended_before_its_claim_is_given_back(
+def test_the_claim_of_a_tick_is_released_when_its_run_ended_before_its_claim(
     tick: Tick,
     queue: LeasedQueue,
     requested: Callable[..., dg.DagsterRun],
@@ -304,7 +304,7 @@ def test_what_a_tick_claimed_for_a_run_that_ended_before_its_claim_is_given_back
     assert lease.id == "bell/2"
 
 
-def test_what_a_tick_claimed_is_left_alone_until_dagster_has_launched_its_run(tick: Tick, queue: LeasedQueue) -> None:
+def test_the_claim_of_a_tick_is_left_alone_until_dagster_has_launched_its_run(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish("a")
     asked = tick(queue.name, claim_for=60)
     before = queue.leases()
@@ -323,7 +323,7 @@ def test_a_claiming_tick_takes_nothing_from_a_run_that_has_begun(tick: Tick, que
     assert [request.tags[LEASE] for request in requests(tick(queue.name, cursor="5", claim_for=60))] == ["bell/6"]
 
 
-def test_a_run_that_started_after_its_claim_expired_works_on_what_is_next(
+def test_a_run_that_starts_after_its_claim_expired_processes_the_next_messages(
     tick: Tick, queue: LeasedQueue, launched: Callable[..., dg.ExecuteInProcessResult]
 ) -> None:
     queue.publish("a")

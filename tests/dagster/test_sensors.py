@@ -28,7 +28,7 @@ def drain() -> None:
 
 @pytest.fixture
 def tick(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource) -> Tick:
-    """One tick of a sensor for `queue`; the cursor is given by hand."""
+    """Run one tick of a sensor for `queue`; the test passes the cursor."""
 
     def evaluate(cursor: str | None = None, location: str | None = None, **options: Any) -> dg.SensorResult:
         sensor = build_redis_queue_sensor(queue.name, target=drain, name="bell", config=CONFIG, **options)
@@ -39,7 +39,7 @@ def tick(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQue
             resources={"redis_queue": redis_queue},
             sensor_name="bell",
         )
-        if location:  # the daemon tells it, and there is no public way to
+        if location:  # the daemon passes it, and there is no public way to do so
             context._code_location_origin = RegisteredCodeLocationOrigin(location)
         with context:
             result = sensor(context)
@@ -51,7 +51,7 @@ def tick(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQue
 
 @pytest.fixture
 def requested(queue: LeasedQueue, instance: dg.DagsterInstance) -> Callable[..., dg.DagsterRun]:
-    """A run that an earlier tick asked for."""
+    """A run that an earlier tick requested."""
 
     def create(number: int, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED, **tags: str) -> dg.DagsterRun:
         known = {SENSOR: "bell", QUEUE: queue.name, RUN_KEY: f"{queue.name}:{number}"}
@@ -64,21 +64,21 @@ def keys(result: dg.SensorResult) -> list[str | None]:
     return [request.run_key for request in result.run_requests or ()]
 
 
-def test_an_empty_queue_asks_for_nothing_and_says_why(tick: Tick) -> None:
+def test_a_tick_on_an_empty_queue_requests_nothing_and_states_why(tick: Tick) -> None:
     result = tick()
     assert not result.run_requests
     assert isinstance(result.skip_reason, dg.SkipReason)
     assert "nothing ready" in str(result.skip_reason.skip_message)
 
 
-def test_a_tick_asks_for_one_run_per_batch_numbered_in_its_cursor(tick: Tick, queue: LeasedQueue) -> None:
+def test_a_tick_requests_one_run_per_batch_numbered_in_its_cursor(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish_many([f"m{number}" for number in range(25)])
     result = tick(batch=10, max_in_flight_runs=8)
     assert keys(result) == [f"{queue.name}:1", f"{queue.name}:2", f"{queue.name}:3"]
     assert result.cursor == "3"
 
 
-def test_numbers_go_on_from_the_cursor(tick: Tick, queue: LeasedQueue) -> None:
+def test_run_numbers_continue_from_the_cursor(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish("m")
     assert keys(tick(cursor="41")) == [f"{queue.name}:42"]
 
@@ -94,7 +94,7 @@ def test_a_tick_claims_nothing_and_a_request_names_no_message(tick: Tick, queue:
     assert request.tags == {QUEUE: queue.name}
 
 
-def test_never_more_runs_are_on_their_way_than_the_cap(
+def test_unclaimed_runs_never_exceed_the_cap(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
     queue.publish_many([f"m{number}" for number in range(100)])
@@ -104,7 +104,7 @@ def test_never_more_runs_are_on_their_way_than_the_cap(
     assert len(keys(tick(cursor="2", batch=1, max_in_flight_runs=3))) == 1
 
 
-def test_a_run_that_is_still_on_its_way_is_not_asked_for_again(
+def test_a_run_that_has_yet_to_claim_is_not_requested_again(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
     queue.publish("m")
@@ -114,7 +114,7 @@ def test_a_run_that_is_still_on_its_way_is_not_asked_for_again(
     assert "1 run(s) of this sensor have yet to claim" in str(result.skip_reason)
 
 
-def test_a_run_that_holds_a_lease_does_not_keep_the_bell_silent(
+def test_a_run_that_holds_a_lease_does_not_suppress_further_requests(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
     queue.publish_many(["a", "b"])
@@ -123,7 +123,7 @@ def test_a_run_that_holds_a_lease_does_not_keep_the_bell_silent(
     assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
 
 
-def test_a_run_that_acked_and_goes_on_with_other_things_does_not_keep_the_bell_silent(
+def test_a_run_that_acked_and_still_runs_does_not_suppress_further_requests(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
     queue.publish("m")
@@ -131,7 +131,7 @@ def test_a_run_that_acked_and_goes_on_with_other_things_does_not_keep_the_bell_s
     assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
 
 
-def test_what_a_run_claims_in_the_middle_of_a_tick_is_not_rung_for(
+def test_messages_that_a_run_claims_during_a_tick_are_not_requested_again(
     tick: Tick,
     queue: LeasedQueue,
     instance: dg.DagsterInstance,
@@ -150,7 +150,7 @@ def test_what_a_run_claims_in_the_middle_of_a_tick_is_not_rung_for(
 
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
-def test_a_run_that_ended_before_it_claimed_is_asked_for_again_under_a_new_key(
+def test_a_run_that_ended_before_its_claim_is_requested_again_under_a_new_key(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun], status: dg.DagsterRunStatus
 ) -> None:
     queue.publish("m")
@@ -158,7 +158,7 @@ def test_a_run_that_ended_before_it_claimed_is_asked_for_again_under_a_new_key(
     assert keys(tick(cursor="1")) == [f"{queue.name}:2"]
 
 
-def test_a_run_that_never_claims_keeps_the_bell_silent_only_for_so_long_but_always_takes_room(
+def test_a_run_that_never_claims_suppresses_requests_for_a_limited_time_but_counts_for_the_cap(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
     queue.publish("m")
@@ -186,10 +186,10 @@ def test_runs_of_other_code_locations_do_not_count(
     assert keys(tick(cursor="1", location="staging")) == []
 
 
-def test_a_claim_waits_for_the_run_of_its_own_code_location(
+def test_a_claim_of_a_tick_waits_for_the_run_of_its_own_code_location(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
-    """Not for one of another location, which may have ended long ago."""
+    """It does not wait for a run of another location, which may have ended long ago."""
     queue.publish("m")
     assert keys(tick(location="prod", claim_for=60)) == [f"{queue.name}:1"]
     (lease,) = queue.leases()
@@ -199,7 +199,7 @@ def test_a_claim_waits_for_the_run_of_its_own_code_location(
     assert [held.id for held in queue.leases()] == [lease.id]
 
 
-def test_two_code_locations_with_the_same_sensor_claim_under_names_of_their_own(tick: Tick, queue: LeasedQueue) -> None:
+def test_two_code_locations_with_the_same_sensor_use_different_lease_ids(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish_many(["a", "b"])
     for location in ("prod", "staging"):
         assert len(keys(tick(cursor="4", location=location, claim_for=60, max_in_flight_runs=1))) == 1
@@ -209,10 +209,10 @@ def test_two_code_locations_with_the_same_sensor_claim_under_names_of_their_own(
     }
 
 
-def test_what_the_version_before_claimed_is_held_for_its_run_and_left_alone_by_other_locations(
+def test_a_claim_of_the_previous_version_is_held_for_its_run_and_left_alone_by_other_locations(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
-    """It named its claims after the sensor alone."""
+    """The previous version named its claims after the sensor alone."""
     queue.publish("m")
     queue.claim(lease_id="bell/5", owner="bell", lease=60)
     requested(5, dg.DagsterRunStatus.NOT_STARTED, **{LEASE: "bell/5", REPOSITORY: "__repository__@prod"})
@@ -226,7 +226,7 @@ def test_what_the_version_before_claimed_is_held_for_its_run_and_left_alone_by_o
     assert (after.deadline - before.deadline).total_seconds() > 3000
 
 
-def test_what_the_version_before_claimed_goes_back_when_its_run_has_ended(
+def test_a_claim_of_the_previous_version_is_released_when_its_run_has_ended(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun]
 ) -> None:
     queue.publish("m")
@@ -238,7 +238,7 @@ def test_what_the_version_before_claimed_goes_back_when_its_run_has_ended(
 
 
 @pytest.mark.parametrize("cursor", [None, "", "reset by hand"])
-def test_a_lost_cursor_never_repeats_a_run_key_which_dagster_would_skip_for_ever(
+def test_a_lost_cursor_never_repeats_a_run_key_that_dagster_would_skip(
     tick: Tick, queue: LeasedQueue, requested: Callable[..., dg.DagsterRun], cursor: str | None
 ) -> None:
     queue.publish("m")
@@ -247,20 +247,20 @@ def test_a_lost_cursor_never_repeats_a_run_key_which_dagster_would_skip_for_ever
     assert keys(tick(cursor=cursor)) == [f"{queue.name}:11"]
 
 
-def test_the_bell_rings_again_on_every_tick_while_there_is_work(tick: Tick, queue: LeasedQueue) -> None:
+def test_every_tick_requests_runs_while_there_is_work(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish("m")
     first = tick()
     assert keys(tick(cursor=first.cursor)) == [f"{queue.name}:2"]
 
 
-def test_an_expired_lease_rings(tick: Tick, queue: LeasedQueue) -> None:
+def test_an_expired_lease_causes_a_request(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish("m")
     queue.claim(lease=0.05)
     time.sleep(0.1)
     assert len(keys(tick())) == 1
 
 
-def test_a_delayed_message_rings_when_it_is_due_and_not_before(tick: Tick, queue: LeasedQueue) -> None:
+def test_a_delayed_message_causes_a_request_when_it_is_due_and_not_before(tick: Tick, queue: LeasedQueue) -> None:
     queue.publish("tomorrow", delay=86_400)
     assert keys(tick()) == []
     queue.publish("now", delay=0.05)
@@ -268,7 +268,7 @@ def test_a_delayed_message_rings_when_it_is_due_and_not_before(tick: Tick, queue
 
 
 @pytest.mark.usefixtures("soon_given_up")
-def test_an_unreachable_redis_fails_the_tick_without_telling_the_password(instance: dg.DagsterInstance) -> None:
+def test_an_unreachable_redis_fails_the_tick_without_showing_the_password(instance: dg.DagsterInstance) -> None:
     resource = RedisQueueResource(url="redis://127.0.0.1:1", username="worker", password="canary-4711")
     sensor = build_redis_queue_sensor("flights", target=drain)
     with (

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.job_base import InMemoryJob  # no public name runs a run that was made before
+from dagster._core.definitions.job_base import InMemoryJob  # no public function executes an existing run
 from dagster._core.execution.api import execute_run
 
 from rmq_core import ConfigurationError, LeasedQueue, LeaseInfo
@@ -37,7 +37,7 @@ def run_of(instance: dg.DagsterInstance) -> Callable[..., dg.DagsterRun]:
 
 @pytest.fixture
 def ended(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource) -> Ended:
-    """Let the status sensor for how a run ended see it."""
+    """Evaluate the status sensor for the final status of a run."""
 
     def evaluate(run: dg.DagsterRun, queues: str | Sequence[str] | QueuePartitions = "") -> None:
         sensors = redis_queue_status_sensors(queues or queue.name, config=CONFIG)
@@ -54,7 +54,7 @@ def ended(queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQu
     return evaluate
 
 
-def test_what_a_failed_run_holds_is_nacked_with_the_run_as_its_reason(
+def test_the_lease_of_a_failed_run_is_nacked_with_the_run_as_its_reason(
     queue: LeasedQueue, run_of: Callable[..., dg.DagsterRun], ended: Ended
 ) -> None:
     queue.publish_many(["a", "b"])
@@ -67,7 +67,7 @@ def test_what_a_failed_run_holds_is_nacked_with_the_run_as_its_reason(
     ]
 
 
-def test_what_a_canceled_run_holds_is_given_back_untouched(
+def test_the_lease_of_a_canceled_run_is_released(
     queue: LeasedQueue, run_of: Callable[..., dg.DagsterRun], ended: Ended
 ) -> None:
     queue.publish("a")
@@ -77,7 +77,7 @@ def test_what_a_canceled_run_holds_is_given_back_untouched(
     assert [(m.deliveries, m.history) for m in queue.peek(9)] == [(0, ())]
 
 
-def test_a_failed_run_that_dagster_will_retry_keeps_what_it_holds(
+def test_a_failed_run_that_dagster_will_retry_keeps_its_lease(
     queue: LeasedQueue, run_of: Callable[..., dg.DagsterRun], ended: Ended
 ) -> None:
     queue.publish("a")
@@ -88,7 +88,7 @@ def test_a_failed_run_that_dagster_will_retry_keeps_what_it_holds(
 
 
 @pytest.mark.parametrize(("max_retries", "kept"), [(1, 1), (0, 0)])
-def test_before_dagster_has_noted_its_verdict_the_sensor_asks_for_it(
+def test_the_sensor_computes_whether_dagster_will_retry_before_dagster_has_recorded_it(
     queue: LeasedQueue, redis_queue: RedisQueueResource, max_retries: int, kept: int
 ) -> None:
     queue.publish("a")
@@ -106,7 +106,7 @@ def test_before_dagster_has_noted_its_verdict_the_sensor_asks_for_it(
 
 
 @pytest.mark.parametrize("status", [FAILED, CANCELED])
-def test_a_sensor_that_comes_late_cannot_hurt_a_living_retry(
+def test_a_late_sensor_does_not_affect_a_running_retry(
     queue: LeasedQueue,
     instance: dg.DagsterInstance,
     redis_queue: RedisQueueResource,
@@ -114,7 +114,7 @@ def test_a_sensor_that_comes_late_cannot_hurt_a_living_retry(
     ended: Ended,
     status: dg.DagsterRunStatus,
 ) -> None:
-    """The retry is a real run, and the sensor for the run before it ticks while that holds the messages."""
+    """The retry is a real run, and the sensor for the previous run ticks while the retry holds the messages."""
     queue.publish_many(["a", "b"])
     before = run_of(status)
     queue.claim(lease_id=f"{before.run_id}/retried", owner=before.run_id, max_messages=2)
@@ -139,7 +139,7 @@ def test_a_sensor_that_comes_late_cannot_hurt_a_living_retry(
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_a_retry_that_takes_over_between_the_look_and_the_settle_is_left_alone(
+def test_a_retry_that_takes_over_between_the_check_and_the_settle_is_left_alone(
     queue: LeasedQueue,
     run_of: Callable[..., dg.DagsterRun],
     ended: Ended,
@@ -167,7 +167,7 @@ def test_a_run_that_holds_nothing_changes_nothing(
     assert queue.stats()[:5] == (1, 0, 1, 1, 0)
 
 
-def test_the_queue_of_a_partition_is_that_of_the_runs_partition(
+def test_the_sensor_settles_in_the_queue_of_the_runs_partition(
     queue: LeasedQueue, redis_queue: RedisQueueResource, run_of: Callable[..., dg.DagsterRun], ended: Ended
 ) -> None:
     tenants = QueuePartitions(queue.name, dg.DynamicPartitionsDefinition(name="tenants"))

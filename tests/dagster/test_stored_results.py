@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.job_base import InMemoryJob  # no public name runs a run that was made before
+from dagster._core.definitions.job_base import InMemoryJob  # no public function executes an existing run
 from dagster._core.execution.api import execute_run
 
 from rmq_core import LeasedQueue
@@ -17,7 +17,7 @@ from tests.faults.patience import eventually
 
 
 class Warehouse(dg.IOManager):
-    """It stores nothing the first `failures` times."""
+    """An IO manager whose first `failures` attempts to store raise."""
 
     def __init__(self, failures: int) -> None:
         self.failures = failures
@@ -35,7 +35,7 @@ class Warehouse(dg.IOManager):
 def storing(
     redis_queue: RedisQueueResource, queue: LeasedQueue, warehouse: Warehouse, retries: int, *, yields: bool
 ) -> dg.JobDefinition:
-    """A job whose step hands the payloads it claimed to the warehouse."""
+    """A job whose step passes the claimed payloads to the warehouse."""
     policy = dg.RetryPolicy(max_retries=retries) if retries else None
 
     @dg.op(name="kept", retry_policy=policy)
@@ -75,13 +75,13 @@ def test_a_yielded_value_that_cannot_be_stored_nacks_after_the_last_try(
     queue.publish("a")
     job = storing(redis_queue, queue, Warehouse(failures=9), retries, yields=True)
     assert not job.execute_in_process(instance=instance, raise_on_error=False).success
-    gc.collect()  # Dagster's record of the last failure holds on to the step, as long as the process of the run
+    gc.collect()  # Dagster's record of the last failure references the step as long as the process of the run lives
     (message,) = queue.peek()
     assert message.deliveries == retries + 1
     assert message.history[-1].reason == "ConnectionError: the warehouse is down"
 
 
-def test_a_step_that_is_closed_inside_of_dagsters_event_log_settles_its_lease_and_waits_for_nobody(
+def test_a_step_closed_by_dagsters_event_log_settles_its_lease_without_waiting(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ending, "CLOSING_S", 0.2)
@@ -108,10 +108,10 @@ def test_a_step_that_is_closed_inside_of_dagsters_event_log_settles_its_lease_an
     assert message.history[-1].reason == "the result could not be stored"
 
 
-def test_a_returned_value_that_was_not_stored_is_never_overwritten_with_nothing(
+def test_a_retry_never_overwrites_a_returned_value_that_was_not_stored_with_an_empty_one(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource
 ) -> None:
-    """Neither by a retry of the step, nor by the run after it."""
+    """Neither a retry of the step nor the run after it overwrites the value."""
     queue.publish_many(["a", "b"])
     warehouse = Warehouse(failures=1)
     job = storing(redis_queue, queue, warehouse, retries=3, yields=False)
@@ -122,7 +122,7 @@ def test_a_returned_value_that_was_not_stored_is_never_overwritten_with_nothing(
     assert warehouse.stored == []
 
 
-def test_a_run_executed_again_whose_value_was_stored_works_on_nothing(
+def test_a_re_executed_run_whose_value_was_stored_processes_nothing(
     queue: LeasedQueue, instance: dg.DagsterInstance, redis_queue: RedisQueueResource
 ) -> None:
     queue.publish("a")
@@ -139,7 +139,7 @@ def why_failed(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult |
 
 
 def again(job: dg.JobDefinition, instance: dg.DagsterInstance, run_id: str) -> dg.JobExecutionResult:
-    """As the daemon and the UI execute a run again."""
+    """Re-execute a run as the daemon and the UI do."""
     tags = {"dagster/root_run_id": run_id, "dagster/parent_run_id": run_id}
     made = instance.create_run_for_job(job, root_run_id=run_id, parent_run_id=run_id, tags=tags)
     return execute_run(InMemoryJob(job), made, instance)

@@ -1,4 +1,4 @@
-"""What the guides tell a project with `dg` to do is done: their files are written, their commands are run."""
+"""The steps that the guides give to a project with `dg` work: their files are written, their commands are run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Walk = Callable[..., str]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """What `create-dagster project shop` makes, as far as dg looks at it."""
+    """Create the part of what `create-dagster project shop` makes that dg reads."""
     package = tmp_path / "shop" / "src" / "shop"
     (package / "defs").mkdir(parents=True)
     (tmp_path / "shop" / "pyproject.toml").write_text(PYPROJECT)
@@ -64,7 +64,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def walk(project: Path, redis_url: str, instance: dg.DagsterInstance, tmp_path: Path) -> Walk:
-    """Run commands in the project; everything they printed."""
+    """Run commands in the project; return everything they printed."""
 
     def run(commands: list[str]) -> str:
         if not commands:
@@ -97,7 +97,7 @@ def orders(redis_url: str) -> Iterator[LeasedQueue]:
 
 
 def walked(guide: str, project: Path, walk: Walk) -> str:
-    """Write the files of a guide and run its commands, in the order of the page; everything they printed."""
+    """Write the files of a guide and run its commands in page order; return everything they printed."""
     said, commands = "", list[str]()
     for step in STEP.finditer((DOCS / guide).read_text("utf-8")):
         if step["file"]:
@@ -120,15 +120,15 @@ def test_dg_finds_the_components_by_the_entry_point_of_the_package() -> None:
     assert found.value == "rmq_dagster.components"
 
 
-@pytest.mark.nightly("dagster/test_walks.py::test_the_guide_to_components_is_walked_as_written")
-def test_the_start_in_an_existing_project_is_walked_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
+@pytest.mark.nightly("dagster/test_walks.py::test_the_steps_of_the_guide_to_components_work_as_written")
+def test_the_steps_for_an_existing_project_work_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
     said = walked("tutorials/dagster.md", project, walk)
     assert "All definitions loaded successfully" in said
     assert all(name in said for name in ("orders_queue:orders_dead_letters", "orders_doorbell", "orders_on_failure"))
     assert orders.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_the_guide_to_components_is_walked_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
+def test_the_steps_of_the_guide_to_components_work_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
     guide = (DOCS / "tutorials" / "dagster.md").read_text("utf-8")
     write(project, next(step for step in STEP.finditer(guide) if step["file"]))  # the project's resource
     said = walked("how-to/dagster-components.md", project, walk)

@@ -17,7 +17,7 @@ ABSENT = {"pyspark", "airflow"}
 
 
 class Absence:
-    """Finds no module of packages that are meant to be absent."""
+    """An import finder that finds no module of packages that must be absent."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name.partition(".")[0] in ABSENT:
@@ -40,7 +40,7 @@ PROGRAMS: dict[str, Callable[[list[str]], Any]] = {"dg": dg, "rmq": rmq}
 
 
 def exit_code(words: list[str]) -> Any:
-    """None is as good as 0."""
+    """Treat None as 0."""
     try:
         return PROGRAMS[words[0]](words[1:])
     except SystemExit as end:

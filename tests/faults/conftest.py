@@ -1,4 +1,4 @@
-"""What the fault tests share: a server to themselves and a wire that can be cut."""
+"""Fixtures of the fault tests: their own server, and a proxy whose connections can be cut."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this folder."""
+    """Mark the tests of this folder."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.faults)
@@ -40,7 +40,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def own_server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A server that faults may befall; it is never one that somebody else lends us."""
+    """A server that faults may hit; it is never one of RMQ_TEST_SERVERS."""
     server = start_server(request.param)
     yield server
     server.stop()
@@ -48,7 +48,7 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 @pytest.fixture
 def client(own_server: Server) -> Iterator[redis.Redis]:
-    """A plain client on that server, emptied."""
+    """A plain client on that server, whose database is emptied."""
     with own_server.client() as plain:
         plain.flushall()
         yield plain
@@ -56,7 +56,7 @@ def client(own_server: Server) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def wire(own_server: Server) -> Iterator[Proxy]:
-    """A wire to that server that can be cut."""
+    """A proxy to that server whose connections can be cut."""
     with Proxy(own_server.port) as proxy:
         yield proxy
 

@@ -1,8 +1,8 @@
-"""A consumer that writes down everything it does: `python -m tests.faults.consumer <sync|async> <url> <log>`.
+"""A consumer that logs everything it does: `python -m tests.faults.consumer <sync|async> <url> <log>`.
 
 A line of the log is `<verb> <fencing number> <payload> ...`: `did` before a settle is tried, `acked` once it was
-reported, `gave` for messages given back, `stale` for a settle that was refused. Now and then it dozes past its lease,
-so that the refusals are tried too. A line is one write: SIGKILL leaves it whole or not there.
+reported, `gave` for released messages, `stale` for a settle that was refused. Now and then it pauses beyond its lease,
+so that refusals are tested too. A line is one write: SIGKILL leaves it whole or not there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Log:
 
 
 def consume(url: str, log: Log) -> None:
-    """Without heartbeats: whole acks, acks one by one, releases, and dozes."""
+    """Consume without heartbeats: whole acks, acks one by one, releases, and pauses beyond the lease."""
     with LeasedQueue(url, "q", CONFIG) as queue:
         while True:
             lease = queue.claim(max_messages=random.choice((1, 1, 5, 20)), wait=1)
@@ -46,7 +46,7 @@ def consume(url: str, log: Log) -> None:
 
 
 def settle(queue: LeasedQueue, lease: Lease, messages: list[Message], log: Log) -> None:
-    """In one of three ways."""
+    """Settle in one of three ways."""
     way = random.random()
     try:
         if way < 0.6:
@@ -67,7 +67,7 @@ def settle(queue: LeasedQueue, lease: Lease, messages: list[Message], log: Log) 
 
 
 async def consume_async(url: str, log: Log) -> None:
-    """With `process` and its heartbeat; a doze stops the whole loop, as a long computation would."""
+    """Consume with `process` and its heartbeat; a pause blocks the whole loop, as a long computation would."""
     async with AsyncLeasedQueue(url, "q", CONFIG) as queue:
         while True:
             try:
@@ -75,7 +75,7 @@ async def consume_async(url: str, log: Log) -> None:
                     if lease is not None:
                         log.write("did", lease, lease.messages)
                         if random.random() < DOZES:
-                            time.sleep(1.5 * LEASE_S)  # noqa: ASYNC251  the heartbeat task must stand still too
+                            time.sleep(1.5 * LEASE_S)  # noqa: ASYNC251  the pause must stop the heartbeat task, too
                         await asyncio.sleep(random.random() / 50)
                 if lease is not None:
                     log.write("acked", lease, lease.messages)

@@ -1,4 +1,4 @@
-"""Processes that faults befall: started by the tests, spoken to over pipes, dead when the tests are."""
+"""Processes that faults hit: started by the tests, controlled over pipes, and dead when the tests end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE_S = 300
 
 
 class Member:
-    """`python -m tests.faults.<role> <args>`; it prints a line for each thing it has done."""
+    """A process `python -m tests.faults.<role> <args>`, which prints a line for each thing it has done."""
 
     def __init__(self, role: str, *args: str) -> None:
         command = [*DIES_WITH_US, sys.executable, "-m", f"tests.faults.{role}", *args]
@@ -30,7 +30,7 @@ class Member:
         )
 
     def hear(self) -> str:
-        """The next line it prints; unbuffered, for nobody could wait for a line that an earlier read took along."""
+        """Return the next line it prints; unbuffered, because a test cannot wait for a line that is buffered."""
         heard = _pipe(self.process.stdout)
         with selectors.DefaultSelector() as waiting:
             waiting.register(heard, selectors.EVENT_READ)
@@ -38,17 +38,17 @@ class Member:
         return heard.readline().decode().strip()
 
     def tell(self, line: str) -> None:
-        """A line for its standard input."""
+        """Write a line to its standard input."""
         _pipe(self.process.stdin).write(f"{line}\n".encode())
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         tally.count("process killed")
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> None:
-        """SIGSTOP; returns when it stands still."""
+        """Send SIGSTOP; return when the process is stopped."""
         tally.count("process stopped for longer than its lease")
         self.process.send_signal(signal.SIGSTOP)
         status, deadline = Path(f"/proc/{self.process.pid}/stat"), time.monotonic() + PATIENCE_S
@@ -57,11 +57,11 @@ class Member:
             time.sleep(0.002)
 
     def wake(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self.process.send_signal(signal.SIGCONT)
 
     def wait(self) -> int:
-        """Its exit status."""
+        """Return its exit status."""
         return self.process.wait(PATIENCE_S)
 
     def __enter__(self) -> Self:

@@ -17,7 +17,7 @@ CONFIG = JobsConfig(lease=0.5, max_attempts=100)
 
 
 def main(url: str, path: str) -> None:
-    """Work until killed."""
+    """Work until the process is killed."""
     file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     async def handler(job: Job) -> None:

@@ -17,7 +17,7 @@ BATCH = 5
 
 
 def end(loads: Sequence[Load]) -> None:
-    """Let producers stop, and consumers work until nothing is left."""
+    """Stop the producers, and let consumers work until nothing is left."""
     for load in loads:
         load.over.set()
     for load in loads:
@@ -26,7 +26,7 @@ def end(loads: Sequence[Load]) -> None:
 
 
 class Load:
-    """Numbers that were `published`, those of which it is `unsure` whether they are safe, and those `delivered`.
+    """Numbers that were `published`, those whose publish is `unsure` to be stored, and those `delivered`.
 
     `acked` were delivered and settled, those whose ack met LeaseLost were not.
     """
@@ -42,17 +42,17 @@ class Load:
         self.workers = [subject.in_background(self._produce), subject.in_background(self._consume)]
 
     def rest(self) -> None:
-        """Let the consumer finish what it holds and take no more."""
+        """Let the consumer finish what it holds and claim no more."""
         self._rested.clear()
         self._resting.set()
         eventually(self._rested.is_set)
 
     def go_on(self) -> None:
-        """Let the consumer take messages again."""
+        """Let the consumer claim again."""
         self._resting.clear()
 
     def grows(self, published: int = 0, acked: int = 0) -> None:
-        """Return when so many more have been published and acked; an error in the background ends the wait."""
+        """Return when so many more messages have been published and acked; an error in the background ends the wait."""
         sent, acked = self._sent() + published, self.acked.total() + acked
         eventually(lambda: self._failed() or (self._sent() >= sent and self.acked.total() >= acked))
         for worker in self.workers:

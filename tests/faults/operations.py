@@ -1,4 +1,4 @@
-"""Every call of a queue that changes something, each with what it needs: what the lost-reply tests go through."""
+"""Every call of a queue that changes something, with its preparation: the lost-reply tests run all of them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Act = Callable[[Any, Any], Any]
 
 
 def nothing(queue: Any, client: redis.Redis) -> Any:
-    """No preparation."""
+    """Prepare nothing."""
     del queue, client
 
 
 @dataclass(frozen=True)
 class Operation:
-    """`act` gets a queue on the wire and what `prepare` returned, which worked on an undisturbed one."""
+    """`act` gets a queue on the proxy and the result of `prepare`, which used an undisturbed connection."""
 
     name: str
     act: Act
@@ -33,12 +33,12 @@ class Operation:
 
 
 def published(count: int, **more: Any) -> Act:
-    """`count` messages are ready."""
+    """Make `count` messages ready."""
     return lambda queue, _: queue.publish_many([f"m{n}" for n in range(count)], **more)
 
 
 def claimed(count: int, **more: Any) -> Act:
-    """`count` messages are held, three more are ready; returns the lease."""
+    """Claim `count` messages and leave three more ready; return the lease."""
 
     def prepare(queue: Any, _: redis.Redis) -> Lease:
         queue.publish_many([f"m{n}" for n in range(count + 3)])
@@ -50,7 +50,7 @@ def claimed(count: int, **more: Any) -> Act:
 
 
 def expired(count: int, **more: Any) -> Act:
-    """The same, and the lease is past its deadline."""
+    """Do the same, and let the lease expire."""
 
     def prepare(queue: Any, client: redis.Redis) -> Lease:
         lease = claimed(count, **more)(queue, client)
@@ -61,21 +61,21 @@ def expired(count: int, **more: Any) -> Act:
 
 
 def partly_acked(queue: Any, client: redis.Redis) -> Lease:
-    """Five are held, two of them acked."""
+    """Claim five messages and ack two of them."""
     lease: Lease = claimed(5, lease_id="job")(queue, client)
     queue.ack(lease, refs(lease, 1, 3))
     return lease
 
 
 def settled(queue: Any, client: redis.Redis) -> Lease:
-    """A lease whose every message was acked."""
+    """Return a lease whose messages are all acked."""
     lease: Lease = claimed(2, lease_id="job")(queue, client)
     queue.ack(lease)
     return lease
 
 
 def dead(count: int) -> Act:
-    """`count` dead letters, three messages ready."""
+    """Make `count` dead letters and three ready messages."""
 
     def prepare(queue: Any, client: redis.Redis) -> None:
         assert queue.nack(claimed(count)(queue, client)).dead == count
@@ -84,7 +84,7 @@ def dead(count: int) -> Act:
 
 
 def delayed(queue: Any, client: redis.Redis) -> list[str]:
-    """Three delayed messages, two of them due; returns their ids."""
+    """Publish three delayed messages, two of them due; return their ids."""
     report = queue.publish_many(["a", "b", "c"], delay=1000)
     key = f"rmq:{{{queue.name}}}:delayed"
     for place, envelope in enumerate(sorted(client.zrange(key, 0, -1))[:2]):
@@ -93,29 +93,29 @@ def delayed(queue: Any, client: redis.Redis) -> list[str]:
 
 
 def ids(queue: Any, client: redis.Redis) -> list[str]:
-    """Three messages are ready; returns their ids."""
+    """Publish three messages; return their ids."""
     del client
     return list(queue.publish_many(["a", "b", "c"]).ids)
 
 
 def duplicate(queue: Any, _: redis.Redis) -> None:
-    """Some keys were published before."""
+    """Publish messages with some deduplication keys."""
     queue.publish_many([f"m{n}" for n in range(0, MANY, 7)], dedup_key=str)
 
 
 def paused(queue: Any, client: redis.Redis) -> None:
-    """Three messages in a paused queue."""
+    """Publish three messages to a paused queue."""
     ids(queue, client)
     queue.pause()
 
 
 def refs(lease: Lease, *indexes: int) -> list[MessageRef]:
-    """Messages of a lease by their places."""
+    """Return messages of a lease by their positions."""
     return [MessageRef(lease.id, index, "") for index in indexes]
 
 
 def processed(queue: Any, _: Any) -> list[Message]:
-    """Work through a lease."""
+    """Process the messages of a lease."""
     with queue.process(max_messages=2) as lease:
         return list(queue.messages(lease))
 

@@ -1,4 +1,4 @@
-"""Waiting for what must happen, without a bound that a slow machine could miss."""
+"""Wait for a condition, without a timeout that a slow machine could miss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE_S = 300
 
 
 def eventually(condition: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
-    """What `condition` returns once it is true; fails when that never happens."""
+    """Return the result of `condition` once it is true; fail when that never happens."""
     deadline = time.monotonic() + patience_s
     while not (found := condition()):
         assert time.monotonic() < deadline, "this never happened"
@@ -21,8 +21,8 @@ def eventually(condition: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
 
 
 async def eventually_async(condition: Callable[[], T]) -> T:
-    """The same in an event loop, which goes on meanwhile."""
+    """Do the same in an event loop, which continues in the meantime."""
     async with asyncio.timeout(PATIENCE_S):
-        while not (found := condition()):  # noqa: ASYNC110  what is waited for happens elsewhere
+        while not (found := condition()):  # noqa: ASYNC110  the condition changes elsewhere
             await asyncio.sleep(0.02)
     return found

@@ -1,4 +1,4 @@
-"""Pictures of a queue and of results that leave out what differs from run to run: ids, tokens, times."""
+"""Comparable snapshots of a queue and of results, without what differs between runs: ids, tokens, times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shape = tuple[bytes, int, tuple[str, ...]]
 
 
 def of_queue(client: redis.Redis, name: str) -> dict[str, Any]:
-    """Everything a queue holds that matters: payloads in order, counts, leases, records, how often it was fenced."""
+    """Return everything relevant in a queue: payloads in order, counts, leases, records, number of tokens."""
     prefix = f"rmq:{{{name}}}:"
     return {
         "ready": _shapes(client.lrange(prefix + "ready", 0, -1)),
@@ -30,7 +30,7 @@ def of_queue(client: redis.Redis, name: str) -> dict[str, Any]:
 
 
 def of_result(result: Any) -> Any:
-    """What a call told its caller."""
+    """Return what a call returned or raised."""
     if isinstance(result, Lease):
         payloads = [message.payload for message in result.messages] if result.complete else None
         name = result.id if result.named else "~"

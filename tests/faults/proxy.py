@@ -1,7 +1,7 @@
-"""A wire that can be cut: a TCP proxy that reads commands, so that a fault hits exactly the one that is meant.
+"""A TCP proxy that parses commands and can cut connections, so that a fault hits exactly the intended command.
 
-Commands go to the server one by one, each after the answer to the one before: what a pipeline had done when its
-connection broke is then known to the command. Connection set-up is passed through and never counted.
+It sends commands to the server one by one, each after the reply to the previous one: a test then knows exactly which
+commands of a pipeline had run when its connection broke. Connection set-up is passed through and never counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATIENCE_S = 300
 
 
 class Fault(StrEnum):
-    """What befalls a command; the connection breaks each time."""
+    """What happens to a command; the connection breaks each time."""
 
     REPLY_LOST = "reply lost after the command ran"
     REQUEST_LOST = "request lost"
@@ -31,7 +31,7 @@ class Fault(StrEnum):
 
 
 class Proxy:
-    """Listens on `url` and forwards to the server on port `target`, unless told otherwise by `cut`."""
+    """Listens on `url` and forwards to the server on port `target`, unless `cut` defines a fault."""
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -50,11 +50,11 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """The URL to which clients connect."""
         return f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
 
     def cut(self, fault: Fault | None = None, at: int = 0, meanwhile: Callable[[], object] | None = None) -> None:
-        """Let the fault befall the command number `at` from now on, once; forget what was seen before.
+        """Let the fault hit the command number `at` from now on, once; forget the commands seen before.
 
         `meanwhile` runs when the fault has happened and before the client can notice.
         """
@@ -63,22 +63,22 @@ class Proxy:
             self.commands, self.late, self.hit = [], [], 0
 
     def point(self, target: int) -> None:
-        """Lead to another server from now on, as a fail-over does: every connection breaks."""
+        """Forward to another server from now on, as after a failover: every connection breaks."""
         self.target = target
         self.break_all()
 
     def cut_all(self) -> None:
-        """Break every connection there is, as a fault."""
+        """Break every connection, and count it as a fault."""
         tally.count("connection broken under load", len(self._open) // 2)
         self.break_all()
 
     def break_all(self) -> None:
-        """Break every connection there is."""
+        """Break every connection."""
         for connection in list(self._open):
             _shut(connection)
 
     def deliver_late(self, which: Callable[[list[bytes]], bool] = bool) -> list[Any]:
-        """Let the withheld requests arrive at last, or `which` of them; their replies."""
+        """Deliver the withheld requests, or `which` of them; return their replies."""
         assert self._gathered.wait(PATIENCE_S), "the client never closed the connection it gave up"
         with socket.create_connection(("127.0.0.1", self.target)) as server:
             reader = hiredis.Reader()
@@ -121,7 +121,7 @@ class Proxy:
                 self.meanwhile()
             if fault == Fault.REQUEST_LATE:
                 self._gathered.clear()
-                client.shutdown(socket.SHUT_WR)  # the client gives up; what it had written is still on its way
+                client.shutdown(socket.SHUT_WR)  # the client times out; what it had written still arrives later
                 self.late += [command, *commands]
                 self._gathered.set()
                 return
@@ -162,7 +162,7 @@ def _packed(command: list[bytes]) -> bytes:
 
 
 def _raw_reply(server: socket.socket, client: socket.socket) -> bytes:
-    """The bytes of one reply; none when either side is gone."""
+    """Return the bytes of one reply; empty when either side has closed the connection."""
     reader, raw = hiredis.Reader(), b""
     while True:
         while not select.select([server], [], [], 0.05)[0]:

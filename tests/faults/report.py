@@ -1,9 +1,10 @@
-"""What faults did to the runs of an orchestrator: a page for each, printed at the end and kept by `--faults-report`.
+"""The effects of faults on the runs of an orchestrator: a page for each, printed at the end and saved by
+`--faults-report`.
 
 A plugin for pytest that `tests/conftest.py` loads; tests fill a `page`.
 
-A cell is one round, a fault that befell one way of working: what was counted in it, or why there cannot be such a one.
-What must be zero and is not makes the cell a failure. A figure is a measured number and its bound.
+A cell is one round, a fault that hit one way of working: its counts, or the reason why the fault cannot occur. A count
+that must be zero and is not makes the cell a failure. A figure is a measured number and its bound.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class Figure:
 
 @dataclass
 class Page:
-    """The report of one orchestrator, kept as `name`.md. `zeros`: the counts that must be 0.
+    """The report of one orchestrator, saved as `name`.md. `zeros`: the counts that must be 0.
 
-    `head` stands at its beginning, `key` says what the counts mean.
+    `head` is its beginning, `key` explains the counts.
     """
 
     name: str
@@ -58,11 +59,11 @@ class Page:
         return cls(plain["name"], plain["head"], plain["key"], tuple(plain["zeros"]), cells, figures)
 
     def wrong(self, cell: Cell) -> dict[str, int]:
-        """The counts of a cell that must be 0 and are not."""
+        """Return the counts of a cell that must be 0 and are not."""
         return {name: count for name, count in cell.counts.items() if name in self.zeros and count}
 
     def lines(self) -> Iterator[str]:
-        """The page in Markdown."""
+        """Return the page in Markdown."""
         yield self.head
         if self.cells:
             yield from self._matrix()
@@ -114,7 +115,7 @@ _pages: list[Page] = []
 
 
 def page(name: str, head: str, key: str, zeros: tuple[str, ...]) -> Page:
-    """A new page, to be filled by tests."""
+    """Return a new page, which tests fill."""
     _pages.append(Page(name, head, key, zeros))
     return _pages[-1]
 
@@ -124,13 +125,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the folder, in which other plugins keep their pages too."""
+    """Create the folder, in which other plugins also save their pages."""
     if folder := config.getoption("faults_report"):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Under `pytest -n`: hand over what was counted in this process ..."""
+    """Under `pytest -n`: pass the counts of this process ..."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["fault pages"] = [asdict(filled) for filled in _filled()]
@@ -138,12 +139,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """... to the process that prints it."""
+    """... to the process that prints them."""
     _pages.extend(Page.made_of(plain) for plain in getattr(node, "workeroutput", {}).get("fault pages", ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the pages that were filled; keep them when there is a folder to keep them in."""
+    """Print the pages that were filled; save them when a folder is given."""
     for filled in _filled():
         text = "\n".join(filled.lines()).rstrip() + "\n"
         terminalreporter.section(filled.name)

@@ -1,7 +1,7 @@
-"""A consumer that can be stopped in the middle: `python -m tests.faults.sleeper <sync|async> <url>`.
+"""A consumer that a test can suspend in the middle of its work: `python -m tests.faults.sleeper <sync|async> <url>`.
 
 It claims one message under the lease id "job" and keeps it with heartbeats. It prints `claimed`, waits for a line,
-looks until its heartbeat knows that the lease is lost and prints `lost`, leaves `process` and prints the error it met.
+polls until its heartbeat knows that the lease is lost, prints `lost`, leaves `process` and prints the error it got.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONFIG = LeasedConfig(lease=1)
 
 
 def look(lease: Lease) -> bool:
-    """Whether the lease is known to be lost, said once."""
+    """Print once that the lease is known to be lost."""
     if lease.lost:
         print("lost")
     return lease.lost
@@ -40,12 +40,12 @@ async def sleep_async(url: str) -> None:
         assert lease is not None
         print("claimed")
         await asyncio.to_thread(sys.stdin.readline)
-        while not look(lease):  # noqa: ASYNC110  what it waits for is a property
+        while not look(lease):  # noqa: ASYNC110  the condition is a property
             await asyncio.sleep(0.005)
 
 
 def main(flavour: str, url: str) -> None:
-    """Sleep, wake, and say what happened."""
+    """Wait for the line, and print what happened."""
     try:
         if flavour == "sync":
             sleep(url)

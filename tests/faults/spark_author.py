@@ -1,6 +1,6 @@
 """A Spark job that publishes: `python spark_author.py <url> <rows>`. It prints `ready` when it begins to write.
 
-All its rows go to the queue `q` under one sink id, so that it can be run again after whatever became of it.
+All its rows go to the queue `q` under one sink id, so that it can be run again whatever its outcome was.
 """
 
 from __future__ import annotations

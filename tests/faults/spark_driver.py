@@ -1,7 +1,7 @@
-"""A Spark driver: works on a batch for each line it is told, and says what came of it.
+"""A Spark driver that processes a batch for each line of its input and prints the outcome.
 
-`python -m tests.faults.spark_driver URL FOLDER MASTER`. A task leaves a file `pid-<its process>` in FOLDER, works on
-its messages once FOLDER/go is there, and leaves a line for each in a file of its own.
+`python -m tests.faults.spark_driver URL FOLDER MASTER`. A task leaves a file `pid-<its process>` in FOLDER, processes
+its messages once FOLDER/go exists, and writes a line for each to its own file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def work(folder: Path, rows: Iterator[Any]) -> None:
-    """What a task does; it is slow to begin."""
+    """The work of a task, which begins slowly."""
     found = [row.message_id for row in rows]
     (folder / f"pid-{os.getpid()}").touch()
     while not (folder / "go").exists():
@@ -32,7 +32,7 @@ def work(folder: Path, rows: Iterator[Any]) -> None:
 
 
 def one_batch(spark: Any, url: str, folder: Path, lease_id: str) -> str:
-    """What came of a batch."""
+    """Return the outcome of a batch."""
     try:
         with rmq_spark.claimed_batch(spark, url, QUEUE, lease_id=lease_id, lease=LEASE_S) as batch:
             try:
@@ -40,13 +40,13 @@ def one_batch(spark: Any, url: str, folder: Path, lease_id: str) -> str:
             except Exception:
                 print("stopped", time.time(), flush=True)
                 raise
-    except Exception as error:  # noqa: BLE001  told to the test
+    except Exception as error:  # noqa: BLE001  reported to the test
         return type(error).__name__
     return f"acked {batch.count}"
 
 
 def main(url: str, folder: Path, master: str) -> None:
-    """Talk over the pipes."""
+    """Communicate over the pipes."""
     watch.MARGIN, watch.MOST_MARGIN_S = 0.5, LEASE_S  # a slow machine needs time to stop its jobs
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     lean = {f"spark.{role}.extraJavaOptions": SHORT_LIVED for role in ("driver", "executor")}

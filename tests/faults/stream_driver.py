@@ -28,7 +28,7 @@ INSERT INTO sink VALUES (?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET batch = excl
 
 
 def main(url: str, folder: str, most: str) -> None:
-    """Stream until killed."""
+    """Stream until the process is killed."""
     database = str(Path(folder) / "sink.sqlite")
     with closing(sqlite3.connect(database)) as sink:
         sink.execute("PRAGMA journal_mode = WAL")

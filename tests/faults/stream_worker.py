@@ -23,7 +23,7 @@ CRASHES = 0.01
 
 
 class CrashingConnection:
-    """A connection whose owner may die the moment it has committed."""
+    """A connection whose process may die right after its commit."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection

@@ -32,18 +32,18 @@ def count(fault: str, times: int = 1) -> None:
 
 
 def table() -> list[str]:
-    """One line for each kind of fault."""
+    """Return one line for each kind of fault."""
     return [f"{times:>8,}  {fault}" for fault, times in sorted(faults.items())]
 
 
 def page(passed: int) -> str:
-    """The counts as a page."""
+    """Return the counts as a page."""
     rows = [f"| {fault} | {times:,} |" for fault, times in sorted(faults.items())]
     return PAGE.format(passed=passed, rows="\n".join(rows))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Under `pytest -n`: hand over what this process counted ..."""
+    """Under `pytest -n`: pass the counts of this process ..."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["faults"] = {f"{fault}": times for fault, times in faults.items()}  # plain text: some are enums
@@ -56,7 +56,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
-    """Say how many faults of which kind were injected; keep that when there is a folder for it and all went well."""
+    """Print how many faults of which kind were injected; save that when a folder is given and all tests passed."""
     if faults:
         terminalreporter.section("faults injected")
         for line in table():

@@ -31,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster that faults may befall."""
+    """A cluster that faults may hit."""
     made = Cluster(CLUSTERS[request.param])
     yield made
     made.close()
@@ -63,7 +63,7 @@ def move(cluster: Cluster, subject: Subject) -> None:
     tally.count("key of a queue moved between nodes under load", moved)
 
 
-def test_moving_the_queues_under_load_loses_and_doubles_nothing(
+def test_resharding_under_load_loses_and_duplicates_nothing(
     cluster: Cluster, subjects: list[Subject], *, full_faults: bool
 ) -> None:
     held, before = [subject.held(*range(-20, 0)) for subject in subjects], cluster.refusals()
@@ -85,7 +85,7 @@ def test_moving_the_queues_under_load_loses_and_doubles_nothing(
     assert met["ASK"] + met["TRYAGAIN"]
 
 
-def test_a_claim_that_waits_goes_with_the_queue(cluster: Cluster, subjects: list[Subject]) -> None:
+def test_a_waiting_claim_follows_its_queue_to_another_node(cluster: Cluster, subjects: list[Subject]) -> None:
     for subject in subjects:
         subject.held(1)
         waiting = subject.in_background(subject.open().claim, wait=PATIENCE_S)

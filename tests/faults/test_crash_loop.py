@@ -1,4 +1,4 @@
-"""A message that kills whoever works on it ends among the dead letters, and takes nobody with it."""
+"""A message that kills every worker that processes it becomes a dead letter, and takes no other message with it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAGE = page(
 
 @contextmanager
 def stocked(server: Server, client: redis.Redis, poison: int, count: int = len(PAYLOADS)) -> Iterator[LeasedQueue]:
-    """A queue of which one message kills."""
+    """A queue with one message that kills its worker."""
     client.flushall()
     payloads = [f"good {number}" for number in range(count)]
     with LeasedQueue(server.url, "q", CONFIG) as queue:
@@ -44,7 +44,7 @@ def stocked(server: Server, client: redis.Redis, poison: int, count: int = len(P
 
 
 def dies(url: str, *args: str) -> bool:
-    """One life of a worker; whether its work killed it."""
+    """Run a worker once; return whether its work killed it."""
     with Member("victim", url, *args) as victim:
         status = victim.wait()
     assert status in {0, -signal.SIGKILL}
@@ -53,13 +53,13 @@ def dies(url: str, *args: str) -> bool:
 
 
 def expire_all(client: redis.Redis, queue: LeasedQueue) -> None:
-    """Their holders are dead: there is nothing to wait for."""
+    """Let the leases of dead holders expire at once."""
     for lease in queue.leases():
         client.zadd(key("leases"), {lease.id: 1}, xx=True)
 
 
 def drain(url: str, client: redis.Redis, queue: LeasedQueue) -> int:
-    """Workers take turns until nothing is left; how often one died."""
+    """Run one worker after another until nothing is left; return how often one died."""
     deaths = 0
     while sum(queue.stats()[:3]):
         deaths += dies(url, "10")
@@ -69,7 +69,7 @@ def drain(url: str, client: redis.Redis, queue: LeasedQueue) -> int:
 
 
 def most_deaths(batch: int) -> int:
-    """Once in vain, once for each half, and then as often as a message may fail by itself."""
+    """Return the bound: one failure together, one for each half, and then as many as a message may have by itself."""
     return 2 + math.ceil(math.log2(batch)) + CONFIG.max_deliveries
 
 
@@ -97,7 +97,7 @@ def test_a_crash_loop_on_one_lease_id_ends_with_one_dead_letter_and_spares_its_n
         deaths = 0
         while dies(own_server.url, "10", "dag/run/task"):
             deaths += 1
-            # A lease of several messages is tried once less than a message, and counts as one failure.
+            # A lease of several messages is delivered once less than a single message, and counts as one failure.
             assert deaths <= most_deaths(10) * (CONFIG.max_deliveries - 1)
         drain(own_server.url, client, queue)
         check_only_the_poison_died(queue)
@@ -118,7 +118,7 @@ def test_all_others_are_done_after_few_runs_whatever_the_retries(
 
 
 def runs_until_the_others_are_done(server: Server, client: redis.Redis, queue: LeasedQueue, retries: int) -> int:
-    """A run is a lease id, under which a process works that may be started again."""
+    """A run is a lease id, under which a process works that may be restarted."""
     for runs in itertools.count():
         ready = queue.backlog().ready
         if {message.payload for message in queue.peek(ready or 1)} <= {"poison"}:

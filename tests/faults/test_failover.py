@@ -1,7 +1,7 @@
-"""A replica that lagged is promoted: what it never heard of never happened, and nobody may be told otherwise.
+"""A lagging replica is promoted: writes it never received did not happen, and no client may be told otherwise.
 
-Redis acknowledges before it replicates, so a fail-over takes back the newest writes. Evidence (the call slot, the
-lease, its token) goes back together with them: a settle then meets LeaseLost, never a guessed success.
+Redis acknowledges before it replicates, so a failover loses the newest writes. Evidence (the call slot, the
+lease, its token) is lost together with them: a settle then raises LeaseLost, and never guesses a success.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ NOBODY = 1  # a port on which no Redis listens
 
 @dataclass
 class Pair:
-    """A primary, its replica, and the wire that leads clients to whichever serves."""
+    """A primary, its replica, and the proxy that leads clients to the server in charge."""
 
     primary: Server
     replica: Server
     wire: Proxy
 
     def link(self) -> None:
-        """Let the replica follow, and wait until it has everything."""
+        """Start replication, and wait until the replica has everything."""
         with self.primary.client() as primary, self.replica.client() as replica:
             primary.replicaof("NO", "ONE")
             primary.flushall()
@@ -49,24 +49,24 @@ class Pair:
         """Wait until the replica has what the primary has."""
         with self.primary.client() as primary, self.replica.client() as replica:
             eventually(lambda: replica.info("replication")["master_link_status"] == "up")
-            eventually(lambda: primary.wait(1, 100) == 1)  # it is known to be online
+            eventually(lambda: primary.wait(1, 100) == 1)  # the primary reports it as online
             eventually(lambda: _offset(primary) == _offset(replica))
 
     def cut(self) -> None:
-        """From here on, the replica hears nothing more."""
+        """Stop replication: the replica receives nothing more."""
         self.catch_up()
         with self.replica.client() as replica:
             replica.replicaof("127.0.0.1", str(NOBODY))
 
     def promote(self) -> None:
-        """The primary is given up; the replica serves as it is."""
+        """Abandon the primary and promote the replica in its present state."""
         tally.count("lagging replica promoted")
         with self.replica.client() as replica:
             replica.replicaof("NO", "ONE")
         self.wire.point(self.replica.port)
 
     def demote(self) -> None:
-        """The old primary comes back, as the replica of the new one."""
+        """Bring the old primary back as the replica of the new one."""
         with self.primary.client() as primary, self.replica.client() as replica:
             replica.config_set("repl-diskless-sync-delay", 0)
             primary.replicaof("127.0.0.1", str(self.replica.port))
@@ -93,13 +93,13 @@ def pair(servers: Pair) -> Pair:
 
 @pytest.fixture(params=[SyncWorld, AsyncWorld], ids=["sync", "async"])
 def there(request: pytest.FixtureRequest, pair: Pair) -> Iterator[World]:
-    """Queues that reach whichever server serves; `client` looks at the replica."""
+    """Queues that reach the server in charge; `client` reads from the replica."""
     with pair.replica.client() as client, request.param(pair.wire.url, client) as made:
         yield made
 
 
 def lose_the_reply_in_a_failover(pair: Pair, call: Callable[[], Any]) -> Any:
-    """The call runs on the primary, which dies before it answers; the call is sent again to the replica."""
+    """Run the call on the primary, which dies before it answers; the call is resent to the replica."""
     pair.wire.cut(Fault.REPLY_LOST, meanwhile=pair.promote)
     try:
         return call()
@@ -107,7 +107,7 @@ def lose_the_reply_in_a_failover(pair: Pair, call: Callable[[], Any]) -> Any:
         assert pair.wire.hit
 
 
-def test_an_ack_the_replica_never_heard_of_takes_effect_there_before_it_is_reported(pair: Pair, there: World) -> None:
+def test_an_ack_unknown_to_the_replica_takes_effect_there_before_it_is_reported(pair: Pair, there: World) -> None:
     queue = there.queue()
     queue.publish("x")
     lease = queue.claim()
@@ -118,7 +118,7 @@ def test_an_ack_the_replica_never_heard_of_takes_effect_there_before_it_is_repor
         queue.ack(lease)
 
 
-def test_an_ack_of_a_lease_the_replica_never_heard_of_is_reported_as_lost_not_guessed(pair: Pair, there: World) -> None:
+def test_an_ack_of_a_lease_unknown_to_the_replica_is_reported_as_lost(pair: Pair, there: World) -> None:
     queue = there.queue()
     queue.publish("x")
     pair.cut()
@@ -130,9 +130,7 @@ def test_an_ack_of_a_lease_the_replica_never_heard_of_is_reported_as_lost_not_gu
     assert queue.settled("job") is None
 
 
-def test_a_token_drawn_before_the_failover_is_worth_nothing_when_its_number_is_drawn_again(
-    pair: Pair, there: World
-) -> None:
+def test_a_token_from_before_the_failover_is_invalid_when_its_number_is_reused(pair: Pair, there: World) -> None:
     queue = there.queue()
     queue.publish_many(["x", "y"])
     pair.cut()
@@ -175,7 +173,7 @@ def test_a_publish_whose_reply_was_lost_in_the_failover_is_stored_once(
     assert [message.payload for message in queue.peek(9)] == ["first", "x"]
 
 
-def test_calls_wait_for_the_promotion_when_they_reach_the_replica_too_early(pair: Pair, there: World) -> None:
+def test_calls_that_reach_the_replica_before_its_promotion_wait_for_it(pair: Pair, there: World) -> None:
     queue = there.queue()
     queue.publish("x")
     lease = queue.claim()
@@ -190,7 +188,7 @@ def test_calls_wait_for_the_promotion_when_they_reach_the_replica_too_early(pair
     assert queue.stats()[:5] == (1, 0, 0, 0, 0)
 
 
-def test_durable_publishes_and_acks_are_confirmed_or_said_not_to_be(pair: Pair, there: World) -> None:
+def test_durable_publishes_and_acks_are_confirmed_or_reported_as_unconfirmed(pair: Pair, there: World) -> None:
     queue, patient = there.queue(config=DURABLE), there.queue(config=PATIENT)
     patient.publish_many(["a", "b", "c", "d"])
     first, second = patient.claim(max_messages=2), patient.claim(max_messages=2)
@@ -209,9 +207,7 @@ def test_durable_publishes_and_acks_are_confirmed_or_said_not_to_be(pair: Pair, 
     assert [message.payload for message in queue.read(second)] == ["c", "d"]
 
 
-def test_under_load_nothing_comes_back_that_was_durably_acked_and_no_token_is_given_twice(
-    pair: Pair, there: World
-) -> None:
+def test_under_load_no_durably_acked_message_comes_back_and_no_token_is_issued_twice(pair: Pair, there: World) -> None:
     queue, acked, unsafe, tokens = there.queue(config=DURABLE), Counter[str](), Counter[str](), []
     sent = [str(number) for number in range(600)]
     alone, served = threading.Event(), threading.Event()
@@ -219,16 +215,16 @@ def test_under_load_nothing_comes_back_that_was_durably_acked_and_no_token_is_gi
     def work() -> None:
         while (lease := queue.claim(max_messages=3, wait=1)) is not None:
             tokens.append(lease.token)
-            if len(tokens) > 60:  # the rest is for the primary when nobody hears it any more
+            if len(tokens) > 60:  # what follows reaches the primary alone
                 alone.wait(PATIENCE_S)
-            if len(unsafe) > 60:  # and for what is promoted
+            if len(unsafe) > 60:  # and what follows then reaches the promoted replica
                 served.wait(PATIENCE_S)
             payloads = [message.payload for message in lease.messages]
             assert not set(payloads) & set(acked)
             try:
                 queue.ack(lease)
             except (NotDurable, LeaseLost):
-                unsafe.update(payloads)  # they were said to be unsafe, and may come back
+                unsafe.update(payloads)  # they were reported as unsafe, and may return
             else:
                 acked.update(payloads)
 
@@ -246,6 +242,6 @@ def test_under_load_nothing_comes_back_that_was_durably_acked_and_no_token_is_gi
     assert len(tokens) == len(set(tokens))
     assert max(acked.values()) == 1
     assert {*acked, *unsafe} == set(sent)
-    left = queue.stats()  # an ack that only the old primary saw leaves its lease behind, until it expires
+    left = queue.stats()  # an ack that only the old primary received leaves its lease until it expires
     assert (left.ready, left.delayed, left.dead) == (0, 0, 0)
     assert left.leased <= len(unsafe)

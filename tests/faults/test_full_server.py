@@ -1,4 +1,4 @@
-"""A server at `maxmemory` that evicts nothing: publish and redrive are refused whole, everything that drains goes on.
+"""A server at `maxmemory` that evicts nothing: publish and redrive are refused as a whole, draining still works.
 
 `maxmemory` is set to one byte, so the server stays full however much is drained: no call succeeds because another one
 made room before it.
@@ -24,7 +24,7 @@ CONFIG = LeasedConfig(max_deliveries=4, completed_log=10, failed_log=10)
 
 @pytest.fixture
 def full(client: redis.Redis) -> Iterator[redis.Redis]:
-    """Makes the server full when it is asked to `fill`, and gives it its room back at the end."""
+    """Fills the server on a call of `fill`, and frees its memory at the end."""
     client.config_set("maxmemory-policy", "noeviction")
     yield client
     client.config_set("maxmemory", 0)
@@ -38,7 +38,7 @@ def fill(client: redis.Redis) -> None:
 
 
 def stock(world: World, leases: int = 3) -> Any:
-    """A queue with something of everything; returns it. Its consumers are dead, their leases expired."""
+    """Return a queue with messages in every state. Its consumers are dead, their leases expired."""
     queue = world.queue(config=CONFIG)
     queue.publish_many([f"dead {n}" for n in range(3)])
     while lease := queue.claim(max_messages=3):
@@ -52,7 +52,7 @@ def stock(world: World, leases: int = 3) -> Any:
     return queue
 
 
-def test_what_needs_room_is_refused_whole_and_leaves_no_trace(world: World, full: redis.Redis) -> None:
+def test_a_call_that_needs_memory_is_refused_as_a_whole_and_leaves_no_trace(world: World, full: redis.Redis) -> None:
     queue = stock(world)
     before = picture.of_queue(full, queue.name)
     assert before["dead"]
@@ -96,7 +96,7 @@ def test_every_call_that_drains_works_on_a_full_server(world: World, full: redis
     assert queue.release(adopted).settled == 5
     assert queue.nack(queue.claim(max_messages=5), delay=5).settled >= 1
     large = queue.claim(max_messages=5500)
-    while large.count < 4000:  # what was delivered before comes alone first
+    while large.count < 4000:  # messages that were delivered before are claimed alone first
         queue.ack(large)
         large = queue.claim(max_messages=5500)
     assert len(list(queue.messages(large))) == large.count

@@ -36,7 +36,7 @@ def make(request: pytest.FixtureRequest) -> Make:
     return made
 
 
-def test_the_extra_for_spark_brings_one_pyspark_that_runs_a_job(
+def test_the_spark_extra_installs_one_pyspark_that_runs_a_job(
     make: Make, wheel: Path, tmp_path: Path, redis_url: str
 ) -> None:
     python = make(tmp_path / "env", requirements(wheel, "airflow-spark"))
@@ -44,7 +44,7 @@ def test_the_extra_for_spark_brings_one_pyspark_that_runs_a_job(
     check_that_a_job_runs(python, tmp_path, redis_url)
 
 
-def test_a_provider_of_ones_own_brings_no_spark_and_the_operator_says_where_to_get_one_or_takes_yours(
+def test_a_custom_provider_installs_no_spark_and_the_operator_explains_or_uses_an_existing_one(
     make: Make, wheel: Path, tmp_path: Path, redis_url: str
 ) -> None:
     python = make(tmp_path / "env", requirements(wheel, "airflow", [f"{PROVIDER}>=6.1"]))
@@ -73,7 +73,7 @@ def check_that_a_job_runs(python: str, folder: Path, redis_url: str, **variables
 
 
 def run_task(python: str, folder: Path, redis_url: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The operator in the environment, as a worker that was started by the path of its interpreter would run it."""
+    """The operator in the environment, as in a worker that was started by the path of its interpreter."""
     connections: dict[str, dict[str, Any]] = {
         "AIRFLOW_CONN_REDIS_QUEUE_DEFAULT": {"conn_type": "redis_queue", "extra": {"url": redis_url}},
         "AIRFLOW_CONN_SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},

@@ -1,4 +1,4 @@
-"""Whatever is lost on the wire, and whoever is killed: a job queue loses nothing and adds nothing twice."""
+"""Whatever is lost on the wire, and whichever process is killed, a job queue loses nothing and adds nothing twice."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ def _large(queue: Any) -> int:
 
 
 def told(result: Any) -> Any:
-    """What a call told its caller, without what differs from run to run."""
+    """Return what a call returned or raised, without what differs between runs."""
     if isinstance(result, Lease):
         return result.id.startswith("~") or result.id, result.count, result.takeovers
     return type(result) if isinstance(result, Exception) else result
 
 
 def picture(client: redis.Redis, name: str) -> dict[str, Any]:
-    """Everything a queue holds that matters."""
+    """Return everything relevant in a queue."""
     keys = JobsKeys(name)
     envelopes = {
         "ready": [fields[b"e"] for _, fields in client.xrange(keys.ready)],
@@ -118,7 +118,7 @@ def _shape(envelope: bytes) -> tuple[int, bytes, int]:
 
 
 def run(world: World, wire: Proxy, name: str, fault: Fault | None = None, at: int = 0) -> tuple[Any, Any, Any]:
-    """One run on a queue of its own: what the call told, the queue after it, and the queue object."""
+    """Run once on a new queue; return the result of the call, the queue after it, and the queue object."""
     prepare, act = OPERATIONS[name]
     queue_name = f"j{next(_names)}"
     given = prepare(world.open("jobs", queue_name, CONFIG))
@@ -135,8 +135,10 @@ def run(world: World, wire: Proxy, name: str, fault: Fault | None = None, at: in
 
 @pytest.mark.parametrize("name", list(OPERATIONS))
 @pytest.mark.parametrize("fault", list(Fault), ids=["reply", "request", "late"])
-def test_a_call_has_its_effect_once_whatever_is_lost(world: World, wire: Proxy, name: str, fault: Fault) -> None:
-    run(world, wire, name)  # the server knows the scripts now
+def test_a_call_has_its_effect_once_whatever_message_is_lost(
+    world: World, wire: Proxy, name: str, fault: Fault
+) -> None:
+    run(world, wire, name)  # the server has the scripts now
     calm = run(world, wire, name)
     for at in range(len(wire.commands)):
         result, found, queue_name = run(world, wire, name, fault, at)

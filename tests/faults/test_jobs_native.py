@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.test_jobs import (  # noqa: F401  collected here, too
-    test_a_call_has_its_effect_once_whatever_is_lost,
+    test_a_call_has_its_effect_once_whatever_message_is_lost,
     test_a_full_server_refuses_new_jobs_and_drains_to_empty,
     test_a_worker_whose_replies_are_lost_loses_no_job,
     test_killed_workers_lose_no_job,

@@ -1,4 +1,4 @@
-"""Consumers are killed at random while they work: every message is worked on, none is settled by a stale holder."""
+"""Consumers are killed at random while they work: every message is processed, none is settled by a stale holder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONSUMERS = 4
 
 
 class Crew:
-    """Four consumers; whoever is killed is replaced."""
+    """Four consumers; a killed one is replaced."""
 
     def __init__(self, ends: ExitStack, url: str, folder: Path) -> None:
         self.ends, self.url, self.folder = ends, url, folder
@@ -42,7 +42,7 @@ class Crew:
 
 
 def records(folder: Path) -> Iterator[tuple[str, int, list[str]]]:
-    """What all consumers wrote down."""
+    """Return everything that consumers logged."""
     for path in folder.iterdir():
         for line in path.read_text().splitlines():
             verb, fence, *payloads = line.split(" ")

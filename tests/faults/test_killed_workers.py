@@ -1,4 +1,4 @@
-"""Workers are killed at random while they work: every message is worked on, none is lost."""
+"""Workers are killed at random while they work: every message is processed, none is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORKERS = 3
 
 
 class Crew:
-    """Workers; whoever is killed is replaced by one with another name."""
+    """Workers; a killed one is replaced by one with another name."""
 
     def __init__(self, discipline: str, ends: ExitStack, url: str, folder: Path) -> None:
         self.discipline = discipline
@@ -48,7 +48,7 @@ class Crew:
 
 
 def records(folder: Path) -> Iterator[tuple[str, str]]:
-    """What all workers wrote down."""
+    """Return everything that workers logged."""
     for path in folder.iterdir():
         for line in path.read_text().splitlines():
             verb, payload = line.split(" ")
@@ -57,7 +57,7 @@ def records(folder: Path) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def reaping(queue: Any) -> Iterator[None]:
-    """Two reapers at once, where the discipline needs them."""
+    """Run two reapers at once, where the discipline needs them."""
     stop = threading.Event()
     made = [Reaper(queue, interval=0.1) for _ in range(2)] if isinstance(queue, ReliableQueue) else []
     threads = [threading.Thread(target=reaper.run, args=(stop,)) for reaper in made]

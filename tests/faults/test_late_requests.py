@@ -1,7 +1,7 @@
-"""A request that is delayed on the wire is sent again; when the first one arrives at last, the world has moved on.
+"""A request that is delayed on the wire is resent; when the first one arrives at last, the queue has changed.
 
-Here the call was answered, usually with a refusal, and afterwards somebody else changed what it had been refused for.
-The late request must not do then what its caller was told did not happen.
+Here the call was answered, usually with a refusal, and afterwards another client removed the reason of the refusal. The
+late request must not have the effect that its caller was told did not happen.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_late_request_does_not_do_what_its_caller_was_told_did_not_happen(
+def test_a_late_request_has_no_effect_that_its_caller_was_told_did_not_happen(
     world: World, wire: Proxy, case: Late, request: pytest.FixtureRequest
 ) -> None:
     for at in range(8):

@@ -1,4 +1,4 @@
-"""Whatever is lost on the wire, a call has its effect once and tells the truth about it.
+"""Whatever is lost on the wire, a call has its effect once and returns the true outcome.
 
 Each call of `operations` runs undisturbed first. Then it runs again for every command it sent, with a fault at that
 command, and must return the same and leave the queue the same, down to the number of fencing tokens drawn.
@@ -23,7 +23,7 @@ _calm: dict[tuple[str, str, str], Calm] = {}
 
 
 class Stage:
-    """One run of an operation on a queue of its own."""
+    """One run of an operation on a new queue."""
 
     def __init__(self, world: World, wire: Proxy, operation: Operation) -> None:
         self.world, self.wire, self.operation = world, wire, operation
@@ -34,13 +34,13 @@ class Stage:
         self.given = operation.prepare(self.calm, world.client)
 
     def run(self, fault: Fault | None = None, at: int = 0) -> tuple[Any, dict[str, Any]]:
-        """Act with a fault at a command; what the call told, and the queue after it."""
+        """Act with a fault at a command; return the result of the call, and the queue after it."""
         self.wire.cut(fault, at)
         result = self._act()
         assert self.wire.hit == (fault is not None)
         told, found = picture.of_result(result), self.look()
         if isinstance(result, Lease):
-            self.calm.extend(result, 900)  # the token told is the one that holds
+            self.calm.extend(result, 900)  # the returned token is the one that holds the lease
         return told, found
 
     def look(self) -> dict[str, Any]:
@@ -58,9 +58,9 @@ class Stage:
 
 
 def undisturbed(world: World, wire: Proxy, operation: Operation) -> Calm:
-    """What a call tells and leaves when nothing is lost, and how many commands it sends; found out once."""
+    """Return the result of an undisturbed call, the queue after it, and its number of commands; computed once."""
     case = (world.url, world.flavour, operation.name)
-    for _ in range(0 if case in _calm else 2):  # the first time, the server does not know the scripts yet
+    for _ in range(0 if case in _calm else 2):  # the first time, the server does not have the scripts yet
         stage = Stage(world, wire, operation)
         told, found = stage.run()
         stage.close()

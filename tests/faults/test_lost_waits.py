@@ -1,4 +1,4 @@
-"""A claim that waits for work loses none of it, whatever is lost on the wire while it waits."""
+"""A claim that waits for messages loses none, whatever is lost on the wire during its wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLACES = ("first", "claim", "block", "claim behind it")
 
 
 def wait_for_work(world: World, wire: Proxy, *, ack: bool) -> tuple[Any, Future[Any]]:
-    """A calm queue, and a claim that waits on the wire, perhaps acking the lease before."""
+    """Return an undisturbed queue, and a claim that waits through the proxy, perhaps acking the previous lease."""
     calm, queue = world.queue(), world.queue(settings=wire.url)
     calm.publish("before")
     lease = calm.claim()
@@ -48,7 +48,7 @@ def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
 
 @pytest.mark.parametrize("at", range(len(PLACES)), ids=PLACES)
 @pytest.mark.parametrize("ack", [False, True], ids=["claim", "claim_next"])
-def test_a_block_and_a_claim_that_arrive_late_take_nothing_from_others(
+def test_a_late_blocking_pop_and_a_late_claim_take_nothing_from_others(
     world: World, wire: Proxy, *, at: int, ack: bool
 ) -> None:
     wire.cut(Fault.REQUEST_LATE, at)
@@ -58,12 +58,12 @@ def test_a_block_and_a_claim_that_arrive_late_take_nothing_from_others(
     assert calm.ack(waiting.result(60)).settled == 1
     assert wire.hit
     calm.publish("y")
-    world.client.lpush("rmq:{q}:wake", "1")  # lest the late block takes its 5 s
+    world.client.lpush("rmq:{q}:wake", "1")  # so that the late blocking pop does not take its 5 s
     assert wire.deliver_late()
     assert calm.stats()[:5] == (1, 0, 0, 0, 0)
 
 
-def test_many_waiting_claims_share_the_work_although_their_wires_break_again_and_again(
+def test_many_waiting_claims_share_the_work_although_their_connections_break_repeatedly(
     world: World, wire: Proxy
 ) -> None:
     calm, queue = world.queue(), world.queue(settings=wire.url)

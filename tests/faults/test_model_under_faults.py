@@ -1,7 +1,7 @@
-"""The engine against its model while the wire breaks: no fault may make a difference, whatever came before it.
+"""The engine against its model while connections break: no fault may change a result, whatever happened before it.
 
-The machine of `leased_machine` works through a wire that loses a reply, loses a request or delays one at a random
-command; a delayed request arrives at a random later moment. The model knows nothing of it.
+The machine of `leased_machine` uses a proxy that loses a reply, loses a request or delays one at a random
+command; a delayed request arrives at a random later moment. The model has no faults.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.redis.worlds import World
 
 
 class MachineOnAWire(Machine):
-    """The same rules, and faults."""
+    """The rules of the model, and faults."""
 
     def __init__(self, world: World, wire: Proxy) -> None:
         super().__init__(world)
@@ -44,7 +44,7 @@ class MachineOnAWire(Machine):
     def break_wire(self, fault: Fault, at: int) -> None:
         late = self.wire.late
         self.wire.cut(fault, at)
-        self.wire.late = late  # it is still on its way
+        self.wire.late = late  # it has not arrived yet
 
     @rule()
     def late_requests_arrive(self) -> None:
@@ -53,7 +53,7 @@ class MachineOnAWire(Machine):
 
 
 @pytest.mark.slow
-def test_broken_wires_make_no_difference_to_any_sequence_of_calls(
+def test_broken_connections_do_not_change_the_result_of_any_sequence_of_calls(
     world: World, wire: Proxy, *, full_faults: bool
 ) -> None:
     tell_stories(lambda: MachineOnAWire(world, wire), *((500, 60) if full_faults else (60, 40)))

@@ -21,7 +21,7 @@ CONFIG = LeasedConfig(lease=600, retry_budget=60)
 
 @pytest.fixture(scope="module")
 def durable_server(own_server: Server) -> Iterator[Server]:
-    """A server that has on disk what it acknowledges."""
+    """A server whose acknowledged writes are on disk."""
     server = start_server(own_server.name, "--appendonly", "yes", "--appendfsync", "always")
     yield server
     server.stop()
@@ -36,7 +36,7 @@ def there(request: pytest.FixtureRequest, durable_server: Server) -> Iterator[Wo
 
 
 class Load:
-    """Producers of all kinds, and consumers; all write down what they did."""
+    """Producers of all kinds, and consumers; all log what they did."""
 
     def __init__(self, world: World) -> None:
         self.world, self.over = world, threading.Event()
@@ -82,7 +82,7 @@ class Load:
             self.acked += payloads
 
     def end(self) -> None:
-        """Let producers stop, and consumers work until nothing is left."""
+        """Stop the producers, and let consumers work until nothing is left."""
         self.over.set()
         for one in (*self.producers, *self.consumers):
             one.result(120)

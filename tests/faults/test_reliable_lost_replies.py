@@ -1,4 +1,4 @@
-"""Whatever is lost on the wire, a call of a reliable queue has its effect once and tells the truth about it."""
+"""Whatever is lost on the wire, a call of a reliable queue has its effect once and returns the true outcome."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ OPERATIONS: dict[str, tuple[Callable[[Any], Any], Act]] = {
 
 
 def told(result: Any) -> Any:
-    """What a call told its caller, without what differs from run to run."""
+    """Return what a call returned or raised, without what differs between runs."""
     if isinstance(result, Lease):
         return result.owner, [(message.payload, message.deliveries) for message in result.messages]
     return type(result) if isinstance(result, Exception) else result
 
 
 def picture(client: redis.Redis, name: str) -> dict[str, Any]:
-    """Everything a queue holds that matters."""
+    """Return everything relevant in a queue."""
     keys = ReliableKeys(name)
     lists = {"queue": keys.queue, "dead": keys.dead, "processing": keys.processing("w")}
     found: dict[str, Any] = {what: [_shape(one) for one in client.lrange(key, 0, -1)] for what, key in lists.items()}
@@ -78,7 +78,7 @@ def _shape(envelope: bytes) -> tuple[bytes, int, int]:
 
 
 class Stage:
-    """One run of an operation on a queue of its own."""
+    """One run of an operation on a new queue."""
 
     def __init__(self, world: World, wire: Proxy, name: str) -> None:
         self.world, self.wire, self.queue_name = world, wire, f"q{next(_names)}"
@@ -106,7 +106,7 @@ class Stage:
 
 
 def undisturbed(world: World, wire: Proxy, name: str) -> tuple[Any, dict[str, Any], int]:
-    for _ in range(2):  # the first time, the server does not know the scripts yet
+    for _ in range(2):  # the first time, the server does not have the scripts yet
         stage = Stage(world, wire, name)
         said, found = stage.run()
         stage.close()
@@ -147,7 +147,7 @@ def test_a_waiting_claim_gets_its_message_once_whatever_is_lost(
     assert calm.ack(lease).settled == 1
 
 
-def test_what_a_late_blmove_moves_goes_to_the_next_claim_of_its_worker(world: World, wire: Proxy) -> None:
+def test_a_message_moved_by_a_late_blmove_goes_to_the_next_claim_of_its_worker(world: World, wire: Proxy) -> None:
     calm, queue = (world.open("reliable", config=CONFIG, settings=url) for url in (world.url, wire.url))
     wire.cut(Fault.REQUEST_LATE, 3)
     waiting = world.in_background(queue.claim, wait=60)

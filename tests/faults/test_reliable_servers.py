@@ -1,4 +1,4 @@
-"""A reliable queue whose server is killed, or full: nothing is lost, and what workers hold drains."""
+"""A reliable queue whose server is killed or full: nothing is lost, and messages held by workers can be drained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.redis.worlds import World
 from tests.servers import Server, start_server
 
 
-def test_what_workers_hold_survives_the_death_of_redis(world: World, own_server: Server) -> None:
+def test_messages_held_by_workers_survive_a_kill_of_redis(world: World, own_server: Server) -> None:
     server = start_server(own_server.name, "--appendonly", "yes", "--appendfsync", "always")
     try:
         queue = world.open("reliable", config=ReliableConfig(worker="w"), settings=server.url)
@@ -39,7 +39,7 @@ def test_what_workers_hold_survives_the_death_of_redis(world: World, own_server:
 
 @pytest.fixture
 def full(client: redis.Redis) -> Iterator[redis.Redis]:
-    """A server that gets its room back at the end."""
+    """A server that is full until the end of the test."""
     client.config_set("maxmemory-policy", "noeviction")
     yield client
     client.config_set("maxmemory", 0)
@@ -52,7 +52,7 @@ def fill(client: redis.Redis) -> None:
         client.set("anything", "x")
 
 
-def test_a_full_server_refuses_what_needs_room_and_drains(world: World, full: redis.Redis) -> None:
+def test_a_full_server_refuses_calls_that_need_memory_and_drains(world: World, full: redis.Redis) -> None:
     queue: Any = world.open("reliable", config=ReliableConfig(worker="w", max_deliveries=2))
     queue.publish_many(str(number) for number in range(20))
     for _ in range(2):
@@ -72,7 +72,7 @@ def test_a_full_server_refuses_what_needs_room_and_drains(world: World, full: re
     assert queue.stats()[:4] == (0, 0, 0, 0)
 
 
-def test_waiting_on_a_full_server_neither_spins_nor_misses_what_is_there(world: World, full: redis.Redis) -> None:
+def test_waiting_on_a_full_server_neither_spins_nor_misses_a_message(world: World, full: redis.Redis) -> None:
     queue: Any = world.open("reliable", config=ReliableConfig(worker="w"))
     queue.publish("a")
     lease = queue.claim()

@@ -1,4 +1,4 @@
-"""A rotation queue on a full server: pushing is refused whole, what is there drains."""
+"""A rotation queue on a full server: pushing is refused as a whole, and the stored ids can be drained."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.redis.worlds import World
 
 @pytest.fixture
 def full(client: redis.Redis) -> Iterator[redis.Redis]:
-    """A server that gets its room back at the end."""
+    """A server that is full until the end of the test."""
     client.config_set("maxmemory-policy", "noeviction")
     yield client
     client.config_set("maxmemory", 0)

@@ -1,4 +1,4 @@
-"""Whatever is lost on the wire, a call of a rotation queue has its effect once and tells the truth about it."""
+"""Whatever is lost on the wire, a call of a rotation queue has its effect once and returns the true outcome."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _names = itertools.count()
 
 
 def popped(queue: Any) -> Any:
-    """Three ids are in progress, one is new."""
+    """Make three ids in progress and one new."""
     queue.publish_many(["a", "b", "c", "d"])
     return queue.claim(max_messages=3)
 
@@ -45,7 +45,7 @@ def told(result: Any) -> Any:
 
 
 def picture(client: redis.Redis, name: str) -> dict[str, Any]:
-    """Everything a queue holds that matters; whether an entry is stamped, not when."""
+    """Return everything relevant in a queue; whether an entry has a timestamp, not which."""
     keys = RotationKeys(name)
     entries = [entry.rpartition(b"|") for entry in client.lrange(keys.list, 0, -1)]
     stamped = [(first or last, len(last) == 10) for first, _, last in entries]
@@ -57,7 +57,7 @@ def picture(client: redis.Redis, name: str) -> dict[str, Any]:
 
 
 class Stage:
-    """One run of an operation on a queue of its own."""
+    """One run of an operation on a new queue."""
 
     def __init__(self, world: World, wire: Proxy, name: str) -> None:
         self.world, self.wire, self.queue_name = world, wire, f"q{next(_names)}"
@@ -88,7 +88,7 @@ class Stage:
 def test_a_call_survives_the_loss_of_each_message_on_the_wire(
     world: World, wire: Proxy, name: str, fault: Fault
 ) -> None:
-    for _ in range(2):  # the first time, the server does not know the scripts yet
+    for _ in range(2):  # the first time, the server does not have the scripts yet
         stage = Stage(world, wire, name)
         calm = stage.run()
         stage.close()

@@ -1,7 +1,8 @@
 """A primary watched by sentinels is killed under load, and the run continues on what they promote.
 
-Redis acknowledges before it replicates, so what the primary took while no replica heard it is gone with it: exactly
-that, and it is reported. A publish that waits for the replicas (`Durability`) says at once that they do not have it.
+Redis acknowledges before it replicates, so writes that the primary accepted while no replica received them are lost
+with it: only those, and the loss is reported. A publish that waits for the replicas (`Durability`) reports at once that
+they do not have it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DURABLE = Kit(lambda _, lease_s: LeasedConfig(lease=lease_s, durability=Durabili
 
 
 class Told(NamedTuple):
-    """How many messages a load had published when replicas were to be locked out, when they were, and at the kill."""
+    """The numbers of messages that a load had published before the lock-out of replicas, after it, and at the kill."""
 
     load: Load
     before: int
@@ -39,8 +40,8 @@ class Told(NamedTuple):
 class Failover:
     """One failover, in the middle of work on a queue of each discipline and on one that waits for its replicas.
 
-    told: what each load was told to be published, and when. before, after: for each discipline a worker and a lease
-    it claimed before, and one it claimed when no replica heard it any more.
+    told: the publishes that were reported to each load, and when. before, after: for each discipline a worker with a
+    lease from before, and one with a lease that it claimed when no replica received writes any more.
     """
 
     def __init__(self, trio: Trio, stage: Stage, ends: ExitStack) -> None:
@@ -78,7 +79,7 @@ class Failover:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Once for each flavour; five times in full length."""
+    """Run once for each concurrency model; five times in full length."""
     times = 5 if metafunc.config.getoption("faults") == "full" else 1
     kinds = [(flavour, turn) for flavour in STAGES for turn in range(times)]
     names = [f"{flavour}-{turn}" if times > 1 else flavour for flavour, turn in kinds]
@@ -93,7 +94,7 @@ def failover(request: pytest.FixtureRequest) -> Iterator[Failover]:
         yield Failover(trio, stage, ends)
 
 
-def test_what_no_replica_had_heard_of_is_lost_and_nothing_else(failover: Failover) -> None:
+def test_only_what_no_replica_had_received_is_lost(failover: Failover) -> None:
     for told in failover.told[:-1]:
         load, discipline = told.load, told.load.subject.discipline
         lost = set(load.published) - set(load.delivered)
@@ -102,7 +103,7 @@ def test_what_no_replica_had_heard_of_is_lost_and_nothing_else(failover: Failove
         assert unheard, "this failover took nothing back"
         assert unheard <= lost, discipline
         assert not lost & told.between(0, told.before), discipline
-        assert len(lost & told.between(told.killed)) <= BATCH, discipline  # the last answer that was under way
+        assert len(lost & told.between(told.killed)) <= BATCH, discipline  # the last answer that was on its way
 
 
 def test_the_run_continues_without_doing_anything_twice(failover: Failover) -> None:
@@ -112,12 +113,12 @@ def test_the_run_continues_without_doing_anything_twice(failover: Failover) -> N
         assert load.subject.counts() == (0, 0, 0, 0, 0), load.subject.discipline
 
 
-def test_a_lease_that_replicas_had_heard_of_is_acked_after_the_failover(failover: Failover) -> None:
+def test_a_lease_known_to_the_replicas_is_acked_after_the_failover(failover: Failover) -> None:
     for worker, lease in failover.before:
         assert worker.ack(lease).settled == 1, worker.discipline
 
 
-def test_a_lease_that_only_the_killed_primary_knew_is_lost_and_its_message_is_not(failover: Failover) -> None:
+def test_a_lease_known_only_to_the_killed_primary_is_lost_but_not_its_message(failover: Failover) -> None:
     for subject, lease in failover.after:
         if subject.able("fenced"):
             with pytest.raises(LeaseLost):
@@ -127,7 +128,7 @@ def test_a_lease_that_only_the_killed_primary_knew_is_lost_and_its_message_is_no
         assert subject.queue.ack(again).settled == 1
 
 
-def test_of_what_was_published_durably_nothing_is_lost(failover: Failover) -> None:
+def test_no_durably_published_message_is_lost(failover: Failover) -> None:
     load = failover.durable
     lost = (set(load.published) | set(load.unsure)) - set(load.delivered)
     tally.count("leased, durably: message lost of which NotDurable had said that it may be", len(lost))

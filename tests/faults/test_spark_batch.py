@@ -1,4 +1,4 @@
-"""Claimed batches whose driver, executors, Python workers or Redis are gone: each message's effects are there."""
+"""Claimed batches whose driver, executors, Python workers or Redis die: each message's effects exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.servers import Server
 from tests.servers.process import until
 
 COUNT = 200
-PATIENCE_S = 600  # what a Spark that has just started needs for its first task on a machine with better things to do
+PATIENCE_S = 600  # what a newly started Spark needs for its first task on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def driver(own_server: Server, folder: Path) -> Iterator[Member]:
 
 @pytest.fixture
 def queue(client: redis.Redis, folder: Path) -> Iterator[LeasedQueue]:
-    """A queue with work, and a folder without traces of it."""
+    """A queue with messages, and a folder without files of earlier tasks."""
     for path in folder.iterdir():
         path.unlink()
     with LeasedQueue(client, QUEUE) as opened:
@@ -47,12 +47,12 @@ def queue(client: redis.Redis, folder: Path) -> Iterator[LeasedQueue]:
 
 
 def tasks(folder: Path) -> list[psutil.Process]:
-    """The Python workers with a task in hand."""
+    """Return the Python workers that run a task."""
     return [process for path in folder.glob("pid-*") for process in alive(int(path.name.removeprefix("pid-")))]
 
 
 def alive(pid: int) -> Iterator[psutil.Process]:
-    """The process of this number, unless it has ended."""
+    """Return the process of this number, unless it has ended."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE:
@@ -60,27 +60,27 @@ def alive(pid: int) -> Iterator[psutil.Process]:
 
 
 def first_task(folder: Path) -> psutil.Process:
-    """One of them, once there is one."""
+    """Return one of them, once there is one."""
     found: list[psutil.Process] = []
     until(lambda: found.extend(tasks(folder)) or found, PATIENCE_S)
     return random.choice(found)
 
 
 def kill_worker(folder: Path) -> None:
-    """SIGKILL a Python worker."""
+    """Send SIGKILL to a Python worker."""
     tally.count("Python worker of Spark killed")
     first_task(folder).kill()
 
 
 def kill_executor(folder: Path) -> None:
-    """SIGKILL the Java process that a Python worker's daemon belongs to."""
+    """Send SIGKILL to the Java process that a Python worker's daemon belongs to."""
     tally.count("executor of Spark killed")
     family = first_task(folder).parents()
     next(process for process in family if process.name() == "java").kill()
 
 
 def done(folder: Path) -> set[str]:
-    """The messages whose effects are there."""
+    """Return the messages whose effects exist."""
     return {line for path in folder.glob("did-*") for line in path.read_text().splitlines()}
 
 
@@ -105,7 +105,7 @@ def test_killed_workers_and_executors_cost_no_message(
     assert sum(queue.stats()[:5]) == 0
 
 
-def test_the_batch_of_a_killed_driver_is_taken_up_by_the_next(
+def test_the_next_driver_takes_over_the_batch_of_a_killed_driver(
     own_server: Server, driver: Member, folder: Path, queue: LeasedQueue, *, full_faults: bool
 ) -> None:
     wanted = ids(queue)
@@ -125,7 +125,7 @@ def test_the_batch_of_a_killed_driver_is_taken_up_by_the_next(
     assert sum(queue.stats()[:5]) == 0
 
 
-def test_while_redis_is_out_of_sight_work_stops_before_its_lease_expires(
+def test_work_stops_before_its_lease_expires_while_redis_is_unreachable(
     own_server: Server, driver: Member, folder: Path, queue: LeasedQueue
 ) -> None:
     driver.tell("run")

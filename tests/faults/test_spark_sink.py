@@ -1,7 +1,7 @@
-"""Authors of staged messages that die, lose a race or meet a full server: all they publish arrives once, or nothing.
+"""Writers of staged messages that die, lose a race or meet a full server publish everything once, or nothing.
 
-What Spark's tasks and its driver do to Redis is a list of writes. An author here dies before or after each of them; a
-Spark that is killed at a moment drawn by chance stands for the processes around it.
+Spark's tasks and its driver send a list of writes to Redis. A writer here dies before or after each of them; killing a
+whole Spark at a random moment covers the other processes.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ EVERYTHING = [*map(str, range(PLAIN)), *(f"k{number}" for number in range(KEYED)
 
 
 class Died(BaseException):
-    """The end of a process, as Redis sees it: nothing more comes from it."""
+    """The end of a process, as Redis sees it: no command follows."""
 
 
 @pytest.fixture
 def queue(client: redis.Redis) -> Iterator[LeasedQueue]:
-    """The queue `q`, as its next user finds it."""
+    """The queue `q` with a new client."""
     with LeasedQueue(client, "q") as opened:
         yield opened
 
 
 def dying(client: redis.Redis, write: int, *, sent: bool) -> LeasedQueue:
-    """A queue object that dies at its nth write, before or after Redis got it."""
+    """A queue object that dies at its nth write, before or after Redis received it."""
     author = LeasedQueue(client, "q")
     driver, send = driver_of(author), driver_of(author)._send
     left = iter(range(write, -1, -1))
@@ -67,7 +67,7 @@ def publish_all(author: LeasedQueue) -> None:
 
 
 def died(author: LeasedQueue) -> bool:
-    """Let an author publish; whether it died of it."""
+    """Let an author publish; return whether it died."""
     try:
         publish_all(author)
     except Died:
@@ -77,13 +77,15 @@ def died(author: LeasedQueue) -> bool:
 
 
 def overdue(client: redis.Redis) -> None:
-    """Let the time be over for which others leave an author alone."""
+    """Let the time pass during which others leave an unfinished publication alone."""
     for member in client.zrange(key("leases"), 0, -1):
         client.zadd(key("leases"), {member: 1})
 
 
 @pytest.mark.parametrize("moment", ["before it is sent", "after it is sent"])
-def test_an_author_may_die_at_any_write(client: redis.Redis, queue: LeasedQueue, moment: str) -> None:
+def test_a_writer_that_dies_at_any_write_publishes_all_or_nothing(
+    client: redis.Redis, queue: LeasedQueue, moment: str
+) -> None:
     for write in range(100):
         client.flushdb()
         ended = died(dying(client, write, sent=moment == "after it is sent"))
@@ -115,7 +117,7 @@ def test_a_publication_is_finished_on_a_full_server(client: redis.Redis, queue: 
 
 
 def decide(queue: LeasedQueue, stage: Stage) -> None:
-    """Publish, and die before anything is moved."""
+    """Commit a publication, and die before any message is moved."""
     queue.backlog()
     engine_of(queue).registered = True
     operation = publish_staged(engine_of(queue), [stage])
@@ -127,7 +129,7 @@ def _once(want: Any) -> Any:
 
 
 def writer(url: str, **options: str) -> Any:
-    """What Spark sends to its executors."""
+    """Return what Spark sends to its executors."""
     schema = StructType([StructField("payload", StringType())])
     return writer_of({"url": url, "queue": "q"} | options, schema, overwrite=False)
 
@@ -146,12 +148,12 @@ def test_an_attempt_that_lost_against_a_speculative_one_publishes_nothing(
     (left,) = client.scan_iter(key("stage:*"))
     assert left.decode() == key(f"stage:{slow.stage.id}")
     assert client.pttl(left) > 0
-    late = job.write(rows("a", "b"))  # an attempt that Spark gave up and that did not notice
+    late = job.write(rows("a", "b"))  # an attempt that Spark abandoned and that did not notice it
     job.abort([late, None])
     assert drain(queue) == []
 
 
-def test_a_commit_that_failed_can_be_asked_for_again(own_server: Server, queue: LeasedQueue) -> None:
+def test_a_failed_commit_can_be_repeated(own_server: Server, queue: LeasedQueue) -> None:
     job = writer(own_server.url, sinkId="s")
     staged = [job.write(rows("a")), job.write(rows("b"))]
     job.commit(staged)
@@ -178,13 +180,13 @@ def test_a_write_that_fills_the_server_leaves_nothing_behind(
 
 @pytest.fixture
 def kills(pytestconfig: pytest.Config) -> int:
-    """How many Spark jobs are killed."""
+    """The number of Spark jobs that are killed."""
     return 20 if pytestconfig.getoption("faults") == "full" else 1
 
 
 @pytest.fixture
 def author(own_server: Server, tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
-    """Starts the Spark job of `spark_author.py`; all of it is gone after the test."""
+    """Start the Spark job of `spark_author.py`; all its processes are killed after the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start() -> subprocess.Popen[str]:
@@ -201,14 +203,14 @@ def author(own_server: Server, tmp_path: Path) -> Iterator[Callable[[], subproce
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """SIGKILL to all of its session: Spark's Java and its Python workers too."""
+    """Send SIGKILL to its whole session, including Spark's Java and its Python workers."""
     subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
 
 
-@pytest.mark.nightly("faults/test_spark_sink.py::test_an_author_may_die_at_any_write")
+@pytest.mark.nightly("faults/test_spark_sink.py::test_a_writer_that_dies_at_any_write_publishes_all_or_nothing")
 def test_a_spark_job_that_is_killed_while_it_writes_publishes_all_or_nothing(
     author: Callable[[], subprocess.Popen[str]], client: redis.Redis, queue: LeasedQueue, kills: int
 ) -> None:

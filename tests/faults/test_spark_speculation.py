@@ -21,7 +21,7 @@ PATIENCE_S = 600
 pytestmark = pytest.mark.slow
 
 
-def test_what_two_attempts_at_a_task_write_is_published_once(
+def test_the_output_of_two_attempts_at_a_task_is_published_once(
     own_server: Server, client: redis.Redis, tmp_path: Path
 ) -> None:
     script = spark_speculator.__file__

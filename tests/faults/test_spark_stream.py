@@ -44,13 +44,13 @@ class Driver:
             return subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self) -> None:
-        """SIGKILL to all of it at once, and a new one."""
+        """Send SIGKILL to all of it at once, and start a new one."""
         self.end()
         tally.count("Spark driver killed")
         self.process = self._start()
 
     def kill_part(self, name: str) -> bool:
-        """SIGKILL to one process of that name; False when there is none just now."""
+        """Send SIGKILL to one process of that name; return False when there is none at present."""
         found = [process for process in self._family() if name in " ".join(_command(process))]
         if not found:
             return False
@@ -60,22 +60,22 @@ class Driver:
         return True
 
     def end(self) -> None:
-        """SIGKILL to the whole session; Spark's workers have process groups of their own."""
+        """Send SIGKILL to the whole session; Spark's workers have their own process groups."""
         subprocess.run(["pkill", "-KILL", "-s", str(self.process.pid)], check=False)
         self.process.wait()
 
     def count(self, what: str) -> int:
-        """How many rows a table has."""
+        """Return how many rows a table has."""
         if not self.database.exists():
             return 0
         with closing(sqlite3.connect(self.database, timeout=60)) as sink:
             try:
                 return int(sink.execute(f"SELECT count(*) FROM {what}").fetchone()[0])
-            except sqlite3.OperationalError:  # not made yet
+            except sqlite3.OperationalError:  # not created yet
                 return 0
 
     def rows(self) -> list[tuple[str, int, int]]:
-        """Id, number, and how often it was written."""
+        """Return id, number, and how often it was written."""
         with closing(sqlite3.connect(self.database, timeout=60)) as sink:
             return sink.execute("SELECT id, n, times FROM sink").fetchall()
 
@@ -166,7 +166,9 @@ def test_a_restart_of_redis_between_any_two_hooks_loses_nothing(own_server: Serv
         server.stop()
 
 
-def test_a_thief_of_an_expired_batch_and_the_stream_share_its_messages(own_server: Server, client: Any) -> None:
+def test_a_foreign_claimer_of_an_expired_batch_and_the_stream_share_its_messages(
+    own_server: Server, client: Any
+) -> None:
     url = own_server.url
     with LeasedQueue(client, "work") as queue, LeasedQueue(client, "work") as thief:
         publish(queue, 50)

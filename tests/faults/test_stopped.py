@@ -1,4 +1,4 @@
-"""What stands still for longer than a lease: a consumer that wakes too late, and a Redis that does."""
+"""Processes that are stopped for longer than a lease: a consumer that resumes too late, and a Redis that hangs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BRIEF = "?socket_timeout=0.5"
 
 @pytest.mark.parametrize("flavour", ["sync", "async"])
 @pytest.mark.parametrize("lease_id", ["job", "another"], ids=["the same lease id", "another lease"])
-def test_a_stopped_consumer_that_wakes_after_its_lease_was_taken_changes_nothing(
+def test_a_suspended_consumer_that_resumes_after_its_lease_was_taken_changes_nothing(
     own_server: Server, client: redis.Redis, flavour: str, lease_id: str
 ) -> None:
     with LeasedQueue(own_server.url, "q", LeasedConfig(lease=600)) as queue:
@@ -41,7 +41,7 @@ def test_a_stopped_consumer_that_wakes_after_its_lease_was_taken_changes_nothing
         assert queue.ack(lease).settled == 1
 
 
-def test_a_consumer_stopped_and_taken_over_is_fenced_off_although_its_lease_never_expired(
+def test_a_suspended_consumer_is_fenced_off_by_a_takeover_although_its_lease_never_expired(
     own_server: Server, client: redis.Redis
 ) -> None:
     with LeasedQueue(own_server.url, "q", LeasedConfig(lease=600)) as queue:
@@ -57,7 +57,7 @@ def test_a_consumer_stopped_and_taken_over_is_fenced_off_although_its_lease_neve
         assert queue.ack(lease).settled == 1
 
 
-def test_a_handler_learns_of_its_lost_lease_while_redis_stands_still(
+def test_a_handler_detects_its_lost_lease_while_redis_hangs(
     world: World, own_server: Server, client: redis.Redis
 ) -> None:
     queue = world.queue(config=CONFIG, settings=own_server.url + BRIEF)
@@ -80,7 +80,7 @@ def test_a_handler_learns_of_its_lost_lease_while_redis_stands_still(
         assert other.ack(successor).settled == 1
 
 
-def test_process_reports_a_lease_lost_while_redis_stood_still(world: World, own_server: Server) -> None:
+def test_process_reports_a_lease_lost_while_redis_hung(world: World, own_server: Server) -> None:
     queue = world.queue(config=CONFIG, settings=own_server.url + BRIEF)
     other = world.queue(config=LeasedConfig(lease=600))
     queue.publish("x")
@@ -100,7 +100,7 @@ def test_process_reports_a_lease_lost_while_redis_stood_still(world: World, own_
     assert other.stats()[:5] == (0, 0, 1, 1, 0)
 
 
-def test_a_short_standstill_costs_nothing_but_time(world: World, own_server: Server) -> None:
+def test_a_short_hang_of_redis_costs_only_time(world: World, own_server: Server) -> None:
     queue = world.queue(config=LeasedConfig(lease=60), settings=own_server.url + BRIEF)
     queue.publish_many(["x", "y"])
     with queue.process() as lease:
@@ -114,7 +114,7 @@ def test_a_short_standstill_costs_nothing_but_time(world: World, own_server: Ser
     assert queue.stats()[:5] == (2, 0, 0, 0, 0)
 
 
-def test_a_lease_that_expired_unnoticed_is_saved_by_the_next_heartbeat(world: World) -> None:
+def test_a_lease_that_expired_unnoticed_is_extended_by_the_next_heartbeat(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=60))
     queue.publish("x")
     lease = queue.claim(lease_id="job")

@@ -37,14 +37,14 @@ def stage(world: World) -> Stage:
 
 
 def client_of(world: World, url: str) -> Any:
-    """A client that would try again by itself, as clients made by `Redis(...)` do."""
+    """A client with its own retries, as clients made by `Redis(...)` have them."""
     if world.flavour == "sync":
         return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 5))
     return redis.asyncio.Redis.from_url(url, retry=redis.asyncio.retry.Retry(NoBackoff(), 5))
 
 
 def working(stage: Stage, wire: Proxy) -> tuple[Any, Any]:
-    """A consumer behind the wire that has a message in hand."""
+    """A consumer behind the proxy that holds a message."""
     consumer = stage.world.make("QueueConsumer", stage.config(), settings=client_of(stage.world, wire.url))
     consumer.queue.enqueue({"n": 1})
     message = consumer.next()
@@ -54,7 +54,9 @@ def working(stage: Stage, wire: Proxy) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.REQUEST_LOST], ids=["reply", "request"])
 @pytest.mark.parametrize("command", ACTS)
-def test_a_failure_is_a_queue_error_after_one_command(stage: Stage, wire: Proxy, command: str, fault: Fault) -> None:
+def test_a_lost_connection_is_a_queue_error_after_one_command(
+    stage: Stage, wire: Proxy, command: str, fault: Fault
+) -> None:
     """Section 9.1: surface the failure as a QueueError; MUST NOT retry internally, MUST NOT suppress the error."""
     consumer, message = working(stage, wire)
     wire.cut(fault)
@@ -124,7 +126,7 @@ def test_an_ack_that_fails_after_the_commit_is_a_queue_error_and_leaves_the_mess
     assert entry_id in stage.pending()
 
 
-def test_a_claim_that_fails_is_a_queue_error_and_what_was_taken_turns_stale_again(stage: Stage, wire: Proxy) -> None:
+def test_a_failed_claim_is_a_queue_error_and_its_messages_become_stale_again(stage: Stage, wire: Proxy) -> None:
     """Section 9.1: during claiming."""
     consumer, message = working(stage, wire)
     time.sleep(0.03)
@@ -164,10 +166,10 @@ def test_a_connection_is_tried_once_too(stage: Stage) -> None:
         assert len(accepted) == 1
 
 
-def test_a_server_that_is_not_there_is_a_queue_error_at_once(stage: Stage) -> None:
+def test_an_unreachable_server_is_a_queue_error_at_once(stage: Stage) -> None:
     """Section 9.1: surface the failure."""
     consumer = stage.world.make("QueueConsumer", stage.config(), settings="redis://127.0.0.1:1/0")
     began = time.monotonic()
     with pytest.raises(QueueError):
         consumer.next()
-    assert time.monotonic() - began < 25  # which other queues go on trying for
+    assert time.monotonic() - began < 25  # other queues retry for this long

@@ -1,4 +1,4 @@
-"""A server at `maxmemory` refuses new entries and lets consumers drain what is there."""
+"""A server at `maxmemory` refuses new entries and lets consumers drain the stored ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.redis.worlds import World
 
 @pytest.fixture
 def full(client: redis.Redis) -> Iterator[redis.Redis]:
-    """Filled up by calling it `full.config_set("maxmemory", 1)`; empty again afterwards."""
+    """A server that `full.config_set("maxmemory", 1)` fills; it is empty again afterwards."""
     client.config_set("maxmemory-policy", "noeviction")
     yield client
     client.config_set("maxmemory", 0)
@@ -25,7 +25,7 @@ def opened(world: World) -> Any:
     return world.open("streams", "q", QueueConfig.named("q", block_ms=50))
 
 
-def test_what_needs_room_is_refused_whole(world: World, full: redis.Redis) -> None:
+def test_a_call_that_needs_memory_is_refused_as_a_whole(world: World, full: redis.Redis) -> None:
     opened(world).publish({"n": 0})
     full.config_set("maxmemory", 1)
     queue = opened(world)

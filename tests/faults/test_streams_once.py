@@ -33,7 +33,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 class Crew:
-    """Workers; whoever is dead is replaced."""
+    """Workers; a dead one is replaced."""
 
     def __init__(self, ends: ExitStack, *args: str) -> None:
         self.ends, self.args = ends, args

@@ -1,4 +1,4 @@
-"""Whatever is lost on the wire, the methods of WorkQueue have their effect on a stream once and tell the truth."""
+"""Whatever is lost on the wire, WorkQueue methods have their effect on a stream once and return the true outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _names = itertools.count()
 
 
 class Act(NamedTuple):
-    """A call, and what is there before it: how many messages, and whether two of them are claimed."""
+    """A call, and the messages before it: how many, and whether two of them are claimed."""
 
     call: Callable[[Any, Any], Any]
     held: bool = False
@@ -45,7 +45,7 @@ ACTS = {
 
 
 class Stage:
-    """One run of an act on a stream of its own."""
+    """One run of an act on a new stream."""
 
     def __init__(self, world: World, wire: Proxy, act: Act) -> None:
         self.world, self.wire, self.act = world, wire, act
@@ -66,7 +66,7 @@ class Stage:
         return told, self.look()
 
     def look(self) -> Any:
-        """Entries, how far the group has come, and who holds what after how many deliveries."""
+        """Return entries, the position of the group, and who holds what after how many deliveries."""
         key = f"rmq:{{{self.name}}}:stream"
         group = self.world.client.xinfo_groups(key)[0]
         held = self.world.client.xpending_range(key, "rmq", "-", "+", 100)
@@ -79,7 +79,7 @@ class Stage:
 
 
 def undisturbed(world: World, wire: Proxy, act: Act) -> tuple[Any, Any, int]:
-    for _ in range(2):  # the first time, the server may not know the scripts yet
+    for _ in range(2):  # the first time, the server may not have the scripts yet
         told, found = Stage(world, wire, act).run()
     return told, found, len(wire.commands)
 

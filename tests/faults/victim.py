@@ -16,7 +16,7 @@ CONFIG = LeasedConfig(lease=60, max_deliveries=5)
 
 
 def main(url: str, max_messages: str, lease_id: str | None = None) -> None:
-    """Work, and perhaps die of it."""
+    """Work, and die of a poison message."""
     with LeasedQueue(url, "q", CONFIG) as queue:
         while lease := queue.claim(max_messages=int(max_messages), lease_id=lease_id):
             with queue.hold(lease):
@@ -28,7 +28,7 @@ def main(url: str, max_messages: str, lease_id: str | None = None) -> None:
 
 
 def work(message: Message) -> None:
-    """Die of poison; anything else is no work at all."""
+    """Die of poison; anything else takes no work at all."""
     if message.payload == "poison":
         os.kill(os.getpid(), signal.SIGKILL)
 

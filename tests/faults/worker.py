@@ -1,9 +1,9 @@
-"""A worker of any discipline that writes down what it does.
+"""A worker of any discipline that logs what it does.
 
 Run as `python -m tests.faults.worker <discipline> <sync|async> <url> <log>`.
 
 A line of the log is `<did|acked|stale> <payload>`: `did` before the ack is tried, `acked` once it was reported, `stale`
-when it was refused. Now and then it dozes past its time, so that refusals are tried too.
+when it was refused. Now and then it pauses beyond its deadline, so that refusals are tested too.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def work_async(discipline: str, url: str, log: Log) -> None:
 
 
 def main(discipline: str, flavour: str, url: str, path: str) -> None:
-    """Work until killed."""
+    """Work until the process is killed."""
     log = Log(path)
     if flavour == "sync":
         work(discipline, url, log)

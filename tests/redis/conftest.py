@@ -1,4 +1,4 @@
-"""One test body over {sync, async} x {servers}: ask for `world` and write plain synchronous code."""
+"""One test body over {sync, async} x {servers}: request the fixture `world` and write plain synchronous code."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def redis_client(server_url: str) -> Iterator[redis.Redis]:
 @pytest.fixture
 async def async_redis_client(redis_client: redis.Redis, server_url: str) -> AsyncIterator[redis.asyncio.Redis]:
     """A plain asyncio client on an empty database."""
-    del redis_client  # asked for because it empties the database
+    del redis_client  # requested because it empties the database
     async with redis.asyncio.Redis.from_url(server_url) as client:
         yield client
 
 
 @pytest.fixture(params=[SyncWorld, AsyncWorld], ids=["sync", "async"])
 def world(request: pytest.FixtureRequest, redis_client: redis.Redis, server_url: str) -> Iterator[World]:
-    """Queues of one flavour on an empty database; see `tests.redis.worlds`."""
+    """Queues of one concurrency model on an empty database; see `tests.redis.worlds`."""
     made: World = request.param(server_url, redis_client)
     with made:
         yield made

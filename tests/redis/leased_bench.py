@@ -1,4 +1,4 @@
-"""What the model test stands on: a queue and its model side by side, and what must be true of them at all times."""
+"""The base of the model test: a queue and its model side by side, and the invariants between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _names = itertools.count()
 
 
 class Bench(RuleBasedStateMachine):
-    """A queue, its model, and every handle ever handed out, most of them stale."""
+    """A queue, its model, and every lease object ever returned, most of them stale."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Bench(RuleBasedStateMachine):
         self.model.isolated_now = lambda: {shape[0] for _, shape in self.view.read()["isolated"]}
 
     def open(self, name: str, config: LeasedConfig) -> Any:
-        """The queue that the rules work with; `watch` only looks."""
+        """The queue that the rules use; `watch` only reads."""
         del name, config
         return self.watch
 
@@ -57,7 +57,7 @@ class Bench(RuleBasedStateMachine):
             self.queue.close()
             self.watch.close()
 
-    # What must be true at all times
+    # Invariants
 
     @invariant()
     def both_hold_the_same(self) -> None:
@@ -95,7 +95,7 @@ class Bench(RuleBasedStateMachine):
         assert stats.paused == model.paused
 
     def handle(self, which: int) -> Lease:
-        """A lease of the past; every other time one that still holds."""
+        """Return an earlier lease; every other time one that is still held."""
         live = [lease for lease in self.handles if self.is_live(lease)]
         pool = live if which % 2 and live else self.handles[-8:]
         return self.handles[-1] if which < 0 else pool[which // 2 % len(pool)]
@@ -111,7 +111,7 @@ def _shape(held: Held) -> tuple[Any, ...]:
 
 
 def outcome(call: Callable[[], Any]) -> tuple[Any, type[Exception] | None]:
-    """What a call returned, and the kind of error it raised."""
+    """Return what a call returned, and the kind of error it raised."""
     try:
         return call(), None
     except RedisMessageQueueError as error:

@@ -1,4 +1,4 @@
-"""Everything one can do to a queue, in any order, done to a queue and to its model."""
+"""Every operation on a queue, in any order, applied to a queue and to its model."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Machine(Bench):
         )
 
     def compare(self, real: Callable[[], Lease | None], expected: Callable[[], Held | None]) -> None:
-        """Claim on both sides: the same refusal, or the same messages under a token nobody had before."""
+        """Claim on both sides: the same refusal, or the same messages under a new token."""
         lease, refusal = outcome(real)
         self.model.claimed = [message.id for message in self.queue.read(lease)] if lease else []
         held, expected_refusal = outcome(expected)
@@ -213,7 +213,7 @@ class Machine(Bench):
         held = list(self.model.held.values())[which % len(self.model.held)]
         self.world.client.zadd(self.view.key("leases"), {held.id: self.model.expire(held)}, xx=True)
 
-    # Looking and operating
+    # Inspecting and operating
 
     @rule()
     def backlog(self) -> None:
@@ -240,12 +240,12 @@ class Machine(Bench):
 
     @rule(what=st.sampled_from(["ready", "isolated", "delayed", "dead"]), really=st.integers(0, 3))
     def purge(self, what: str, really: int) -> None:
-        if not really:  # seldom: purging makes for short stories
+        if not really:  # seldom: purging makes for short histories
             assert self.queue.purge(what) == self.model.purge(what)
 
 
 def tell_stories(machine: Callable[[], Machine], examples: int, steps: int) -> None:
-    """Run a machine through that many examples of up to so many steps."""
+    """Run a machine through so many examples of up to so many steps."""
     run_state_machine_as_test(
         machine,
         settings=settings(

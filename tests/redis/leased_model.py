@@ -36,7 +36,7 @@ class Model:
     # Publishing
 
     def publish(self, keys: Sequence[str | None], *, delayed: bool) -> tuple[list[Item | None], int] | None:
-        """One chunk: an item for each accepted message, and how many were dropped for them; None when refused."""
+        """Publish one chunk; return an item for each accepted message and the number of drops, or None when refused."""
         fresh, taken = [], set(self.keys)
         for key in keys:
             fresh.append(key is None or key not in taken)
@@ -62,7 +62,7 @@ class Model:
         return items, len(lost)
 
     def _drop_isolated(self, count: int) -> list[Item]:
-        """Isolated messages that make room, of those that failed first; which of a group, the queue has chosen."""
+        """Return isolated messages to drop, of those that failed first; the queue has chosen which of a group."""
         kept = self.isolated_now()
         lost = [item for item in self.isolated if item.id not in kept]
         self.isolated = [item for item in self.isolated if item.id in kept]
@@ -73,7 +73,7 @@ class Model:
         return lost
 
     def fall_due(self, place: int) -> tuple[str, int]:
-        """A delay ends; the message and its place among the due ones."""
+        """End a delay; return the message and its position among the due ones."""
         item = self.delayed.pop(place)
         self.due.append(item)
         return item.id, self._tick()
@@ -135,7 +135,7 @@ class Model:
         return Held(lease_id or "", owner, items, fence=self._next_fence(1))
 
     def _piece(self, most: int) -> list[Item]:
-        """As many of the group that failed first as may be claimed together; which of them, the queue has chosen."""
+        """Return as many of the group that failed first as a claim may take; the queue has chosen which of them."""
         group = min(item.group for item in self.isolated)
         members = {item.id: item for item in self.isolated if item.group == group}
         (bound,) = {item.mark[2] for item in members.values()}
@@ -145,7 +145,7 @@ class Model:
         return items
 
     def _is_turn_of_isolated(self) -> bool:
-        """One of two claims that follow each other is for isolated messages; which of the two varies."""
+        """One of two consecutive claims is for isolated messages; which of the two varies."""
         return (self._fence % 2 == 0) != (self._fence // 2 * 0.618 % 1 < 0.5)
 
     def _next_fence(self, step: int) -> int:
@@ -176,7 +176,7 @@ class Model:
     def settle(
         self, lease_id: str, token: str, verb: str, indexes: Iterable[int], *, delayed: bool = False
     ) -> dict[int, str]:
-        """Settle some messages; what became of each index."""
+        """Settle some messages; return the outcome of each index."""
         held, outcomes = self.held.get(lease_id), dict.fromkeys(indexes, "lost")
         if held is None or held.token != token:
             return outcomes
@@ -205,7 +205,7 @@ class Model:
             self._forget([held.items[index]], "acked")
             return "settled"
         held.returned += 1
-        left = held.items[index]  # the lease keeps its copy as it was
+        left = held.items[index]  # the lease keeps its unchanged copy
         moved = Item(left.id, left.deliveries, list(left.history), left.mark)
         if verb == "release":
             self._release([moved], held)
@@ -225,7 +225,7 @@ class Model:
         if (whole or not held.returned) and not held.id.startswith("~"):
             self.done[held.id] = len(held.items) - held.returned, held.owner
 
-    # What happens to messages that come back
+    # What happens to returned messages
 
     def _late(self) -> list[str]:
         late = [held for held in self.held.values() if held.late is not None]
@@ -243,7 +243,7 @@ class Model:
         return self._fail_all(held, "expired")[0]
 
     def _fail_all(self, held: Held, entry: str, *, delayed: bool = False) -> tuple[int, int]:
-        """A lease has failed; how many messages that concerns, and how many of them are dead letters now."""
+        """Fail a lease; return how many messages that concerns, and how many of them are dead letters now."""
         items = self._take_away(held)
         shared = held.takeovers + (len(items) > 1) if len(held.items) > 1 else 0
         return len(items), self._fail(items, held, entry, (len(items), shared, 2 * held.fence + 1), delayed=delayed)
@@ -268,7 +268,7 @@ class Model:
         return dead
 
     def _release(self, items: list[Item], held: Held) -> int:
-        """Messages go back untouched, the newest first; how many."""
+        """Return messages to the queue unchanged, the newest first; return how many."""
         for item in reversed(items):
             item.deliveries += held.takeovers if len(held.items) == 1 else 0
             self._give_back(item, delayed=False)
@@ -289,7 +289,7 @@ class Model:
             late = self._late()
         return len(self.ready) + len(self.isolated)
 
-    # What an operator does
+    # Operations of an operator
 
     def redrive(self, most: int | None) -> int:
         moved = min(len(self.dead), len(self.dead) if most is None else most)
@@ -321,7 +321,7 @@ class Model:
             part.clear()
         return count
 
-    # Books
+    # Bookkeeping
 
     def living(self) -> list[Item]:
         held = [item for lease in self.held.values() for item in lease.open]
@@ -353,7 +353,7 @@ class Model:
 
 
 def _failed(mark: Mark, together: int, shared: int, group: int) -> Mark:
-    """The mark of a message after a failure."""
+    """Return the mark of a message after a failure."""
     failures, own, most, before = mark
     if together > 1:
         failures += 1

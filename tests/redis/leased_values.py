@@ -1,4 +1,4 @@
-"""What the model is made of: messages and leases, as plain mutable values."""
+"""The values of the model: messages and leases, as plain mutable objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Item:
 
 @dataclass(eq=False)
 class Held:
-    """A lease. `late` is its place among the expired ones, None while it runs."""
+    """A lease. `late` is its position among the expired ones, None while it runs."""
 
     id: str
     owner: str

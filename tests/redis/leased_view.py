@@ -1,4 +1,4 @@
-"""What a leased queue holds in Redis, read key by key behind the library's back, in a form that can be compared."""
+"""The keys of a leased queue in Redis, read one by one without the library, in a form that can be compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LISTS = ("ready", "dead", "completed", "failed")
 
 
 def shape(envelope: bytes) -> Shape:
-    """Id, stored deliveries, the kinds of failures of a message, and what its newest line says of isolation."""
+    """Return id, stored deliveries and failure kinds of a message, and the isolation in its newest history line."""
     parts = codec.split(envelope)
     lines = parts.history.decode().splitlines()
     _, _, text = lines[-1].partition("\x1f") if lines else ("", "", "")
@@ -23,23 +23,23 @@ def shape(envelope: bytes) -> Shape:
 
 
 def bits(bitmap: bytes | None) -> set[int]:
-    """The indexes a bitmap holds."""
+    """Return the indexes whose bits are set in a bitmap."""
     return {8 * place + bit for place, byte in enumerate(bitmap or b"") for bit in range(8) if byte & 0x80 >> bit}
 
 
 class View:
-    """One queue's keys; `read` returns everything that has a meaning beyond waiting and replaying."""
+    """One queue's keys; `read` returns everything relevant except the state of waits and call slots."""
 
     def __init__(self, client: redis.Redis, name: str) -> None:
         self.client = client
         self.prefix = f"rmq:{{{name}}}:"
 
     def key(self, *parts: str) -> str:
-        """A key of the queue."""
+        """Return a key of the queue."""
         return self.prefix + ":".join(parts)
 
     def read(self) -> dict[str, Any]:
-        """Lists in the order of the words: ready as it will be claimed, the others newest first."""
+        """Return lists in the order of the words: ready as it will be claimed, the others newest first."""
         pipeline = self.client.pipeline(transaction=True)
         for name in LISTS:
             pipeline.lrange(self.key(name), 0, -1)
@@ -72,6 +72,6 @@ class View:
 
 
 def _strays(names: set[str], leases: set[str]) -> set[str]:
-    """Keys of leases that are not in the list of leases: what nobody would ever find again."""
+    """Return keys of leases that are missing in the list of leases, which no operation would ever find again."""
     held = {name for name in names if name.startswith(("lease:", "settled:"))}
     return {name for name in held if name.split(":", 1)[1] not in leases}

@@ -1,4 +1,4 @@
-"""What the tests of the leased engine share: time that passes at once, answers that get lost, looks behind it."""
+"""Helpers of the tests of the leased engine: expiry at once, lost replies, and direct inspection of Redis."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from rmq_core.queue.heartbeats import Heartbeat
 from tests.redis.worlds import World
 
 PATIENCE_S = 300
-"""How long a test waits for what must happen before it says that it never did."""
+"""How long a test waits for a condition before it fails."""
 SOON_S = 3
 
 
 def key(name: str, queue: str = "q") -> str:
-    """A key of a queue as Redis knows it."""
+    """Return the name of a queue's key in Redis."""
     return f"rmq:{{{queue}}}:{name}"
 
 
 def expire(world: World, lease_id: str, queue: str = "q") -> None:
-    """Let the deadline of a lease be in the past."""
+    """Move the deadline of a lease into the past."""
     assert world.client.zadd(key("leases", queue), {lease_id: 1}, xx=True, ch=True) == 1
 
 
 def fall_due(world: World, queue: str = "q") -> None:
-    """Let the delay of every delayed message be over."""
+    """End the delay of every delayed message."""
     members = world.client.zrange(key("delayed", queue), 0, -1)
     assert members
     world.client.zadd(key("delayed", queue), dict.fromkeys(members, 1), xx=True)
@@ -42,7 +42,7 @@ def payloads(messages: Iterable[Any]) -> list[Any]:
 
 
 def drain(queue: Any) -> list[Any]:
-    """The payloads of everything that can be claimed, acked on the way."""
+    """Claim and ack everything; return the payloads."""
     found: list[Any] = []
     while lease := queue.claim(max_messages=1000):
         found += payloads(queue.messages(lease))
@@ -51,12 +51,12 @@ def drain(queue: Any) -> list[Any]:
 
 
 def snapshot(client: redis.Redis) -> dict[bytes, bytes | None]:
-    """Every key with its value, to see that nothing was written; call slots aside, which remember refusals too."""
+    """Return every key with its value, to check that nothing was written; without call slots: they store refusals."""
     return {name: client.dump(name) for name in client.scan_iter(count=1000) if b":slot:" not in name}
 
 
 def eventually(condition: Callable[[], Any]) -> Any:
-    """What `condition` returns once it is true."""
+    """Return the result of `condition` once it is true."""
     deadline = time.monotonic() + PATIENCE_S
     while not (found := condition()):
         assert time.monotonic() < deadline, "this never happened"
@@ -65,7 +65,7 @@ def eventually(condition: Callable[[], Any]) -> Any:
 
 
 async def eventually_later(condition: Callable[[], Awaitable[Any]]) -> Any:
-    """`eventually` for a condition that must be awaited."""
+    """Do the same as `eventually` for a condition that must be awaited."""
     async with asyncio.timeout(PATIENCE_S):
         found = await condition()
         while not found:
@@ -75,18 +75,18 @@ async def eventually_later(condition: Callable[[], Awaitable[Any]]) -> Any:
 
 
 def woken_soon(attempt: Callable[[], float]) -> bool:
-    """Whether one of ten attempts takes less than 3 s: those who wait look by themselves every 5 s at the latest.
+    """Return whether one of ten attempts takes less than 3 s: waiting claims poll at least every 5 s.
 
-    What wakes nobody takes 5 s each time; a machine that stands still for a moment spoils an attempt or two.
+    An event that wakes no claim takes 5 s each time; a machine that hangs for a moment spoils an attempt or two.
     """
     return any(attempt() < SOON_S for _ in range(10))
 
 
 @contextmanager
 def beating_often() -> Iterator[None]:
-    """Let heartbeats come 20 times a second, however long the leases are that they keep.
+    """Send heartbeats 20 times a second, whatever the duration of the leases that they extend.
 
-    A short lease would be over as soon as the machine stands still for longer than that.
+    A short lease would expire as soon as the machine hangs for longer than that.
     """
     renewed = Heartbeat.renewed
 
@@ -100,13 +100,13 @@ def beating_often() -> Iterator[None]:
 
 
 def kept(lease: Any, lease_s: float) -> None:
-    """Return when a heartbeat that was sent from now on has extended a lease."""
+    """Return when a heartbeat that is sent from now on has extended a lease."""
     now = time.monotonic()
     eventually(lambda: lease.state.until >= now + lease_s)
 
 
 def blocked(world: World, count: int) -> None:
-    """Return when that many clients wait in Redis."""
+    """Return when that many clients block in Redis."""
     eventually(lambda: world.client.info("clients")["blocked_clients"] >= count)
 
 
@@ -119,7 +119,7 @@ def driver_of(queue: Any) -> Any:
 
 
 def run(world: World, queue: Any, *wants: Any) -> Any:
-    """Send requests one by one, as an operation of the queue would; the last reply."""
+    """Send requests one by one, as an operation of the queue would; return the last reply."""
 
     def operation() -> Generator[Any, Any, Any]:
         reply = None
@@ -132,14 +132,14 @@ def run(world: World, queue: Any, *wants: Any) -> Any:
 
 
 def slowly(prefix: str, pause_s: float = 0.6) -> Iterator[str]:
-    """Two full writes of `publish_many`, and after a pause one more message."""
+    """Yield two full writes of `publish_many`, and after a pause one more message."""
     yield from (f"{prefix}{number}" for number in range(8_000))
     time.sleep(pause_s)
     yield f"{prefix}8000"
 
 
 def lose_answer(queue: Any, error: BaseException) -> None:
-    """The next write of the queue reaches Redis and takes effect; instead of its answer, `error` comes back."""
+    """Let the next write of the queue take effect in Redis, and raise `error` instead of returning its reply."""
     driver = driver_of(queue)
     send = driver._send
 

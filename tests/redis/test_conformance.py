@@ -23,7 +23,7 @@ from tests.redis.conformance.subject import Subject, capabilities_of, declares
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every server and cluster of this run."""
+    """Return every server and cluster of this run."""
     if "place" in metafunc.fixturenames:
         metafunc.parametrize("place", place_names(metafunc.config), indirect=True, scope="session")
 
@@ -59,7 +59,7 @@ def test_a_promise_is_kept_or_refused(
 
 
 def _is_kept(params: dict[str, Any]) -> bool:
-    """Whether these parameters are of a promise that the discipline keeps; a refusal never reaches a server."""
+    """Return whether these parameters belong to a promise that is kept; a refusal never reaches a server."""
     promise: Promise = params["promise"]
     return promise.capability == EVERY or declares(capabilities_of(params["subject"]), promise.capability)
 
@@ -67,7 +67,7 @@ def _is_kept(params: dict[str, Any]) -> bool:
 test_a_promise_is_kept_or_refused.everywhere = _is_kept  # type: ignore[attr-defined]  # read by tests.covering
 
 
-def test_there_is_a_promise_behind_every_capability() -> None:
+def test_every_capability_has_a_promise() -> None:
     assert {promise.capability for promise in PROMISES} == set(rows())
     assert {*rows()} - {EVERY} > {name for name, value in Capabilities()._asdict().items() if value is False}
 
@@ -76,7 +76,7 @@ def test_every_discipline_is_tried() -> None:
     assert set(KITS) >= set(DISCIPLINES)
 
 
-def test_the_report_tells_what_was_kept_what_was_refused_and_what_failed() -> None:
+def test_the_report_shows_what_was_kept_refused_and_failed() -> None:
     seen = [
         ("leased", EVERY, "a", "kept"),
         ("leased", EVERY, "a", "kept"),
@@ -92,5 +92,5 @@ def test_the_report_tells_what_was_kept_what_was_refused_and_what_failed() -> No
     assert rotation["delay"] == ["refused 1"]
 
 
-def test_the_page_of_the_docs_says_what_each_discipline_declares_and_what_that_means() -> None:
+def test_the_docs_page_states_what_each_discipline_declares_and_its_meaning() -> None:
     assert PAGE.read_text("utf-8") == "\n".join(page()) + "\n", "run `python -m tests.redis.conformance.catalogue`"

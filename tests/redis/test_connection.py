@@ -86,11 +86,11 @@ async def test_an_async_client_does_not_send_a_write_again_by_itself(topology: T
             await client.rpush(KEY, "x")
         assert len(sent) == 1
         await eventually_later(lambda: cleared_later(client))
-        await asyncio.sleep(0.05)  # TLS says goodbye to the connection that timed out, now that the server reads again
+        await asyncio.sleep(0.05)  # TLS closes the connection that timed out, now that the server reads again
 
 
 def cleared(client: Any) -> bool:
-    """Whether the server deleted the key in time, which one that stands still for a moment does not."""
+    """Return whether the server deleted the key in time; one that hangs for a moment does not."""
     try:
         return client.delete(KEY) is not None
     except LOST:
@@ -106,7 +106,7 @@ async def cleared_later(client: Any) -> bool:
 
 @contextmanager
 def writes_stand_still(topology: Topology) -> Iterator[None]:
-    """Let writes wait; connecting and reading go on."""
+    """Block writes; connecting and reading still work."""
     with topology.servers[0].client(username=USER, password=PASSWORD) as client:
         client.client_pause(3_600_000, all=False)
         try:
@@ -117,7 +117,7 @@ def writes_stand_still(topology: Topology) -> Iterator[None]:
 
 @contextmanager
 def pushes(module: Any) -> Iterator[list[bytes]]:
-    """Every RPUSH that the connections of this module send."""
+    """Collect every RPUSH that the connections of this module send."""
     sent: list[bytes] = []
     send = module.AbstractConnection.send_packed_command
 
@@ -139,7 +139,7 @@ def test_a_server_of_an_unknown_authority_is_not_trusted(tls_server: Topology, c
         client.ping()
 
 
-def test_the_host_name_is_checked_unless_told_otherwise(tls_server: Topology) -> None:
+def test_the_host_name_is_verified_by_default(tls_server: Topology) -> None:
     tls_server = Topology(tls_server.url.replace("127.0.0.1", "localhost"), [], tls_server.options)
     with settings_for(tls_server).client() as client, pytest.raises(redis.ConnectionError, match=r"[Hh]ostname"):
         client.ping()
@@ -163,12 +163,12 @@ def fail_over(client: redis.Redis) -> bool:
     watching = client.connection_pool.sentinel_manager.sentinels[0]
     try:
         return bool(watching.sentinel_failover("main"))
-    except redis.ResponseError:  # the sentinel has not looked at the replica yet
+    except redis.ResponseError:  # the sentinel has not queried the replica yet
         return False
 
 
 def port_of(client: redis.Redis) -> int:
-    # A failover cuts connections; asking anew is what a driver does too.
+    # A failover closes connections; a driver connects again, too.
     client.connection_pool.disconnect()
     try:
         return int(client.config_get("port")["port"])
@@ -183,7 +183,7 @@ def test_a_cluster_of_which_no_node_answers_is_unavailable() -> None:
     assert "canary" not in str(caught.value)
 
 
-def test_a_server_that_is_no_cluster_is_told_from_one_that_is_down(tls_server: Topology) -> None:
+def test_a_server_without_cluster_mode_is_distinguished_from_an_unreachable_one(tls_server: Topology) -> None:
     made = RedisSettings.from_url(tls_server.url.replace("rediss", "redis+cluster"), tls=True, **tls_server.options)
     with pytest.raises(ConfigurationError, match=r"runs without cluster mode; write redis://"):
         made.client()

@@ -31,7 +31,7 @@ FRESH = multiprocessing.get_context("spawn")
 
 @pytest.fixture
 def data() -> Iterator[Path]:
-    """A directory for an embedded server, short enough to hold its socket; both are gone afterwards."""
+    """A directory for an embedded server, short enough to hold its socket; both are removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="rmq-test-"))
     yield folder / "data"
     for turn in folder.rglob(embedded.TURN):
@@ -59,7 +59,7 @@ def kill9(data: Path) -> None:
 
 
 def wait_until_written(client: redis.Redis) -> None:
-    """While a sync of the disk lasts, for 2 s at most, `everysec` keeps in memory what it has acknowledged."""
+    """While a sync of the disk lasts, for 2 s at most, `everysec` keeps acknowledged writes in memory."""
     deadline = time.monotonic() + PATIENCE_S
     while client.info("persistence")["aof_buffer_length"]:
         assert time.monotonic() < deadline
@@ -126,7 +126,7 @@ def test_data_survives_stop_and_start(data: Path) -> None:
         assert client.llen("list") == 1000
 
 
-def test_data_survives_kill_9_and_start(data: Path) -> None:
+def test_data_survives_sigkill_and_start(data: Path) -> None:
     with connected(data) as client:
         client.rpush("list", *range(1000))
     kill9(data)
@@ -134,7 +134,7 @@ def test_data_survives_kill_9_and_start(data: Path) -> None:
         assert client.llen("list") == 1000
 
 
-def test_what_was_acknowledged_survives_kill_9_in_the_middle_of_a_rewrite(data: Path) -> None:
+def test_acknowledged_data_survives_sigkill_during_a_rewrite(data: Path) -> None:
     with LeasedQueue(f"embedded://{data}", "work") as queue, connected(data) as client:
         queue.publish_many([{"n": number} for number in range(20_000)])
         queue.ack(claimed(queue, 5_000))
@@ -148,7 +148,7 @@ def test_what_was_acknowledged_survives_kill_9_in_the_middle_of_a_rewrite(data: 
         assert client.info("persistence")["aof_rewrite_in_progress"] == 1
         process = process_of(data)
         assert os.getpgid(process) == process
-        os.killpg(process, signal.SIGKILL)  # with the child that rewrites, which holds the directory until it is done
+        os.killpg(process, signal.SIGKILL)  # with the child that rewrites and holds the directory until its end
     with LeasedQueue(f"embedded://{data}", "work") as queue:
         assert [message.payload["n"] for message in queue.messages(held)] == list(range(6_000, 7_000))
         queue.ack(held)
@@ -216,7 +216,7 @@ def test_stopping_twice_is_harmless(data: Path) -> None:
     assert embedded.stop(data) is False
 
 
-def test_a_server_that_does_not_answer_is_not_doubled(data: Path) -> None:
+def test_no_second_server_is_started_beside_one_that_does_not_answer(data: Path) -> None:
     embedded.start(data)
     process = process_of(data)
     os.kill(process, signal.SIGSTOP)
@@ -248,7 +248,7 @@ def test_start_returns_when_the_data_is_loaded(data: Path) -> None:
         assert client.llen("k") == 300_000
 
 
-def test_a_server_whose_socket_was_deleted_is_not_doubled(data: Path) -> None:
+def test_no_second_server_is_started_beside_one_whose_socket_was_deleted(data: Path) -> None:
     embedded.start(data)
     process = process_of(data)
     (data / embedded.SOCKET).unlink()
@@ -258,7 +258,7 @@ def test_a_server_whose_socket_was_deleted_is_not_doubled(data: Path) -> None:
     wait_until_gone(data)
 
 
-def test_a_server_that_cannot_read_its_data_says_why(data: Path) -> None:
+def test_a_server_that_cannot_read_its_data_reports_why(data: Path) -> None:
     data.mkdir()
     (data / "appendonly.aof").write_bytes(b"*not an append-only file\r\n")
     with pytest.raises(QueueUnavailable, match=r"ended while starting.*\n(.*\n)*.*Bad file format"):
@@ -298,7 +298,7 @@ def test_any_server_on_path_keeps_the_data(name: str, data: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_wheels_server_reads_what_another_wrote_or_refuses_it_in_words(
+def test_the_server_of_the_wheel_reads_data_of_others_or_refuses_it_with_an_explanation(
     name: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
@@ -313,7 +313,7 @@ def test_the_wheels_server_reads_what_another_wrote_or_refuses_it_in_words(
 
 
 @pytest.mark.parametrize("name", ["7.0", "8.6"])
-def test_a_redis_on_path_refuses_what_the_wheels_server_wrote_before_its_log_offers_to_cut_it_off(
+def test_a_redis_on_path_refuses_data_of_the_wheels_server_before_it_could_truncate_it(
     name: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = worked(data)
@@ -325,7 +325,7 @@ def test_a_redis_on_path_refuses_what_the_wheels_server_wrote_before_its_log_off
 
 
 def worked(data: Path) -> Lease:
-    """Leave 60 ready messages and a lease of 40 in the directory, half written before a rewrite and half after."""
+    """Leave 60 ready messages and a lease of 40 in the directory, half written before a rewrite and half after it."""
     with LeasedQueue(f"embedded://{data}", "work") as queue, connected(data) as client:
         queue.publish_many([{"n": number} for number in range(50)])
         lease = claimed(queue, 40)
@@ -365,7 +365,7 @@ with LeasedQueue("embedded://{data}", "flights") as queue:
 
 
 def install(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a server of the test matrix the only one to be found."""
+    """Make a server of the test matrix the only one that can be found."""
     folder.mkdir()
     program = folder / ("valkey-server" if name == "valkey" else "redis-server")
     program.write_text(f'#!/bin/sh\nexec {shlex.join(command(name))} "$@"\n')

@@ -43,14 +43,14 @@ def test_adopting_under_another_owner_counts_a_delivery(world: World) -> None:
     assert deliveries(queue, adopted) == [2]
 
 
-def test_the_owner_can_be_taken_away(world: World) -> None:
+def test_an_adoption_can_remove_the_owner(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     queue.claim(lease_id="job", owner="run 1")
     assert queue.adopt("job", owner="").owner == queue.lease_info("job").owner == ""
 
 
-def test_a_condition_on_the_owner_leaves_the_present_owner_undisturbed(world: World) -> None:
+def test_a_failed_owner_condition_leaves_the_present_owner_undisturbed(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     lease = queue.claim(lease_id="job", owner="try 2")
@@ -65,7 +65,7 @@ def test_a_condition_on_the_owner_leaves_the_present_owner_undisturbed(world: Wo
     assert queue.ack(lease).settled == 1
 
 
-def test_of_many_who_adopt_from_the_same_owner_exactly_one_succeeds(world: World) -> None:
+def test_of_many_concurrent_adoptions_from_one_owner_exactly_one_succeeds(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     queue.claim(lease_id="job", owner="gone")
@@ -74,7 +74,7 @@ def test_of_many_who_adopt_from_the_same_owner_exactly_one_succeeds(world: World
     assert [type(error) for error in errors if error] == [LeaseOwnedByOther] * 7
 
 
-def test_a_lease_that_is_not_there_cannot_be_adopted(world: World) -> None:
+def test_a_missing_lease_cannot_be_adopted(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     with pytest.raises(LeaseLost, match="no lease of this id"):
@@ -85,7 +85,7 @@ def test_a_lease_that_is_not_there_cannot_be_adopted(world: World) -> None:
     assert drain(queue) == ["x"]
 
 
-def test_an_acked_lease_cannot_be_adopted_and_says_that_it_was_acked(world: World) -> None:
+def test_an_acked_lease_cannot_be_adopted_and_the_error_reports_the_ack(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     queue.ack(queue.claim(lease_id="job"))
@@ -107,7 +107,7 @@ def test_an_expired_lease_can_be_adopted_until_it_is_reclaimed(world: World) -> 
         queue.adopt("job")
 
 
-def test_adopting_from_owner_to_owner_ends_in_the_dead_letters(world: World) -> None:
+def test_repeated_adoptions_by_new_owners_end_in_the_dead_letters(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=2))
     queue.publish("poison")
     queue.claim(lease_id="job", owner="1")
@@ -164,7 +164,7 @@ def test_an_adoption_with_a_wrong_argument_names_it(world: World, parameter: str
         world.queue().adopt(**arguments)
 
 
-def test_joining_a_lease_takes_nothing_over(world: World) -> None:
+def test_joining_a_lease_does_not_take_it_over(world: World) -> None:
     holder, helper = world.queue(), world.queue()
     holder.publish_many([*"ab"])
     claimed = holder.claim(max_messages=2, lease_id="job", owner="run 1")
@@ -175,7 +175,7 @@ def test_joining_a_lease_takes_nothing_over(world: World) -> None:
     assert holder.ack(claimed).settled == 1
 
 
-def test_the_holder_ends_a_lease_of_which_a_helper_settled_everything(world: World) -> None:
+def test_the_holder_ends_a_lease_whose_messages_a_helper_settled(world: World) -> None:
     holder, helper = world.queue(), world.queue()
     holder.publish_many([*"ab"])
     claimed = holder.claim(max_messages=2, lease_id="job")
@@ -187,7 +187,7 @@ def test_the_holder_ends_a_lease_of_which_a_helper_settled_everything(world: Wor
     assert sorted(drain(holder)) == ["a", "b"]
 
 
-def test_a_lease_of_which_a_helper_settled_everything_expires_without_a_trace(world: World) -> None:
+def test_a_lease_whose_messages_a_helper_settled_expires_without_effect(world: World) -> None:
     holder, helper = world.queue(), world.queue()
     holder.publish("a")
     holder.claim(lease_id="job")
@@ -198,6 +198,6 @@ def test_a_lease_of_which_a_helper_settled_everything_expires_without_a_trace(wo
     assert (holder.lease_info("job"), holder.stats().leases) == (None, 1)
 
 
-def test_a_lease_that_is_not_there_cannot_be_joined(world: World) -> None:
+def test_a_missing_lease_cannot_be_joined(world: World) -> None:
     with pytest.raises(LeaseLost, match="no lease of this id"):
         world.queue().join("job")

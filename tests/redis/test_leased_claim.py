@@ -23,7 +23,7 @@ def test_messages_are_claimed_in_the_order_they_were_published(world: World) -> 
     assert [message.index for message in leases[2].messages] == [0, 1, 2]
 
 
-def test_a_claimed_message_is_nobody_elses(world: World) -> None:
+def test_a_claimed_message_is_not_claimed_by_others(world: World) -> None:
     one, two = world.queue(), world.queue()
     one.publish("x")
     assert one.claim().count == 1
@@ -56,7 +56,7 @@ def test_threads_may_share_one_queue_object(world: World) -> None:
     assert sorted(found, key=int) == [str(n) for n in range(100)]
 
 
-def test_a_lease_tells_its_owner_deadline_and_size(world: World) -> None:
+def test_a_lease_states_its_owner_deadline_and_size(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=100))
     queue.publish_many(["a", "b"])
     lease = queue.claim(max_messages=5, owner="me, myself", lease_id="job/1")
@@ -68,7 +68,7 @@ def test_a_lease_tells_its_owner_deadline_and_size(world: World) -> None:
     assert (info.deadline - info.claimed_at).total_seconds() == 100
 
 
-def test_a_lease_may_last_as_long_as_the_claim_says_or_for_ever(world: World) -> None:
+def test_the_duration_of_a_lease_may_be_set_by_the_claim_and_be_endless(world: World) -> None:
     queue, patient = world.queue(), world.queue("patient", LeasedConfig(lease=None))
     queue.publish("x")
     patient.publish("x")
@@ -79,7 +79,7 @@ def test_a_lease_may_last_as_long_as_the_claim_says_or_for_ever(world: World) ->
     assert world.client.zscore(key("leases", "patient"), "j") == float("inf")
 
 
-def test_claiming_an_id_again_hands_its_messages_over_and_fences_the_former_holder(world: World) -> None:
+def test_claiming_an_id_again_takes_its_messages_over_and_fences_the_former_holder(world: World) -> None:
     first, second = world.queue(), world.queue()
     first.publish_many([*"abc"])
     stale = first.claim(max_messages=2, lease_id="job", owner="try 1")
@@ -120,7 +120,7 @@ def test_a_crash_loop_on_one_id_ends_in_the_dead_letters_and_spares_the_others(w
     assert [failure.kind for failure in dead.history] == ["expired"]
 
 
-def test_an_id_that_was_acked_whole_cannot_be_claimed_again(world: World) -> None:
+def test_an_id_that_was_acked_as_a_whole_cannot_be_claimed_again(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])
     lease = queue.claim(max_messages=2, lease_id="job", owner="try 1 of me")
@@ -145,7 +145,7 @@ def test_the_record_of_a_settled_id_is_kept_as_long_as_configured(world: World) 
 
 
 @pytest.mark.parametrize("settle", ["nack", "release"])
-def test_an_id_is_free_again_after_its_lease_was_given_back(world: World, settle: str) -> None:
+def test_an_id_can_be_claimed_again_after_its_lease_was_released(world: World, settle: str) -> None:
     queue = world.queue()
     queue.publish("x")
     getattr(queue, settle)(queue.claim(lease_id="job"))
@@ -162,7 +162,7 @@ def test_leases_without_a_chosen_id_leave_no_record(world: World) -> None:
     assert list(world.client.scan_iter(key("done:*"))) == []
 
 
-def test_a_claim_that_fits_one_chunk_brings_its_messages_however_many_were_asked_for(world: World) -> None:
+def test_a_claim_that_fits_one_chunk_returns_its_messages_for_any_max_messages(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"ab"])
     assert payloads(queue.claim(max_messages=1_000_000).messages) == ["a", "b"]
@@ -213,7 +213,7 @@ def test_claim_next_with_a_lost_lease_claims_nothing(world: World) -> None:
     assert two.ack(taken).settled == 1
 
 
-def test_claim_next_takes_what_expired_and_respects_a_pause(world: World) -> None:
+def test_claim_next_reclaims_expired_leases_and_respects_a_pause(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"ab"])
     forgotten, lease = queue.claim(), queue.claim()

@@ -1,4 +1,4 @@
-"""The clients a queue may be given, what they show, and what happens to them in a fork."""
+"""The clients that a queue accepts, what they reveal, and their behaviour in a fork."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ print("fine")
 
 @pytest.fixture(params=[{}, {"decode_responses": True}, {"protocol": 3}, {"decode_responses": True, "protocol": 3}])
 def client(request: pytest.FixtureRequest, world: World) -> Iterator[Any]:
-    """A client of the world's flavour, made by the user with options of theirs."""
+    """A client that the user made with custom options, for the concurrency model of the world."""
     if world.flavour == "sync":
         with redis.Redis.from_url(world.url, **request.param) as made:
             yield made
@@ -95,7 +95,7 @@ def client(request: pytest.FixtureRequest, world: World) -> Iterator[Any]:
         loop.call(made.aclose)
 
 
-def test_a_users_own_client_works_whatever_its_options(world: World, client: Any) -> None:
+def test_a_client_of_the_user_works_with_any_options(world: World, client: Any) -> None:
     queue = world.queue(settings=client, config=LeasedConfig(max_deliveries=2))
     queue.publish_many(["ż", b"\xff", {"a": 1}], dedup_key=repr)
     lease = queue.claim(max_messages=3, lease_id="job", owner="ż me")
@@ -110,7 +110,7 @@ def test_a_users_own_client_works_whatever_its_options(world: World, client: Any
     assert (queue.backlog().ready, queue.peek(), queue.dead_letters(), queue.stats().leases) == (0, [], [], 0)
 
 
-def test_closing_a_queue_leaves_a_users_client_open_and_takes_nothing_with_it(world: World, client: Any) -> None:
+def test_closing_a_queue_leaves_the_client_of_the_user_open_and_claims_nothing(world: World, client: Any) -> None:
     queue = world.queue(settings=client)
     queue.publish("x")
     queue.close()
@@ -150,7 +150,7 @@ async def test_a_client_of_the_other_kind_is_refused(redis_client: Any, async_re
 
 
 @pytest.mark.parametrize("name", ["", "a{b}", "a\nb", "x" * 513, 5, None, "\ud800"])
-def test_a_queue_needs_a_proper_name(world: World, name: Any) -> None:
+def test_an_invalid_queue_name_is_refused(world: World, name: Any) -> None:
     with pytest.raises(ConfigurationError, match="name"):
         world.queue(name)
 
@@ -180,7 +180,7 @@ def test_credentials_never_appear_in_errors_or_logs(world: World, caplog: pytest
     assert SECRET not in caplog.text
 
 
-def test_a_publish_that_no_replica_confirms_says_so_and_is_stored(world: World) -> None:
+def test_a_publish_that_no_replica_confirms_is_reported_and_stored(world: World) -> None:
     queue = world.queue(config=LeasedConfig(durability=Durability(replicas=1, timeout=0.01)))
     with pytest.raises(NotDurable, match="not confirmed"):
         queue.publish("a")
@@ -206,7 +206,7 @@ def test_an_append_only_file_that_is_off_or_unknown_confirms_nothing(world: Worl
     assert world.queue().stats().ready == 1
 
 
-def test_connections_are_given_back_and_not_piled_up(world: World) -> None:
+def test_connections_are_returned_to_the_pool(world: World) -> None:
     settings = RedisSettings.from_url(world.url, client_name="counted")
     queue = world.queue(settings=settings)
     for n in range(50):

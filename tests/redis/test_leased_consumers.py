@@ -29,7 +29,7 @@ def test_a_name_in_use_is_refused_to_another_stream(world: World) -> None:
     assert queue.register_consumer("another", run="run 2", stream="s2", alive=LONG) == (0, None, 0)
 
 
-def test_a_restart_of_the_same_stream_takes_the_name_at_once_and_the_run_before_it_learns(world: World) -> None:
+def test_a_restart_of_the_same_stream_takes_the_name_at_once_and_the_former_run_is_refused(world: World) -> None:
     queue = world.queue()
     register_consumer(queue, "run 1", "s1", finished=3)
     assert register_consumer(queue, "run 2", "s1") == (3, None, 0)
@@ -37,7 +37,7 @@ def test_a_restart_of_the_same_stream_takes_the_name_at_once_and_the_run_before_
         queue.renew_consumer("c", run="run 1", stream="s1", alive=LONG)
 
 
-def test_another_stream_takes_the_name_of_a_silent_run_and_learns_what_that_left(world: World) -> None:
+def test_another_stream_takes_the_name_of_a_silent_run_and_receives_its_state(world: World) -> None:
     queue = world.queue()
     register_consumer(queue, "run 1", "s 1", alive=0.05, finished=7)
     deadline = time.monotonic() + 60
@@ -51,7 +51,7 @@ def test_another_stream_takes_the_name_of_a_silent_run_and_learns_what_that_left
     assert register_consumer(queue, "run 2", "s2") == (0, "s 1", 7), "entering again says the same"
 
 
-def test_staying_keeps_the_name_and_what_is_finished_never_goes_back(world: World) -> None:
+def test_renewing_keeps_the_name_and_the_finished_number_never_decreases(world: World) -> None:
     queue = world.queue()
     register_consumer(queue, "run 1", "s1", alive=0.001)
     assert queue.renew_consumer("c", run="run 1", stream="s1", alive=LONG, finished=5).finished == 5
@@ -60,7 +60,7 @@ def test_staying_keeps_the_name_and_what_is_finished_never_goes_back(world: Worl
         register_consumer(queue, "run 2", "s2")
 
 
-def test_nobody_stays_who_never_entered(world: World) -> None:
+def test_a_run_that_never_registered_cannot_renew(world: World) -> None:
     with pytest.raises(ConsumerTaken):
         world.queue().renew_consumer("c", run="run 1", stream="s1", alive=LONG)
 
@@ -71,7 +71,7 @@ def test_a_record_is_forgotten_after_a_month(world: World) -> None:
     assert 29 < world.client.ttl(key) / 86400 <= 30
 
 
-def test_the_former_names_still_work_and_say_the_new_ones(world: World) -> None:
+def test_the_deprecated_names_still_work_and_name_the_new_ones(world: World) -> None:
     queue = world.queue()
     with pytest.warns(DeprecationWarning, match="enroll is now register_consumer"):
         assert queue.enroll("c", run="run 1", stream="s1", alive=LONG) == (0, None, 0)

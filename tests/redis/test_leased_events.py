@@ -1,4 +1,4 @@
-"""What `on_event` is told: one event a step, after the commit it reports, in order."""
+"""The events that `on_event` receives: one for each step, after the commit that it reports, in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Listener:
         self.events.append(event)
 
     def told(self) -> list[Told]:
-        """What was told since the last look."""
+        """Return the events since the last call."""
         events, self.events = self.events, []
         assert {event.queue for event in events} <= {"q"}
         return [(e.operation.value, e.count, e.lease_id, e.message_id, e.reason) for e in events]
@@ -33,9 +33,7 @@ def listener() -> Listener:
     return Listener()
 
 
-def test_publishing_tells_what_was_accepted_what_was_a_duplicate_and_what_was_dropped(
-    world: World, listener: Listener
-) -> None:
+def test_publishing_emits_accepted_duplicate_and_dropped_messages(world: World, listener: Listener) -> None:
     queue = world.queue(config=LeasedConfig(max_ready=3), on_event=listener)
     first = queue.publish("a", dedup_key="k")
     assert listener.told() == [("publish", 1, None, first.id, None)]
@@ -51,7 +49,7 @@ def test_publishing_tells_what_was_accepted_what_was_a_duplicate_and_what_was_dr
     assert listener.told() == [("publish", 1, None, last.id, None), ("drop", 1, None, None, None)]
 
 
-def test_the_life_of_a_lease_is_told_step_by_step(world: World, listener: Listener) -> None:
+def test_each_step_of_a_lease_emits_an_event(world: World, listener: Listener) -> None:
     queue = world.queue(on_event=listener)
     queue.publish_many([*"abcd"])
     listener.told()
@@ -70,7 +68,7 @@ def test_the_life_of_a_lease_is_told_step_by_step(world: World, listener: Listen
     assert listener.told() == [("release", 1, "job", None, None)]
 
 
-def test_acking_and_claiming_in_one_call_tells_both_in_that_order(world: World, listener: Listener) -> None:
+def test_acking_and_claiming_in_one_call_emits_both_events_in_that_order(world: World, listener: Listener) -> None:
     queue = world.queue(on_event=listener)
     queue.publish_many([*"abc"])
     lease = queue.claim(lease_id="job")
@@ -81,7 +79,7 @@ def test_acking_and_claiming_in_one_call_tells_both_in_that_order(world: World, 
     assert listener.told() == [("ack", 2, following.id, None, None)]
 
 
-def test_a_dead_letter_is_told_with_its_id_and_reason(world: World, listener: Listener) -> None:
+def test_a_dead_letter_event_contains_id_and_reason(world: World, listener: Listener) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=1), on_event=listener)
     one, two, three = queue.publish_many([*"abc"]).ids
     queue.claim(lease_id="nacked", max_messages=2)
@@ -100,7 +98,7 @@ def test_a_dead_letter_is_told_with_its_id_and_reason(world: World, listener: Li
     assert listener.told() == [("redrive", 3, None, None, None)]
 
 
-def test_a_reclaim_is_told_by_whoever_did_it(world: World, listener: Listener) -> None:
+def test_the_client_that_reclaims_emits_the_event(world: World, listener: Listener) -> None:
     holder, rival = world.queue(on_event=listener), world.queue(on_event=listener)
     holder.publish("x")
     stale = holder.claim(lease_id="job")
@@ -113,7 +111,7 @@ def test_a_reclaim_is_told_by_whoever_did_it(world: World, listener: Listener) -
     assert listener.told() == [("lost", 1, "job", None, None)]
 
 
-def test_refusals_and_looks_tell_nothing(world: World, listener: Listener) -> None:
+def test_refusals_and_inspections_emit_no_events(world: World, listener: Listener) -> None:
     queue = world.queue(on_event=listener)
     queue.publish("x")
     queue.ack(queue.claim(lease_id="job", owner="me"))
@@ -142,7 +140,7 @@ def test_events_come_after_the_commit_they_report(world: World) -> None:
     assert seen == [("publish", 1, 0), ("claim", 0, 1), ("ack", 0, 0)]
 
 
-def test_a_callback_that_raises_harms_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_raises_has_no_further_effect(world: World, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: QueueEvent) -> None:
         raise RuntimeError("not the queue's business")
 
@@ -155,7 +153,7 @@ def test_a_callback_that_raises_harms_nothing(world: World, caplog: pytest.LogCa
     ]
 
 
-def test_payloads_and_tokens_are_never_told(world: World, listener: Listener) -> None:
+def test_events_contain_no_payloads_and_no_tokens(world: World, listener: Listener) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=1), on_event=listener)
     queue.publish("canary payload")
     lease = queue.claim()

@@ -11,7 +11,7 @@ from tests.redis.leases import drain, engine_of, eventually, expire, key, payloa
 from tests.redis.worlds import World
 
 
-def test_what_an_expired_lease_held_is_claimed_again_in_order_and_counted(world: World) -> None:
+def test_the_messages_of_an_expired_lease_are_claimed_again_in_order_with_a_counted_delivery(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abcd"])
     stale = queue.claim(max_messages=3, owner="crashed")
@@ -25,7 +25,7 @@ def test_what_an_expired_lease_held_is_claimed_again_in_order_and_counted(world:
         queue.ack(stale)
 
 
-def test_a_claim_reclaims_what_expired_even_when_nothing_else_is_ready(world: World) -> None:
+def test_a_claim_reclaims_an_expired_lease_even_when_nothing_else_is_ready(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"ab"])
     for lease in (queue.claim(), queue.claim()):
@@ -34,7 +34,7 @@ def test_a_claim_reclaims_what_expired_even_when_nothing_else_is_ready(world: Wo
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_a_real_lease_really_expires(world: World) -> None:
+def test_a_lease_expires_in_real_time(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     queue.claim(lease=0.02)
@@ -62,7 +62,7 @@ def test_a_message_whose_holders_all_crash_becomes_a_dead_letter(world: World) -
     assert [failure.kind for failure in dead.history] == ["expired", "expired"]
 
 
-def test_many_expired_leases_are_all_taken_back(world: World) -> None:
+def test_many_expired_leases_are_all_reclaimed(world: World) -> None:
     queue = world.queue()
     queue.publish_many(map(str, range(40)))
     for lease in [queue.claim() for _ in range(40)]:
@@ -71,7 +71,7 @@ def test_many_expired_leases_are_all_taken_back(world: World) -> None:
     assert sorted(drain(queue), key=int) == [str(n) for n in range(40)]
 
 
-def test_what_expired_first_is_claimed_first(world: World) -> None:
+def test_messages_are_reclaimed_in_the_order_of_expiry(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])
     for deadline, lease in enumerate([queue.claim() for _ in range(3)]):
@@ -80,7 +80,7 @@ def test_what_expired_first_is_claimed_first(world: World) -> None:
     assert drain(queue) == ["a", "b", "c"]
 
 
-def test_an_expired_lease_that_nobody_took_back_still_belongs_to_its_holder(world: World) -> None:
+def test_an_expired_lease_that_was_not_reclaimed_still_belongs_to_its_holder(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     lease = queue.claim()
@@ -128,14 +128,14 @@ def test_extending_a_lost_lease_fails_and_does_not_bring_it_back(world: World) -
 
 
 @pytest.mark.parametrize("by", [0, -1, float("inf"), "5", True])
-def test_extending_by_nonsense_is_refused(world: World, by: Any) -> None:
+def test_extending_by_an_invalid_duration_is_refused(world: World, by: Any) -> None:
     queue = world.queue()
     queue.publish("x")
     with pytest.raises(ConfigurationError, match="by must be"):
         queue.extend(queue.claim(), by=by)
 
 
-def test_two_who_reclaim_at_once_bring_back_each_message_once(world: World) -> None:
+def test_two_concurrent_reclaims_return_each_message_once(world: World) -> None:
     queue = world.queue()
     queue.publish_many(map(str, range(300)))
     for lease in [queue.claim(max_messages=100) for _ in range(3)]:

@@ -1,4 +1,4 @@
-"""Leases that are kept alive while somebody works, and handlers that hear when theirs is gone."""
+"""Leases that are extended while a handler works, and handlers that are notified when theirs is lost."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ LEASE_S = 60
 
 @pytest.fixture(autouse=True)
 def often() -> Iterator[None]:
-    """Heartbeats need no short leases here."""
+    """Make heartbeats frequent, so that the tests need no short leases."""
     with beating_often():
         yield
 
 
 def let_pass(world: World, seconds: int) -> None:
-    """Let so much time pass for every lease, all at once."""
+    """Let so much time pass for every lease at once."""
     for lease in world.client.zrange(key("leases"), 0, -1):
         world.client.zincrby(key("leases"), -1000 * seconds, lease)
 
 
-def test_a_lease_outlives_its_time_while_somebody_works(world: World) -> None:
+def test_a_lease_is_held_beyond_its_duration_during_the_work(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=LEASE_S))
     queue.publish_many(["short", "long", "held"])
     held = queue.claim(lease=LEASE_S)
@@ -52,7 +52,7 @@ def test_a_lease_outlives_its_time_while_somebody_works(world: World) -> None:
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_holding_a_lease_saves_it_even_when_its_own_time_is_nearly_over(world: World) -> None:
+def test_hold_extends_a_lease_even_just_before_its_deadline(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=300))
     queue.publish("x")
     lease = queue.claim(lease_id="job", lease=LEASE_S)
@@ -61,7 +61,7 @@ def test_holding_a_lease_saves_it_even_when_its_own_time_is_nearly_over(world: W
     assert queue.ack(lease).settled == 1
 
 
-def test_a_lease_is_no_longer_extended_after_its_block(world: World) -> None:
+def test_a_lease_is_not_extended_after_its_block(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=0.1))
     queue.publish("x")
     lease = queue.claim(lease_id="job")
@@ -71,7 +71,7 @@ def test_a_lease_is_no_longer_extended_after_its_block(world: World) -> None:
     assert not lease.lost
 
 
-def test_a_handler_sees_that_its_lease_was_taken(world: World) -> None:
+def test_a_handler_is_notified_when_its_lease_was_taken_over(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=LEASE_S))
     queue.publish("x")
     told: list[Any] = []
@@ -119,7 +119,7 @@ def test_a_callback_that_exits_does_not_end_the_heartbeat_thread(
     assert "on_lost raised" in caplog.text
 
 
-def test_a_handler_sees_that_its_lease_cannot_be_extended_in_time(world: World) -> None:
+def test_a_handler_is_notified_when_its_lease_cannot_be_extended_in_time(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=0.3))
     queue.publish("x")
     lease = queue.claim(lease_id="job")
@@ -145,11 +145,11 @@ def test_a_settled_lease_is_not_reported_lost(world: World) -> None:
     lease = queue.claim()
     with queue.hold(lease, on_lost=told.append):
         queue.ack(lease)
-        time.sleep(0.3)  # longer than it takes to the next heartbeat
+        time.sleep(0.3)  # longer than the time until the next heartbeat
         assert (lease.lost, told) == (False, [])
 
 
-def test_closing_a_queue_gives_back_the_connection_of_a_heartbeat_that_is_under_way(redis_client: redis.Redis) -> None:
+def test_closing_a_queue_returns_the_connection_of_a_running_heartbeat_to_its_pool(redis_client: redis.Redis) -> None:
     begun, go_on = threading.Event(), threading.Event()
     queue = LeasedQueue(redis_client, "q")
     queue.publish("x")
@@ -173,7 +173,7 @@ def test_closing_a_queue_gives_back_the_connection_of_a_heartbeat_that_is_under_
     assert queue.ack(lease).settled == 1  # type: ignore[arg-type]
 
 
-async def test_closing_an_async_queue_gives_back_the_connection_of_a_heartbeat_that_is_under_way(
+async def test_closing_an_async_queue_returns_the_connection_of_a_running_heartbeat_to_its_pool(
     async_redis_client: redis.asyncio.Redis,
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
@@ -198,7 +198,7 @@ async def test_closing_an_async_queue_gives_back_the_connection_of_a_heartbeat_t
     assert not queue._beats._idle
 
 
-def test_one_thread_keeps_every_lease_of_the_process(world: World) -> None:
+def test_one_thread_extends_all_leases_of_the_process(world: World) -> None:
     threads = set(threading.enumerate())  # other tests may have left heartbeats of their own
     queues = [world.queue(f"q{n}", LeasedConfig(lease=LEASE_S)) for n in range(5)]
     leases = []
@@ -218,7 +218,7 @@ def test_one_thread_keeps_every_lease_of_the_process(world: World) -> None:
     assert all(queue.ack(lease).settled == 1 for queue, lease in leases)
 
 
-def test_a_lease_that_reached_max_hold_is_reclaimed_and_lost_to_its_handler(world: World) -> None:
+def test_a_lease_that_reached_max_hold_is_reclaimed_and_its_handler_notified(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=0.3, max_hold=0.3))
     queue.publish("x")
     lease = queue.claim(lease_id="job")

@@ -1,4 +1,4 @@
-"""Messages that failed together are tried apart: nobody is starved by them, and none dies for the company it kept."""
+"""Messages that failed together are isolated: no message starves, and none dies for the failure of others."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.redis.worlds import World
 
 
 def failing_twice(queue: Any, count: int) -> None:
-    """Let the first messages of a queue fail together, and once more."""
+    """Let the first messages of a queue fail together twice."""
     for _ in range(2):
         queue.nack(queue.claim(max_messages=count))
 
 
 def bound(count: int, poisons: int = 1) -> float:
-    """How many runs may pass until all but the poisons are done."""
+    """Return how many runs may pass until all but the poison messages are done."""
     return poisons * (2 * math.log2(count) + 4)
 
 
 @pytest.mark.parametrize("fail", ["nack", "expire"])
-def test_a_lease_that_fails_once_takes_nothing_from_the_claims_of_others(world: World, fail: str) -> None:
+def test_a_lease_that_fails_once_does_not_reduce_the_claims_of_others(world: World, fail: str) -> None:
     queue = world.queue()
     queue.publish_many(map(str, range(600)))
     lease = queue.claim(max_messages=30)
@@ -50,7 +50,7 @@ def test_messages_that_failed_together_twice_come_in_halves_and_the_others_in_fu
     assert queue.claim() is None
 
 
-def test_a_claim_of_isolated_messages_says_why_it_is_small(world: World) -> None:
+def test_a_claim_of_isolated_messages_states_why_it_is_small(world: World) -> None:
     events: list[QueueEvent] = []
     queue = world.queue(on_event=events.append)
     queue.publish_many(map(str, range(8)))
@@ -77,7 +77,7 @@ def test_a_claim_of_isolated_messages_says_why_it_is_small(world: World) -> None
 @pytest.mark.parametrize("count", [20, 200, 1000])
 @pytest.mark.parametrize("poisons", [1, 2, 5])
 @pytest.mark.parametrize("fail", ["nack", "expire"])
-def test_poison_is_found_in_few_runs_whatever_the_retries_and_alone_it_dies(
+def test_poison_is_found_in_few_runs_whatever_the_retries_and_only_it_is_dead_lettered(
     world: World, count: int, poisons: int, fail: str
 ) -> None:
     drawn, needed = random.Random(f"{count} {poisons}").sample(range(count), poisons), []
@@ -94,7 +94,7 @@ def test_poison_is_found_in_few_runs_whatever_the_retries_and_alone_it_dies(
 
 
 @pytest.mark.parametrize("place", range(20))
-def test_it_does_not_matter_which_of_the_messages_is_the_poison(world: World, place: int) -> None:
+def test_poison_is_found_at_any_position(world: World, place: int) -> None:
     queue = world.queue()
     ids = queue.publish_many(map(str, range(20))).ids
     consumer = Consumer(world, queue, {ids[place]}, 0, "nack")
@@ -102,14 +102,14 @@ def test_it_does_not_matter_which_of_the_messages_is_the_poison(world: World, pl
 
 
 class Consumer:
-    """Works on batches, under one lease id for all tries; one with a poison in it fails each time."""
+    """A consumer of batches under one lease id for all tries; a batch with a poison message fails each time."""
 
     def __init__(self, world: World, queue: Any, bad: set[str], retries: int, fail: str) -> None:
         self.world, self.queue, self.bad, self.retries, self.fail = world, queue, bad, retries, fail
         self.names = (f"run {number}" for number in itertools.count())
 
     def work_until(self, done: Callable[[set[str], set[str]], bool], batch: int) -> int:
-        """How many runs it takes until what the queue has left is as it should be."""
+        """Return how many runs it takes until the queue has left what it should."""
         for runs in range(40 * int(bound(batch, len(self.bad)))):
             left = {message.id for message in self.queue.peek(max(1, self.queue.backlog().ready))}
             if done(left, self.bad):
@@ -125,12 +125,12 @@ class Consumer:
         for number in range(self.retries):
             again = self.queue.claim(max_messages=batch, lease_id=lease_id, owner=f"try {number}")
             if again is None:
-                return  # what was left of its deliveries is used up
+                return  # the rest of its deliveries is used up
             lease = again
         self.queue.nack(lease) if self.fail == "nack" else expire(self.world, lease.id, self.queue.name)
 
 
-def test_fresh_messages_are_not_starved_by_isolated_ones(world: World) -> None:
+def test_isolated_messages_do_not_starve_fresh_ones(world: World) -> None:
     queue = world.queue()
     bad = queue.publish_many(map(str, range(200))).ids[123]
     born, waited = {}, []
@@ -148,7 +148,7 @@ def test_fresh_messages_are_not_starved_by_isolated_ones(world: World) -> None:
     assert number - min(born.values(), default=number) <= 12
 
 
-def test_isolated_messages_are_not_starved_by_fresh_ones(world: World) -> None:
+def test_fresh_messages_do_not_starve_isolated_ones(world: World) -> None:
     queue = world.queue()
     queue.publish_many(["old"] * 10)
     failing_twice(queue, 10)
@@ -162,7 +162,7 @@ def test_isolated_messages_are_not_starved_by_fresh_ones(world: World) -> None:
 
 
 @pytest.mark.parametrize("ending", ["release", "release some", "release_lease"])
-def test_what_is_released_returns_to_its_group_and_nothing_is_counted(world: World, ending: str) -> None:
+def test_released_messages_return_to_their_group_and_nothing_is_counted(world: World, ending: str) -> None:
     queue = world.queue()
     queue.publish_many(map(str, range(8)))
     failing_twice(queue, 8)
@@ -179,7 +179,7 @@ def test_what_is_released_returns_to_its_group_and_nothing_is_counted(world: Wor
     assert {message.id: message.deliveries for message in queue.peek(8)} == before
 
 
-def test_a_message_nacked_by_name_is_tried_alone_once_it_was_isolated_and_the_others_stay_free(world: World) -> None:
+def test_an_isolated_message_nacked_by_name_is_claimed_alone_and_the_others_are_not_isolated(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abcdefgh"])
     failing_twice(queue, 8)
@@ -193,7 +193,7 @@ def test_a_message_nacked_by_name_is_tried_alone_once_it_was_isolated_and_the_ot
     assert drained[1].message.id == named.id
 
 
-def test_naming_a_message_that_never_failed_in_company_isolates_nothing(world: World) -> None:
+def test_nacking_a_message_by_name_isolates_nothing_when_it_never_failed_together_with_others(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abcd"])
     for _ in range(3):
@@ -204,7 +204,7 @@ def test_naming_a_message_that_never_failed_in_company_isolates_nothing(world: W
     assert queue.stats().isolated == 0
 
 
-def test_a_message_that_is_named_answers_for_that_delivery_and_not_for_the_takeovers_of_all(world: World) -> None:
+def test_a_message_nacked_by_name_is_blamed_for_that_delivery_and_not_for_earlier_takeovers(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=3))
     queue.publish_many([*"ab"])
     queue.claim(max_messages=2, lease_id="job", owner="1")
@@ -228,7 +228,7 @@ def test_isolated_messages_keep_their_group_through_a_delay(world: World) -> Non
     assert queue.claim(max_messages=10).count == 5
 
 
-def test_a_redriven_message_is_as_good_as_new(world: World) -> None:
+def test_a_redriven_message_is_no_longer_isolated(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=1))
     queue.publish_many([*"ab"])
     queue.nack(queue.claim(max_messages=2))
@@ -249,7 +249,7 @@ def test_a_redriven_message_is_as_good_as_new(world: World) -> None:
     assert queue.stats().isolated == 1
 
 
-def test_what_is_isolated_is_seen_cancelled_and_purged_like_all_that_is_ready(world: World) -> None:
+def test_isolated_messages_are_browsed_cancelled_and_purged_like_ready_ones(world: World) -> None:
     queue = world.queue()
     ids = queue.publish_many([*"abcd"]).ids
     failing_twice(queue, 4)
@@ -269,7 +269,7 @@ def test_what_is_isolated_is_seen_cancelled_and_purged_like_all_that_is_ready(wo
     assert queue.claim() is None
 
 
-def test_delayed_messages_are_seen_and_purged_without_the_isolated_ones(world: World) -> None:
+def test_delayed_messages_are_browsed_and_purged_without_the_isolated_ones(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"ab"])
     failing_twice(queue, 2)
@@ -305,7 +305,7 @@ def test_a_waiting_claim_is_woken_by_messages_that_become_isolated(world: World)
     assert waiting.result(60).isolation == Isolation(2, 1)
 
 
-def test_large_isolated_groups_come_in_pieces_that_one_reply_can_bring(world: World) -> None:
+def test_large_isolated_groups_are_claimed_in_chunks_that_fit_one_reply(world: World) -> None:
     queue = world.queue()
     queue.publish_many("x" for _ in range(12_000))
     failing_twice(queue, 12_000)
@@ -319,7 +319,7 @@ def test_large_isolated_groups_come_in_pieces_that_one_reply_can_bring(world: Wo
     assert 8 <= heavy.claim(max_messages=60).count < 30
 
 
-def test_many_groups_are_counted_without_an_end(world: World) -> None:
+def test_of_many_groups_a_hundred_are_listed_and_the_rest_is_summed_up(world: World) -> None:
     queue = world.queue()
     queue.publish_many(["x"] * 240)
     leases = [queue.claim(max_messages=2) for _ in range(120)]
@@ -351,7 +351,7 @@ def test_a_release_and_a_redrive_keep_a_history_of_one_line_that_is_longer_than_
     assert len(strict.peek()[0].history) == 1
 
 
-def test_a_nack_that_is_cut_off_never_leaves_one_message_behind_to_be_blamed_for_the_tries_of_all(world: World) -> None:
+def test_an_interrupted_nack_never_blames_a_single_message_for_the_deliveries_of_all(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=4))
     queue.publish_many("x" for _ in range(1_001))
     queue.claim(max_messages=1_001, lease_id="job")
@@ -362,14 +362,14 @@ def test_a_nack_that_is_cut_off_never_leaves_one_message_behind_to_be_blamed_for
     assert queue.stats().dead == 0
 
 
-def test_messages_of_which_an_earlier_version_had_given_back_a_part_do_not_die_in_company(world: World) -> None:
+def test_messages_partly_requeued_by_an_earlier_version_are_not_dead_lettered_together(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=2))
     queue.publish_many([*"abcd"])
     lease = queue.claim(max_messages=4)
     queue.nack(lease, lease.messages)
     lease = queue.claim(max_messages=4)
     token, _, claimed, *_ = world.client.lindex(key(f"lease:{lease.id}"), 0).decode().split(" ")
-    world.client.lset(key(f"lease:{lease.id}"), 0, f"{token} n {claimed} 0 1 ")  # as that version counts calls
+    world.client.lset(key(f"lease:{lease.id}"), 0, f"{token} n {claimed} 0 1 ")  # as the earlier version counts calls
     expire(world, lease.id)
     assert queue.claim(max_messages=4) is not None
     assert queue.stats().dead == 0
@@ -391,7 +391,7 @@ def test_isolated_messages_are_shown_in_the_order_in_which_they_are_claimed(worl
     assert claimed == [message.id for message in shown]
 
 
-def test_the_oldest_of_isolated_messages_tells_the_age_of_the_backlog(world: World) -> None:
+def test_the_age_of_the_backlog_includes_isolated_messages(world: World) -> None:
     queue = world.queue()
     queue.publish("old")
     time.sleep(0.05)
@@ -419,7 +419,7 @@ def test_a_release_isolates_no_message_that_an_earlier_version_put_among_isolate
     queue = world.queue()
     queue.publish_many([*"ab"])
     failing_twice(queue, 2)
-    for envelope in world.client.zrange(key("delayed"), 0, -1):  # as that version does, which takes them for due
+    for envelope in world.client.zrange(key("delayed"), 0, -1):  # as the earlier version does, which treats them as due
         world.client.zrem(key("delayed"), envelope)
         world.client.rpush(key("ready"), envelope)
     queue.publish_many([*"cdefgh"])
@@ -428,7 +428,7 @@ def test_a_release_isolates_no_message_that_an_earlier_version_put_among_isolate
     assert [lease.count for lease in iter(lambda: queue.claim(max_messages=8), None)] in ([1, 6, 1], [6, 1, 1])
 
 
-def test_consumers_of_different_batches_that_take_turns_both_get_fresh_messages(world: World) -> None:
+def test_consumers_with_different_batch_sizes_that_take_turns_both_get_fresh_messages(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=None))
     queue.publish_many(["bad"] * 2)
     failing_twice(queue, 2)

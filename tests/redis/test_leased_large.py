@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 def large_lease(queue: Any, **options: Any) -> Any:
-    """Of all messages, and filled in chunks: it asks for fewer than there are."""
+    """Claim all messages into a lease that is filled in chunks: it asks for fewer than there are."""
     queue.publish_many([*NUMBERS, "one more"])
     lease = queue.claim(max_messages=MANY, **options)
     assert lease.count == MANY
@@ -49,7 +49,7 @@ def test_a_large_lease_is_filled_in_chunks_and_read_in_slices(world: World) -> N
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_a_large_claim_takes_no_more_than_it_asked_for(world: World) -> None:
+def test_a_large_claim_takes_no_more_than_max_messages(world: World) -> None:
     queue = world.queue()
     queue.publish_many(NUMBERS)
     lease = queue.claim(max_messages=9_000)
@@ -58,7 +58,7 @@ def test_a_large_claim_takes_no_more_than_it_asked_for(world: World) -> None:
     assert payloads(queue.claim().messages) == ["9000"]
 
 
-def test_no_reply_is_larger_when_large_messages_follow_small_ones(world: World) -> None:
+def test_no_reply_exceeds_its_limit_when_large_messages_follow_small_ones(world: World) -> None:
     queue, keys = world.queue(), engine_of(world.queue()).keys
     published = ["small"] * 300 + ["x" * 1_000_000] * 40
     queue.publish_many(published)
@@ -73,7 +73,7 @@ def test_no_reply_is_larger_when_large_messages_follow_small_ones(world: World) 
 
 
 @pytest.mark.parametrize("more", [0, 5])
-def test_all_that_is_ready_becomes_a_large_lease_without_a_look_at_its_messages(world: World, more: int) -> None:
+def test_all_ready_messages_become_a_large_lease_without_popping_each_of_them(world: World, more: int) -> None:
     queue = world.queue()
     queue.publish_many(NUMBERS)
     queue.nack(queue.claim(max_messages=2))
@@ -103,7 +103,7 @@ def test_reading_a_lost_lease_fails_rather_than_giving_fewer_messages(world: Wor
 
 
 @pytest.mark.parametrize("verb", ["nack", "release", "expire"])
-def test_a_large_lease_comes_back_whole_and_in_order(world: World, verb: str) -> None:
+def test_a_large_lease_is_requeued_completely_and_in_order(world: World, verb: str) -> None:
     queue = world.queue()
     lease = large_lease(queue)
     queue.publish("behind")
@@ -118,7 +118,7 @@ def test_a_large_lease_comes_back_whole_and_in_order(world: World, verb: str) ->
     assert world.client.exists(key(f"lease:{lease.id}")) == world.client.zcard(key("leases")) == 0
 
 
-def test_some_messages_of_a_large_lease_are_settled_wherever_they_stand(world: World) -> None:
+def test_some_messages_of_a_large_lease_are_settled_at_any_position(world: World) -> None:
     queue = world.queue()
     lease = large_lease(queue, lease_id="job")
     chosen = [message for n in (0, 3_999, 4_000, 8_192, MANY - 1) for message in queue.read(lease, n, n + 1)]
@@ -142,7 +142,7 @@ def test_all_messages_of_a_large_lease_can_be_acked_by_name(world: World) -> Non
     assert queue.lease_info("job") is None
 
 
-def test_a_large_lease_that_fails_too_often_becomes_that_many_dead_letters(world: World) -> None:
+def test_every_message_of_a_large_lease_that_fails_too_often_becomes_a_dead_letter(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=1))
     assert queue.nack(large_lease(queue)) == SettleReport(MANY, MANY)
     assert queue.stats()[:5] == (0, 0, 0, 0, MANY)
@@ -171,7 +171,7 @@ def test_large_payloads_move_no_more_than_eight_mebibytes_a_script(world: World)
     assert drain_large(queue) == big
 
 
-def test_large_payloads_behind_small_ones_are_noticed_before_they_are_moved(world: World) -> None:
+def test_large_payloads_behind_small_ones_are_measured_before_they_are_moved(world: World) -> None:
     events: list[QueueEvent] = []
     queue = world.queue(on_event=events.append)
     mixed = [*[b"small"] * 200, *[bytes([n]) * MIB for n in range(20)]]
@@ -193,7 +193,7 @@ def drain_large(queue: Any) -> list[bytes]:
     return found
 
 
-def test_who_acks_what_an_interrupted_nack_left_leaves_a_record_and_a_repetition_claims_nothing(world: World) -> None:
+def test_an_ack_after_an_interrupted_nack_leaves_a_record_and_a_repeated_claim_is_refused(world: World) -> None:
     queue = world.queue()
     queue.publish_many(NUMBERS[:4_500])
     lease = queue.claim(max_messages=4_500, lease_id="job")
@@ -215,7 +215,7 @@ def test_the_record_counts_what_was_acked_before_an_interrupted_nack(world: Worl
     assert queue.settled("job").acked == 3_500
 
 
-def test_what_an_interrupted_nack_leaves_of_a_partly_settled_lease_is_all_there(world: World) -> None:
+def test_an_interrupted_nack_of_a_partly_settled_lease_loses_nothing(world: World) -> None:
     queue = world.queue()
     queue.publish_many(NUMBERS[:3_000])
     lease = queue.claim(max_messages=3_000, lease_id="job")
@@ -233,7 +233,7 @@ def nack_one_chunk(world: World, queue: Any, lease: Any) -> None:
     assert run(world, queue, next(nack(engine_of(queue), lease))).startswith(b"returned 1000 3500")
 
 
-def test_what_is_left_of_a_half_given_back_lease_can_still_be_given_back(world: World) -> None:
+def test_the_rest_of_a_partly_nacked_lease_can_still_be_nacked(world: World) -> None:
     queue = world.queue()
     queue.publish_many(NUMBERS[:4_500])
     lease = queue.claim(max_messages=4_500)
@@ -242,7 +242,7 @@ def test_what_is_left_of_a_half_given_back_lease_can_still_be_given_back(world: 
     assert payloads(queue.peek(5_000)) == NUMBERS[:4_500]
 
 
-def test_columns_and_a_look_by_anybody_show_what_is_unsettled(world: World) -> None:
+def test_read_columns_and_browse_lease_return_unsettled_messages(world: World) -> None:
     queue = world.queue()
     queue.publish_many([str(number) for number in range(30)], headers={"a": "b"})
     lease = queue.claim(max_messages=30, lease_id="job")

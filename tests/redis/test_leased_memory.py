@@ -1,4 +1,4 @@
-"""A server at `maxmemory`: what would fill it is refused whole, what drains it goes on."""
+"""A server at `maxmemory`: calls that need memory are refused as a whole, calls that free memory still work."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tests.redis.worlds import World
 
 @pytest.fixture
 def full(world: World) -> Iterator[World]:
-    """Ask for it, prepare the queue, and call `fill(world)`; afterwards the server has room again."""
+    """Prepare the queue and call `fill(world)`; afterwards the server has room again."""
     yield world
     world.client.config_set("maxmemory", 0)
 
 
 def fill(world: World) -> None:
-    """Let the server have reached its limit."""
+    """Let the server reach its memory limit."""
     world.client.config_set("maxmemory-policy", "noeviction")
     world.client.config_set("maxmemory", 1)
 
 
-def test_publishing_is_refused_whole_and_works_again_when_there_is_room(full: World) -> None:
+def test_publishing_is_refused_as_a_whole_and_works_again_when_there_is_memory(full: World) -> None:
     queue = full.queue()
     queue.publish("before")
     fill(full)
@@ -41,7 +41,7 @@ def test_publishing_is_refused_whole_and_works_again_when_there_is_room(full: Wo
     assert drain(queue) == ["before", "x"]
 
 
-def test_dropping_the_oldest_is_no_way_around_a_full_server(full: World) -> None:
+def test_dropping_the_oldest_does_not_bypass_a_full_server(full: World) -> None:
     queue = full.queue(config=LeasedConfig(max_ready=1, overflow=Overflow.DROP_OLDEST))
     queue.publish("before")
     fill(full)
@@ -58,7 +58,7 @@ def test_the_first_publish_of_a_queue_is_refused_too(full: World) -> None:
     assert snapshot(full.client) == {}
 
 
-def test_redriving_is_refused_whole(full: World) -> None:
+def test_redriving_is_refused_as_a_whole(full: World) -> None:
     queue = full.queue(config=LeasedConfig(max_deliveries=1))
     queue.publish_many([*"abc"])
     queue.nack(queue.claim(max_messages=3))
@@ -88,7 +88,7 @@ def test_a_full_server_with_dead_consumers_drains_to_empty(full: World) -> None:
     assert fresh.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_every_way_of_holding_and_settling_goes_on(full: World) -> None:
+def test_every_way_of_holding_and_settling_still_works(full: World) -> None:
     queue = full.queue(config=LeasedConfig(completed_log=10, failed_log=10))
     queue.publish_many([*"abcdefghi"])
     fill(full)
@@ -108,7 +108,7 @@ def test_every_way_of_holding_and_settling_goes_on(full: World) -> None:
     assert (queue.settled("two").acked, queue.settled("three").acked) == (1, 1)
 
 
-def test_operators_can_still_work(full: World) -> None:
+def test_operator_methods_still_work(full: World) -> None:
     queue = full.queue()
     kept, cancelled = queue.publish_many(["a", "b"]).ids
     queue.publish("c", dedup_key="k", delay=60)
@@ -123,7 +123,7 @@ def test_operators_can_still_work(full: World) -> None:
     assert queue.backlog().ready == 1
 
 
-def test_waiting_goes_on(full: World) -> None:
+def test_waiting_claims_still_work(full: World) -> None:
     queue, other = full.queue(), full.queue()
     queue.publish("x")
     lease = queue.claim()
@@ -135,7 +135,7 @@ def test_waiting_goes_on(full: World) -> None:
     assert waiting.result(PATIENCE_S).message.payload == "x"
 
 
-def test_what_expires_by_itself_still_becomes_a_dead_letter(full: World) -> None:
+def test_a_message_that_expires_too_often_still_becomes_a_dead_letter(full: World) -> None:
     queue = full.queue(config=LeasedConfig(max_deliveries=1))
     queue.publish("x")
     queue.claim(lease_id="job")

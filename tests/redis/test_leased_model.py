@@ -13,5 +13,5 @@ from tests.redis.worlds import World
 
 
 @pytest.mark.slow
-def test_any_sequence_of_calls_leaves_the_queue_as_the_model_says(world: World, *, full_faults: bool) -> None:
+def test_any_sequence_of_calls_leaves_the_queue_in_the_state_of_the_model(world: World, *, full_faults: bool) -> None:
     tell_stories(lambda: Machine(world), *((500, 60) if full_faults else (60, 50)))

@@ -1,4 +1,4 @@
-"""What operators do to a queue, and what they can see of it."""
+"""What operators can do to a queue, and what they can see of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def once(world: World) -> Any:
     return world.queue(config=LeasedConfig(max_deliveries=1))
 
 
-def test_a_paused_queue_hands_out_nothing_and_goes_on_with_the_rest(world: World) -> None:
+def test_a_paused_queue_delivers_nothing_and_supports_everything_else(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])
     lease = queue.claim(lease_id="job", max_messages=2)
@@ -47,7 +47,7 @@ def test_a_paused_queue_hands_out_nothing_and_goes_on_with_the_rest(world: World
     assert drain(queue) == ["c", "d"]
 
 
-def test_a_pause_outlives_waiters_and_looks(world: World) -> None:
+def test_a_pause_outlives_waiting_claims_and_inspections(world: World) -> None:
     queue = world.queue()
     queue.pause()
     assert queue.claim(wait=0.02) is None
@@ -90,7 +90,9 @@ def by_customer(payload: Any) -> str:
 
 @pytest.mark.parametrize("config", [LeasedConfig(dedup=True), LeasedConfig(dedup_key=by_customer)])
 @pytest.mark.parametrize("delay", [None, 60])
-def test_a_cancelled_order_can_be_published_again(world: World, config: LeasedConfig, delay: float | None) -> None:
+def test_a_cancelled_deduplicated_message_can_be_published_again(
+    world: World, config: LeasedConfig, delay: float | None
+) -> None:
     queue, order = world.queue(config=config), {"customer": "Ada", "books": ["Möbius"]}
     cancelled = queue.publish(order, delay=delay).id
     kept = queue.publish({"customer": "Bob"}, delay=delay)
@@ -101,7 +103,7 @@ def test_a_cancelled_order_can_be_published_again(world: World, config: LeasedCo
     assert order in payloads(queue.peek(2))
 
 
-def test_a_key_that_the_call_named_is_free_again_when_the_cancel_names_it(world: World) -> None:
+def test_a_key_given_to_publish_is_forgotten_when_cancel_receives_it(world: World) -> None:
     queue = world.queue(config=LeasedConfig(dedup=True))
     first = queue.publish("first", dedup_key="order 7").id
     assert queue.cancel(first)
@@ -112,7 +114,7 @@ def test_a_key_that_the_call_named_is_free_again_when_the_cancel_names_it(world:
     assert queue.publish("third", dedup_key="order 7").accepted
 
 
-def test_a_message_older_than_the_window_frees_the_key_of_no_other(world: World) -> None:
+def test_cancelling_a_message_older_than_the_window_does_not_forget_the_key_of_another(world: World) -> None:
     queue = world.queue(config=LeasedConfig(dedup=True))
     old = queue.publish("x").id
     (envelope,) = world.client.lrange(key("ready"), 0, -1)
@@ -123,7 +125,7 @@ def test_a_message_older_than_the_window_frees_the_key_of_no_other(world: World)
 
 
 @pytest.mark.parametrize("target", ["ready", "delayed", "isolated"])
-def test_what_is_purged_can_be_published_again(world: World, target: str) -> None:
+def test_purged_messages_can_be_published_again(world: World, target: str) -> None:
     queue = world.queue(config=LeasedConfig(dedup=True))
     many = [f"message {number}" for number in range(600)]
     queue.publish_many(many, delay=60 if target == "delayed" else None)
@@ -135,7 +137,7 @@ def test_what_is_purged_can_be_published_again(world: World, target: str) -> Non
     assert queue.publish_many(many).accepted == 600 - bool(held)
 
 
-def test_a_purge_removes_what_the_key_function_refuses(world: World) -> None:
+def test_a_purge_removes_messages_that_the_key_function_refuses(world: World) -> None:
     world.queue().publish_many(["no customer", "nobody"])
     assert world.queue(config=LeasedConfig(dedup_key=by_customer)).purge("ready") == 2
 
@@ -159,7 +161,7 @@ def test_only_known_parts_can_be_purged(world: World, target: Any) -> None:
         world.queue().purge(target)
 
 
-def test_peeking_shows_what_comes_next_and_changes_nothing(world: World) -> None:
+def test_peeking_returns_the_next_messages_and_changes_nothing(world: World) -> None:
     queue = world.queue()
     assert queue.peek() == []
     queue.publish_many([*"abc"])
@@ -199,7 +201,7 @@ def test_a_redriven_message_may_fail_as_often_as_a_new_one(once: Any) -> None:
     assert [failure.reason for failure in once.dead_letters()[0].history] == ["broken", "again"]
 
 
-def test_as_many_dead_letters_are_redriven_as_asked_for(once: Any) -> None:
+def test_a_redrive_moves_the_requested_number_of_dead_letters(once: Any) -> None:
     bury(once, *"abcd")
     assert once.redrive(3) == 3
     assert (payloads(once.peek(5)), payloads(once.dead_letters())) == (["a", "b", "c"], ["d"])
@@ -246,7 +248,7 @@ def test_the_age_of_a_backlog_is_that_of_its_oldest_message(world: World) -> Non
     assert before <= queue.peek()[0].enqueued_ms + round(left.oldest_age * 1000) <= now_ms(world)
 
 
-def test_a_look_at_the_backlog_counts_what_is_due_and_what_has_expired(world: World) -> None:
+def test_a_backlog_includes_due_messages_and_expired_leases(world: World) -> None:
     queue = world.queue()
     queue.publish_many(["a", "b"])
     expire(world, queue.claim().id)
@@ -266,7 +268,7 @@ def test_leases_are_listed_by_their_deadline(world: World) -> None:
     assert queue.lease_info("nobody") is None
 
 
-def test_leases_end_by_the_servers_time_which_the_queue_tells(world: World) -> None:
+def test_leases_end_by_the_servers_time_which_the_queue_returns(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     before = queue.server_time()
@@ -287,7 +289,7 @@ def test_a_takeover_changes_the_fence_and_nothing_shows_the_token(world: World) 
         assert lease.token.split(".")[1] not in shown
 
 
-def test_acked_messages_are_logged_when_asked_for_and_only_those(world: World) -> None:
+def test_only_acked_messages_are_logged_and_only_when_configured(world: World) -> None:
     queue = world.queue(config=LeasedConfig(completed_log=10))
     queue.publish_many([*"abcde"])
     lease = queue.claim(max_messages=5)
@@ -309,7 +311,7 @@ def test_only_the_newest_acked_messages_are_logged(world: World) -> None:
     assert logged(world, "completed") == ["f", "e", "d"]
 
 
-def test_failures_are_logged_when_asked_for(world: World) -> None:
+def test_failures_are_logged_when_configured(world: World) -> None:
     queue = world.queue(config=LeasedConfig(failed_log=3, max_deliveries=2))
     queue.publish_many([*"ab"])
     queue.nack(queue.claim(max_messages=2))
@@ -400,7 +402,7 @@ def test_a_long_list_is_read_page_by_page(world: World, target: str) -> None:
     assert [len(page.due) for page in pages] == ([50, 50, 20, 0] if target == "delayed" else [0] * 4)
 
 
-def test_a_page_of_large_messages_ends_early_and_the_next_goes_on(world: World) -> None:
+def test_a_page_of_large_messages_ends_early_and_the_next_page_continues(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_payload_bytes=2_000_000))
     queue.publish_many([f"{number:02}" + "x" * 1_500_000 for number in range(20)])
     first = queue.browse("ready", 0, 20)
@@ -426,7 +428,7 @@ def test_chosen_dead_letters_are_redriven_in_their_order_with_a_fresh_budget(wor
     ]
 
 
-def test_redriving_chosen_dead_letters_wakes_who_waits(world: World, once: Any) -> None:
+def test_redriving_selected_dead_letters_wakes_waiting_claims(world: World, once: Any) -> None:
     bury(once, "a")
     (letter,) = once.dead_letters()
     waiting = world.in_background(once.claim, wait=PATIENCE_S)
@@ -435,7 +437,7 @@ def test_redriving_chosen_dead_letters_wakes_who_waits(world: World, once: Any) 
     assert waiting.result(PATIENCE_S).message.payload == "a"
 
 
-async def test_a_server_that_is_not_there_is_an_error_of_ours() -> None:
+async def test_an_unreachable_server_raises_an_error_of_rmq() -> None:
     nowhere = "redis://127.0.0.1:1/0"
     with pytest.raises(QueueUnavailable):
         rmq_core.disciplines(nowhere)

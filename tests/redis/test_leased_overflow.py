@@ -37,7 +37,7 @@ def test_delayed_messages_count_and_leased_ones_do_not(world: World) -> None:
         queue.publish("too many", delay=60)
 
 
-def test_a_full_queue_still_says_what_is_a_duplicate(world: World) -> None:
+def test_a_full_queue_still_recognizes_duplicates(world: World) -> None:
     queue = world.queue(config=limited(1))
     queue.publish("a", dedup_key="k")
     assert not queue.publish("b", dedup_key="k").accepted
@@ -62,7 +62,7 @@ def test_publishing_many_stops_at_the_first_chunk_that_does_not_fit(world: World
     assert queue.publish_many(["d", "e"], dedup_key=lambda payload: payload).accepted == 2
 
 
-def test_a_refused_chunk_of_many_leaves_no_trace_and_holds_back_those_behind_it(world: World) -> None:
+def test_a_refused_chunk_leaves_no_trace_and_blocks_the_chunks_behind_it(world: World) -> None:
     queue = world.queue(config=limited(2 * CHUNK + 500))
     with pytest.raises(QueueFull) as refused:
         queue.publish_many(map(str, range(WINDOW * CHUNK)), dedup_key=lambda payload: payload)
@@ -99,7 +99,7 @@ def test_large_payloads_are_published_in_chunks_by_their_size(world: World) -> N
     assert drain(queue) == large
 
 
-def test_dropping_makes_room_by_the_oldest_and_says_so(world: World) -> None:
+def test_dropping_removes_the_oldest_messages_and_reports_it(world: World) -> None:
     events: list[QueueEvent] = []
     queue = world.queue(config=limited(3, Overflow.DROP_OLDEST), on_event=events.append)
     assert queue.publish_many([*"abcd"])[:3] == (4, 0, 1)
@@ -127,7 +127,7 @@ def test_dropping_spares_delayed_messages(world: World) -> None:
     assert drain(queue) == ["delayed"]
 
 
-def test_a_blocking_publisher_goes_on_when_there_is_room(world: World) -> None:
+def test_a_blocking_publisher_continues_when_there_is_room(world: World) -> None:
     queue, other = world.queue(config=limited(1, Overflow.BLOCK(PATIENCE_S))), world.queue()
     queue.publish("a")
     waiting = world.in_background(queue.publish, "b")
@@ -137,7 +137,7 @@ def test_a_blocking_publisher_goes_on_when_there_is_room(world: World) -> None:
     assert drain(other) == ["b"]
 
 
-def test_a_blocking_publisher_of_many_chunks_is_let_through_chunk_by_chunk(world: World) -> None:
+def test_a_blocking_publisher_of_many_chunks_continues_chunk_by_chunk(world: World) -> None:
     queue, other = world.queue(config=limited(2, Overflow.BLOCK(PATIENCE_S))), world.queue()
     waiting = world.in_background(queue.publish_many, [*"abcdefg"])
     found: list[str] = []
@@ -147,7 +147,7 @@ def test_a_blocking_publisher_of_many_chunks_is_let_through_chunk_by_chunk(world
     assert waiting.result(PATIENCE_S).accepted == 7
 
 
-def test_a_blocking_publisher_gives_up_after_its_timeout(world: World) -> None:
+def test_a_blocking_publisher_times_out(world: World) -> None:
     queue = world.queue(config=limited(1, Overflow.BLOCK(0.02)))
     queue.publish("a")
     with pytest.raises(QueueFull):

@@ -28,12 +28,12 @@ def test_a_block_that_ends_well_acks_its_lease(world: World) -> None:
     assert drain(queue) == ["c"]
 
 
-def test_a_block_without_work_gets_none(world: World) -> None:
+def test_process_yields_none_without_work(world: World) -> None:
     with world.queue().process() as lease:
         assert lease is None
 
 
-def test_a_block_that_raises_nacks_its_lease_and_the_exception_goes_on(world: World) -> None:
+def test_a_block_that_raises_nacks_its_lease_and_the_exception_propagates(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     with pytest.raises(HandlerFailed, match=r"^no disk$"), queue.process(owner="me"):
@@ -54,7 +54,7 @@ def test_an_interrupted_block_leaves_its_lease_alone(world: World, interruption:
     assert queue.claim().message.deliveries == 2
 
 
-def test_what_was_settled_in_the_block_stays_settled(world: World) -> None:
+def test_messages_settled_in_the_block_stay_settled(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])
     with contextlib.suppress(HandlerFailed), queue.process(max_messages=3) as lease:
@@ -71,7 +71,7 @@ def test_what_was_settled_in_the_block_stays_settled(world: World) -> None:
     assert drain(queue) == ["f"]
 
 
-def test_a_block_whose_lease_was_lost_hears_of_it_at_the_end(world: World) -> None:
+def test_a_block_whose_lease_was_lost_raises_at_its_end(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     with pytest.raises(LeaseLost), queue.process(lease_id="job"):
@@ -136,7 +136,7 @@ def test_blocks_may_be_nested(world: World) -> None:
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_a_lease_for_ever_needs_no_heartbeat(world: World) -> None:
+def test_an_endless_lease_needs_no_heartbeat(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=None))
     queue.publish("x")
     with queue.process() as lease:

@@ -24,7 +24,7 @@ def server_now(world: World) -> datetime:
     return datetime.fromtimestamp(seconds + micros // 1000 / 1000, UTC)
 
 
-def test_payloads_of_every_kind_come_back_as_they_were_published(world: World) -> None:
+def test_payloads_of_every_kind_are_returned_unchanged(world: World) -> None:
     queue = world.queue()
     assert queue.publish_many(PAYLOADS).accepted == len(PAYLOADS)
     found = payloads(queue.claim(max_messages=100).messages)
@@ -32,7 +32,7 @@ def test_payloads_of_every_kind_come_back_as_they_were_published(world: World) -
     assert [type(payload) for payload in found] == [type(payload) for payload in PAYLOADS]
 
 
-def test_a_message_tells_its_id_its_headers_and_when_the_server_stored_it(world: World) -> None:
+def test_a_message_has_its_id_its_headers_and_the_server_time_of_its_storage(world: World) -> None:
     queue = world.queue()
     before = server_now(world)
     published = queue.publish("x", headers={"trace": "1", "ż": "ó = \n"})
@@ -50,7 +50,7 @@ def test_messages_without_headers_have_none(world: World) -> None:
     assert queue.claim().message.headers == {}
 
 
-def test_the_stored_bytes_of_a_payload_can_be_had(world: World) -> None:
+def test_the_stored_bytes_of_a_payload_are_available(world: World) -> None:
     queue = world.queue()
     queue.publish_many(["ż", b"\xff", {"b": [1, "ż"], "a": None}])
     messages = queue.claim(max_messages=3).messages
@@ -58,7 +58,7 @@ def test_the_stored_bytes_of_a_payload_can_be_had(world: World) -> None:
 
 
 @pytest.mark.parametrize("config", [LeasedConfig(), LeasedConfig(dedup=True)])
-def test_messages_of_a_slow_publisher_are_not_older_than_they_are(world: World, config: LeasedConfig) -> None:
+def test_messages_of_a_slow_publisher_have_their_true_age(world: World, config: LeasedConfig) -> None:
     queue = world.queue(config=config)
     queue.publish_many(slowly("x"))
     messages = list(queue.messages(queue.claim(max_messages=9_000)))
@@ -69,7 +69,7 @@ def test_messages_of_a_slow_publisher_are_not_older_than_they_are(world: World, 
     assert times[-1] - times[7_999] >= 600
 
 
-def test_a_publisher_with_a_wrong_clock_is_corrected(world: World) -> None:
+def test_the_server_corrects_the_time_of_a_publisher_with_a_wrong_clock(world: World) -> None:
     queue, hour_ms = world.queue(), 3_600_000
     engine_of(queue).registered = True
     operation = publish_many(engine_of(queue), map(str, range(8_001)))
@@ -119,7 +119,7 @@ def test_a_deduplication_key_is_remembered_for_its_window_only(world: World) -> 
     assert queue.publish("a", dedup_key="k").accepted
 
 
-def test_payloads_deduplicate_by_what_they_mean_when_the_queue_says_so(world: World) -> None:
+def test_payloads_are_deduplicated_by_their_canonical_form_when_configured(world: World) -> None:
     queue = world.queue(config=LeasedConfig(dedup=True))
     assert queue.publish({"a": 1, "b": [2]}).accepted
     assert not queue.publish({"b": [2], "a": 1}).accepted
@@ -134,7 +134,7 @@ def test_the_deduplication_key_of_a_payload_may_be_computed(world: World) -> Non
     assert not queue.publish({"n": 3}, dedup_key="a").accepted
 
 
-def test_duplicates_of_a_batch_are_told_apart_by_position(world: World) -> None:
+def test_duplicates_of_a_batch_are_reported_by_position(world: World) -> None:
     queue = world.queue()
     queue.publish("old", dedup_key="b")
     report = queue.publish_many(["a", "b", "a", "c"], dedup_key=lambda payload: payload)
@@ -165,7 +165,7 @@ def test_a_forgotten_deduplication_key_can_be_published_again(world: World) -> N
     assert queue.publish("b", dedup_key="k").accepted
 
 
-def test_a_delayed_message_is_claimed_when_its_delay_is_over(world: World) -> None:
+def test_a_delayed_message_is_claimed_after_its_delay(world: World) -> None:
     queue = world.queue()
     queue.publish("later", delay=60)
     queue.publish_many(["much later", "too"], delay=3600)
@@ -185,7 +185,7 @@ def test_the_delay_is_counted_from_the_servers_clock(world: World) -> None:
     assert before + 60_000 <= due <= after + 60_000
 
 
-def test_a_queue_that_was_published_to_is_known(world: World) -> None:
+def test_a_queue_is_registered_by_its_first_publish(world: World) -> None:
     world.queue("b").publish("x")
     world.queue("a").claim()
     assert world.client.smembers("rmq:queues") == {b"a", b"b"}
@@ -198,14 +198,14 @@ def test_queues_do_not_see_each_other(world: World) -> None:
     assert (drain(two), drain(one)) == (["y"], ["x"])
 
 
-def test_both_facades_share_one_format(world: World) -> None:
+def test_the_sync_and_the_async_queue_share_one_format(world: World) -> None:
     world.queue().publish({"a": "ż"}, headers={"h": "1"})
     with LeasedQueue(world.url, "q") as other:
         message = other.claim().message  # type: ignore[union-attr]
     assert (message.payload, message.headers) == ({"a": "ż"}, {"h": "1"})
 
 
-def test_messages_that_are_equal_in_everything_are_delayed_each(world: World) -> None:
+def test_identical_delayed_messages_are_all_stored(world: World) -> None:
     queue = world.queue()
     twins = [NewMessage("p", id="x")] * 3
     assert queue.publish_many(twins, delay=60).accepted == queue.stats().delayed == 3
@@ -219,7 +219,7 @@ def test_messages_that_are_equal_in_everything_are_delayed_each(world: World) ->
     assert queue.stats().delayed == 5
 
 
-def test_thousands_of_messages_that_are_equal_in_everything_are_delayed_in_few_steps(world: World) -> None:
+def test_thousands_of_identical_delayed_messages_are_stored_in_few_steps(world: World) -> None:
     queue, count = world.queue(), 4000
     world.client.config_resetstat()
     assert queue.publish_many([NewMessage("p", id="x")] * count, delay=60).accepted == count
@@ -232,7 +232,7 @@ def test_thousands_of_messages_that_are_equal_in_everything_are_delayed_in_few_s
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
-def test_the_payload_of_many_that_cannot_be_stored_is_named(redis_client: redis.Redis, discipline: str) -> None:
+def test_of_many_payloads_the_one_that_cannot_be_stored_is_named(redis_client: redis.Redis, discipline: str) -> None:
     redis_client.flushdb()
     with closing(open_queue(redis_client, "q", discipline)) as queue:
         good = {"n": 1} if discipline == "streams" else "good"

@@ -1,4 +1,4 @@
-"""The page of `LeasedQueue` says of each method what it costs: counted here, in requests that wait for an answer."""
+"""The page of `LeasedQueue` states the cost of each method, counted here in requests that wait for an answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIELDS = {found[0]: found[1:] for found in FIELD.findall(PAGE)}
 
 
 class Counting:
-    """A driver that counts what goes out: each request, or batch of them, that is answered before the next one."""
+    """A driver that counts its requests: each request, or each batch of them, that is answered before the next one."""
 
     def __init__(self, driver: Any) -> None:
         self._driver, self.trips = driver, 0
@@ -118,7 +118,7 @@ CASES: dict[str, Case] = {
 
 
 def public(kind: type) -> set[str]:
-    """The methods of a class that people call, without deprecated names."""
+    """Return the public methods of a class, without deprecated names."""
     found = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
     return {name for name, it in found.items() if callable(it) and not (it.__doc__ or "").startswith("Deprecated")}
 
@@ -134,7 +134,7 @@ def test_the_page_has_every_setting_each_with_its_tests() -> None:
     assert [name for name, (_, tests) in FIELDS.items() if not TEST.findall(tests)] == []
 
 
-def test_the_page_tells_the_defaults() -> None:
+def test_the_page_states_the_defaults() -> None:
     told = dict(re.findall(r"^\| `(\w+)=(.*?)` \|", PAGE, re.MULTILINE))
     defaults = {field.name: field.default for field in fields(LeasedConfig)}
     assert {name: str(eval(text, {"Overflow": type(LeasedConfig().overflow)})) for name, text in told.items()} == {
@@ -143,7 +143,7 @@ def test_the_page_tells_the_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_method_costs_the_round_trips_that_the_page_says(queue: LeasedQueue, name: str) -> None:
+def test_a_method_takes_the_round_trips_that_the_page_states(queue: LeasedQueue, name: str) -> None:
     prepare, call = CASES[name]
     given = prepare(queue)
     which = "_beats" if name == "extend_all" else "_driver"

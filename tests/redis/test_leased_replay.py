@@ -1,4 +1,4 @@
-"""Answers that get lost: a resend changes nothing, and a claim that was interrupted is found again."""
+"""Lost replies: a resend changes nothing, and an interrupted claim is found again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def lived_in(world: World, name: str) -> tuple[Any, Any]:
-    """A queue with something everywhere, and the lease that holds some of it."""
+    """Return a queue with messages in every state, and the lease that holds some of them."""
     queue = world.queue(name, CONFIG)
     strict = world.queue(name, LeasedConfig(max_deliveries=1))
     strict.publish("dead")
@@ -55,7 +55,7 @@ def lived_in(world: World, name: str) -> tuple[Any, Any]:
 
 
 def picture(world: World, name: str) -> Any:
-    """What a queue holds, without ids and times."""
+    """Return the contents of a queue, without ids and times."""
     queue = world.queue(name, CONFIG)
     lists = {part: len(world.client.lrange(key(part, name), 0, -1)) for part in ("completed", "failed", "dead")}
     leases = sorted((info.owner, info.state, info.count, info.settled, info.takeovers) for info in queue.leases())
@@ -64,7 +64,7 @@ def picture(world: World, name: str) -> Any:
 
 
 @pytest.mark.parametrize("operation", list(OPERATIONS))
-def test_an_operation_whose_answer_was_lost_happens_once_and_says_the_same(world: World, operation: str) -> None:
+def test_an_operation_whose_reply_was_lost_happens_once_and_returns_the_same(world: World, operation: str) -> None:
     smooth, lease = lived_in(world, "smooth")
     expected = OPERATIONS[operation](smooth, lease)
     rough, lease = lived_in(world, "rough")
@@ -73,7 +73,7 @@ def test_an_operation_whose_answer_was_lost_happens_once_and_says_the_same(world
     assert picture(world, "rough") == picture(world, "smooth")
 
 
-def test_every_chunk_of_a_large_lease_may_lose_its_answer(world: World) -> None:
+def test_every_chunk_of_a_large_lease_survives_a_lost_reply(world: World) -> None:
     queue = world.queue()
     queue.publish_many(map(str, range(9_000)))
     lose_each_answer(queue)
@@ -87,7 +87,7 @@ def test_every_chunk_of_a_large_lease_may_lose_its_answer(world: World) -> None:
 
 
 def lose_each_answer(queue: Any) -> None:
-    """Every write is answered by a lost connection at first."""
+    """Answer every write with a lost connection at first."""
     driver = driver_of(queue)
     original = driver._round
     lost: set[bytes] = set()
@@ -113,7 +113,7 @@ def lose_each_answer(queue: Any) -> None:
     driver._round = round_later if type(driver).__name__.startswith("Async") else round_now
 
 
-def test_scripts_that_the_server_forgot_are_sent_again(world: World) -> None:
+def test_scripts_missing_on_the_server_are_sent_again(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     world.client.script_flush()
@@ -128,11 +128,11 @@ def test_scripts_that_the_server_forgot_are_sent_again(world: World) -> None:
 
 
 class Interruption(BaseException):
-    """What KeyboardInterrupt is to a program, without ending the test run when a test fails."""
+    """An exception like KeyboardInterrupt, which does not end the test run when a test fails."""
 
 
 @pytest.mark.parametrize("interruption", [Interruption, SystemExit, MemoryError])
-def test_the_next_claim_enters_an_interrupted_one_again(world: World, interruption: type[BaseException]) -> None:
+def test_the_next_claim_resumes_an_interrupted_one(world: World, interruption: type[BaseException]) -> None:
     queue = world.queue(config=LeasedConfig(lease=None))
     queue.publish_many([*"abc"])
     lose_answer(queue, interruption())
@@ -145,7 +145,7 @@ def test_the_next_claim_enters_an_interrupted_one_again(world: World, interrupti
     assert queue.ack(lease).settled == 2
 
 
-def test_closing_releases_what_an_interrupted_claim_took(world: World) -> None:
+def test_closing_releases_what_an_interrupted_claim_got(world: World) -> None:
     queue = world.queue(config=LeasedConfig(lease=None))
     queue.publish_many([*"abc"])
     lose_answer(queue, Interruption())
@@ -165,7 +165,7 @@ def test_closing_without_an_interrupted_claim_leaves_every_lease_alone(world: Wo
     assert world.queue().ack(lease).settled == 1
 
 
-def test_closing_does_not_release_what_somebody_else_took_over_meanwhile(world: World) -> None:
+def test_closing_does_not_release_what_another_consumer_took_over_in_the_meantime(world: World) -> None:
     queue, rival = world.queue(), world.queue()
     queue.publish("x")
     lose_answer(queue, Interruption())
@@ -213,7 +213,7 @@ def test_an_interrupted_claim_by_id_counts_one_delivery_when_it_is_repeated(worl
     assert (lease.takeovers, lease.message.deliveries) == (0, 1)
 
 
-def test_ack_and_claim_in_one_does_not_disturb_an_interrupted_claim(world: World) -> None:
+def test_claim_next_does_not_disturb_an_interrupted_claim(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abcd"])
     lease = queue.claim()
@@ -226,7 +226,7 @@ def test_ack_and_claim_in_one_does_not_disturb_an_interrupted_claim(world: World
     assert queue.ack(following).settled == 1
 
 
-def test_an_interrupted_ack_and_claim_can_be_sorted_out(world: World) -> None:
+def test_an_interrupted_claim_next_can_be_resolved(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"ab"])
     lease = queue.claim(lease_id="job")
@@ -264,7 +264,7 @@ def test_a_claim_that_fails_after_it_was_granted_is_found_again(world: World) ->
     assert payloads(queue.claim().messages) == ["a"]
 
 
-def test_a_server_that_stays_away_is_reported_after_the_budget(world: World) -> None:
+def test_an_unreachable_server_is_reported_after_the_retry_budget(world: World) -> None:
     queue = world.queue(config=LeasedConfig(retry_budget=0.05))
     queue.publish("x")
     driver = driver_of(queue)
@@ -282,15 +282,15 @@ def test_a_server_that_stays_away_is_reported_after_the_budget(world: World) -> 
 
 
 @pytest.mark.parametrize("many", [1, 2])
-def test_a_claim_that_arrives_after_it_was_asked_for_again_and_granted_takes_nothing(world: World, many: int) -> None:
+def test_a_late_claim_whose_repetition_was_granted_takes_nothing(world: World, many: int) -> None:
     queue = world.queue()
     queue.publish_many([*"abcd"])
     engine, slots = engine_of(queue), driver_of(queue)._slots
     request = requested(engine, many)
-    late = plan(next(grant(engine, request, 0)), slots)  # sent, and given up on its way
+    late = plan(next(grant(engine, request, 0)), slots)  # sent, and interrupted on its way
     late.release(slots)
     engine.unanswered[request.id] = request.nonce
-    other = slots.take()  # another thread has its slot for a call that does not reach Redis yet
+    other = slots.take()  # another thread has its slot for a call that has not reached Redis yet
     lease = queue.claim(max_messages=many)
     assert (lease.id, lease.count) == (request.id, many)
     world.client.execute_command(*late.frames[0].args)

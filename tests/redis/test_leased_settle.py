@@ -18,7 +18,7 @@ from tests.redis.worlds import World
 S, D, B, M, L = Outcome.SETTLED, Outcome.DEAD, Outcome.SETTLED_BEFORE, Outcome.MISSING, Outcome.LOST
 
 
-def test_acked_messages_are_forgotten(world: World) -> None:
+def test_acked_messages_are_deleted(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])
     assert queue.ack(queue.claim(max_messages=3)) == SettleReport(3)
@@ -28,7 +28,7 @@ def test_acked_messages_are_forgotten(world: World) -> None:
     }  # fmt: skip
 
 
-def test_a_nacked_message_comes_back_first_with_its_failure_in_its_history(world: World) -> None:
+def test_a_nacked_message_is_first_again_with_its_failure_in_its_history(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])
     lease = queue.claim(max_messages=2, owner="worker 1")
@@ -52,7 +52,7 @@ def test_a_nack_may_delay_the_next_delivery(world: World) -> None:
     assert queue.claim().message.deliveries == 2
 
 
-def test_the_backoff_of_the_queue_delays_what_its_nack_does_not(world: World) -> None:
+def test_the_backoff_of_the_queue_delays_a_nack_without_its_own_delay(world: World) -> None:
     queue = world.queue(config=LeasedConfig(backoff=exponential(100, 10_000, jitter=0)))
     queue.publish("x")
     for expected_s in (100, 200, 400):
@@ -66,7 +66,7 @@ def test_the_backoff_of_the_queue_delays_what_its_nack_does_not(world: World) ->
     assert queue.stats().ready == 1
 
 
-def test_released_messages_come_back_untouched(world: World) -> None:
+def test_released_messages_are_ready_again_unchanged(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])
     assert queue.release(queue.claim(max_messages=2)) == SettleReport(2)
@@ -76,7 +76,7 @@ def test_released_messages_come_back_untouched(world: World) -> None:
     assert lease.messages[0].history == ()
 
 
-def test_releasing_after_a_takeover_still_counts_what_the_lease_had_counted(world: World) -> None:
+def test_releasing_after_a_takeover_keeps_the_deliveries_already_counted(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     queue.claim(lease_id="job")
@@ -96,7 +96,7 @@ def test_a_message_that_fails_too_often_becomes_a_dead_letter(world: World) -> N
     assert told == [("nack", f"w{n}", f"reason {n}") for n in range(3)]
 
 
-def test_without_a_bound_a_message_is_delivered_for_ever(world: World) -> None:
+def test_without_max_deliveries_a_message_is_delivered_forever(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=None))
     queue.publish("x")
     for _ in range(30):
@@ -147,7 +147,7 @@ def test_settling_the_last_message_ends_the_lease_and_leaves_the_record(world: W
 
 
 @pytest.mark.parametrize("verb", ["nack", "release"])
-def test_no_record_is_left_when_a_message_was_given_back(world: World, verb: str) -> None:
+def test_no_record_is_left_when_a_message_was_requeued(world: World, verb: str) -> None:
     queue = world.queue()
     queue.publish_many([*"ab"])
     lease = queue.claim(max_messages=2, lease_id="job")
@@ -157,7 +157,7 @@ def test_no_record_is_left_when_a_message_was_given_back(world: World, verb: str
     assert payloads(queue.claim(lease_id="job").messages) == ["a"]
 
 
-def test_a_lease_that_is_acked_whole_leaves_the_record_although_a_message_was_nacked(world: World) -> None:
+def test_a_lease_acked_as_a_whole_leaves_the_record_although_a_message_was_nacked(world: World) -> None:
     queue = world.queue()
     queue.publish_many([*"abc"])
     lease = queue.claim(max_messages=3, lease_id="job")
@@ -165,12 +165,12 @@ def test_a_lease_that_is_acked_whole_leaves_the_record_although_a_message_was_na
     queue.ack(lease, [lease.messages[1]])
     assert queue.ack(lease).settled == 1
     assert queue.settled("job").acked == 2
-    with pytest.raises(LeaseAlreadySettled):  # a retry is told so, and gets nobody else's messages
+    with pytest.raises(LeaseAlreadySettled):  # a retry gets this error instead of the messages of others
         queue.claim(lease_id="job")
     assert drain(queue) == ["a"]
 
 
-def test_giving_the_rest_of_a_lease_back_leaves_out_what_was_settled(world: World) -> None:
+def test_releasing_the_rest_of_a_lease_excludes_what_was_settled(world: World) -> None:
     queue = world.queue()
     for verb in ("nack", "release", "expire"):
         queue.publish_many([*"abcde"])
@@ -228,7 +228,7 @@ def test_outcomes_come_in_the_order_the_messages_were_given(world: World) -> Non
     assert sorted(drain(queue)) == ["a", "c"]
 
 
-def test_a_lease_that_ends_before_its_last_chunk_is_settled_and_not_lost(world: World) -> None:
+def test_a_lease_that_ends_before_its_last_chunk_counts_as_settled_and_not_as_lost(world: World) -> None:
     queue = world.queue()
     queue.publish_many("x" for _ in range(2500))
     lease = queue.claim(max_messages=2500)
@@ -260,7 +260,7 @@ def test_settling_twice_changes_nothing_the_second_time(world: World, verb: str)
     assert snapshot(world.client) == before
 
 
-def test_nothing_to_settle_is_settled(world: World) -> None:
+def test_settling_no_messages_is_a_success(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     lease = queue.claim()

@@ -1,4 +1,4 @@
-"""Staged publishing: invisible until it is published, then ready whatever becomes of its author."""
+"""Staged publishing: invisible until it is published, then ready whatever happens to its author."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def keys(world: World, pattern: str) -> list[bytes]:
 
 
 def overdue(world: World) -> None:
-    """Let the time be over for which others leave an author alone."""
+    """Let the time pass during which others leave an unfinished publication alone."""
     for member in world.client.zrange(key("leases"), 0, -1):
         world.client.zadd(key("leases"), {member: 1})
 
 
 def decide(world: World, queue: Any, *stages: Stage) -> None:
-    """Publish, and die before anything is moved."""
+    """Commit a publication, and die before any message is moved."""
     engine_of(queue).registered = True
     run(world, queue, next(publish_staged(engine_of(queue), stages)))
 
 
-def test_staged_messages_are_seen_by_nobody_until_they_are_published(world: World) -> None:
+def test_staged_messages_are_invisible_until_they_are_published(world: World) -> None:
     queue = world.queue()
     stages = [queue.stage(["a", "b"]), queue.stage(["c"])]
     assert queue.claim() is None
@@ -68,7 +68,7 @@ def test_many_staged_messages_keep_their_order(world: World) -> None:
     assert found == [str(number) for at in (0, 1) for number in range(at, count, 2)]
 
 
-def test_what_a_new_message_says_of_itself_goes_before_the_arguments(world: World) -> None:
+def test_id_and_headers_of_a_new_message_override_the_arguments(world: World) -> None:
     queue = world.queue()
     messages = [NewMessage("a", id="id-a", headers={"own": "1"}), NewMessage({"b": 1}), b"c"]
     queue.publish_many(messages, headers={"shared": "1"})
@@ -118,7 +118,7 @@ def test_a_sink_publishes_each_of_its_batches_once(world: World) -> None:
     assert keys(world, "stage*") == []
 
 
-def test_asking_again_drops_nothing_of_what_was_decided(world: World) -> None:
+def test_a_repeated_publish_loses_nothing_of_what_was_committed(world: World) -> None:
     queue = world.queue()
     stage = queue.stage(["a", "b"])
     decide(world, queue, stage)
@@ -127,7 +127,7 @@ def test_asking_again_drops_nothing_of_what_was_decided(world: World) -> None:
     assert drain(queue) == ["a", "b"]
 
 
-def test_a_stage_that_is_gone_is_said_and_nothing_is_published(world: World) -> None:
+def test_a_missing_stage_is_reported_and_nothing_is_published(world: World) -> None:
     queue = world.queue()
     kept, gone = queue.stage(["a"]), queue.stage(["b"])
     queue.drop_staged([gone])
@@ -137,7 +137,7 @@ def test_a_stage_that_is_gone_is_said_and_nothing_is_published(world: World) -> 
     assert queue.publish_staged([kept], sink="s")
 
 
-def test_a_publication_has_more_stages_than_fit_on_the_stack_of_lua(world: World) -> None:
+def test_a_publication_may_have_more_stages_than_fit_on_the_stack_of_lua(world: World) -> None:
     queue, stages = world.queue(), [Stage(f"s{number}", 1, plain=True) for number in range(8_200)]
     pipeline = world.client.pipeline(transaction=False)
     for each in stages:
@@ -147,7 +147,7 @@ def test_a_publication_has_more_stages_than_fit_on_the_stack_of_lua(world: World
     assert world.client.llen(keys(world, "staged:*")[0]) == len(stages)
 
 
-def test_a_publication_finds_its_place_behind_what_waits_already_and_before_what_comes(world: World) -> None:
+def test_a_publication_is_placed_behind_waiting_messages_and_before_later_ones(world: World) -> None:
     queue = world.queue()
     for name in "ab":
         queue.publish_staged([queue.stage([name + str(number) for number in range(1_500)]) for _ in range(2)])
@@ -156,7 +156,7 @@ def test_a_publication_finds_its_place_behind_what_waits_already_and_before_what
     assert drain(queue) == [*one, *[text.replace("a", "b") for text in one]]
 
 
-def test_what_is_staged_is_as_old_as_its_staging(world: World) -> None:
+def test_the_age_of_a_staged_message_counts_from_its_staging(world: World) -> None:
     queue = world.queue()
     queue.publish("before")
     stages = [queue.stage(slowly("s")), queue.stage([NewMessage("key", dedup_key="1")])]
@@ -168,14 +168,14 @@ def test_what_is_staged_is_as_old_as_its_staging(world: World) -> None:
     assert found["s8000"] - found["s7999"] >= 600
 
 
-def test_what_is_staged_expires(world: World) -> None:
+def test_staged_messages_expire(world: World) -> None:
     queue = world.queue()
     queue.stage(["a"], keep=1000)
     (stage,) = keys(world, "stage:*")
     assert 990_000 < world.client.pttl(stage) <= 1_000_000
 
 
-def test_staging_for_a_queue_without_room_is_refused_whole(world: World) -> None:
+def test_staging_for_a_full_queue_is_refused_as_a_whole(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_ready=2))
     queue.publish("x")
     stage = queue.stage(["a", "b"])
@@ -185,7 +185,7 @@ def test_staging_for_a_queue_without_room_is_refused_whole(world: World) -> None
     assert queue.publish_staged([stage])
 
 
-def test_publishing_waits_for_room_when_it_may(world: World) -> None:
+def test_publishing_waits_for_room_when_configured(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_ready=2, overflow=Overflow.BLOCK(60)))
     queue.publish("x")
     publishing = world.in_background(queue.publish_staged, [queue.stage(["a", "b"])])
@@ -200,7 +200,7 @@ def test_dropping_the_oldest_cannot_be_combined_with_staging(world: World) -> No
 
 
 @pytest.mark.parametrize("finder", ["claim", "waiting claim", "backlog"])
-def test_whoever_comes_finishes_what_an_author_left_half_done(world: World, finder: str) -> None:
+def test_the_next_client_finishes_a_publication_that_its_author_left_unfinished(world: World, finder: str) -> None:
     queue = world.queue()
     decide(world, queue, queue.stage(["a", "b"]), queue.stage([NewMessage("c", dedup_key="c")]))
     assert queue.claim() is None  # the author is left alone for a while
@@ -212,7 +212,7 @@ def test_whoever_comes_finishes_what_an_author_left_half_done(world: World, find
     assert keys(world, "stage*") == []
 
 
-def test_two_that_finish_the_same_publication_move_each_message_once(world: World) -> None:
+def test_two_clients_that_finish_the_same_publication_move_each_message_once(world: World) -> None:
     queue, other = world.queue(), world.queue()
     messages = [NewMessage(str(number), dedup_key=str(number)) for number in range(3_000)]
     decide(world, queue, queue.stage(map(str, range(3_000, 30_000))), queue.stage(messages))
@@ -237,7 +237,7 @@ def test_a_chunk_whose_answer_got_lost_is_staged_once(world: World) -> None:
     assert drain(queue) == [str(number) for number in range(5_000)]
 
 
-def test_a_publication_is_told_of_like_any_other(world: World) -> None:
+def test_a_publication_emits_events_like_a_publish(world: World) -> None:
     seen: list[QueueEvent] = []
     queue = world.queue(on_event=seen.append)
     queue.publish_staged([queue.stage([NewMessage("a", dedup_key="1"), NewMessage("b", dedup_key="1")])])
@@ -246,7 +246,7 @@ def test_a_publication_is_told_of_like_any_other(world: World) -> None:
 
 
 @pytest.mark.parametrize("message_id", ["", "two words", "tab\tbed", "x" * 513, 7])
-def test_an_id_that_could_not_stand_in_an_envelope_is_refused(world: World, message_id: Any) -> None:
+def test_an_id_that_an_envelope_cannot_contain_is_refused(world: World, message_id: Any) -> None:
     with pytest.raises(PayloadError, match="id "):
         world.queue().stage([NewMessage("a", id=message_id)])
 

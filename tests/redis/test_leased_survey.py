@@ -1,4 +1,4 @@
-"""Many queues of a server at once: which hold anything, what is ready, and how an empty one leaves the list."""
+"""Many queues of a server at once: which are not empty, what is ready, and how an empty one leaves the registry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.servers import Cluster
 
 @pytest.fixture
 def call(world: World) -> Callable[..., Any]:
-    """A public function of this world's flavour, on its server."""
+    """Return a public function for the concurrency model of this world, on its server."""
 
     def run(name: str, *args: Any) -> Any:
         if isinstance(world, AsyncWorld):
@@ -29,7 +29,7 @@ def call(world: World) -> Callable[..., Any]:
 
 
 def fill(world: World) -> None:
-    """Queues that hold a message each in another state, and one that is empty by now."""
+    """Create queues with one message each in different states, and one that has become empty."""
     world.queue("ready").publish("a")
     world.queue("delayed").publish("a", delay=60)
     world.queue("leased").publish("a")
@@ -38,7 +38,7 @@ def fill(world: World) -> None:
     world.queue("empty").ack(world.queue("empty").claim())
 
 
-def test_of_many_queues_those_that_hold_anything_are_found_in_the_order_asked(
+def test_of_many_queues_the_nonempty_ones_are_returned_in_the_requested_order(
     world: World, call: Callable[..., Any]
 ) -> None:
     fill(world)
@@ -47,7 +47,7 @@ def test_of_many_queues_those_that_hold_anything_are_found_in_the_order_asked(
     assert call("holding", []) == []
 
 
-def test_the_backlogs_of_many_queues_are_what_each_says_of_itself(world: World, call: Callable[..., Any]) -> None:
+def test_backlogs_of_many_queues_equal_the_backlog_of_each_queue(world: World, call: Callable[..., Any]) -> None:
     fill(world)
     found = call("backlogs", ["ready", "delayed", "leased", "empty", "never used"])
     assert {name: backlog.ready for name, backlog in found.items()} == {
@@ -57,7 +57,7 @@ def test_the_backlogs_of_many_queues_are_what_each_says_of_itself(world: World, 
     assert found["never used"] == Backlog(0, None)
 
 
-async def test_on_a_cluster_each_queue_is_asked_where_it_lives() -> None:
+async def test_on_a_cluster_each_queue_is_read_on_its_own_node() -> None:
     names = [f"q{number}" for number in range(6)]
     with closing(Cluster("7.0")) as cluster:
         for name in names[:3]:
@@ -70,7 +70,7 @@ async def test_on_a_cluster_each_queue_is_asked_where_it_lives() -> None:
             assert {name: backlog.ready for name, backlog in found.items()} == expected
 
 
-def test_what_has_expired_is_taken_back_before_it_is_counted(world: World, call: Callable[..., Any]) -> None:
+def test_expired_leases_are_reclaimed_before_they_are_counted(world: World, call: Callable[..., Any]) -> None:
     for name in ("a", "b"):
         world.queue(name).publish(name)
         world.queue(name).claim(lease=0.03)
@@ -78,7 +78,7 @@ def test_what_has_expired_is_taken_back_before_it_is_counted(world: World, call:
     assert [backlog.ready for backlog in call("backlogs", ["a", "b"]).values()] == [1, 1]
 
 
-def test_a_look_at_ten_thousand_queues_takes_a_few_calls(world: World, call: Callable[..., Any]) -> None:
+def test_counting_ten_thousand_queues_takes_a_few_calls(world: World, call: Callable[..., Any]) -> None:
     names = [f"tenant {number}" for number in range(10_000)]
     for name in names[5_000:5_003]:
         world.queue(name).publish("a")
@@ -88,7 +88,7 @@ def test_a_look_at_ten_thousand_queues_takes_a_few_calls(world: World, call: Cal
     assert sum(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"] for command in ("eval", "evalsha")) <= 12
 
 
-def test_an_empty_queue_leaves_the_list_and_comes_back_with_its_next_message(
+def test_unregister_removes_an_empty_queue_from_the_registry_until_its_next_message(
     world: World, call: Callable[..., Any]
 ) -> None:
     queue = world.queue("typo")
@@ -112,7 +112,7 @@ def test_an_empty_queue_leaves_the_list_and_comes_back_with_its_next_message(
     ],
     ids=["ready", "leased", "dead", "log", "delayed"],
 )
-def test_a_queue_that_holds_anything_stays_on_the_list_and_says_what(
+def test_unregister_keeps_a_nonempty_queue_in_the_registry_and_reports_its_contents(
     world: World, call: Callable[..., Any], keep: Callable[[Any], Any], held: str
 ) -> None:
     queue = world.queue("orders", LeasedConfig(max_deliveries=1, completed_log=9, failed_log=9))

@@ -1,4 +1,4 @@
-"""A value of the wrong type at one of our keys: refused before anything is written."""
+"""A value of the wrong type under a key of RMQ: refused before anything is written."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ OPERATIONS: dict[str, Callable[[LeasedQueue, Any], Any]] = {
 
 @contextlib.contextmanager
 def lived_in(client: redis.Redis, *, awaited: bool) -> Iterator[tuple[LeasedQueue, Any]]:
-    """A queue that has something under most of its keys, and the lease that holds some of it."""
+    """A queue with values under most of its keys, and the lease that holds some messages."""
     client.flushdb()
     with LeasedQueue(client, "q", STRICT) as queue:
         queue.publish("doomed")
@@ -73,7 +73,7 @@ def lived_in(client: redis.Redis, *, awaited: bool) -> Iterator[tuple[LeasedQueu
 
 
 def outcome(client: redis.Redis, name: str, operation: str, *, awaited: bool) -> str:
-    """What happens when `name` holds a foreign value: 'refused' or 'ignored'; anything else fails the test."""
+    """Return the outcome when `name` has a value of a wrong type: 'refused' or 'ignored'; others fail the test."""
     with lived_in(client, awaited=awaited) as (queue, lease):
         client.delete(key(name))
         client.xadd(key(name), {"foreign": "value"})
@@ -85,14 +85,14 @@ def outcome(client: redis.Redis, name: str, operation: str, *, awaited: bool) ->
                 raise
             changed = dict(snapshot(client).items() ^ before.items())
             return f"wrote {sorted(changed)} before it refused" if changed else "refused"
-        ended = name == "settled:job" and operation in {"ack", "claim next"}  # it goes with the lease it belongs to
+        ended = name == "settled:job" and operation in {"ack", "claim next"}  # it is deleted with its lease
         assert ended or client.dump(key(name)) == before[key(name).encode()], f"{operation} changed a foreign value"
         return "ignored"
 
 
 @pytest.mark.parametrize("awaited", [False, True], ids=["", "awaited"])
 @pytest.mark.parametrize("name", KEYS)
-def test_a_foreign_value_is_refused_or_left_alone_and_nothing_is_written(
+def test_a_value_of_a_wrong_type_is_refused_or_ignored_and_nothing_is_written(
     redis_client: redis.Redis, name: str, *, awaited: bool
 ) -> None:
     outcomes = {operation: outcome(redis_client, name, operation, awaited=awaited) for operation in OPERATIONS}
@@ -138,7 +138,7 @@ def queue_is_empty(client: redis.Redis, name: str) -> None:
         assert snapshot(client) == before
 
 
-def test_a_takeover_while_somebody_waits_and_nothing_is_ready_writes_nothing_beside_foreign_delays(
+def test_a_takeover_with_a_wait_and_nothing_ready_writes_nothing_beside_a_delayed_key_of_wrong_type(
     redis_client: redis.Redis,
 ) -> None:
     with lived_in(redis_client, awaited=True) as (queue, _):
@@ -151,7 +151,7 @@ def test_a_takeover_while_somebody_waits_and_nothing_is_ready_writes_nothing_bes
         assert snapshot(redis_client) == before
 
 
-def test_the_registry_of_queues_is_checked_as_well(redis_client: redis.Redis) -> None:
+def test_the_type_of_the_registry_key_is_checked_too(redis_client: redis.Redis) -> None:
     redis_client.set("rmq:queues", "foreign")
     before = snapshot(redis_client)
     with LeasedQueue(redis_client, "q") as queue:
@@ -161,7 +161,7 @@ def test_the_registry_of_queues_is_checked_as_well(redis_client: redis.Redis) ->
     assert snapshot(redis_client) == before
 
 
-def test_a_foreign_value_under_any_deduplication_key_is_refused(redis_client: redis.Redis) -> None:
+def test_a_value_of_a_wrong_type_under_any_deduplication_key_is_refused(redis_client: redis.Redis) -> None:
     with LeasedQueue(redis_client, "q") as queue:
         queue.publish("x", dedup_key="b")
         (taken,) = redis_client.keys(key("dedup:*"))
@@ -174,7 +174,7 @@ def test_a_foreign_value_under_any_deduplication_key_is_refused(redis_client: re
         assert snapshot(redis_client) == before
 
 
-def test_an_entry_that_is_no_message_is_named_as_such(redis_client: redis.Redis) -> None:
+def test_an_entry_that_is_not_a_message_is_reported_as_malformed(redis_client: redis.Redis) -> None:
     from rmq_core import MalformedMessage
 
     redis_client.rpush(key("ready"), "pushed by somebody else")

@@ -1,4 +1,4 @@
-"""Waiting blocks in Redis; whatever makes work ready wakes somebody who waits."""
+"""Waiting blocks in Redis; everything that makes messages ready wakes a waiting claim."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def a_dead_letter(queue: Any) -> None:
     queue.nack(queue.claim())
 
 
-def test_waiting_ends_without_work_when_its_time_is_over(world: World) -> None:
+def test_waiting_times_out_without_work(world: World) -> None:
     queue = world.queue()
     assert queue.claim(wait=0.02) is None
     assert world.client.zcard(key("waiters")) == 0
 
 
-def test_a_waiter_gets_what_is_there_at_once(world: World) -> None:
+def test_a_waiting_claim_gets_ready_messages_at_once(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     assert queue.claim(wait=LONG_S).message.payload == "x"
@@ -54,7 +54,7 @@ PREPARATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] 
 
 
 @pytest.mark.parametrize("event", list(PREPARATIONS))
-def test_a_waiter_is_woken_by_whatever_makes_work_ready(world: World, event: str) -> None:
+def test_everything_that_makes_messages_ready_wakes_a_waiting_claim(world: World, event: str) -> None:
     prepare, happen = PREPARATIONS[event]
     once = LeasedConfig(max_deliveries=1) if event == "redrive" else LeasedConfig()
     actor = world.queue(config=once)
@@ -73,7 +73,7 @@ def test_a_waiter_is_woken_when_a_lease_expires(world: World) -> None:
     assert waiting.result(PATIENCE_S).message.deliveries == 2
 
 
-def test_a_waiter_is_woken_when_a_lease_that_begins_later_expires(world: World) -> None:
+def test_a_waiting_claim_wakes_when_a_lease_that_began_later_expires(world: World) -> None:
     queue = world.queue()
     waiting = world.in_background(world.queue().claim, wait=LONG_S)
     blocked(world, 1)
@@ -89,8 +89,8 @@ def test_a_waiter_is_woken_when_a_lease_that_begins_later_expires(world: World) 
     assert again.result(PATIENCE_S).message.payload == "w"
 
 
-def test_only_an_earlier_due_time_wakes_a_waiter_who_holds_the_timer(world: World) -> None:
-    """Without it the waiter would look within five seconds, and get its message too, late."""
+def test_only_an_earlier_due_time_wakes_the_waiting_claim_that_holds_the_timer(world: World) -> None:
+    """Without the wake-up the waiting claim would poll within five seconds, and get its message too, late."""
     hour = 3_600_000
     due = int(time.time() * 1000) + hour
     world.client.zadd(key("waiters"), {"waiter": due + hour})
@@ -117,7 +117,7 @@ def scripts_run(world: World) -> int:
     return int(world.client.info("commandstats")["cmdstat_evalsha"]["calls"])
 
 
-def test_of_many_waiters_one_gets_the_message_and_the_others_sleep_on(world: World) -> None:
+def test_of_many_waiting_claims_one_gets_the_message_and_the_others_keep_sleeping(world: World) -> None:
     began = time.monotonic()
     waiting = [world.in_background(world.queue().claim, wait=LONG_S) for _ in range(6)]
     blocked(world, 6)
@@ -127,7 +127,7 @@ def test_of_many_waiters_one_gets_the_message_and_the_others_sleep_on(world: Wor
     (winner,) = eventually(lambda: [waiter for waiter in waiting if waiter.done()])
     assert winner.result().message.payload == "0"
     blocked(world, 5)
-    own_looks = 6 * ((time.monotonic() - began) // 5)  # those who wait look every 5 s, whatever happens
+    own_looks = 6 * ((time.monotonic() - began) // 5)  # waiting claims poll every 5 s in any case
     looks = scripts_run(world) - before
     assert looks <= 3 + own_looks, "the publish, its claim, and one who looks after the new deadline"
     queue.publish_many([*"12345"])
@@ -135,7 +135,7 @@ def test_of_many_waiters_one_gets_the_message_and_the_others_sleep_on(world: Wor
     assert rest == [*"12345"]
 
 
-def test_one_batch_wakes_as_many_as_it_can_feed(world: World) -> None:
+def test_one_batch_wakes_as_many_waiting_claims_as_it_has_messages(world: World) -> None:
     waiting = [world.in_background(world.queue().claim, max_messages=2, wait=LONG_S) for _ in range(4)]
     blocked(world, 4)
     world.queue().publish_many([*"abcdefgh"])
@@ -152,7 +152,7 @@ def test_many_delayed_messages_wake_many_waiters(world: World) -> None:
     assert sorted(waiter.result(PATIENCE_S).message.payload for waiter in waiting) == [*"0123"]
 
 
-def test_a_waiter_of_a_paused_queue_waits_on(world: World) -> None:
+def test_a_waiting_claim_on_a_paused_queue_keeps_waiting(world: World) -> None:
     queue = world.queue()
     queue.pause()
     waiting = world.in_background(world.queue().claim, wait=LONG_S)
@@ -164,7 +164,7 @@ def test_a_waiter_of_a_paused_queue_waits_on(world: World) -> None:
     assert waiting.result(PATIENCE_S).message.payload == "x"
 
 
-def test_a_waiter_under_an_id_takes_over_what_another_claims_meanwhile(world: World) -> None:
+def test_a_waiting_claim_with_an_id_takes_over_what_another_claims_in_the_meantime(world: World) -> None:
     waiting = world.in_background(world.queue().claim, wait=LONG_S, lease_id="job")
     blocked(world, 1)
     queue = world.queue()
@@ -173,7 +173,7 @@ def test_a_waiter_under_an_id_takes_over_what_another_claims_meanwhile(world: Wo
     assert (lease.id, payloads(lease.messages)) == ("job", ["x"])
 
 
-def test_a_waiter_interrupted_before_its_answer_finds_its_message_again(world: World) -> None:
+def test_a_waiting_claim_interrupted_before_its_reply_finds_its_message_again(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     lose_answer(queue, SystemExit())
@@ -210,7 +210,9 @@ async def waiters(client: redis.asyncio.Redis, count: int) -> bool:
     return found >= count
 
 
-async def test_a_live_waiter_is_woken_although_others_died_waiting(async_redis_client: redis.asyncio.Redis) -> None:
+async def test_a_live_waiting_claim_is_woken_although_others_died_while_waiting(
+    async_redis_client: redis.asyncio.Redis,
+) -> None:
     async with AsyncQueue(async_redis_client, "q") as queue, AsyncQueue(async_redis_client, "q") as other:
         dead = [asyncio.create_task(queue.claim(wait=LONG_S)) for _ in range(3)]
         await eventually_later(lambda: waiters(async_redis_client, 3))

@@ -1,4 +1,4 @@
-"""A sixth discipline is its folder and one record: whatever lists disciplines has it then."""
+"""A sixth discipline is its folder and one record: everything that lists disciplines then includes it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stage() -> Iterator[SyncStage]:
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.sentence.replace(" ", "-"))
-def test_it_keeps_the_promises_that_it_makes(promise: Promise, stage: SyncStage) -> None:
+def test_it_supports_the_capabilities_that_it_declares(promise: Promise, stage: SyncStage) -> None:
     subject = Subject(stage, RECORD.name)
     try:
         assert promise.check(subject) in {"kept", "refused"}
@@ -73,7 +73,7 @@ def test_the_command_line_lists_and_opens_it(
     assert {"BLMOVE", "HSET"} <= {command for command, _ in needed("toy", "q").commands}
 
 
-def test_a_connection_of_airflow_names_it(server_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_airflow_connection_can_name_it(server_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = urlsplit(server_url)
     extra = {"discipline": "toy", "db": int(place.path.strip("/") or 0)}
     fields: dict[str, Any] = {"conn_type": "redis_queue", "host": place.hostname, "port": place.port, "extra": extra}

@@ -30,12 +30,12 @@ async def queue(async_redis_client: redis.asyncio.Redis) -> AsyncIterator[Leased
 
 
 async def armed(client: Any, *names: str) -> None:
-    """Return when the bells of these queues are armed: somebody looked, and found too little."""
+    """Return when these queues have a request for a notification: the hub queried them and found too little."""
     for name in names:
         await eventually_later(lambda name=name: client.zscore(key("waiters", name), "*"))
 
 
-async def test_what_is_there_is_seen_at_once_and_left_there(hub: WaitHub, queue: LeasedQueue) -> None:
+async def test_a_wait_returns_at_once_for_ready_messages_and_claims_none(hub: WaitHub, queue: LeasedQueue) -> None:
     await queue.publish_many(["a", "b"])
     backlog = await hub.wait("q", min_messages=2, timeout=PATIENCE_S)
     assert backlog.ready == 2
@@ -43,7 +43,7 @@ async def test_what_is_there_is_seen_at_once_and_left_there(hub: WaitHub, queue:
     assert (await queue.stats())[:4] == (2, 0, 0, 0)
 
 
-async def test_a_wait_ends_when_there_is_enough(hub: WaitHub, queue: LeasedQueue) -> None:
+async def test_a_wait_ends_when_there_are_enough_messages(hub: WaitHub, queue: LeasedQueue) -> None:
     waiting = asyncio.create_task(hub.wait("q", min_messages=3))
     await armed(queue.client, "q")
     await queue.publish_many(["a", "b"])
@@ -53,7 +53,7 @@ async def test_a_wait_ends_when_there_is_enough(hub: WaitHub, queue: LeasedQueue
     assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 3
 
 
-async def test_a_wait_without_work_times_out_and_is_forgotten(hub: WaitHub, queue: LeasedQueue) -> None:
+async def test_a_wait_without_work_times_out_and_is_removed(hub: WaitHub, queue: LeasedQueue) -> None:
     with pytest.raises(TimeoutError):
         await hub.wait("q", timeout=0.05)
     await queue.publish("x")
@@ -68,26 +68,28 @@ async def test_an_old_message_is_enough(hub: WaitHub, queue: LeasedQueue) -> Non
     assert backlog.oldest_age >= 0.2
 
 
-async def test_a_message_that_falls_due_is_seen(hub: WaitHub, queue: LeasedQueue) -> None:
+async def test_a_message_that_becomes_due_ends_the_wait(hub: WaitHub, queue: LeasedQueue) -> None:
     await queue.publish("x", delay=0.2)
     assert (await hub.wait("q", timeout=PATIENCE_S)).ready == 1
 
 
-async def test_a_delay_that_begins_while_somebody_waits_is_seen(hub: WaitHub, queue: LeasedQueue) -> None:
+async def test_a_message_delayed_during_the_wait_ends_it_when_it_is_due(hub: WaitHub, queue: LeasedQueue) -> None:
     waiting = asyncio.create_task(hub.wait("q"))
     await armed(queue.client, "q")
     await queue.publish("x", delay=0.1)
     assert (await asyncio.wait_for(waiting, PATIENCE_S)).ready == 1
 
 
-async def test_a_lease_that_expires_is_seen(hub: WaitHub, queue: LeasedQueue) -> None:
+async def test_an_expired_lease_ends_the_wait(hub: WaitHub, queue: LeasedQueue) -> None:
     await queue.publish("x")
     await queue.claim(lease=0.2)
     assert (await hub.wait("q", timeout=PATIENCE_S)).ready == 1
 
 
 @pytest.mark.parametrize("step", ["release", "nack", "redrive", "resume"])
-async def test_whatever_makes_work_ready_rings(hub: WaitHub, async_redis_client: Any, step: str) -> None:
+async def test_everything_that_makes_messages_ready_sends_a_notification(
+    hub: WaitHub, async_redis_client: Any, step: str
+) -> None:
     async with LeasedQueue(async_redis_client, "q", LeasedConfig(max_deliveries=1)) as strict:
         await strict.publish_many(["x", "y"])
         lease = await strict.claim(max_messages=2)
@@ -122,7 +124,7 @@ async def test_many_waits_on_many_queues_need_few_connections(server_url: str, r
         assert [backlog.ready for backlog in found] == [1] * 300
 
 
-async def test_all_waits_of_a_queue_are_answered_by_one_look(
+async def test_one_backlog_query_answers_all_waits_on_a_queue(
     hub: WaitHub, queue: LeasedQueue, redis_client: Any
 ) -> None:
     waits = [asyncio.create_task(hub.wait("q", min_messages=1 + n % 2)) for n in range(100)]
@@ -133,7 +135,7 @@ async def test_all_waits_of_a_queue_are_answered_by_one_look(
     assert redis_client.info("commandstats")["cmdstat_evalsha"]["calls"] - before <= 4
 
 
-async def test_the_bell_rings_once_however_much_is_published(
+async def test_one_notification_is_sent_for_any_number_of_published_messages(
     hub: WaitHub, queue: LeasedQueue, redis_client: Any
 ) -> None:
     waiting = asyncio.create_task(hub.wait("q", min_messages=200))
@@ -174,7 +176,7 @@ async def test_closing_ends_the_waits(async_redis_client: Any) -> None:
         await waiting
 
 
-async def test_a_foreign_value_at_a_key_reaches_everybody_who_waits(hub: WaitHub, async_redis_client: Any) -> None:
+async def test_a_key_of_a_wrong_type_fails_all_waits_on_its_queue(hub: WaitHub, async_redis_client: Any) -> None:
     waits = [asyncio.create_task(hub.wait("q")) for _ in range(3)]
     await armed(async_redis_client, "q")
     await async_redis_client.set(key("ready"), "foreign")
@@ -186,7 +188,7 @@ async def test_a_foreign_value_at_a_key_reaches_everybody_who_waits(hub: WaitHub
         await hub.wait("q", timeout=0.05)
 
 
-async def test_a_server_that_is_not_there_is_reported(server_url: str) -> None:
+async def test_an_unreachable_server_is_reported(server_url: str) -> None:
     async with WaitHub("redis://127.0.0.1:1/0", LeasedConfig(retry_budget=0.05)) as hub:
         with pytest.raises(QueueUnavailable):
             await hub.wait("q", timeout=PATIENCE_S)
@@ -217,7 +219,7 @@ async def test_waits_outlive_a_restart_of_redis(server: Server | External, caplo
         own.stop()
 
 
-async def test_on_a_cluster_each_queue_is_looked_at_where_it_lives() -> None:
+async def test_on_a_cluster_each_queue_is_read_on_its_own_node() -> None:
     with contextlib.closing(Cluster("7.0")) as cluster:
         client = redis.asyncio.RedisCluster.from_url(cluster.url.replace("redis+cluster", "redis").partition(",")[0])
         async with client, WaitHub(client) as hub:

@@ -26,7 +26,7 @@ ACL += ["--user", USER, "on", f">{PASSWORD}", "~*", "&*", "+@all"]
 
 @dataclass
 class Topology:
-    """The URL (without credentials) and the options that lead to `KEY`, and its server, before any replica."""
+    """The URL (without credentials) and the options that reach `KEY`, and its server, before any replica."""
 
     url: str
     servers: list[Server]
@@ -50,7 +50,7 @@ class Certificates:
 
     @property
     def for_clients(self) -> dict[str, str]:
-        """The options of a client that trusts us and that we trust."""
+        """The options of a client that trusts our authority and that the server trusts."""
         return {"ssl_ca_certs": str(self.ca), "ssl_certfile": str(self.cert), "ssl_keyfile": str(self.key)}
 
     def for_servers(self, port: int) -> list[str]:

@@ -1,6 +1,6 @@
-"""Sync and async queues behind one face, so that a behaviour is told once.
+"""Sync and async queues with one blocking interface, so that a behaviour is tested by one body.
 
-The async façade runs on an event loop in a thread of its own: heartbeats go on while the test body sleeps, and several
+The async façade runs on an event loop in its own thread: heartbeats continue while the test body sleeps, and several
 test threads can use one queue. What it returns is made blocking: awaitables are awaited, async context managers and
 iterators become plain ones.
 """
@@ -25,7 +25,7 @@ LOOP_ENDS_S = 300
 
 
 class World:
-    """Makes queues, remembers them, and closes them at the end; `client` looks behind their back."""
+    """Makes queues, and closes them at the end; `client` is a plain client for inspection."""
 
     flavour: str
 
@@ -43,25 +43,25 @@ class World:
         self._ends.close()
 
     def queue(self, name: str = "q", config: rmq_core.LeasedConfig | None = None, **options: Any) -> Any:
-        """A `LeasedQueue` of this flavour that is driven by plain calls; `settings=` replaces this world's server."""
+        """Return a `LeasedQueue` of this world with blocking methods; `settings=` replaces this world's server."""
         queue = self._queue(options.pop("settings", self.url), name, config, **options)
         self._ends.callback(queue.close)
         return queue
 
     def open(self, discipline: str, name: str = "q", config: Any = None, settings: Any = None) -> Any:
-        """A queue of any discipline; `settings=` replaces this world's server."""
+        """Return a queue of any discipline; `settings=` replaces this world's server."""
         queue = self._open(settings or self.url, name, discipline, config)
         self._ends.callback(queue.close)
         return queue
 
     def make(self, public_name: str, *args: Any, settings: Any = None, **options: Any) -> Any:
-        """An object of a class that this flavour's package exports, on this world's server or on `settings`."""
+        """Return an object of a class of this world's package, on this world's server or on `settings`."""
         made = self._make(public_name, settings or self.url, *args, **options)
         self._ends.callback(made.close)
         return made
 
     def in_background(self, call: Callable[..., Any], *args: Any, **options: Any) -> Future[Any]:
-        """Run `call` in another thread: a second worker, or somebody who waits."""
+        """Run `call` in another thread, as a second worker or a waiting call."""
         return self._threads.submit(call, *args, **options)
 
     def _queue(self, settings: Any, name: str, config: rmq_core.LeasedConfig | None, **options: Any) -> Any:
@@ -118,7 +118,7 @@ class Loop:
         self._thread.start()
 
     def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call `function` on the loop, await what it returns if it must be, and hand back something blocking."""
+        """Call `function` on the loop, await its result if necessary, and return a blocking object."""
 
         async def run() -> Any:
             result = function(*args, **options)
@@ -127,7 +127,7 @@ class Loop:
         return self.blocking(self._wait(run()))
 
     def blocking(self, value: Any) -> Any:
-        """`value` with its asynchronous edges made blocking; plain values and frozen records as they are."""
+        """Return `value` with blocking methods; plain values and frozen records stay unchanged."""
         if hasattr(value, "__anext__") and not hasattr(value, "__aenter__"):
             return self._iterate(value)
         if hasattr(value, "__aenter__"):

@@ -1,4 +1,4 @@
-"""The real servers the tests run against: found or fetched, started on free ports, gone when the tests are."""
+"""The real servers of the tests: found or downloaded, started on free ports, and stopped with the tests."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from tests.servers.matrix import version
 
 
 def main() -> None:
-    """Prepare servers, loudly when one is missing: a test run must not find out in the middle."""
+    """Prepare servers, and fail when one is missing: a test run must not find this out halfway."""
     if parse_external():
         return
     for name in sys.argv[1:] or NAMES:

@@ -46,21 +46,21 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Where clients learn of all nodes."""
+        """The URL at which clients learn of all nodes."""
         return f"redis+cluster://{','.join(f'127.0.0.1:{port}' for port in self.ports)}"
 
     def client(self) -> redis.RedisCluster:
-        """A plain client, for looking behind the library's back."""
+        """A plain client, for access without the library."""
         return redis.RedisCluster(host="127.0.0.1", port=self.ports[0])
 
     def owner(self, key: str) -> Server:
-        """The node that serves the slot of a key."""
+        """Return the node that serves the slot of a key."""
         mine = [node for node, client in self._each() if _serves(client, key_slot(key.encode()))]
         assert len(mine) == 1, f"{len(mine)} nodes serve {key!r}"
         return mine[0]
 
     def move_slot(self, key: str, target: Server, pause_s: float = 0) -> int:
-        """Move the slot of a key to another node, a few keys at a time; how many keys moved.
+        """Move the slot of a key to another node, a few keys at a time; return how many keys moved.
 
         See https://redis.io/docs/latest/commands/cluster-setslot/, "Redis Cluster live resharding explained".
         """
@@ -80,7 +80,7 @@ class Cluster:
             return moved
 
     def refusals(self) -> dict[str, int]:
-        """How often nodes have answered ASK, MOVED or TRYAGAIN so far."""
+        """Return how often nodes have answered ASK, MOVED or TRYAGAIN so far."""
         counted: Counter[str] = Counter()
         for _, client in self._each():
             for name, error in client.info("errorstats").items():
@@ -88,11 +88,11 @@ class Cluster:
         return {name: counted[name] for name in ("ASK", "MOVED", "TRYAGAIN")}
 
     def close(self) -> None:
-        """End all nodes."""
+        """Stop all nodes."""
         self._ends.close()
 
     def _start(self, args: tuple[str, ...], tls: Callable[[int], list[str]] | None) -> int:
-        """Start a node; the port of its bus."""
+        """Start a node; return the port of its bus."""
         port, bus = free_port() if tls else 0, free_port()
         listening = [*tls(port), "--tls-cluster", "yes"] if tls else []
         common = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(SILENT_MS), "--cluster-port", str(bus)]
@@ -118,7 +118,7 @@ class Cluster:
 
 
 def slots_of(number: int) -> range:
-    """The slots that the first, second or third master begins with."""
+    """Return the slots that the first, second or third master begins with."""
     return range(SLOTS * number // MASTERS, SLOTS * (number + 1) // MASTERS)
 
 

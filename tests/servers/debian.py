@@ -1,4 +1,4 @@
-"""Servers out of Debian packages, unpacked into a cache folder and run with their own C library.
+"""Servers from Debian packages, unpacked into a cache folder and run with their own C library.
 
 apt reads the mirror from the machine's own configuration but keeps lists and state in the cache, so neither root nor
 a clean-up is needed. The unpacked server starts through the unpacked dynamic loader: a package of Debian unstable runs
@@ -35,13 +35,13 @@ class Package:
 
 
 def cache() -> Path:
-    """The folder that keeps unpacked servers between runs."""
+    """Return the folder that keeps unpacked servers between runs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "rmq-servers"
 
 
 def command_of(name: str, package: Package) -> list[str]:
-    """How to run `package`, fetched and unpacked as `name` when the cache does not hold it yet."""
+    """Return how to run `package`, downloaded and unpacked as `name` when the cache does not contain it yet."""
     folder = cache() / name
     if not folder.is_dir():
         with locked(cache()):
@@ -54,7 +54,7 @@ def command_of(name: str, package: Package) -> list[str]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Be the only process that fills the cache."""
+    """Lock the cache, so that only one process fills it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -110,7 +110,7 @@ def _sources() -> str:
 
 
 def _mirror() -> str:
-    """The Debian mirror this machine is configured to use."""
+    """Return the Debian mirror that this machine is configured to use."""
     found = re.search(r"'(\S+?/debian)/dists/", _run(["apt-get", "update", "--print-uris"]))
     if found is None:
         message = "apt knows no Debian mirror here: set RMQ_TEST_SERVERS=name=redis://host:port,... to test your own"

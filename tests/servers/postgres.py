@@ -1,4 +1,4 @@
-"""A PostgreSQL that belongs to the tests: Debian's package, own folder, free port, gone when the tests are."""
+"""A PostgreSQL that belongs to the tests: Debian's package, own folder, free port, stopped with the tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INSTALL = ["apt-get", "-qq", "install", "--yes", "--no-install-recommends", "pos
 
 
 class Postgres:
-    """A running server; `dsn` is what DB-API modules connect with."""
+    """A running server; `dsn` is the connection string for DB-API modules."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rmq-postgres-"))
@@ -36,8 +36,8 @@ class Postgres:
         until(self._answers, START_S)
 
     def stop(self) -> None:
-        """End it and remove its folder."""
-        self.process.send_signal(3)  # SIGQUIT: at once, since nothing of it is kept
+        """Stop it and remove its folder."""
+        self.process.send_signal(3)  # SIGQUIT: at once, since none of its data is kept
         self.process.wait(START_S)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -55,7 +55,7 @@ class Postgres:
 
 @contextmanager
 def running_postgres() -> Iterator[Postgres]:
-    """A PostgreSQL for the block."""
+    """Yield a PostgreSQL for the duration of the block."""
     server = Postgres()
     try:
         yield server
@@ -64,7 +64,7 @@ def running_postgres() -> Iterator[Postgres]:
 
 
 def binaries() -> Path:
-    """The folder of PostgreSQL's programs, newest first; Debian's package is installed when there is none."""
+    """Return the folder of PostgreSQL's programs, newest first; Debian's package is installed when there is none."""
     if not _found():
         subprocess.run(UPDATE, check=False, capture_output=True)
         result = subprocess.run(INSTALL, check=False, capture_output=True, text=True)
@@ -78,7 +78,7 @@ def _found() -> list[Path]:
 
 
 def _as_its_user(*options: str) -> list[str]:
-    """The beginning of a command line that runs a program as a user PostgreSQL accepts, which root is not."""
+    """Return the beginning of a command line that runs a program as a user PostgreSQL accepts, which root is not."""
     if os.geteuid():
         return ["setpriv", *options, "--"] if options else []
     user = pwd.getpwnam("postgres")

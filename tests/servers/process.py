@@ -1,4 +1,4 @@
-"""A server process that belongs to the tests: own folder, free port, unix socket, dead when the tests are.
+"""A server process that belongs to the tests: own folder, free port, unix socket, stopped with the tests.
 
 The kernel kills it when the thread that started it ends, so even a killed pytest leaves nothing running; start servers
 from a thread that outlives their use.
@@ -25,12 +25,12 @@ from tests.servers.matrix import command, parse_external
 
 T = TypeVar("T")
 START_S = 120
-"""What a server may need to start, on a machine with better things to do."""
+"""How long a server may take to start on a busy machine."""
 DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"]
 
 
 class Server:
-    """A running server: `url`, `port`, `socket`, and the ways in which faults befall it."""
+    """A running server: `url`, `port`, `socket`, and the faults that can hit it."""
 
     def __init__(self, name: str, *args: str) -> None:
         self.name = name
@@ -47,16 +47,16 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where clients connect over TCP."""
+        """The URL for clients over TCP."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     @property
     def unix_url(self) -> str:
-        """Where clients connect over the unix socket."""
+        """The URL for clients over the unix socket."""
         return f"unix://{self.socket}?db=0"
 
     def client(self, **options: object) -> redis.Redis:
-        """A plain client, for looking behind the library's back."""
+        """A plain client, for access without the library."""
         return redis.Redis(port=self.port, **options)  # type: ignore[arg-type]
 
     def _start(self) -> None:
@@ -78,16 +78,16 @@ class Server:
                 time.sleep(0.01)
 
     def kill9(self) -> None:
-        """SIGKILL: what is not on disk is lost."""
+        """Send SIGKILL: data that is not on disk is lost."""
         self.process.kill()
         self.process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: connected, and silent."""
+        """Send SIGSTOP: the server stays connected and does not answer."""
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT after `pause`."""
+        """Send SIGCONT after `pause`."""
         self.process.send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
@@ -96,7 +96,7 @@ class Server:
         self._start()
 
     def stop(self) -> None:
-        """End it and remove its folder; harmless when it is gone already."""
+        """Stop it and remove its folder; do nothing when it has been removed already."""
         self._end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -111,7 +111,7 @@ class Server:
 
 @dataclass(frozen=True)
 class External:
-    """A server of RMQ_TEST_SERVERS: it can be used, and nothing befalls it."""
+    """A server of RMQ_TEST_SERVERS: it can be used, and faults never hit it."""
 
     name: str
     url: str
@@ -119,7 +119,7 @@ class External:
 
 @contextmanager
 def find_server(name: str) -> Iterator[Server | External]:
-    """The server `name` of RMQ_TEST_SERVERS, or one of ours, which ends with the block."""
+    """Yield the server `name` of RMQ_TEST_SERVERS, or one of ours, which is stopped at the end of the block."""
     external = parse_external()
     if name in external:
         yield External(name, external[name])
@@ -137,7 +137,7 @@ def start_server(name: str, *args: str) -> Server:
 
 
 def on_free_ports(start: Callable[[], T]) -> T:
-    """What `start` returns; it is called again when another process was quicker to take a port that was free."""
+    """Return what `start` returns; call it again when another process took the free port first."""
     for _ in range(4):
         try:
             return start()
@@ -148,7 +148,7 @@ def on_free_ports(start: Callable[[], T]) -> T:
 
 
 def until(condition: Callable[[], object], seconds: float, pace_s: float = 0.02) -> None:
-    """Return once `condition` is true, looking every `pace_s` seconds; fail when that takes more than `seconds`."""
+    """Return once `condition` is true, checking every `pace_s` seconds; fail after more than `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"it did not come true within {seconds} s"
@@ -163,7 +163,7 @@ def _answers(client: redis.Redis) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on at this moment, and that the system gives to no outgoing connection.
+    """Return a TCP port that is free at this moment, and that the system assigns to no outgoing connection.
 
     Those begin at 32768; a server that is down for a moment must find its port free when it comes back.
     """

@@ -1,4 +1,4 @@
-"""Sentinels: processes that watch a primary, tell clients where it is, and promote a replica when it is gone."""
+"""Sentinels: processes that watch a primary, tell clients its address, and promote a replica when it is gone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Sentinel:
         return redis.Redis(port=self.port, decode_responses=True)
 
     def close(self) -> None:
-        """End it; harmless when it is gone already."""
+        """Stop it; do nothing when it has stopped already."""
         self.process.terminate()
         self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -68,13 +68,13 @@ class Trio:
 
     @property
     def url(self) -> str:
-        """Where clients learn which server is the primary."""
+        """The URL at which clients learn which server is the primary."""
         return f"sentinel://{','.join(f'127.0.0.1:{sentinel.port}' for sentinel in self.sentinels)}/{SERVICE}"
 
     def lock_out(self) -> None:
-        """From here on the replicas hear nothing more: all have the same, and the primary goes on alone.
+        """Stop replication: all replicas have the same data, and the primary continues alone.
 
-        They log in as a user who is switched off while writes stand still. Sentinels go on seeing all three.
+        The replicas log in as a user that is disabled while writes are paused. Sentinels still see all three servers.
         """
         with self.primary.client() as client:
             client.client_pause(START_S * 1000, all=False)
@@ -84,10 +84,10 @@ class Trio:
             client.client_unpause()
 
     def promoted(self) -> Server:
-        """The server that the sentinels promote now that the primary is gone; it is `primary` from here on.
+        """Return the server that the sentinels promote after the death of the primary; it is `primary` from here on.
 
-        Only until each has heard of it do they take a short silence for a failure: a machine that is slow for a moment
-        must not look like one.
+        The sentinels treat a short silence as a failure only until each of them knows the new primary: afterwards a
+        machine that is slow for a moment must not count as failed.
         """
         old = self.primary.port
         for sentinel in self.sentinels:
@@ -107,7 +107,7 @@ class Trio:
         return True
 
     def close(self) -> None:
-        """End all of them."""
+        """Stop all of them."""
         self._ends.close()
 
     def _server(self, name: str, *args: str) -> Server:
@@ -137,7 +137,7 @@ class Trio:
 
 
 def monitoring(port: int, quorum: int, down_ms: int) -> list[str]:
-    """The lines of a sentinel's configuration that let it watch a primary."""
+    """Return the lines of a sentinel's configuration with which it watches a primary."""
     return [
         f"sentinel monitor {SERVICE} 127.0.0.1 {port} {quorum}",
         f"sentinel down-after-milliseconds {SERVICE} {down_ms}",

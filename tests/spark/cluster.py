@@ -26,7 +26,7 @@ LEAN = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": SHOR
 
 
 class Daemons:
-    """Processes of Spark that log into a folder."""
+    """Processes of Spark that log to a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,14 +41,14 @@ class Daemons:
         return kept | spark_environment() | lean | python | variables
 
     def start(self, name: str, *command: str) -> None:
-        """Start one, by its class and arguments."""
+        """Start a process by its class and arguments."""
         bare = {key: value for key, value in self.driver().items() if key != "PYTHONPATH"}
         launch = [*DIES_WITH_US, str(Path(_find_spark_home(), "bin", "spark-class")), *command]
         with (self.folder / f"{name}.log").open("wb") as log:
             self.processes.append(subprocess.Popen(launch, stdout=log, stderr=log, env=bare, cwd=self.folder))
 
     def wait_for(self, name: str, words: str) -> None:
-        """Return when its log holds these words."""
+        """Return when its log contains these words."""
         log, process = self.folder / f"{name}.log", self.processes[-1]
 
         def told() -> bool:
@@ -58,7 +58,7 @@ class Daemons:
         until(told, START_S)
 
     def stop(self) -> None:
-        """End all of them."""
+        """Stop all of them."""
         for process in reversed(self.processes):
             process.terminate()
         for process in self.processes:
@@ -69,7 +69,7 @@ class Daemons:
 def standalone_cluster(
     folder: Path, hosts: Sequence[str] = (HERE, HERE)
 ) -> Iterator[tuple[Daemons, dict[str, object]]]:
-    """A master and a worker with one core on each host; yields them and what a driver has to configure."""
+    """Start a master and a worker with one core on each host; yield them and the configuration of a driver."""
     port, daemons = free_port(), Daemons(folder)
     try:
         daemons.start("master", f"{DEPLOY}.master.Master", "--host", HERE, "--port", str(port), "--webui-port", "0")
@@ -85,7 +85,7 @@ def standalone_cluster(
 
 @contextmanager
 def connect_server(folder: Path) -> Iterator[tuple[Daemons, str]]:
-    """A Spark Connect server with two cores; yields it and its URL."""
+    """Start a Spark Connect server with two cores; yield it and its URL."""
     port, daemons = free_port(), Daemons(folder)
     conf = {"spark.ui.enabled": "false", "spark.connect.grpc.binding.port": port}
     options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
@@ -99,7 +99,7 @@ def connect_server(folder: Path) -> Iterator[tuple[Daemons, str]]:
 
 
 def bare_python(folder: Path) -> Path:
-    """An interpreter with the packages of this one, but without those installed by reference to a source tree."""
+    """Create an interpreter with the packages of this one, but without editable installations of source trees."""
     path = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
     script = folder / "python"
     # Without the module `site`, which follows the references.

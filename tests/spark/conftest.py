@@ -26,7 +26,7 @@ SUBMIT = [sys.executable, "-m", "rmq_spark.submit", "--master", "local[2]", "--d
 
 @pytest.fixture(scope="session")
 def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where Spark writes its event log."""
+    """The folder to which Spark writes its event log."""
     return tmp_path_factory.mktemp("events")
 
 
@@ -35,7 +35,7 @@ def spark(event_log: Path) -> Iterator[SparkSession]:
     """A session of two cores in which a task may fail twice."""
     import rmq_spark
 
-    # py4j says goodbye at INFO when the interpreter exits, after pytest has closed the streams it would write to.
+    # py4j logs its end at INFO when the interpreter exits, after pytest has closed the streams it would write to.
     logging.getLogger("py4j.clientserver").setLevel(logging.WARNING)
     log = {"enabled": True, "dir": event_log.as_uri(), "compress": False}
     before = dict(os.environ)
@@ -58,14 +58,14 @@ def spark(event_log: Path) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def queue(redis_url: str) -> Iterator[LeasedQueue]:
-    """The queue `work`, seen by the test itself."""
+    """The queue `work` with a client of the test."""
     with LeasedQueue(redis_url, QUEUE) as opened:
         yield opened
 
 
 @pytest.fixture
 def handover(redis_url: str) -> Callable[..., dict[str, str]]:
-    """What a submitter puts into the environment of its driver."""
+    """Return what a submitter puts into the environment of its driver."""
 
     def environment(lease_id: str, owner: str = "try-1", queue: str = QUEUE) -> dict[str, str]:
         names = {"queue": queue, "lease_id": lease_id, "owner": owner}
@@ -79,7 +79,7 @@ StartDriver = Callable[..., "subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def start_driver(tmp_path: Path) -> Iterator[StartDriver]:
-    """Starts `driver.py` under spark-submit, in a session of its own; all of it is gone after the test."""
+    """Start `driver.py` under spark-submit in its own session; all its processes are killed after the test."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(environment: dict[str, str], *prefix: str) -> subprocess.Popen[bytes]:
@@ -101,7 +101,7 @@ def start_driver(tmp_path: Path) -> Iterator[StartDriver]:
 
 
 def wait_for(condition: Callable[[], Any], seconds: float) -> float:
-    """Seconds until something is true; fails when it takes longer than `seconds`."""
+    """Return the seconds until a condition is true; fail when it takes longer than `seconds`."""
     started = time.monotonic()
     while not condition():
         assert time.monotonic() - started < seconds, f"still not true after {seconds} s"
@@ -110,7 +110,7 @@ def wait_for(condition: Callable[[], Any], seconds: float) -> float:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""A Connect client that works on a claimed batch until it is stopped; prints what ended its work."""
+"""A Connect client that works on a claimed batch until it is stopped; it prints what ended its work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver that adopts its lease, says so in MARKER, and works until it is stopped."""
+"""A driver that adopts its lease, writes that to MARKER, and works until it is stopped."""
 
 from __future__ import annotations
 

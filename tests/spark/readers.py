@@ -1,4 +1,4 @@
-"""Stream readers driven by hand as Spark drives them, in this process and without Spark."""
+"""Stream readers called by hand as Spark calls them, in this process and without Spark."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ PATIENCE_S = 300
 
 
 class Run:
-    """One run of a query: a reader, and the offset it stands at."""
+    """One run of a query: a reader, and its current offset."""
 
     def __init__(self, reader: RmqStreamReader, start: Plain | None = None) -> None:
         self.reader = reader
         self.at = start or reader.initialOffset()
 
     def next(self, limit: ReadLimit | None = None) -> Plain:
-        """The end of the next batch; the start when there is no work."""
+        """Return the end of the next batch; the start when there is no work."""
         return self.reader.latestOffset(self.at, limit or self.reader.getDefaultReadLimit())
 
     def read(self, end: Plain) -> list[int]:
-        """The numbers in the payloads of the batch that ends there, read slice by slice.
+        """Return the numbers in the payloads of the batch that ends at this offset, read slice by slice.
 
         Spark writes the end of a batch into its log, and commits the one before it, before it plans the batch.
         """
@@ -67,12 +67,12 @@ def publish(queue: Any, count: int, first: int = 0) -> None:
 
 
 def held(queue: LeasedQueue) -> int:
-    """How many messages are under leases."""
+    """Return how many messages are leased."""
     return queue.stats().leased
 
 
 def wait_until_expired(queue: LeasedQueue) -> None:
-    """Wait for messages to come back by themselves."""
+    """Wait until the leases have expired."""
     started = time.monotonic()
     while not queue.backlog().ready:
         assert time.monotonic() - started < PATIENCE_S

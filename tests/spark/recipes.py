@@ -36,7 +36,7 @@ class Crash(Exception):
 
 
 def run_all(spark: SparkSession, url: str, folder: str, dsn: str, rounds: int = 1) -> dict[str, Any]:
-    """What became of the messages, by recipe; streams are run that many times, each time with new messages."""
+    """Return the outcome of the messages, by recipe; streams run that many times, each time with new messages."""
     for module in MODULES:  # as if they were the script, which no executor can import
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
@@ -65,7 +65,7 @@ def _found(spark: SparkSession, url: str, folder: str, dsn: str, rounds: int) ->
 
 
 def _batch(spark: SparkSession, url: str, run_id: str, sink: Sink, run: Callable[..., int], target: str) -> list[int]:
-    """How many messages the tries after the crash had, and how many are left in the queue."""
+    """Return how many messages the tries after the crash had, and how many are left in the queue."""
     with LeasedQueue(url, QUEUE) as queue:
         _publish(queue, range(COUNT))
         with suppress(Crash), rmq_spark.claimed_batch(spark, url, QUEUE, lease_id=run_id, policy=KEEP) as batch:
@@ -76,7 +76,7 @@ def _batch(spark: SparkSession, url: str, run_id: str, sink: Sink, run: Callable
 
 
 def _stream(url: str, start: Callable[[], Any], rounds: int) -> list[int]:
-    """How many messages were left in the queue after each run."""
+    """Return how many messages were left in the queue after each run."""
     edges = [COUNT * part // rounds for part in range(rounds + 1)]
     with LeasedQueue(url, QUEUE) as queue:
         return [_drained(queue, range(*part), start) for part in pairwise(edges)]
@@ -89,7 +89,7 @@ def _drained(queue: LeasedQueue, part: range, start: Callable[[], Any]) -> int:
 
 
 def ended(start: Callable[[], Any]) -> bool:
-    """Whether a query came to its end. Spark gives the source's process ten seconds; a busy machine needs longer."""
+    """Return whether a query ended. Spark gives the source's process ten seconds; a busy machine needs longer."""
     try:
         return bool(start().awaitTermination(PATIENCE_S))
     except StreamingQueryException as error:

@@ -1,4 +1,4 @@
-"""Streaming queries for tests: a queue as source, a table in memory of the test as sink."""
+"""Streaming queries for tests: a queue as source, a list of the test as sink."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Handler = Callable[[DataFrame, int], Any]
 
 
 class Batches:
-    """What a query made of its batches: the numbers in the payloads of each, in the order they came."""
+    """The batches of a query: the numbers in the payloads of each, in the order in which they came."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, list[int]]] = []
@@ -52,7 +52,7 @@ class Stream:
         return (writer.trigger(**trigger) if trigger else writer).start()
 
     def drain(self, handler: Handler) -> None:
-        """Run until what was ready at the start is done; raises what ended the query."""
+        """Run until everything that was ready at the start is done; raise what ended the query."""
         query = self.start(handler, availableNow=True)
         try:
             assert query.awaitTermination(PATIENCE_S)
@@ -61,7 +61,7 @@ class Stream:
 
     @contextmanager
     def running(self, handler: Handler, **trigger: Any) -> Iterator[StreamingQuery]:
-        """The query while the block runs; raises what ended it."""
+        """Run the query during the block; raise what ended it."""
         query = self.start(handler, **trigger)
         try:
             yield query
@@ -72,7 +72,7 @@ class Stream:
             query.stop()
 
     def log(self, name: str, batch: int) -> Path:
-        """A file of the checkpoint; Spark keeps a checksum beside it."""
+        """Return the path of a file of the checkpoint; Spark keeps a checksum beside it."""
         return self.checkpoint / name / str(batch)
 
     def forget(self, name: str, batch: int) -> None:
@@ -82,7 +82,7 @@ class Stream:
 
 
 def until(condition: Callable[[], Any], query: StreamingQuery) -> None:
-    """Wait for a condition; a query that ended tells why."""
+    """Wait for a condition; raise the error of a query that has ended."""
 
     def holds() -> Any:
         if not query.isActive:

@@ -68,7 +68,7 @@ def test_everything_a_queue_holds_is_shown_and_nothing_changes(
     assert filled.leases() == leases
 
 
-def test_filters_are_applied_where_messages_are_read(
+def test_filters_are_applied_while_messages_are_read(
     spark: SparkSession, redis_url: str, filled: LeasedQueue, pushdown: None
 ) -> None:
     frame = browse(spark, redis_url, pushFilters=True)
@@ -79,12 +79,12 @@ def test_filters_are_applied_where_messages_are_read(
     assert texts(frame.where("deliveries > 5")) == ["dead"]
 
 
-def test_one_state_up_to_a_limit(redis_url: str, filled: LeasedQueue) -> None:
+def test_states_can_be_selected_and_their_rows_limited(redis_url: str, filled: LeasedQueue) -> None:
     assert look(redis_url, state="ready", limit="2") == ["ready 1", "ready 2"]
     assert sorted(look(redis_url, state="Dead, delayed")) == ["dead", "delayed 1", "delayed 2"]
 
 
-def test_what_is_longer_than_a_page_is_shown_whole(redis_url: str, queue: LeasedQueue) -> None:
+def test_messages_beyond_one_page_are_all_shown(redis_url: str, queue: LeasedQueue) -> None:
     queue.publish_many([f"{number:05}" for number in range(5000)])
     queue.claim(max_messages=2500, lease_id="many")
     assert look(redis_url, state="ready") == [f"{number:05}" for number in range(2500, 5000)]
@@ -105,7 +105,7 @@ def test_a_queue_of_another_discipline_shows_its_ready_and_dead(redis_url: str) 
         ({"stat": "ready"}, "did you mean 'state'"),
     ],
 )
-def test_what_cannot_be_shown_is_said(
+def test_an_unsupported_option_is_refused_with_a_reason(
     redis_url: str, filled: LeasedQueue, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Exception, match=message):
@@ -113,7 +113,7 @@ def test_what_cannot_be_shown_is_said(
 
 
 def look(url: str, **options: str) -> list[str]:
-    """The payloads, read as Spark would, without Spark."""
+    """Return the payloads, read as Spark would, without Spark."""
     reader = browse_reader(OptionValues({"url": url, "queue": QUEUE, **options}, BROWSE))
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return [payload.decode() for batch in batches for payload in batch.column("payload").to_pylist()]

@@ -45,7 +45,9 @@ def test_every_message_is_read_once_and_acked(spark: SparkSession, redis_url: st
     assert record.acked == 2000
 
 
-def test_the_columns_say_all_about_a_message(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+def test_the_columns_contain_everything_about_a_message(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
     message_id = queue.publish("hello", headers={"a": "b"}).id
     with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
         assert batch.df.schema == MESSAGE_SCHEMA
@@ -71,7 +73,7 @@ def test_an_empty_queue_gives_an_empty_batch(spark: SparkSession, redis_url: str
         batch.check()
 
 
-def test_a_failure_nacks(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+def test_a_failing_block_nacks(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 3)
     with pytest.raises(ZeroDivisionError), claimed_batch(spark, redis_url, QUEUE, max_messages=2):
         print(1 // 0)
@@ -133,7 +135,7 @@ def test_a_batch_that_was_acked_before_is_skipped(spark: SparkSession, redis_url
     assert queue.stats().ready == 1
 
 
-def test_a_batch_that_was_acked_but_for_failed_rows_is_skipped_too(
+def test_a_batch_acked_except_for_failed_rows_is_skipped_too(
     spark: SparkSession, redis_url: str, queue: LeasedQueue
 ) -> None:
     publish(queue, 3)
@@ -166,7 +168,9 @@ def test_a_retried_task_reads_the_same_messages(
     assert all(seen[f"{partition}-0"] == seen[f"{partition}-1"] for partition in range(4))
 
 
-def test_a_lease_settled_in_part_gives_the_rest(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+def test_the_unsettled_rest_of_a_partly_settled_lease_is_read(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
     publish(queue, 20)
     lease = queue.claim(max_messages=20, lease_id="run")
     assert lease is not None
@@ -205,7 +209,7 @@ def test_a_lease_that_was_taken_over_cannot_be_read_or_acked(
         frames[0].count()
 
 
-def test_the_end_of_a_batch_ends_its_reads(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+def test_a_batch_cannot_be_read_after_its_end(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 5)
     with claimed_batch(spark, redis_url, QUEUE, policy=ONE_PARTITION) as batch:
         frame = batch.df
@@ -260,7 +264,7 @@ def test_the_heartbeat_keeps_a_short_lease_alive(
     assert queue.settled("run") is not None
 
 
-def test_a_client_is_refused_because_executors_cannot_share_it(spark: SparkSession, redis_url: str) -> None:
+def test_a_redis_client_is_refused_because_executors_cannot_share_it(spark: SparkSession, redis_url: str) -> None:
     client: Any = redis.Redis.from_url(redis_url)
     refused = pytest.raises(ConfigurationError, match="executors connect too")
     with refused, claimed_batch(spark, client, QUEUE):
@@ -291,7 +295,7 @@ def test_a_handed_over_lease_is_adopted_and_acked(
     assert (record.acked, record.owner) == (10, "try-1")
 
 
-def test_a_handed_over_lease_is_held_for_as_long_as_the_submitter_says(
+def test_a_handed_over_lease_is_held_as_long_as_the_submitter_configures(
     spark: SparkSession, queue: LeasedQueue, handover: Any
 ) -> None:
     publish(queue, 1)
@@ -376,7 +380,7 @@ def test_a_failing_block_nacks_failed_rows_with_their_own_reason(
     assert reasons == ["ZeroDivisionError: integer division or modulo by zero"] * 2 + ["poison"]
 
 
-def test_a_kept_lease_forgets_the_verdicts_of_the_failed_try(
+def test_a_kept_lease_drops_the_failed_rows_of_the_failed_try(
     spark: SparkSession, redis_url: str, queue: LeasedQueue
 ) -> None:
     publish(queue, 3)
@@ -411,7 +415,7 @@ def test_a_block_that_swallows_the_loss_still_acks_nothing(
         with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
             assert batch.watch is not None
             assert batch.lease is not None
-            batch.watch.lose(batch.lease)  # as the guard does while Redis is out of sight; it is back for the ack
+            batch.watch.lose(batch.lease)  # as the guard does while Redis is unreachable; the ack reaches it again
 
     with pytest.raises(LeaseLost):
         work()

@@ -30,7 +30,7 @@ def options(url: str, leased: Lease, **changes: str) -> dict[str, str]:
     return {"url": url, "queue": QUEUE, "lease": leased.id, "token": str(leased.token)} | changes
 
 
-def test_spark_finds_the_format_by_itself(spark: SparkSession, redis_url: str, lease: Lease) -> None:
+def test_spark_finds_the_format_without_registration(spark: SparkSession, redis_url: str, lease: Lease) -> None:
     frame = spark.read.format("rmq").options(**options(redis_url, lease, numPartitions="3")).load()
     assert frame.schema == MESSAGE_SCHEMA
     assert frame.count() == 10
@@ -42,7 +42,7 @@ def test_the_format_can_be_registered(spark: SparkSession, redis_url: str, lease
     assert spark.read.format("rmq").options(**options(redis_url, lease)).load().count() == 10
 
 
-def test_a_lease_of_jobs_is_read_as_one_of_messages(spark: SparkSession, redis_url: str) -> None:
+def test_a_lease_of_a_job_queue_is_read_like_one_of_messages(spark: SparkSession, redis_url: str) -> None:
     with JobQueue(redis_url, QUEUE) as jobs:
         jobs.publish_many([{"n": number} for number in range(10)])
         lease = jobs.claim(max_messages=8)
@@ -71,7 +71,7 @@ def test_reading_changes_nothing(spark: SparkSession, redis_url: str, queue: Lea
         ({"discipline": "rotation"}, "use leased or jobs"),
     ],
 )
-def test_what_cannot_be_read_is_said(
+def test_an_unreadable_queue_or_lease_is_refused_with_a_reason(
     spark: SparkSession, redis_url: str, lease: Lease, changes: dict[str, str], message: str
 ) -> None:
     frame: Any = spark.read.format("rmq").options(**options(redis_url, lease, **changes))
@@ -94,7 +94,7 @@ def test_a_misspelt_option_is_refused_by_load_before_anything_is_read(spark: Spa
         ({"queue": "unknown", "mode": "browse"}, "this server has no queue 'unknown'"),
     ],
 )
-def test_what_is_wrong_stands_in_the_first_line_of_the_error(
+def test_the_first_line_of_an_error_states_what_is_wrong(
     spark: SparkSession, redis_url: str, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Exception, match=message) as caught:
@@ -103,7 +103,7 @@ def test_what_is_wrong_stands_in_the_first_line_of_the_error(
     assert "Traceback" not in str(caught.value)
 
 
-def test_columns_of_ones_own_are_refused(spark: SparkSession, redis_url: str, lease: Lease) -> None:
+def test_a_custom_schema_is_refused(spark: SparkSession, redis_url: str, lease: Lease) -> None:
     frame = spark.read.format("rmq").schema("id string").options(**options(redis_url, lease))
     with pytest.raises(Exception, match="has columns of its own"):
         frame.load().count()

@@ -36,7 +36,7 @@ def all_flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def flights_csv(all_flights: Path) -> Path:
-    """The flights of our days and of those around them, to save time."""
+    """The flights of the tested days and of those around them, to save time."""
     wanted = tuple(f"2013,{int(month)}," for _, month, _ in (day.split("-") for day in DAYS))
     header, *lines = all_flights.read_text().splitlines()
     some = all_flights.with_name("some.csv")
@@ -46,7 +46,7 @@ def flights_csv(all_flights: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def departures(all_flights: Path) -> Counter[tuple[str, str, str]]:
-    """How many flights left, by airport, day and carrier, counted without Spark."""
+    """Return how many flights left, by airport, day and carrier, counted without Spark."""
     with all_flights.open(newline="") as lines:
         return Counter(
             (row["origin"], f"{row['year']}-{int(row['month']):02}-{int(row['day']):02}", row["carrier"])
@@ -55,13 +55,13 @@ def departures(all_flights: Path) -> Counter[tuple[str, str, str]]:
 
 
 def some_items() -> list[flights.AirportDay]:
-    """The work of three days at three airports."""
+    """Return the work items of three days at three airports."""
     return [item for item in flights.work_items() if item["day"] in DAYS]
 
 
 @pytest.fixture
 def items(queue: LeasedQueue) -> list[flights.AirportDay]:
-    """The same, in the hands of a submitter."""
+    """The same items, published and in a lease of a submitter."""
     items = some_items()
     queue.publish_many(list(map(dict, items)))
     queue.claim(max_messages=99, lease_id="run", owner="try-1")
@@ -70,7 +70,7 @@ def items(queue: LeasedQueue) -> list[flights.AirportDay]:
 
 @pytest.fixture
 def run_job(handover: Any, flights_csv: Path, tmp_path: Path) -> Any:
-    """Runs the job to its end."""
+    """Run the job to its end."""
 
     def run(**environment: str) -> subprocess.CompletedProcess[str]:
         options = {"flights": flights_csv, "weather": flights.weather_csv(), "results": tmp_path / "results"}
@@ -92,7 +92,7 @@ def test_the_data_is_all_of_2013(departures: Counter[tuple[str, str, str]]) -> N
     assert united == flights.UNITED_DEPARTURES == 58_665
 
 
-@pytest.mark.nightly("faults/test_spark_batch.py::test_the_batch_of_a_killed_driver_is_taken_up_by_the_next")
+@pytest.mark.nightly("faults/test_spark_batch.py::test_the_next_driver_takes_over_the_batch_of_a_killed_driver")
 def test_a_killed_job_and_its_retry_write_every_departure_once(
     items: list[flights.AirportDay],
     departures: Counter[tuple[str, str, str]],

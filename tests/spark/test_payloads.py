@@ -28,7 +28,7 @@ def messages(spark: SparkSession) -> DataFrame:
     )
 
 
-def test_what_fits_the_schema_becomes_columns_and_what_does_not_is_told_apart(messages: DataFrame) -> None:
+def test_payloads_that_fit_the_schema_become_columns_and_others_are_separated(messages: DataFrame) -> None:
     good, corrupt = split_json(messages, SCHEMA)
     assert good.columns == ["message_id", "payload", "value"]
     values = {row.message_id: row.value for row in good.collect()}
@@ -60,7 +60,7 @@ def test_each_payload_is_parsed_once_whatever_is_done_with_it(messages: DataFram
 
 
 def executed_plan(rows: DataFrame) -> str:
-    """The plan that Spark runs, with every expression of it."""
+    """Return the plan that Spark runs, with every expression of it."""
     rows.write.format("noop").mode("overwrite").save()
     return str(rows._jdf.queryExecution().executedPlan().toString())
 

@@ -1,4 +1,4 @@
-"""The documented recipes on local Spark, on a cluster and over Connect: the effects of each message are there once.
+"""The documented recipes on local Spark, on a cluster and over Connect: each message has its effects once.
 
 Neither the cluster nor the Connect server has RMQ installed: `register(ship=True)` brings it.
 """
@@ -38,7 +38,7 @@ RESTARTED = pytest.mark.nightly("spark/test_stream_source.py::test_a_batch_that_
 
 
 class Ran(NamedTuple):
-    """What the recipes said, and what they wrote: where, and the orders in a database and in queues."""
+    """The findings of the recipes, and what they wrote: where, and the orders in a database and in queues."""
 
     said: dict[str, Any]
     folder: Path
@@ -46,7 +46,7 @@ class Ran(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where recipes write to."""
+    """Where recipes write."""
 
     url: str
     folder: Path
@@ -57,7 +57,7 @@ class Place(NamedTuple):
         return Ran(said, self.folder, {"upsert": self._query("SELECT number, amount FROM orders"), **queues})
 
     def run(self, daemons: Daemons, **variables: str) -> Ran:
-        """What the recipes say in a process of their own."""
+        """Run the recipes in their own process; return their findings."""
         command = [sys.executable, "-m", "tests.spark.recipes", self.url, str(self.folder), self.postgres.dsn]
         done = subprocess.run(
             command, env=daemons.driver(**variables), capture_output=True, text=True, check=False, timeout=PATIENCE_S
@@ -90,7 +90,7 @@ def place(redis_url: str, postgres: Postgres, tmp_path: Path) -> Place:
 
 
 def check(ran: Ran, rounds: int = 1) -> None:
-    """Every sink holds every order once, and the queue is empty."""
+    """Assert that every sink contains every order once, and the queue is empty."""
     batch, stream = [recipes.COUNT, 0, 0], [0] * rounds
     batches = dict.fromkeys(("overwrite", "merge", "upsert", "forward"), batch)
     streams = dict.fromkeys(("files stream", "overwrite stream", "merge stream", "forward stream"), stream)
@@ -100,7 +100,7 @@ def check(ran: Ran, rounds: int = 1) -> None:
 
 
 def _held(ran: Ran) -> dict[str, list[Order]]:
-    """The orders in each sink, in order."""
+    """Return the orders in each sink, in order."""
     files = {name: pyarrow.parquet.read_table(ran.folder / name) for name in ran.said if _in_files(name)}
     delta = {name: DeltaTable(ran.folder / name).to_pyarrow_table() for name in ran.said if "merge" in name}
     tables = {name: _orders(table) for name, table in (files | delta).items()}
@@ -151,10 +151,10 @@ def test_a_new_claim_of_a_run_is_forwarded_whatever_the_one_before_had_published
         queue.publish_many([{"number": number, "amount": 100} for number in range(2)])
         with pytest.raises(end):
             first_try()
-        queue.client.zadd(f"rmq:{{{recipes.QUEUE}}}:leases", {"run": 1}, xx=True)  # it expires, if it is there
+        queue.client.zadd(f"rmq:{{{recipes.QUEUE}}}:leases", {"run": 1}, xx=True)  # it expires, if it exists
         assert queue.backlog().ready == 2
         queue.publish_many([{"number": number, "amount": 100} for number in range(2, 4)])
-        runs = iter(["run", *map(str, range(10))])  # more than one: messages that failed before come one by one
+        runs = iter(["run", *map(str, range(10))])  # more than one: messages that failed before are claimed one by one
         while forward.run(spark, redis_url, "large", next(runs)):
             pass
         assert recipes._left(queue) == 0

@@ -39,13 +39,13 @@ def url(cluster: Cluster) -> str:
 
 @pytest.fixture
 def shards(url: str) -> Iterator[list[LeasedQueue]]:
-    """The shards of `work`, seen by the test itself."""
+    """The shards of `work` with clients of the test."""
     with open_shards(RedisSettings.from_url(url), QUEUE, SHARDS) as opened:
         yield opened
 
 
 def publish(spark: SparkSession, url: str, count: int, **options: Any) -> None:
-    """Numbers, with themselves as their keys if `dedupKey` asks for it."""
+    """Publish numbers, with themselves as their keys if `dedupKey` is set."""
     frame = spark.range(count, numPartitions=2).selectExpr("""concat('{"n":', id, '}') as payload""", "id as key")
     writer = frame if "dedupKey" in options else frame.drop("key")
     given = {"url": url, "queue": QUEUE, "shards": SHARDS, "delivery": "direct", **options}
@@ -57,7 +57,7 @@ def numbers(frame: DataFrame) -> list[int]:
 
 
 def held(shards: list[LeasedQueue]) -> list[int]:
-    """How many messages of each shard are under leases."""
+    """Return how many messages of each shard are leased."""
     return [queue.stats().leased for queue in shards]
 
 
@@ -90,7 +90,7 @@ def test_rows_without_a_key_are_spread_evenly(spark: SparkSession, url: str, sha
     assert ready(shards) == [250] * SHARDS
 
 
-def test_a_retry_has_the_messages_that_it_had_and_no_others(
+def test_a_retry_gets_exactly_the_messages_of_the_earlier_try(
     spark: SparkSession, url: str, shards: list[LeasedQueue]
 ) -> None:
     publish(spark, url, 8)
@@ -110,7 +110,7 @@ def test_a_retry_has_the_messages_that_it_had_and_no_others(
     assert [message.history[0].reason for message in shards[1].peek(9) if message.history] == ["odd"]
 
 
-def test_a_batch_that_was_acked_in_part_is_acked_to_the_end_by_its_retry(
+def test_the_retry_of_a_partly_acked_batch_acks_the_rest(
     spark: SparkSession, url: str, shards: list[LeasedQueue]
 ) -> None:
     publish(spark, url, 8)
@@ -118,7 +118,7 @@ def test_a_batch_that_was_acked_in_part_is_acked_to_the_end_by_its_retry(
     def work() -> None:
         with claimed_batch(spark, url, QUEUE, shards=SHARDS, lease_id="run") as batch:
             shards[2].ack(batch.leases[2])
-            raise SystemExit  # as good as a kill: it leaves the leases alone
+            raise SystemExit  # equivalent to a kill: it leaves the leases alone
 
     with pytest.raises(SystemExit):
         work()
@@ -128,7 +128,7 @@ def test_a_batch_that_was_acked_in_part_is_acked_to_the_end_by_its_retry(
 
 
 @pytest.mark.parametrize(("failed", "after"), [("lease = 'run/s3'", [0, 0, 0, 1]), ("true", [1] * SHARDS)])
-def test_a_driver_that_dies_between_two_acks_has_settled_its_verdicts(
+def test_a_driver_that_dies_between_two_acks_has_already_settled_its_failed_rows(
     spark: SparkSession,
     url: str,
     shards: list[LeasedQueue],
@@ -162,7 +162,7 @@ def test_a_driver_that_dies_between_two_acks_has_settled_its_verdicts(
 
 
 @pytest.mark.parametrize(("policy", "after"), [(KEEP, [2, 2, 2, 2]), (BatchPolicy(), [0, 0, 0, 2])])
-def test_a_verdict_that_cannot_be_settled_fails_the_batch_before_any_ack(
+def test_a_failure_to_settle_failed_rows_fails_the_batch_before_any_ack(
     spark: SparkSession, url: str, shards: list[LeasedQueue], policy: BatchPolicy, after: list[int]
 ) -> None:
     publish(spark, url, 8)
@@ -182,7 +182,7 @@ def test_a_verdict_that_cannot_be_settled_fails_the_batch_before_any_ack(
     assert [queue.settled(f"run/s{number}") for number, queue in enumerate(shards)] == [None] * SHARDS
 
 
-def test_a_shard_that_cannot_be_claimed_leaves_nothing_stranded(
+def test_a_shard_that_cannot_be_claimed_releases_the_other_shards(
     spark: SparkSession, url: str, shards: list[LeasedQueue]
 ) -> None:
     publish(spark, url, 8)
@@ -197,7 +197,7 @@ def test_a_shard_that_cannot_be_claimed_leaves_nothing_stranded(
         assert {row.deliveries for row in batch.df.collect()} == {1}, "nothing was delivered"
 
 
-def test_the_loss_of_one_shard_acks_none_and_gives_the_others_back(
+def test_the_loss_of_one_shard_acks_none_and_releases_the_others(
     spark: SparkSession, url: str, shards: list[LeasedQueue]
 ) -> None:
     publish(spark, url, 8)

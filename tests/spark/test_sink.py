@@ -1,4 +1,4 @@
-"""A DataFrame becomes messages: what arrives, when, and how often."""
+"""A DataFrame becomes messages: which are published, when, and how often."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def save(frame: DataFrame, url: str, **options: Any) -> None:
 
 
 def taken(queue: LeasedQueue) -> list[Any]:
-    """The payloads that can be claimed, acked."""
+    """Claim and ack everything; return the payloads."""
     lease = queue.claim(max_messages=100_000)
     if lease is None:
         return []
@@ -39,7 +39,7 @@ def numbers(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
 
 
 @pytest.mark.parametrize("delivery", ["staged", "direct"])
-def test_rows_arrive_once_each(spark: SparkSession, redis_url: str, queue: LeasedQueue, delivery: str) -> None:
+def test_every_row_is_published_once(spark: SparkSession, redis_url: str, queue: LeasedQueue, delivery: str) -> None:
     save(numbers(spark, 5_000), redis_url, delivery=delivery)
     assert sorted(taken(queue), key=int) == [str(number) for number in range(5_000)]
     assert not list(queue.client.scan_iter("rmq:{work}:stage*"))
@@ -52,7 +52,7 @@ def test_staged_rows_arrive_in_the_order_of_the_partitions(
     assert taken(queue) == [str(number) for number in range(30)]
 
 
-def test_columns_become_what_a_message_has_of_its_own(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+def test_columns_become_the_fields_of_a_message(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
     schema = "message_id string, value binary, headers map<string,string>, delay_ms int, lease string"
     rows = [("a", b"1", {"h": "1"}, 0, "x"), (None, b"2", None, None, None), ("c", b"3", {}, 3_600_000, None)]
     save(spark.createDataFrame(rows, schema).coalesce(1), redis_url)
@@ -64,7 +64,7 @@ def test_columns_become_what_a_message_has_of_its_own(spark: SparkSession, redis
     assert queue.stats().delayed == 1
 
 
-def test_json_arrives_as_what_it_says(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+def test_json_text_becomes_a_json_payload(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
     frame = spark.sql("""select to_json(named_struct('n', 1, 'tags', array('x'))) as payload""")
     save(frame, redis_url, json="true")
     assert taken(queue) == [{"n": 1, "tags": ["x"]}]
@@ -102,7 +102,7 @@ def test_a_job_that_fails_publishes_nothing(spark: SparkSession, redis_url: str,
     assert queue.stats().leases == 0
 
 
-def test_what_was_published_under_a_sink_id_is_not_published_again(
+def test_a_sink_id_that_was_published_is_not_published_again(
     spark: SparkSession, redis_url: str, queue: LeasedQueue
 ) -> None:
     for run in ("monday", "monday", "tuesday"):
@@ -110,7 +110,7 @@ def test_what_was_published_under_a_sink_id_is_not_published_again(
     assert taken(queue) == ["0", "1", "0", "1"]
 
 
-def test_rows_that_are_dropped_since_their_sink_id_was_used_are_told_of(
+def test_rows_dropped_because_their_sink_id_was_used_are_reported(
     redis_url: str, queue: LeasedQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     schema = StructType([StructField("payload", StringType())])
@@ -122,7 +122,7 @@ def test_rows_that_are_dropped_since_their_sink_id_was_used_are_told_of(
     assert "sink 'run' was published before: these rows are dropped" in caplog.text
 
 
-def test_a_queue_that_is_full_is_left_as_it_was(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+def test_a_full_queue_stays_unchanged(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
     queue.publish("x")
     with pytest.raises(Exception, match="max_ready=10"):
         save(numbers(spark, 10), redis_url, maxReady=10)
@@ -139,7 +139,7 @@ def test_a_queue_that_is_full_is_left_as_it_was(spark: SparkSession, redis_url: 
         ("select if(id = 1, null, 'x') as payload from range(3)", {}, "column payload is null in 1 rows"),
     ],
 )
-def test_what_cannot_be_published_is_said(
+def test_a_value_that_cannot_be_published_is_refused_with_a_reason(
     spark: SparkSession, redis_url: str, queue: LeasedQueue, select: str, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Exception, match=message):
@@ -154,7 +154,7 @@ def test_a_queue_cannot_be_overwritten(spark: SparkSession, redis_url: str) -> N
 
 
 @pytest.mark.parametrize(("operation", "ready", "dead"), [("nack", ["1", "3"], []), ("dead", [], ["1", "3"])])
-def test_failed_rows_are_written_back(
+def test_failed_rows_are_written_to_the_queue_again(
     spark: SparkSession, redis_url: str, queue: LeasedQueue, operation: str, ready: list[str], dead: list[str]
 ) -> None:
     queue.publish_many(map(str, range(5)))
@@ -163,14 +163,14 @@ def test_failed_rows_are_written_back(
         save(failed, redis_url, operation=operation)
         save(failed.limit(0), redis_url, operation=operation)
     messages = queue.dead_letters() if dead else []
-    lease = queue.claim(max_messages=1000)  # of messages that failed before, it takes a tenth
+    lease = queue.claim(max_messages=1000)  # for messages that failed before, a tenth is needed
     messages += list(lease.messages) if lease else []
     assert sorted(message.payload for message in messages) == ready + dead
     assert {message.history[0].reason for message in messages} == {"odd"}
 
 
 @pytest.mark.parametrize("operation", ["nack", "dead"])
-def test_a_batch_of_which_every_row_is_written_back_ends_well(
+def test_a_batch_whose_rows_all_are_written_back_succeeds(
     spark: SparkSession, redis_url: str, queue: LeasedQueue, operation: str
 ) -> None:
     queue.publish_many("abc")
@@ -182,7 +182,7 @@ def test_a_batch_of_which_every_row_is_written_back_ends_well(
 
 
 def failed_rows(lease: Lease) -> FailedRows:
-    """What a task tells of a lease of which every message failed."""
+    """What a task reports for a lease of which every message failed."""
     return FailedRows(
         tuple(FailedDelivery(message.id, lease.id, message.deliveries, "odd") for message in lease.messages)
     )
@@ -204,7 +204,7 @@ def test_all_messages_of_a_failed_id_are_written_back(
     assert not caplog.records, "none was left alone"
 
 
-def test_failed_rows_are_dead_letters_after_as_many_deliveries_as_the_option_says(
+def test_failed_rows_become_dead_letters_after_the_configured_number_of_deliveries(
     redis_url: str, queue: LeasedQueue
 ) -> None:
     queue.publish("x")
@@ -215,7 +215,7 @@ def test_failed_rows_are_dead_letters_after_as_many_deliveries_as_the_option_say
         assert (queue.stats().ready, queue.stats().dead) == (1 - dead, dead)
 
 
-def test_a_delivery_that_is_over_is_left_alone(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+def test_a_delivery_that_has_ended_is_left_alone(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
     queue.publish("x")
     old = queue.claim(lease_id="job")
     assert old is not None
@@ -237,7 +237,7 @@ def drop_files(folder: Path, *texts: str) -> None:
 
 
 def run_stream(frame: DataFrame, checkpoint: Path, url: str, **options: Any) -> None:
-    """Write all there is, batch by batch."""
+    """Write all messages, batch by batch."""
     writer = frame.writeStream.format("rmq").option("url", url).option("queue", QUEUE).options(**options)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()

@@ -17,7 +17,7 @@ from tests.spark.streams import Stream
 
 
 class Consumer:
-    """Restarts a query for as long as it fails; `batches` counts those with messages, all tries at one as one."""
+    """Restarts a query as long as it fails; `batches` counts those with messages, all tries at one as one."""
 
     def __init__(self, url: str, bad: int, retries: int, **options: Any) -> None:
         # A batch of several messages is tried `max_deliveries - 1` times in all.
@@ -29,14 +29,14 @@ class Consumer:
         self.smallest = 0
 
     def work_until(self, count: int) -> int:
-        """How many batches it takes until so many messages are committed."""
+        """Return how many batches it takes until so many messages are committed."""
         while len(self.done) < count:
             self.work()
             assert len(self.batches) < 1000
         return len(self.batches)
 
     def work(self) -> None:
-        """One run of the query, which ends with the first batch that fails, or without work."""
+        """Run the query once; it ends with the first batch that fails, or without work."""
         with run(self.url, start=self.at, **self.options) as query:
             while True:
                 end = self.planned or query.next()

@@ -33,7 +33,7 @@ def test_a_batch_is_acked_when_spark_has_committed_it_and_not_before(redis_url: 
         assert queue.stats()[:4] == (0, 0, 0, 0)
 
 
-def test_commit_acks_too_and_doing_so_again_is_harmless(redis_url: str, queue: LeasedQueue) -> None:
+def test_commit_also_acks_and_may_be_repeated(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 3)
     with run(redis_url) as first:
         end = first.next()
@@ -44,7 +44,7 @@ def test_commit_acks_too_and_doing_so_again_is_harmless(redis_url: str, queue: L
         assert first.next() == end
 
 
-def test_a_query_that_goes_on_before_its_log_is_durable_is_refused_and_goes_on_after_a_restart(
+def test_a_query_that_proceeds_before_its_log_is_durable_is_refused_and_continues_after_a_restart(
     redis_url: str, queue: LeasedQueue
 ) -> None:
     publish(queue, 4)
@@ -67,9 +67,7 @@ def test_a_batch_can_be_read_as_often_as_spark_likes(redis_url: str, queue: Leas
         assert first.reader.partitions(end, end) == []
 
 
-def test_executors_get_the_reader_and_its_slices_as_bytes_that_print_no_token(
-    redis_url: str, queue: LeasedQueue
-) -> None:
+def test_a_pickled_reader_reads_its_slices_whose_repr_contains_no_token(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 10)
     with run(redis_url, numPartitions=1) as first:
         (part,) = first.reader.partitions(first.at, first.next())
@@ -93,7 +91,7 @@ def test_a_crash_between_claim_and_offset_log_loses_no_time_and_no_message(redis
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_a_crash_before_the_first_offset_was_logged_gives_its_messages_to_the_next_stream(
+def test_messages_of_a_crash_before_the_first_logged_offset_go_to_the_next_stream(
     redis_url: str, queue: LeasedQueue
 ) -> None:
     publish(queue, 4)
@@ -107,7 +105,7 @@ def test_a_crash_before_the_first_offset_was_logged_gives_its_messages_to_the_ne
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_a_crash_in_a_batch_gives_the_restart_the_same_messages_with_a_delivery_counted(
+def test_a_crash_in_a_batch_redelivers_the_same_messages_with_a_counted_delivery(
     redis_url: str, queue: LeasedQueue
 ) -> None:
     publish(queue, 4)
@@ -117,7 +115,7 @@ def test_a_crash_in_a_batch_gives_the_restart_the_same_messages_with_a_delivery_
     publish(queue, 4, first=4)
     with run(
         redis_url, numPartitions=1
-    ) as second:  # the first batch: Spark asks for a beginning again and has the end in its log
+    ) as second:  # the first batch: Spark requests an initial offset again and has the end in its log
         assert sorted(second.read(end)) == [0, 1, 2, 3]
         parts = second.reader.partitions(start, end)
         deliveries = {
@@ -128,7 +126,7 @@ def test_a_crash_in_a_batch_gives_the_restart_the_same_messages_with_a_delivery_
         assert sorted(second.batch()) == [4, 5, 6, 7]
 
 
-def test_a_crash_between_spark_s_commit_and_the_ack_is_made_good_by_the_restart(
+def test_the_restart_acks_after_a_crash_between_the_commit_of_spark_and_the_ack(
     redis_url: str, queue: LeasedQueue
 ) -> None:
     publish(queue, 4)
@@ -141,7 +139,7 @@ def test_a_crash_between_spark_s_commit_and_the_ack_is_made_good_by_the_restart(
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_a_new_checkpoint_gets_what_the_old_one_left_open(redis_url: str, queue: LeasedQueue) -> None:
+def test_a_new_checkpoint_gets_the_messages_that_the_old_one_left(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 6)
     with run(redis_url, maxMessagesPerBatch=3) as first:
         first.batch()
@@ -187,10 +185,12 @@ def test_consumers_of_other_names_share_the_work(redis_url: str, queue: LeasedQu
         assert sorted(second.batch()) == [2, 3]
 
 
-# Leases that are gone.
+# Lost leases.
 
 
-def test_a_replay_of_a_lease_that_expired_and_went_to_others_is_empty(redis_url: str, queue: LeasedQueue) -> None:
+def test_a_replay_of_an_expired_lease_whose_messages_went_to_others_is_empty(
+    redis_url: str, queue: LeasedQueue
+) -> None:
     publish(queue, 4)
     with run(redis_url, leaseDuration="50 ms") as first:
         start, end = first.at, first.next()
@@ -203,7 +203,7 @@ def test_a_replay_of_a_lease_that_expired_and_went_to_others_is_empty(redis_url:
         assert second.read(end) == []
         second.at = end
         queue.ack(thief)
-        assert len(second.batch()) >= 1  # suspects come one by one: their first delivery failed
+        assert len(second.batch()) >= 1  # messages that failed before are claimed one by one
 
 
 def test_a_replay_of_an_acked_batch_is_refused_and_never_empty(redis_url: str, queue: LeasedQueue) -> None:
@@ -218,7 +218,7 @@ def test_a_replay_of_an_acked_batch_is_refused_and_never_empty(redis_url: str, q
         assert lenient.reader.partitions(start, end) == []
 
 
-def test_a_checkpoint_from_before_what_was_acked_is_refused_or_skipped(redis_url: str, queue: LeasedQueue) -> None:
+def test_a_checkpoint_older_than_the_acked_batches_is_refused_or_skipped(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 9)
     with run(redis_url, maxMessagesPerBatch=3) as first:
         start = first.at
@@ -245,7 +245,7 @@ def test_a_batch_is_known_to_be_acked_although_a_message_of_it_was_nacked(redis_
         second.reader.partitions(start, end)
 
 
-def test_an_acked_batch_is_known_after_another_checkpoint_ran_and_its_lease_is_forgotten(
+def test_an_acked_batch_is_recognized_after_another_checkpoint_ran_and_its_record_expired(
     redis_url: str, queue: LeasedQueue
 ) -> None:
     publish(queue, 4)
@@ -261,7 +261,7 @@ def test_an_acked_batch_is_known_after_another_checkpoint_ran_and_its_lease_is_f
         again.reader.partitions(start, end)
 
 
-def test_heartbeats_keep_lease_and_name_for_as_long_as_a_batch_takes(redis_url: str, queue: LeasedQueue) -> None:
+def test_heartbeats_keep_lease_and_consumer_name_during_a_batch(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 4)
     with beating_often(), run(redis_url, leaseDuration="1 minute", consumerTimeout="6 seconds") as first:
         end = first.next()
@@ -276,7 +276,7 @@ def test_heartbeats_keep_lease_and_name_for_as_long_as_a_batch_takes(redis_url: 
         assert sorted(first.read(end)) == [0, 1, 2, 3]
 
 
-def test_a_lost_name_is_told_at_the_next_hook(redis_url: str, queue: LeasedQueue) -> None:
+def test_a_lost_consumer_name_is_reported_by_the_next_hook(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 1)
     with run(redis_url) as first:
         first.batch()
@@ -299,7 +299,7 @@ def test_available_now_ends_although_more_comes(redis_url: str, queue: LeasedQue
     assert queue.stats().ready == 5
 
 
-def test_available_now_first_goes_on_with_what_a_crash_left(redis_url: str, queue: LeasedQueue) -> None:
+def test_available_now_first_completes_what_a_crash_left(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 3)
     with run(redis_url) as first:
         first.batch()
@@ -325,7 +325,7 @@ def test_available_now_first_goes_on_with_what_a_crash_left(redis_url: str, queu
         (ReadMaxRows(40), {"maxBytesPerBatch": "1000b"}, 9),
     ],
 )
-def test_a_batch_has_at_most_what_the_limits_say(
+def test_the_limits_cap_a_batch(
     redis_url: str, queue: LeasedQueue, limit: Any, options: dict[str, Any], expected: int
 ) -> None:
     queue.publish_many(["x" * 100] * 20, headers={"a": "bc"})
@@ -335,21 +335,21 @@ def test_a_batch_has_at_most_what_the_limits_say(
         assert info.count == expected
 
 
-def test_messages_beyond_the_first_large_ones_are_measured_too(redis_url: str, queue: LeasedQueue) -> None:
+def test_messages_behind_the_first_large_ones_are_measured_too(redis_url: str, queue: LeasedQueue) -> None:
     queue.publish_many(["small" * 200] * 160 + ["x" * 1_000_000] * 30)
     with run(redis_url, maxBytesPerBatch="20 MiB") as first:
         info = queue.lease_info(Offset.read(first.next(), QUEUE, "c").lease_id)
         assert info is not None
-        assert info.count == 160 + 20  # Redis shows about 8 MiB at a time
+        assert info.count == 160 + 20  # Redis returns about 8 MiB at a time
 
 
-def test_the_default_limit_is_bytes_where_those_are_given(redis_url: str) -> None:
+def test_the_default_limit_is_in_bytes_when_the_option_for_bytes_is_set(redis_url: str) -> None:
     with run(redis_url, maxMessagesPerBatch=7) as first, run(redis_url, maxBytesPerBatch="8m") as second:
         assert first.reader.getDefaultReadLimit() == ReadMaxRows(7)
         assert second.reader.getDefaultReadLimit() == ReadMaxBytes(8 << 20)
 
 
-def test_a_waiting_stream_asks_redis_at_most_four_times_a_second(redis_url: str, queue: LeasedQueue) -> None:
+def test_a_waiting_stream_queries_redis_at_most_four_times_a_second(redis_url: str, queue: LeasedQueue) -> None:
     with run(redis_url, pollTimeout="1 second", consumerTimeout="60 seconds") as first:
         first.next()
         with queue.client.monitor() as monitor:
@@ -363,7 +363,7 @@ def test_a_waiting_stream_asks_redis_at_most_four_times_a_second(redis_url: str,
     assert 0 < len(asked) <= 4 * taken_s
 
 
-# Disciplines and bad input.
+# Disciplines and invalid input.
 
 
 def test_a_job_queue_is_a_source_too(redis_url: str) -> None:
@@ -386,7 +386,7 @@ def test_other_disciplines_are_refused(redis_url: str, discipline: str) -> None:
         first.next()
 
 
-def test_a_queue_nobody_knows_is_refused_with_the_nearest_name(redis_url: str, queue: LeasedQueue) -> None:
+def test_an_unknown_queue_is_refused_with_the_nearest_name(redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 1)
     with run(redis_url, queue="wrok", newQueue=False) as first, pytest.raises(ConfigurationError, match="mean 'work'"):
         first.next()

@@ -28,7 +28,7 @@ def publish(queue: Any, *numbers: int) -> None:
     queue.publish_many([{"n": number} for number in numbers])
 
 
-def test_available_now_takes_what_was_ready_in_batches_and_acks_it(
+def test_available_now_takes_all_ready_messages_in_batches_and_acks_them(
     spark: SparkSession, redis_url: str, tmp_path: Path, queue: LeasedQueue
 ) -> None:
     publish(queue, *range(45))
@@ -39,7 +39,7 @@ def test_available_now_takes_what_was_ready_in_batches_and_acks_it(
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_a_query_goes_on_as_messages_come_and_acks_each_batch_before_the_next(
+def test_a_query_processes_arriving_messages_and_acks_each_batch_before_the_next(
     stream: Stream, queue: LeasedQueue
 ) -> None:
     batches = Batches()
@@ -135,7 +135,7 @@ def test_password_and_token_show_up_nowhere(
         ({"maxMessagePerBatch": "3"}, "did you mean 'maxMessagesPerBatch'"),
     ],
 )
-def test_a_query_that_cannot_run_says_why(
+def test_a_query_that_cannot_run_reports_why(
     spark: SparkSession, redis_url: str, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises((AnalysisException, StreamingQueryException), match=message):
@@ -147,6 +147,6 @@ def numbers_of(frame: DataFrame) -> list[int]:
 
 
 def token_of(queue: LeasedQueue, lease_id: str) -> str:
-    """The token that only Redis and the holder know."""
+    """Return the token, which only Redis and the holder know."""
     head = queue.client.lindex(f"rmq:{{{queue.name}}}:lease:{lease_id}", 0)
     return str(head.decode().split(" ")[0])

@@ -21,7 +21,7 @@ payloads = text | st.binary() | st.lists(json_values, max_size=4) | st.dictionar
 
 
 @given(payloads)
-def test_a_payload_comes_back_as_it_went_in(payload: Any) -> None:
+def test_a_payload_is_decoded_to_its_original_value(payload: Any) -> None:
     kind, data = encode_payload(payload)
     again = decode_payload(kind, data)
     assert again == payload
@@ -29,7 +29,7 @@ def test_a_payload_comes_back_as_it_went_in(payload: Any) -> None:
 
 
 @given(text, st.dictionaries(text, text, max_size=3), st.integers(0, 10**6), st.binary(max_size=40))
-def test_an_envelope_comes_apart_as_it_was_put_together(
+def test_an_envelope_is_decoded_into_its_original_parts(
     payload: str, headers: dict[str, str], deliveries: int, history: bytes
 ) -> None:
     kind, data = encode_payload(payload)
@@ -97,7 +97,7 @@ def test_a_payload_that_contains_itself_is_too_deep() -> None:
         encode_payload(endless)
 
 
-def test_no_headers_take_no_space() -> None:
+def test_empty_headers_take_no_space() -> None:
     assert encode_headers(None) == encode_headers({}) == b""
     assert json.loads(encode_headers({"b": "1", "a": "ż"})) == {"a": "ż", "b": "1"}
 
@@ -105,7 +105,7 @@ def test_no_headers_take_no_space() -> None:
 @pytest.mark.parametrize(
     "headers", [{"a": 1}, {1: "a"}, {"a": None}, {"a": "\ud800"}, {"\ud800": "a"}, [("a", "b")], "ab"]
 )
-def test_headers_are_text_under_text(headers: Any) -> None:
+def test_headers_map_text_to_text(headers: Any) -> None:
     with pytest.raises(PayloadError, match="headers"):
         encode_headers(headers)
 
@@ -117,13 +117,13 @@ def test_headers_are_text_under_text(headers: Any) -> None:
         b"1 2 0 \xff s0 a", b"0 1 99 id s0 a",
     ],
 )  # fmt: skip
-def test_what_is_no_envelope_is_called_malformed(entry: bytes) -> None:
+def test_an_entry_without_an_envelope_is_malformed(entry: bytes) -> None:
     with pytest.raises(MalformedMessage, match=f"entry of {len(entry)} bytes"):
         codec.split(entry)
 
 
 @pytest.mark.parametrize(("kind", "data"), [("s", b"\xff"), ("j", b"{"), ("j", b"\xff")])
-def test_a_stored_payload_that_is_not_of_its_kind_is_called_malformed(kind: str, data: bytes) -> None:
+def test_a_stored_payload_that_does_not_match_its_kind_is_malformed(kind: str, data: bytes) -> None:
     with pytest.raises(MalformedMessage, match=f"payload of {len(data)} bytes"):
         decode_payload(kind, data)
 
@@ -133,7 +133,7 @@ def test_an_unknown_kind_of_payload_is_called_malformed() -> None:
         decode_payload("z", b"{}")
 
 
-def test_digests_are_128_bits_and_tell_kinds_apart() -> None:
+def test_digests_have_128_bits_and_differ_for_different_kinds() -> None:
     digests = {digest(kind, key) for kind in ("s", "b", "j", "key") for key in (b"", b"1", b"1 ")}
     assert len(digests) == 12
     assert {len(digest) for digest in digests} == {16}

@@ -15,7 +15,7 @@ ENVELOPES = [
 ]
 
 
-def test_columns_say_what_messages_say_one_by_one() -> None:
+def test_columns_contain_the_same_values_as_single_messages() -> None:
     found = columns_of(ENVELOPES, [4, 5, 6, 7], 2)
     messages = [message_of(envelope, delivered=2) for envelope in ENVELOPES]
     assert [name.decode() for name in found.ids] == [message.id for message in messages]
@@ -27,7 +27,7 @@ def test_columns_say_what_messages_say_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("damaged", [b"", b"x", b"0 1 0 id s", b"a b c d e f", b"0 1 x id s0 p", b"0 1 0 id sx p"])
-def test_what_is_no_envelope_is_said_by_both(damaged: bytes) -> None:
+def test_columns_and_messages_report_an_entry_without_an_envelope(damaged: bytes) -> None:
     with pytest.raises(MalformedMessage):
         split(damaged)
     with pytest.raises(MalformedMessage):
@@ -35,7 +35,7 @@ def test_what_is_no_envelope_is_said_by_both(damaged: bytes) -> None:
 
 
 @pytest.mark.parametrize("damaged", [b"{", b"[1]", b"\xff"])
-def test_damaged_headers_are_said(damaged: bytes) -> None:
+def test_damaged_headers_raise_an_error(damaged: bytes) -> None:
     with pytest.raises(MalformedMessage):
         header_items(damaged)
 

@@ -75,13 +75,13 @@ def connection_options(url: str, **options: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_client_gets_its_place_limits_and_names() -> None:
+def test_a_client_has_the_configured_location_limits_and_names() -> None:
     found = connection_options("redis://h:6380/2?socket_timeout=2&socket_connect_timeout=3&client_name=me")
     assert (found["host"], found["port"], found["db"], found["client_name"]) == ("h", 6380, 2, "me")
     assert (found["socket_timeout"], found["socket_connect_timeout"], found["protocol"]) == (2, 3, 2)
 
 
-def test_a_client_waits_five_seconds_unless_told_otherwise() -> None:
+def test_the_timeouts_of_a_client_are_five_seconds_by_default() -> None:
     found = connection_options("redis://h")
     assert (found["socket_timeout"], found["socket_connect_timeout"]) == (5, 5)
 
@@ -98,7 +98,7 @@ def test_a_client_on_a_unix_socket_has_no_host() -> None:
     assert "host" not in found
 
 
-def test_a_tls_client_verifies_unless_told_otherwise() -> None:
+def test_a_tls_client_verifies_by_default() -> None:
     found = connection_options("rediss://h", ssl_ca_certs=__file__)
     assert (found["ssl_cert_reqs"], found["ssl_check_hostname"], found["ssl_ca_certs"]) == ("required", True, __file__)
 
@@ -122,7 +122,7 @@ def test_no_client_retries_by_itself(url: str) -> None:
         assert client.get_connection_kwargs()["retry"].get_retries() == 0
 
 
-async def test_no_sentinel_is_forgotten_when_several_connections_ask_at_once() -> None:
+async def test_concurrent_connections_do_not_drop_a_sentinel() -> None:
     master = {"ip": "h", "port": 1, "is_master": True, "is_sdown": False, "is_odown": False, "num-other-sentinels": 2}
 
     async def masters(known: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ async def test_no_sentinel_is_forgotten_when_several_connections_ask_at_once() -
     assert set(manager.sentinels) == {first, second, third}
 
 
-def test_sentinels_are_asked_with_their_own_credentials() -> None:
+def test_sentinels_are_queried_with_their_own_credentials() -> None:
     url = f"sentinel://{USER}:{SECRET}@a:1,b:2/main?sentinel_username=watcher&sentinel_password=other"
     client = RedisSettings.from_url(url).client()
     assert isinstance(client, redis.Redis)

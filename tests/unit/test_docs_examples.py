@@ -1,4 +1,4 @@
-"""Code that a page shows from an example file stands in that file word for word: the tests run the file."""
+"""Code that a page shows from an example file is contained in that file word for word: the tests run the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = re.compile(
 
 
 def shown(page: Path) -> list[tuple[str, str]]:
-    """The files a page shows code of, each with the code."""
+    """Return the files from which a page shows code, each with the code."""
     return SHOWN.findall(page.read_text("utf-8"))
 
 
@@ -25,7 +25,7 @@ def test_code_from_an_example_file_is_in_that_file(page: Path) -> None:
         assert code in (ROOT / name).read_text("utf-8"), f"{name} says it otherwise"
 
 
-def test_the_recipes_for_spark_are_shown() -> None:
+def test_the_guide_to_spark_includes_the_recipes() -> None:
     names = {name for name, _ in shown(ROOT / "docs" / "how-to" / "spark.md")}
     assert names >= {
         f"example_dags/spark/{recipe}.py" for recipe in ("files", "forward", "merge", "overwrite", "upsert")

@@ -1,4 +1,4 @@
-"""Pages name tests for what they promise: each of those tests exists."""
+"""Pages name tests that prove their statements: each of those tests exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 
 
 def defined() -> dict[str, set[str]]:
-    """The tests of each file, by its path below tests/."""
+    """Return the tests of each file, by its path below tests/."""
     folder = ROOT / "tests"
     return {
         path.relative_to(folder).as_posix(): set(DEFINED.findall(path.read_text("utf-8")))
@@ -42,7 +42,7 @@ def test_the_page_of_a_discipline_names_tests(discipline: str) -> None:
     assert len(NAMED.findall((ROOT / "docs" / "reference" / f"{discipline}.md").read_text("utf-8"))) > 20
 
 
-def test_each_row_of_the_comparison_of_queues_for_dagster_is_held_by_a_test() -> None:
+def test_each_row_of_the_queue_comparison_for_dagster_is_covered_by_a_test() -> None:
     table, tests = (ROOT / "docs" / "explanation" / "dagster-comparison.md").read_text("utf-8").split("## The tests")
     rows = re.findall(r"^\| (\d+) \|", table, re.MULTILINE)
     held = re.split(r"^(\d+)\. ", tests, flags=re.MULTILINE)[1:]
@@ -58,7 +58,7 @@ def test_each_row_of_the_comparison_of_queues_for_dagster_is_held_by_a_test() ->
         ("## What counts as a failure", MARKS),
     ],
 )
-def test_what_people_do_to_a_task_in_airflow_is_in_the_tables_of_what_becomes_of_messages(
+def test_the_guide_to_consuming_lists_every_user_action_on_a_task_in_airflow(
     section: str, marks: Iterable[str]
 ) -> None:
     page = (ROOT / "docs" / "how-to" / "airflow-consume.md").read_text("utf-8")

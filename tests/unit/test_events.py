@@ -18,11 +18,11 @@ def test_a_callback_gets_the_event() -> None:
     assert (EVENT.queue, EVENT.operation, EVENT.count, EVENT.lease_id) == ("q", "ack", 3, "job")
 
 
-def test_nobody_has_to_listen() -> None:
+def test_events_without_a_callback_are_dropped() -> None:
     tell(None, EVENT)
 
 
-def test_a_callback_that_raises_is_logged_and_forgiven(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_raises_is_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: QueueEvent) -> None:
         raise RuntimeError("mine")
 

@@ -1,4 +1,4 @@
-"""A port that another process takes first is no reason for a test to fail."""
+"""A test does not fail because another process takes its port first."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def test_a_server_whose_port_was_taken_is_started_on_another() -> None:
 
 
 @pytest.mark.parametrize(("times", "text"), [(1, "a wrong option"), (5, "bind: Address already in use")])
-def test_any_other_failure_and_one_that_goes_on_is_told(times: int, text: str) -> None:
+def test_any_other_failure_and_a_persistent_one_are_raised(times: int, text: str) -> None:
     with pytest.raises(RuntimeError, match=text):
         on_free_ports(failing(times, text))

@@ -8,7 +8,7 @@ from rmq_core.queue.keys import check_name
 
 
 def in_a_child(make: str) -> str:
-    """What `ids.<make>()` returns first in a forked child."""
+    """Return what `ids.<make>()` returns first in a forked child."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -32,7 +32,7 @@ def test_message_ids_are_unique_and_hold_no_space() -> None:
     assert all(re.fullmatch("[0-9a-f]{16}-[0-9a-f]+", new) for new in made)
 
 
-def test_lease_ids_are_unique_and_such_as_no_caller_may_choose() -> None:
+def test_lease_ids_are_unique_and_cannot_be_chosen_by_a_caller() -> None:
     made = [ids.anonymous_lease_id() for _ in range(1000)]
     assert len(set(made)) == 1000
     assert all(check_name("lease_id", new).startswith("~") for new in made)

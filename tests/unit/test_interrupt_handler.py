@@ -20,20 +20,20 @@ def handler() -> Iterator[GracefulInterruptHandler]:
     made.reset()
 
 
-def test_a_signal_is_noted(handler: GracefulInterruptHandler) -> None:
+def test_a_signal_marks_the_handler_as_interrupted(handler: GracefulInterruptHandler) -> None:
     assert not handler.is_interrupted()
     os.kill(os.getpid(), USR1)
     assert handler.is_interrupted()
 
 
-def test_giving_signals_back_can_be_repeated(handler: GracefulInterruptHandler) -> None:
+def test_restoring_signal_handlers_can_be_repeated(handler: GracefulInterruptHandler) -> None:
     handler.reset()
     handler.reset()
     assert signal.getsignal(USR1) == signal.SIG_DFL
 
 
 @pytest.mark.usefixtures("usual_signals")
-def test_a_second_signal_acts_as_before() -> None:
+def test_a_second_signal_has_its_original_effect() -> None:
     made = GracefulInterruptHandler(verbose=False, signals=[signal.SIGINT])
     try:
         os.kill(os.getpid(), signal.SIGINT)
@@ -50,7 +50,7 @@ def test_a_signal_has_one_owner(handler: GracefulInterruptHandler) -> None:
     assert not handler.is_interrupted()
 
 
-def test_somebody_elses_handler_is_left_alone() -> None:
+def test_a_handler_of_another_program_is_left_alone() -> None:
     def mine(*_: Any) -> None:
         pass
 
@@ -74,13 +74,13 @@ def test_a_signal_that_the_process_ignores_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_handler_that_cannot_be_made_owns_nothing() -> None:
+def test_a_handler_that_cannot_be_created_takes_no_signals() -> None:
     with pytest.raises(ConfigurationError, match="SIGKILL"):
         GracefulInterruptHandler(signals=[USR1, signal.SIGKILL])
     assert signal.getsignal(USR1) == signal.SIG_DFL
 
 
-def test_an_event_that_somebody_sets_interrupts() -> None:
+def test_a_set_event_interrupts() -> None:
     stop = threading.Event()
     made = EventDrivenInterruptHandler(stop)
     assert not made.is_interrupted()
@@ -89,6 +89,6 @@ def test_an_event_that_somebody_sets_interrupts() -> None:
 
 
 @pytest.mark.parametrize("stop", [None, True, lambda: True])
-def test_an_event_must_be_one(stop: Any) -> None:
+def test_the_event_must_be_a_threading_event(stop: Any) -> None:
     with pytest.raises(TypeError, match="stop_event"):
         EventDrivenInterruptHandler(stop)

@@ -8,13 +8,13 @@ import pytest
 from rmq_core.lua import Parameter, load
 
 
-def test_a_script_is_known_by_the_hash_of_what_is_sent() -> None:
+def test_the_id_of_a_script_is_the_hash_of_what_is_sent() -> None:
     script = load("leased/ack")
     assert script.sha == hashlib.sha1(script.source).hexdigest().encode()
     assert script.name == "leased/ack"
 
 
-def test_includes_are_spliced_in_and_comments_taken_out() -> None:
+def test_includes_are_inserted_and_comments_removed() -> None:
     source = load("leased/ack").source.decode()
     assert "local function replay()" in source
     assert "include:" not in source
@@ -32,7 +32,7 @@ def test_an_unknown_script_is_not_found() -> None:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """Scripts and includes by their names, in place of our own."""
+    """Replace our scripts and includes by these, by their names."""
     files: dict[str, str] = {}
     monkeypatch.setattr("rmq_core.lua._read", files.__getitem__)
     load.cache_clear()
@@ -40,7 +40,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     load.cache_clear()
 
 
-def test_a_header_names_what_the_script_gets(written: dict[str, str]) -> None:
+def test_a_header_names_the_keys_and_arguments_of_the_script(written: dict[str, str]) -> None:
     written["one"] = """-- Does something.
 -- KEYS: slot  ready  done?, for a lease that has
 --         a name
@@ -64,13 +64,13 @@ return ready
 
 
 @pytest.mark.parametrize("keys", ["ready  ready", "Ready", "ready 2", "ids...  ready"])
-def test_a_header_that_cannot_be_read_is_refused(written: dict[str, str], keys: str) -> None:
+def test_an_invalid_header_is_refused(written: dict[str, str], keys: str) -> None:
     written["one"] = f"-- Does something.\n-- KEYS: {keys}\n-- ARGV: none\n-- Reply: 'done'.\n"
     with pytest.raises(ValueError, match=r"one.lua, KEYS: '.*' is malformed, repeated, or a list that is not last"):
         load("one")
 
 
-def test_an_include_brings_those_that_it_names_before_it_and_each_comes_once(written: dict[str, str]) -> None:
+def test_an_include_is_preceded_by_its_own_includes_and_each_occurs_once(written: dict[str, str]) -> None:
     written["one"] = "-- Does something.\n-- KEYS: none\nfirst()\n-- include: a\n-- include: b\n"
     written["include/a"] = "-- include: b\nlocal a\n"
     written["include/b"] = "local b\n"

@@ -1,4 +1,4 @@
-"""A field of a message is written down once, in the codec; whatever shows messages shows it."""
+"""A field of a message is defined once, in the codec; everything that shows messages shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN_APART = {"raw", "kind", "headers", "history"}
 OF_THE_LEASE = {"index", "lease_id"}
 
 
-def test_every_field_of_a_message_is_a_plain_one_or_has_a_way_of_its_own() -> None:
+def test_every_field_of_a_message_is_plain_or_has_its_own_handling() -> None:
     shown = {field.name for field in fields(Message)} - SHOWN_APART - OF_THE_LEASE
     assert {name.replace("enqueued_ms", "enqueued_at") for name in shown} == set(NAMES)
 

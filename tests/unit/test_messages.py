@@ -39,7 +39,7 @@ def test_a_message_is_decoded_from_its_envelope() -> None:
     )
 
 
-def test_the_stored_bytes_can_be_had_however_deep_the_payload_is() -> None:
+def test_the_stored_bytes_are_available_at_any_depth_of_the_payload() -> None:
     deep = b"[" * 500 + b"]" * 500
     assert message_of(b"0 1 0 id j0 " + deep).raw == deep
 
@@ -68,18 +68,18 @@ def test_each_message_knows_its_place_and_how_often_it_was_delivered() -> None:
 
 
 @pytest.mark.parametrize("envelopes", [None, (), tuple(ENVELOPES[:2])])
-def test_messages_that_are_not_all_here_must_be_read(envelopes: Any) -> None:
+def test_the_messages_of_a_lease_without_all_its_messages_must_be_read(envelopes: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"3 messages of lease 'job' are not in memory; .*queue\.messages"):
         lease(envelopes=envelopes).messages  # noqa: B018
 
 
-def test_only_a_lease_of_one_has_the_message() -> None:
+def test_only_a_lease_of_one_message_has_the_message_attribute() -> None:
     assert lease(count=1, envelopes=(ENVELOPES[1],)).message.payload == "p1"
     with pytest.raises(ConfigurationError, match="holds 3 messages; use `messages`"):
         lease().message  # noqa: B018
 
 
-def test_a_deadline_is_a_time_in_utc_or_never() -> None:
+def test_a_deadline_is_a_time_in_utc_or_none() -> None:
     assert lease().deadline == datetime.fromtimestamp(1000.5, UTC)
     assert lease(deadline_ms=None).deadline is None
 
@@ -103,7 +103,7 @@ def test_the_token_is_not_shown() -> None:
     assert "secret" not in f"{lease()!r} {lease()}"
 
 
-def test_pickling_keeps_token_and_messages_and_forgets_the_fate() -> None:
+def test_pickling_keeps_token_and_messages_and_drops_the_lost_state() -> None:
     original = lease()
     original.state.lost = True
     again = pickle.loads(pickle.dumps(original))
@@ -112,7 +112,7 @@ def test_pickling_keeps_token_and_messages_and_forgets_the_fate() -> None:
     assert (original.lost, again.lost) == (True, False)
 
 
-def test_a_lease_is_lost_when_told_so_or_when_its_time_is_over() -> None:
+def test_a_lease_is_lost_when_it_is_marked_so_or_when_its_deadline_has_passed() -> None:
     held = lease()
     assert not held.lost
     held.check()
@@ -127,9 +127,9 @@ def test_a_lease_is_lost_when_told_so_or_when_its_time_is_over() -> None:
     assert told.lost
 
 
-def test_threads_that_settle_parts_of_one_lease_at_once_are_all_counted() -> None:
+def test_concurrent_partial_settlements_of_one_lease_are_all_counted() -> None:
     class Slow(LeaseState):
-        """Between reading and writing a number, other threads run."""
+        """A number that lets other threads run between reading and writing it."""
 
         def __getattribute__(self, name: str) -> Any:
             value = super().__getattribute__(name)

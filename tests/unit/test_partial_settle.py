@@ -16,7 +16,7 @@ def refs(*places: int) -> list[MessageRef]:
     return [MessageRef("job", place, f"m{place}") for place in places]
 
 
-def test_messages_are_told_by_their_place_in_the_order_they_were_given() -> None:
+def test_messages_are_identified_by_their_position_in_the_given_order() -> None:
     assert places_of(held(), refs(2, 0, 2)) == [2, 0, 2]
 
 
@@ -37,7 +37,7 @@ def test_a_lease_without_its_token_is_refused() -> None:
         check_queue("q", Lease.from_json(held().to_json()))
 
 
-def test_what_is_settled_is_not_open_any_more_and_is_told_so() -> None:
+def test_a_settled_message_is_no_longer_open_and_is_reported_as_such() -> None:
     lease = held()
     report = settled_some(lease, [1, 0, 1], {0: Outcome.DEAD, 1: Outcome.SETTLED})
     assert report == (2, 1, (Outcome.SETTLED, Outcome.DEAD, Outcome.SETTLED))
@@ -58,13 +58,13 @@ def test_a_lost_message_stays_open_and_makes_the_lease_a_lost_one() -> None:
     assert (open_places(lease), lease.lost) == ([0, 1, 2], True)
 
 
-def test_settling_the_whole_counts_what_was_there() -> None:
+def test_settling_the_whole_lease_counts_its_open_messages() -> None:
     lease = held()
     assert settled_whole(lease, [Outcome.SETTLED, Outcome.DEAD, Outcome.MISSING]) == (2, 1, ())
     assert lease.state.settled
 
 
-def test_a_lost_lease_is_noted_as_such() -> None:
+def test_a_lost_lease_is_marked_as_lost() -> None:
     lease = held()
     assert lost(lease).lease_id == "job"
     assert lease.lost

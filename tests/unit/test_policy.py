@@ -22,7 +22,7 @@ def test_other_durations_are_refused_by_name(given: Any) -> None:
         seconds("delay", given)
 
 
-def test_a_minimum_is_part_of_the_message() -> None:
+def test_the_error_states_the_minimum() -> None:
     assert seconds("lease", 0.001, minimum=0.001) == 0.001
     with pytest.raises(ConfigurationError, match=r"lease must be a timedelta or 0.001 to .* seconds, not 0"):
         seconds("lease", 0, minimum=0.001)
@@ -37,7 +37,7 @@ def test_milliseconds_are_whole_and_never_rounded_down_to_nothing(given: float, 
 
 
 @pytest.mark.parametrize("given", [-1, 1.0, "1", None, True])
-def test_whole_numbers_are_whole(given: Any) -> None:
+def test_whole_numbers_are_validated(given: Any) -> None:
     assert whole("count", 0) == 0
     with pytest.raises(ConfigurationError, match=r"count must be a whole number >= 0, not"):
         whole("count", given)
@@ -65,7 +65,7 @@ def test_a_backoff_with_a_wrong_value_names_it(parameter: str, options: Any) -> 
         exponential(**options)
 
 
-def test_overflows_are_values() -> None:
+def test_overflow_policies_are_values() -> None:
     assert Overflow.BLOCK(timedelta(seconds=2)) == Overflow.BLOCK(2) != Overflow.BLOCK(3)
     assert len({Overflow.RAISE, Overflow.DROP_OLDEST, Overflow.BLOCK(1)}) == 3
     with pytest.raises(ConfigurationError, match="timeout"):

@@ -19,14 +19,14 @@ def asynchronous() -> AsyncWorkQueue:
     return rmq_asyncio.AsyncLeasedQueue(NOWHERE, "q")
 
 
-def test_the_leased_queue_is_a_work_queue_in_both_worlds() -> None:
+def test_the_sync_and_the_async_leased_queue_implement_the_work_queue_protocol() -> None:
     assert isinstance(blocking(), WorkQueue)
     assert isinstance(asynchronous(), AsyncWorkQueue)
 
 
 @pytest.mark.parametrize("method", ["publish", "publish_many"])
 @pytest.mark.parametrize("discipline", DISCIPLINES)
-def test_every_discipline_takes_the_keywords_of_publishing_that_the_protocol_has(discipline: str, method: str) -> None:
+def test_every_discipline_has_the_publish_keywords_of_the_protocol(discipline: str, method: str) -> None:
     def keywords(queue: object) -> set[str]:
         parameters = inspect.signature(getattr(queue, method)).parameters.values()
         return {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
@@ -50,7 +50,7 @@ def test_an_unknown_discipline_is_refused_with_those_that_exist() -> None:
         open_queue(NOWHERE, "q", "lifo")
 
 
-def test_a_component_refuses_a_queue_that_lacks_what_it_is_built_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_refuses_a_queue_without_a_capability_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     require(blocking(), "a job", "takeover", "extend")
     monkeypatch.setattr(LeasedQueue, "capabilities", Capabilities())
     with pytest.raises(Unsupported, match=r"'leased' has no takeover \(needed by a job\)"):

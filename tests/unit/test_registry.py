@@ -9,17 +9,17 @@ from rmq_core.queue.registry import register
 from tests.unit.leased.by_hand import drive, result
 
 
-def test_a_queue_is_written_down_with_its_discipline() -> None:
+def test_a_queue_is_registered_with_its_discipline() -> None:
     told, wants = drive(register("żółw", "streams"), [1, 0])
     assert told is True
     assert wants == [Command(("SADD", b"rmq:queues", "żółw")), Command(("SADD", b"rmq:queues:streams", "żółw"))]
     assert queues_of("streams") == b"rmq:queues:streams"
 
 
-def test_a_full_server_is_asked_again_by_the_next_call() -> None:
+def test_a_registration_that_a_full_server_refused_is_repeated_by_the_next_call() -> None:
     assert result(register("q", "streams"), QueueFull("full")) is False
 
 
-def test_any_other_failure_is_the_callers() -> None:
+def test_any_other_failure_is_raised_to_the_caller() -> None:
     with pytest.raises(QueueUnavailable):
         result(register("q", "streams"), QueueUnavailable("gone"))

@@ -4,7 +4,7 @@ from tests.servers import CLUSTERS, NAMES, parse_external
 from tests.servers.cluster import MASTERS, SLOTS, slots_of
 
 
-def test_servers_of_ones_own_are_told_apart_although_urls_hold_commas() -> None:
+def test_custom_servers_are_split_correctly_although_urls_contain_commas() -> None:
     found = parse_external(
         "alone=redis://h:1/0, several=redis+cluster://h:1,i:2?tls=true,watched=sentinel://u:p@h:1,i:2/main,near=unix:///s"
     )

@@ -1,4 +1,4 @@
-"""The site: every page is in its navigation, every link leads somewhere, every public name has its entry."""
+"""The site: every page is in its navigation, every link has a target, every public name has its entry."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ ENTRY = re.compile(r"^(?::::|##) (\S+)$", re.MULTILINE)
 
 
 def navigated(entries: Any) -> Iterator[str]:
-    """The pages of a navigation."""
+    """Return the pages of a navigation."""
     for entry in entries:
         for value in entry.values():
             yield from [value] if isinstance(value, str) else navigated(value)
 
 
 def headings(page: Path) -> set[str]:
-    """The anchors of a page: those of its headings, and those it names itself."""
+    """Return the anchors of a page: those of its headings, and those it names itself."""
     text = page.read_text("utf-8")
     titles = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
     return {slugify(re.sub(r"[`*]", "", title), "-") for title in titles} | set(re.findall(r'id="([^"]+)"', text))
@@ -46,7 +46,7 @@ def test_the_navigation_has_every_page_once() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_every_link_leads_somewhere(document: Path) -> None:
+def test_every_link_has_an_existing_target(document: Path) -> None:
     dead = []
     for target, anchor in LINK.findall(CODE.sub("`", document.read_text("utf-8"))):
         if "://" in target or target.startswith("mailto:"):
@@ -66,7 +66,7 @@ def test_every_public_name_has_its_entry_in_the_reference() -> None:
     assert sorted(public - named) == []
 
 
-@pytest.mark.nightly("unit/test_site.py::test_every_link_leads_somewhere")
+@pytest.mark.nightly("unit/test_site.py::test_every_link_has_an_existing_target")
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path / "site")]
     built = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)

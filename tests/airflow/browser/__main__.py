@@ -1,4 +1,4 @@
-"""Make sure that the browser is there before the tests ask for it: `python -m tests.airflow.browser`."""
+"""Install the browser before the tests need it: `python -m tests.airflow.browser`."""
 
 from __future__ import annotations
 

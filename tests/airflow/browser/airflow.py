@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class ApiServer:
-    """A running `airflow api-server`; `url` is where, `token(role)` logs in."""
+    """A running `airflow api-server`; `url` is its address, and `token(role)` logs in."""
 
     def __init__(self, connections: dict[str, dict[str, Any]]) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="rmq-airflow-ui-"))
@@ -43,12 +43,12 @@ class ApiServer:
         self._wait()
 
     def token(self, role: str) -> str:
-        """A token of the user of that role."""
+        """Return a token of the user of that role."""
         answer = httpx.post(f"{self.url}/auth/token", json={"username": role, "password": role}, timeout=START_S)
         return str(answer.raise_for_status().json()["access_token"])
 
     def stop(self) -> None:
-        """End it with all of its workers, and remove its home."""
+        """Stop it with all of its workers, and remove its home."""
         os.killpg(self.process.pid, signal.SIGTERM)
         try:
             self.process.wait(timeout=10)

@@ -24,7 +24,7 @@ FLAGS = (
 
 
 def find() -> tuple[str, str]:
-    """The paths of browser and driver, which apt installs when they are missing and we are root."""
+    """Return the paths of browser and driver; with root rights, install them with apt when they are missing."""
     if None in _paths():
         _install()
     browser, driver = _paths()

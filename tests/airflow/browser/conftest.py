@@ -27,7 +27,7 @@ def main_redis() -> Iterator[Server]:
 
 @pytest.fixture(scope="package")
 def airflow(main_redis: Server) -> Iterator[ApiServer]:
-    """With two connections to one server: `main` and, to a database that stays empty, `spare`."""
+    """An API server with two connections to one Redis: `main`, and `spare` to a database that stays empty."""
     place = {"conn_type": "redis_queue", "host": "127.0.0.1", "port": main_redis.port}
     server = ApiServer({MAIN: place, EMPTY: {**place, "extra": '{"db": 1}'}})
     yield server
@@ -43,7 +43,7 @@ def driver() -> Iterator[Chrome]:
 
 @pytest.fixture
 def screen(driver: Chrome, airflow: ApiServer) -> Iterator[Screen]:
-    """An op at the screen. Whatever the browser finds wrong with the page fails the test."""
+    """The screen of a user with the role Op. The test fails on every error of the page that the browser reports."""
     shown = Screen(driver, airflow)
     shown.log_in("op")
     shown.complaints()

@@ -1,4 +1,4 @@
-"""Airflow's own page of connections, as far as a user of ours needs it."""
+"""Airflow's own page of connections, as far as a user of RMQ needs it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Connections:
         self.screen = screen
 
     def open(self) -> None:
-        """The list, once it has rows."""
+        """Open the list, and wait until it has rows."""
         self.screen.driver.get(f"{self.screen.airflow.url}/connections")
         self.screen.find("button[aria-label='Test Connection']")
 
     def edit(self, conn_id: str) -> None:
-        """The form of a connection, with the fields of its type unfolded."""
+        """Open the form of a connection, with the fields of its type unfolded."""
         self._press(conn_id, "Edit Connection")
         self.screen.button("Extra Fields").click()
         self.screen.shows("Default lease", "[role=dialog]")
 
     def test(self, conn_id: str) -> None:
-        """What a click on the test button starts."""
+        """Click the test button."""
         self._press(conn_id, "Test Connection")
 
     def _press(self, conn_id: str, label: str) -> None:

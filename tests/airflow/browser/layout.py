@@ -1,4 +1,4 @@
-"""What is wrong with how a view is laid out, measured in the browser: nothing is cut off, overlaps, or is too small."""
+"""Find faults in the layout of a view, measured in the browser: elements cut off, overlapping, or too small."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ MEASURE = Path(__file__).with_name("layout.js").read_text("utf-8")
 
 
 def faults(screen: Screen, *, fingers: bool) -> list[str]:
-    """What is wrong with the view, or with the dialog that is open; with `fingers` also what they would miss."""
+    """Return the layout faults of the view or of the open dialog; with `fingers`, also targets too small to touch."""
     found = screen.run(MEASURE, FINGER_PX if fingers else 0, SEARCH_PX, HEADING_LINES)
     return [str(fault) for fault in found]

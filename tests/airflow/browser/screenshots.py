@@ -1,4 +1,4 @@
-"""Take the pictures of the documentation anew: `python -m tests.airflow.browser.screenshots docs/images`."""
+"""Take the screenshots of the documentation again: `python -m tests.airflow.browser.screenshots docs/images`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TRAFFIC_S = 75
 
 
 class Scene:
-    """Queues with something in them, and somebody who works on them."""
+    """Queues with messages, and workers that process them."""
 
     def __init__(self, url: str) -> None:
         self.queues: dict[str, Any] = {}
@@ -54,7 +54,7 @@ class Scene:
         return self.queues[name]
 
     def work(self, turn: int) -> None:
-        """One second of everybody's work."""
+        """Let every worker work for one second."""
         images, backfill = self.queues["images.thumbnails"], self.queues["warehouse.backfill"]
         images.ack(images.claim(max_messages=1900))
         images.publish_many([f"s3://images/new/{turn}-{number}.jpg" for number in range(250)])
@@ -86,7 +86,7 @@ def owner(dag: str, task: str, index: int, attempt: int = 1) -> str:
 
 
 def take(screen: Screen, redis: Server, folder: Path) -> None:
-    """All pictures, one after the other."""
+    """Take all screenshots, one after the other."""
     take_connection(screen, folder)
     scene = Scene(redis.url)
     screen.log_in("op")
@@ -137,7 +137,7 @@ def take(screen: Screen, redis: Server, folder: Path) -> None:
 
 
 def take_telephone(screen: Screen, folder: Path) -> None:
-    """The same at the width of a telephone."""
+    """Take the same screenshot at the width of a phone."""
     size = {"width": 400, "height": 860, "deviceScaleFactor": 2, "mobile": False}
     screen.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     save(screen, folder, "telephone")
@@ -145,7 +145,7 @@ def take_telephone(screen: Screen, folder: Path) -> None:
 
 
 def take_connection(screen: Screen, folder: Path) -> None:
-    """The form of a connection, and what its test button says."""
+    """Take a screenshot of the form of a connection with the result of its test button."""
     screen.log_in("admin")
     connections = Connections(screen)
     connections.open()
@@ -158,12 +158,12 @@ def take_connection(screen: Screen, folder: Path) -> None:
 
 
 def save(screen: Screen, folder: Path, name: str) -> None:
-    time.sleep(0.6)  # what fades or slides has arrived
+    time.sleep(0.6)  # animations have ended
     screen.driver.save_screenshot(str(folder / f"airflow-queues-{name}.png"))
 
 
 def main() -> None:
-    """Start everything, take the pictures, stop everything."""
+    """Start everything, take the screenshots, stop everything."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as ends:

@@ -1,4 +1,4 @@
-"""The connection type in Airflow's own pages: the form shows its fields, and the test button asks Redis."""
+"""The connection type in Airflow's own pages: the form shows its fields, and the test button connects to Redis."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def connections(screen: Screen) -> Connections:
 
 @pytest.fixture
 def nobody_there(airflow: ApiServer) -> Iterator[str]:
-    """A connection to a port on which nobody listens."""
+    """A connection to a port on which no server listens."""
     bearer = {"Authorization": f"Bearer {airflow.token('admin')}"}
     body = {"connection_id": NOBODY, "conn_type": "redis_queue", "host": "127.0.0.1", "port": 1}
     with httpx.Client(base_url=f"{airflow.url}/api/v2", headers=bearer, timeout=PATIENCE_S) as client:
@@ -35,7 +35,7 @@ def nobody_there(airflow: ApiServer) -> Iterator[str]:
         client.delete(f"/connections/{NOBODY}").raise_for_status()
 
 
-def test_the_form_shows_every_field_and_what_it_is_for(connections: Connections) -> None:
+def test_the_form_shows_every_field_with_its_description(connections: Connections) -> None:
     (described,) = get_provider_info()["connection-types"]
     connections.open()
     connections.edit(MAIN)
@@ -47,13 +47,13 @@ def test_the_form_shows_every_field_and_what_it_is_for(connections: Connections)
     assert "null" not in shown
 
 
-def test_the_test_button_says_what_answered(connections: Connections) -> None:
+def test_the_test_button_reports_the_server_that_answered(connections: Connections) -> None:
     connections.open()
     connections.test(MAIN)
     connections.screen.shows("answers, runs scripts, and its clock is")
 
 
-def test_the_test_button_says_that_nobody_answers(connections: Connections, nobody_there: str) -> None:
+def test_the_test_button_reports_that_no_server_answers(connections: Connections, nobody_there: str) -> None:
     connections.open()
     connections.test(nobody_there)
     connections.screen.shows("Redis did not answer")

@@ -1,4 +1,4 @@
-"""The page on a telephone, on half a screen and on a whole one: every view can be read and used."""
+"""The page on a phone, on half a screen and on a whole one: every view is readable and usable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Check = Callable[[str], None]
 
 @pytest.fixture(params=[400, pytest.param(800, marks=DETAIL), pytest.param(1440, marks=DETAIL)])
 def width(request: pytest.FixtureRequest, screen: Screen) -> Iterator[int]:
-    """The width of the window, Airflow's own navigation included."""
+    """The width of the window, including Airflow's own navigation."""
     size = {"width": request.param, "height": WIDTHS[request.param], "deviceScaleFactor": 1, "mobile": False}
     screen.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     yield request.param
@@ -36,7 +36,7 @@ def width(request: pytest.FixtureRequest, screen: Screen) -> Iterator[int]:
 
 @pytest.fixture
 def check(screen: Screen, width: int) -> Check:
-    """Fail, and name each fault of the layout that is shown."""
+    """Fail with the name of each layout fault on the screen."""
 
     def looked_at(view: str) -> None:
         assert faults(screen, fingers=width <= TELEPHONE) == [], f"{view} at {width} px"
@@ -46,7 +46,7 @@ def check(screen: Screen, width: int) -> Check:
 
 @pytest.fixture
 def scene(opened: Opened) -> Any:
-    """Queues with names, reasons and payloads of any length, in every state; the longest of them."""
+    """Create queues with names, reasons and payloads of any length, in every state; return the longest of them."""
     for name in ("work", "reports.nightly"):
         opened(name).publish_many([f"s3://images/{number:08}.jpg" for number in range(300)])
     opened("reports.nightly").pause()
@@ -124,7 +124,7 @@ def test_messages_fit(screen: Screen, scene: Any, check: Check, part: str) -> No
     check("the pages of a list")
 
 
-def test_what_there_is_to_say_fits(screen: Screen, scene: Any, check: Check, main_redis: Server) -> None:
+def test_notices_and_errors_fit(screen: Screen, scene: Any, check: Check, main_redis: Server) -> None:
     screen.open_in_airflow(EMPTY)
     screen.shows("No queue yet")
     check("a server without queues")
@@ -141,7 +141,7 @@ def test_what_there_is_to_say_fits(screen: Screen, scene: Any, check: Check, mai
         main_redis.resume()
 
 
-def test_who_may_see_nothing_is_told_so_within_the_window(screen: Screen, scene: Any, check: Check) -> None:
+def test_a_missing_permission_is_reported_within_the_window(screen: Screen, scene: Any, check: Check) -> None:
     screen.log_in("viewer")
     screen.open_in_airflow(MAIN)
     screen.shows("No connection that you may read")

@@ -26,13 +26,13 @@ import("/rmq/static/chart.js").then(({ sparkline }) => {
 
 
 def heights(screen: Screen, values: list[int]) -> list[float]:
-    """How far above the lower edge of its 26 pixels a sparkline of these values is, at each of them."""
+    """Return the height of each point of a sparkline of these values above its lower edge, of 26 pixels."""
     drawn = screen.driver.execute_async_script(DRAW, values)
     return [26 - float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", drawn)]
 
 
 def sorts(screen: Screen) -> dict[str, Any]:
-    """What each head that sorts says of its order."""
+    """Return the sort order that each sortable column head shows."""
     return {each.text: each.get_attribute("aria-sort") for each in screen.all("th[aria-sort]")}
 
 
@@ -40,7 +40,7 @@ def head(screen: Screen, label: str) -> Any:
     return next(each for each in screen.all("button.sort") if each.text == label)
 
 
-def test_a_line_starts_at_zero_so_that_one_more_on_a_thousand_is_no_peak(screen: Screen) -> None:
+def test_the_axis_of_a_chart_starts_at_zero_so_that_a_small_change_is_no_peak(screen: Screen) -> None:
     screen.open(MAIN)
     before, after = heights(screen, [1000, 1001])
     assert after - before < 0.1
@@ -49,7 +49,7 @@ def test_a_line_starts_at_zero_so_that_one_more_on_a_thousand_is_no_peak(screen:
     assert heights(screen, [0, 0]) == [3, 3]
 
 
-def test_totals_are_over_all_queues_and_columns_sort_all_of_them(screen: Screen, opened: Opened) -> None:
+def test_totals_cover_all_queues_and_sorting_covers_all_of_them(screen: Screen, opened: Opened) -> None:
     for number in range(60):
         opened(f"q{number:02}").publish_many(["x"] * (1 + number % 3))
     opened("q57").publish_many(["x"] * 1000)
@@ -74,7 +74,7 @@ def test_totals_are_over_all_queues_and_columns_sort_all_of_them(screen: Screen,
     screen.shows("1,021\nin 10 of 10 queues", ".tile.ready")
 
 
-def test_what_needs_attention_comes_first_and_the_focus_stays_on_its_row(screen: Screen, opened: Opened) -> None:
+def test_queues_that_need_attention_come_first_and_the_focus_stays_on_its_row(screen: Screen, opened: Opened) -> None:
     queues = {name: opened(name, max_deliveries=1) for name in ("alpha", "beta", "gamma")}
     for queue in queues.values():
         queue.publish_many(["x", "y"])

@@ -1,4 +1,4 @@
-"""What a user of Airflow's UI does on the page, in light and dark, with mouse and keyboard, in good days and bad."""
+"""What a user of Airflow's UI does on the page, in light and dark mode, with mouse and keyboard, also during errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bury(queue: Any, *names: str) -> None:
         queue.nack(queue.claim(owner=OWNER), reason=f"ValueError: {name} is bad")
 
 
-def test_the_page_is_a_click_away_in_airflows_navigation(screen: Screen, opened: Opened) -> None:
+def test_the_page_is_linked_in_airflows_navigation(screen: Screen, opened: Opened) -> None:
     opened("work").publish_many([*"abc"])
     screen.driver.get(screen.airflow.url)
     screen.click("a[href$='/plugin/rmq']")
@@ -59,7 +59,7 @@ def test_the_numbers_are_live(screen: Screen, opened: Opened) -> None:
     screen.wait(lambda: screen.tile("ready") == "0", "no ready message")
 
 
-def test_the_page_is_light_or_dark_as_airflow_is(screen: Screen, opened: Opened) -> None:
+def test_the_page_follows_airflows_light_or_dark_theme(screen: Screen, opened: Opened) -> None:
     opened("work").publish("x")
     looks = []
     for dark in (False, True):
@@ -111,7 +111,7 @@ def test_a_lease_links_to_the_page_of_the_task_that_holds_it(screen: Screen, ope
     screen.wait(lambda: path in screen.driver.current_url, path)
 
 
-def test_a_lease_is_released_after_a_question(screen: Screen, opened: Opened) -> None:
+def test_a_lease_is_released_after_a_confirmation(screen: Screen, opened: Opened) -> None:
     queue = opened("work")
     queue.publish_many([*"abcd"])
     lease = queue.claim(lease_id="etl/run/load/-1", owner=OWNER, max_messages=4, lease=3600)
@@ -130,7 +130,7 @@ def test_a_lease_is_released_after_a_question(screen: Screen, opened: Opened) ->
     assert queue.stats()[:5] == (3, 0, 0, 0, 0)
 
 
-def test_a_lease_that_a_retry_took_over_while_the_question_stood_is_left_alone(screen: Screen, opened: Opened) -> None:
+def test_a_lease_that_a_retry_took_over_during_the_confirmation_is_not_released(screen: Screen, opened: Opened) -> None:
     queue = opened("work")
     queue.publish_many([*"ab"])
     queue.claim(lease_id="etl/run/load/-1", owner=OWNER, max_messages=2, lease=3600)
@@ -146,7 +146,7 @@ def test_a_lease_that_a_retry_took_over_while_the_question_stood_is_left_alone(s
     assert screen.complaints(but="409") == []
 
 
-def test_a_lease_that_has_expired_says_so_until_it_is_released(screen: Screen, opened: Opened) -> None:
+def test_an_expired_lease_is_marked_until_it_is_released(screen: Screen, opened: Opened) -> None:
     queue = opened("work")
     queue.publish("x")
     queue.claim(owner="worker-7", lease=1)
@@ -159,7 +159,7 @@ def test_a_lease_that_has_expired_says_so_until_it_is_released(screen: Screen, o
     assert queue.stats()[:5] == (1, 0, 0, 0, 0)
 
 
-def test_messages_that_are_tried_apart_are_counted_and_explained(screen: Screen, opened: Opened) -> None:
+def test_isolated_messages_are_counted_and_explained(screen: Screen, opened: Opened) -> None:
     queue = opened("work")
     queue.publish_many([*"abcd"])
     queue.nack(queue.claim(max_messages=4))
@@ -178,7 +178,7 @@ def test_messages_that_are_tried_apart_are_counted_and_explained(screen: Screen,
 
 
 def test_a_page_that_is_read_again_while_it_loads_lists_its_messages_once(screen: Screen, opened: Opened) -> None:
-    """A second list would replace the first under the cursor, and close what was opened."""
+    """A second list would replace the first under the cursor and close what the user had opened."""
     opened("work").publish("a")
     screen.open(MAIN, "work")
     screen.shows("Leases", "main")
@@ -203,7 +203,7 @@ def test_a_page_that_is_read_again_while_it_loads_lists_its_messages_once(screen
     assert screen.run("return window.asked") == 1
 
 
-def test_messages_are_looked_at_and_stay_where_they_are(screen: Screen, opened: Opened) -> None:
+def test_browsing_messages_leaves_them_in_their_queue(screen: Screen, opened: Opened) -> None:
     queue = opened("work")
     queue.publish({"city": "Łódź", "rows": [1, 2]}, headers={"traceparent": "00-abc"})
     queue.publish("<img src=x onerror=\"document.body.innerHTML='hacked'\">", headers={"<b>": "<i>"})
@@ -222,7 +222,7 @@ def test_messages_are_looked_at_and_stay_where_they_are(screen: Screen, opened: 
     assert queue.stats()[:2] == (2, 1)
 
 
-def test_dead_letters_tell_why_and_are_redriven_one_by_one_or_all(screen: Screen, opened: Opened) -> None:
+def test_dead_letters_show_their_reason_and_are_redriven_one_by_one_or_all(screen: Screen, opened: Opened) -> None:
     queue = opened("work", max_deliveries=1)
     bury(queue, *"abc")
     screen.open(MAIN, "work", "dead")
@@ -246,7 +246,7 @@ def test_dead_letters_tell_why_and_are_redriven_one_by_one_or_all(screen: Screen
     assert queue.stats()[:5] == (2, 0, 1, 1, 0)
 
 
-def test_a_purge_waits_for_the_queues_name(screen: Screen, opened: Opened) -> None:
+def test_a_purge_requires_typing_the_name_of_the_queue(screen: Screen, opened: Opened) -> None:
     queue = opened("work", max_deliveries=1)
     bury(queue, *"abc")
     queue.publish("stays")
@@ -267,7 +267,9 @@ def test_a_purge_waits_for_the_queues_name(screen: Screen, opened: Opened) -> No
 
 
 @pytest.mark.parametrize("role", ["viewer", "user"])
-def test_who_may_not_read_connections_is_told_so(screen: Screen, opened: Opened, role: str) -> None:
+def test_a_user_without_the_right_to_read_connections_sees_an_explanation(
+    screen: Screen, opened: Opened, role: str
+) -> None:
     opened("work").publish("x")
     screen.log_in(role)
     screen.open(MAIN, "work", "ready")
@@ -289,7 +291,7 @@ def test_a_million_messages_are_paged_through(screen: Screen, opened: Opened) ->
     assert len(screen.all("tbody tr[tabindex]")) == 25
 
 
-def test_a_discipline_that_tells_less_is_shown_as_far_as_it_goes(
+def test_a_discipline_with_fewer_capabilities_is_shown_with_what_it_supports(
     screen: Screen, opened: Opened, main_redis: Server
 ) -> None:
     with main_redis.client() as client:
@@ -305,7 +307,7 @@ def test_a_discipline_that_tells_less_is_shown_as_far_as_it_goes(
     screen.shows('"n":1', "tbody")
 
 
-def test_a_server_without_queues_says_how_to_begin(screen: Screen, opened: Opened) -> None:
+def test_a_server_without_queues_shows_how_to_begin(screen: Screen, opened: Opened) -> None:
     screen.open(EMPTY)
     screen.shows("No queue yet")
     screen.shows("RedisQueuePublishOperator")
@@ -320,7 +322,7 @@ def test_nothing_is_loaded_from_another_host(screen: Screen, opened: Opened) -> 
     assert [name for name in names if not name.startswith(screen.airflow.url + "/rmq/")] == []
 
 
-def test_redis_down_is_said_and_the_numbers_come_back_by_themselves(
+def test_an_outage_of_redis_is_reported_and_the_numbers_return_after_it(
     screen: Screen, opened: Opened, main_redis: Server
 ) -> None:
     opened("work").publish("x")

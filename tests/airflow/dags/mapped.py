@@ -1,4 +1,4 @@
-"""Mapped tasks: each publishes a list of its own, and each works on a lease of its own."""
+"""Mapped tasks: each publishes its own list, and each holds its own lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`@task.redis_queue` mapped and retried; then a hand-over from a sensor to a task, with a teardown behind it."""
+"""`@task.redis_queue` mapped and retried; then a hand-over from a sensor to a task, followed by a teardown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sensor in each of its modes; what comes after returns what the sensor saw."""
+"""A sensor in each of its modes; the task after it returns the report of the sensor."""
 
 from __future__ import annotations
 

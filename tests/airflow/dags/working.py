@@ -1,4 +1,4 @@
-"""Publish, wait, work, with a driver that is killed in its first try."""
+"""Publish, wait and work, with a driver that is killed in its first try."""
 
 from __future__ import annotations
 

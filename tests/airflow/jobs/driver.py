@@ -1,4 +1,4 @@
-"""A driver that does one thing: `driver.py BEHAVIOUR MARKER`. It speaks to RMQ as a Spark job would."""
+"""A driver that does one thing: `driver.py BEHAVIOUR MARKER`. It uses RMQ as a Spark job would."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def touch(marker: Path) -> None:
 
 
 def write(marker: Path, text: str) -> None:
-    """All at once: whoever sees the marker can read it."""
+    """Write the marker atomically: a process that sees it can read it."""
     scratch = marker.with_suffix(".new")
     scratch.write_text(text)
     scratch.rename(marker)

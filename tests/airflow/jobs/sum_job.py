@@ -1,4 +1,4 @@
-"""A small Spark job: it adds up the numbers of its batch and writes the sum to the file it is given."""
+"""A small Spark job: it adds up the numbers of its batch and writes the sum to the given file."""
 
 from __future__ import annotations
 

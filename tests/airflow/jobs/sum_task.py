@@ -1,4 +1,4 @@
-"""A task of Airflow in an environment of its own: `sum_task.py APPLICATION RESULT`; prints the operator's report."""
+"""A task of Airflow in its own environment: `sum_task.py APPLICATION RESULT`; prints the operator's report."""
 
 from __future__ import annotations
 

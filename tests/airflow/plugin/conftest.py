@@ -1,4 +1,4 @@
-"""The page as Airflow mounts it, asked by users of each of its roles; no process, no port."""
+"""The page as Airflow mounts it, requested by users of each of its roles; no process, no port."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Asking = Callable[..., httpx.AsyncClient]
 
 @pytest.fixture
 def auth_manager(airflow_database: None) -> Any:
-    """Airflow's own, initialised as an API server does it."""
+    """Airflow's own auth manager, initialised as in an API server."""
     from airflow.api_fastapi.app import init_auth_manager
 
     return init_auth_manager()
@@ -54,7 +54,7 @@ def queues(stored: Callable[..., str], secured_url: str) -> str:
 
 @pytest.fixture
 def instances(airflow_database: None) -> Iterator[Any]:
-    """Puts task instances into the metadata database until the test ends."""
+    """Store task instances in the metadata database until the test ends."""
     from tests.airflow.plugin.instances import Instances
 
     made = Instances()
@@ -64,7 +64,7 @@ def instances(airflow_database: None) -> Iterator[Any]:
 
 @pytest.fixture
 async def asking(auth_manager: Any) -> AsyncIterator[Asking]:
-    """Makes clients: `asking("op")` is logged in with that role, `asking()` is not logged in."""
+    """Make HTTP clients: `asking("op")` is logged in with that role, `asking()` is not logged in."""
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from fastapi import FastAPI
 
@@ -93,5 +93,5 @@ async def asking(auth_manager: Any) -> AsyncIterator[Asking]:
 
 @pytest.fixture
 def op(asking: Asking) -> httpx.AsyncClient:
-    """Who may edit connections, on our page."""
+    """A client for our page whose user may edit connections."""
     return asking("OP", **FROM_PAGE)

@@ -1,4 +1,4 @@
-"""Task instances in the metadata database, put there by hand: any state, at once, without a scheduler."""
+"""Task instances that a test writes to the metadata database: in any state, at once, without a scheduler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Instances:
         self._dags: set[str] = set()
 
     def put(self, owner: str, state: str | None, *, run_state: str = "running", returned: Any = None) -> str:
-        """A run with the task that an owner names in it; returns the owner."""
+        """Create a run with the task that an owner names; return the owner."""
         task = TaskIdentity.read(owner)
         assert task is not None
         self._dags.add(task.dag_id)
@@ -41,7 +41,7 @@ class Instances:
         return owner
 
     def set(self, owner: str, state: str | None) -> None:
-        """Mark the task."""
+        """Set the state of the task."""
         task = TaskIdentity.read(owner)
         assert task is not None
         names = {"dag_id": task.dag_id, "run_id": task.run_id, "task_id": task.task_id, "map_index": task.map_index}
@@ -49,12 +49,12 @@ class Instances:
             session.execute(update(TaskInstance).filter_by(**names).values(state=state))
 
     def end_run(self, owner: str, state: str) -> None:
-        """End the run, whatever its tasks do."""
+        """Set the final state of the run, whatever the state of its tasks."""
         with create_session() as session:
             session.execute(update(DagRun).filter_by(**_run_of(owner)).values(state=state))
 
     def start(self, owner: str) -> None:
-        """Have the audit log tell that the try was started."""
+        """Write the start of the try to the audit log."""
         task = TaskIdentity.read(owner)
         assert task is not None
         names = {"dag_id": task.dag_id, "run_id": task.run_id, "task_id": task.task_id, "map_index": task.map_index}
@@ -62,7 +62,7 @@ class Instances:
             session.add(Log("running", **names, try_number=task.try_number))
 
     def delete(self, owner: str) -> None:
-        """Delete the run, and all that belongs to it but its entries in the audit log."""
+        """Delete the run and everything that belongs to it except its entries in the audit log."""
         with create_session() as session:
             for table in (XComModel, TaskInstance, DagRun):
                 session.execute(delete(table).filter_by(**_run_of(owner)))

@@ -30,12 +30,12 @@ def some_work(queues: str, queue: Any) -> None:
 
 
 async def every_answer(client: httpx.AsyncClient) -> dict[str, int]:
-    """The status of everything there is behind a connection."""
+    """Return the status of every route below a connection."""
     answers = {path: (await client.get(path)).status_code for path in LOOKS + PAYLOADS}
     return answers | {path: (await client.post(path, json=wish)).status_code for path, wish in CHANGES}
 
 
-async def test_who_is_not_logged_in_gets_nothing_from_any_route(asking: Asking) -> None:
+async def test_a_user_who_is_not_logged_in_gets_nothing_from_any_route(asking: Asking) -> None:
     from rmq_airflow.plugin.app import app
 
     client = asking(None, **FROM_PAGE)
@@ -66,7 +66,7 @@ async def test_ops_and_admins_may_do_everything(asking: Asking, role: str, queue
     assert queue.stats().ready == 0
 
 
-async def test_who_may_only_read_a_connection_sees_numbers_and_neither_payloads_nor_buttons(
+async def test_a_user_who_may_only_read_a_connection_sees_numbers_but_no_payloads_and_no_buttons(
     op: httpx.AsyncClient, auth_manager: Any, monkeypatch: pytest.MonkeyPatch, queue: Any
 ) -> None:
     asked = []
@@ -84,7 +84,7 @@ async def test_who_may_only_read_a_connection_sees_numbers_and_neither_payloads_
     assert set(asked) == {(CONNECTION, "OP")}
 
 
-async def test_a_right_that_is_taken_away_ends_with_the_next_request(
+async def test_a_revoked_right_ends_with_the_next_request(
     op: httpx.AsyncClient, auth_manager: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (await op.get(LOOKS[0])).status_code == 200
@@ -92,7 +92,7 @@ async def test_a_right_that_is_taken_away_ends_with_the_next_request(
     assert (await op.get(LOOKS[0])).status_code == 403
 
 
-async def test_without_the_right_to_see_plugins_there_is_no_page(
+async def test_a_user_without_the_right_to_see_plugins_gets_no_page(
     op: httpx.AsyncClient, auth_manager: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth_manager, "is_authorized_view", lambda **_: False)
@@ -100,7 +100,7 @@ async def test_without_the_right_to_see_plugins_there_is_no_page(
     assert set((await every_answer(op)).values()) == {403}
 
 
-async def test_an_auth_manager_that_fails_lets_nobody_in(
+async def test_an_auth_manager_that_fails_denies_access(
     op: httpx.AsyncClient, auth_manager: Any, monkeypatch: pytest.MonkeyPatch, queue: Any
 ) -> None:
     def fail(**_: Any) -> bool:
@@ -134,7 +134,7 @@ async def test_a_page_that_cannot_be_imported_serves_nothing(
         {"Sec-Fetch-Site": "same-origin", "Origin": "http://airflow.test"},
     ],
 )
-async def test_a_foreign_page_changes_nothing_with_the_cookie_of_an_op(
+async def test_a_page_of_another_origin_changes_nothing_with_the_cookie_of_an_op(
     asking: Asking, headers: dict[str, str], queue: Any
 ) -> None:
     client = asking("OP", **headers)
@@ -146,13 +146,15 @@ async def test_a_foreign_page_changes_nothing_with_the_cookie_of_an_op(
 
 
 @pytest.mark.parametrize("headers", [{"Sec-Fetch-Site": "same-origin"}, {"Origin": "http://airflow.test"}])
-async def test_our_own_page_may_change_what_its_user_may(asking: Asking, headers: dict[str, str], queue: Any) -> None:
+async def test_the_page_of_rmq_may_change_what_its_user_may(
+    asking: Asking, headers: dict[str, str], queue: Any
+) -> None:
     client = asking("OP", **FROM_PAGE, **headers)
     assert [(await client.post(path, json=wish)).status_code for path, wish in CHANGES] == [200, 200, 200]
     assert queue.stats().ready == 0
 
 
-async def test_a_form_cannot_be_a_change(asking: Asking, queue: Any) -> None:
+async def test_an_html_form_cannot_make_a_change(asking: Asking, queue: Any) -> None:
     client = asking("OP", **FROM_PAGE)
     for path, wish in CHANGES:
         assert (await client.post(path, data=wish)).status_code == 422
@@ -161,7 +163,7 @@ async def test_a_form_cannot_be_a_change(asking: Asking, queue: Any) -> None:
 
 
 def audited(event: str) -> tuple[str, dict[str, Any]]:
-    """Who the newest entry of that event names, and what it tells."""
+    """Return the user and the details in the newest entry of that event."""
     from airflow.models.log import Log
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -177,7 +179,7 @@ OUTCOMES = ["dead letters made ready again: 0", "messages made ready again: 1", 
 
 
 @pytest.mark.parametrize(("change", "outcome"), [*zip(CHANGES, OUTCOMES, strict=True)])
-async def test_the_audit_log_tells_who_changed_what_and_what_came_of_it(
+async def test_the_audit_log_records_who_changed_what_with_which_outcome(
     op: httpx.AsyncClient, change: tuple[str, dict[str, Any]], outcome: str
 ) -> None:
     path, wish = change
@@ -196,7 +198,7 @@ async def test_the_audit_log_tells_who_changed_what_and_what_came_of_it(
         (CHANGES[2], {"confirm": "Work"}, "failed: type the name of the queue"),
     ],
 )
-async def test_the_audit_log_tells_why_nothing_was_changed(
+async def test_the_audit_log_records_why_nothing_was_changed(
     op: httpx.AsyncClient, change: tuple[str, dict[str, Any]], wrong: dict[str, str], outcome: str
 ) -> None:
     path, wish = change
@@ -205,7 +207,7 @@ async def test_the_audit_log_tells_why_nothing_was_changed(
     assert told["outcome"].startswith(outcome)
 
 
-async def test_a_change_that_redis_does_not_answer_is_in_the_audit_log_as_failed(
+async def test_a_change_without_an_answer_of_redis_is_logged_as_failed_in_the_audit_log(
     op: httpx.AsyncClient, stored: Callable[..., str]
 ) -> None:
     stored("gone", conn_type="redis_queue", host="127.0.0.1", port=1)
@@ -216,7 +218,7 @@ async def test_a_change_that_redis_does_not_answer_is_in_the_audit_log_as_failed
     assert told["outcome"].startswith("failed: Redis did not answer")
 
 
-async def test_nothing_is_changed_that_cannot_be_audited(
+async def test_a_change_that_cannot_be_audited_is_not_made(
     op: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, queue: Any
 ) -> None:
     from rmq_airflow.plugin import audit
@@ -229,7 +231,7 @@ async def test_nothing_is_changed_that_cannot_be_audited(
     assert (queue.stats().ready, queue.stats().leased) == (2, 1)
 
 
-async def test_a_change_whose_outcome_cannot_be_written_is_made_and_told_in_the_servers_log(
+async def test_a_change_whose_outcome_cannot_be_audited_is_made_and_reported_in_the_servers_log(
     op: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, queue: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     from rmq_airflow.plugin import audit
@@ -257,6 +259,6 @@ async def test_no_answer_holds_a_credential_or_a_token(op: httpx.AsyncClient, qu
     assert not [text for text in answers if CANARY in text or str(lease.token) in text]
 
 
-async def test_payloads_are_kept_in_no_cache(op: httpx.AsyncClient) -> None:
+async def test_payloads_are_not_cached(op: httpx.AsyncClient) -> None:
     for path in LOOKS + PAYLOADS:
         assert (await op.get(path)).headers["cache-control"] == "no-store"

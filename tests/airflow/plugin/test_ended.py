@@ -1,4 +1,4 @@
-"""What tools are told of holders that have ended, as by `rmq doctor`."""
+"""The function that reports ended holders to tools such as `rmq doctor`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def owner(task_id: str) -> str:
     return TaskIdentity("etl", "run", task_id, -1, 1).owner
 
 
-def test_a_tool_finds_it_among_the_entry_points() -> None:
+def test_the_function_is_registered_as_an_entry_point() -> None:
     (point,) = entry_points(group="rmq.holders", name="airflow")
     assert point.load() is holders.ended
 
 
-def test_it_names_those_that_have_ended_and_why(instances: Any) -> None:
+def test_it_returns_the_owners_that_have_ended_with_the_reason(instances: Any) -> None:
     failed, running, kept = (instances.put(owner(state), state) for state in ("failed", "running", "up_for_retry"))
     waits = instances.put(owner("wait"), "success", returned={"owner": owner("wait")})
     gone, elsewhere = (TaskIdentity("etl", run, "load", 3, 1).owner for run in ("deleted", "elsewhere"))
@@ -39,7 +39,7 @@ def test_it_names_those_that_have_ended_and_why(instances: Any) -> None:
     }
 
 
-def test_without_a_task_among_the_owners_airflow_is_not_even_imported() -> None:
+def test_airflow_is_not_imported_when_no_owner_is_a_task() -> None:
     code = """
 import sys
 from rmq_airflow.holders import ended
@@ -50,7 +50,7 @@ print("result:", ended(["worker-7", "dagster:run/step"]), "airflow" in sys.modul
 
 
 @pytest.mark.parametrize("database", ["sqlite:////{home}/none/at/all.db", "sqlite:////{home}/empty.db"])
-def test_without_a_database_or_its_tables_nothing_is_known(tmp_path: Path, database: str) -> None:
+def test_without_a_database_or_its_tables_no_owner_is_reported(tmp_path: Path, database: str) -> None:
     code = f"from rmq_airflow.holders import ended; print('result:', ended([{owner('load')!r}]))"
     place = {"AIRFLOW_HOME": str(tmp_path), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database.format(home=tmp_path)}
     result = subprocess.run(
@@ -60,7 +60,7 @@ def test_without_a_database_or_its_tables_nothing_is_known(tmp_path: Path, datab
 
 
 @pytest.mark.parametrize("suffix", ["", "@abc", "@64a0.2.198f"])
-def test_what_follows_the_number_of_a_try_is_no_part_of_it(suffix: str) -> None:
+def test_a_suffix_of_the_try_number_is_ignored(suffix: str) -> None:
     task = TaskIdentity("etl", "a/b", "load", 4, 12)
     found = TaskIdentity.read(f"airflow:etl/a/b/load/4/12{suffix}")
     assert found is not None

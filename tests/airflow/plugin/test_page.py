@@ -1,4 +1,4 @@
-"""What the page shows and does, as its user sees it."""
+"""What the page shows to its users and does for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def change(client: httpx.AsyncClient, part: str, **wish: Any) -> Any:
 
 @pytest.fixture
 def doomed(queues: str, secured_url: str) -> Any:
-    """The queue, delivering once: a nack makes a dead letter."""
+    """The queue with one delivery: a nack makes a dead letter."""
     with LeasedQueue(secured_url, QUEUE, LeasedConfig(max_deliveries=1)) as queue:
         yield queue
 
@@ -77,7 +77,7 @@ async def test_queues_are_found_by_a_part_of_their_name_and_read_page_by_page(
     assert (found["total"], found["registered"]) == (10, 60)
 
 
-async def test_totals_and_order_are_over_all_queues_and_not_over_the_page(
+async def test_totals_and_order_cover_all_queues_not_only_the_page(
     op: httpx.AsyncClient, queues: str, secured_url: str
 ) -> None:
     for number in range(120):
@@ -100,7 +100,7 @@ async def test_totals_and_order_are_over_all_queues_and_not_over_the_page(
     assert (found["total"], found["sums"]["delayed"]) == (10, 100)
 
 
-async def test_what_needs_attention_comes_first(op: httpx.AsyncClient, doomed: Any, secured_url: str) -> None:
+async def test_queues_that_need_attention_come_first(op: httpx.AsyncClient, doomed: Any, secured_url: str) -> None:
     doomed.publish("fine")
     for name in ("broken", "buried", "late", "paused", "steady"):
         with LeasedQueue(secured_url, name, LeasedConfig(max_deliveries=1)) as queue:
@@ -121,7 +121,7 @@ async def test_what_needs_attention_comes_first(op: httpx.AsyncClient, doomed: A
     assert [row.get("late") for row in found["queues"]] == [None, False, True, False, False, False]
 
 
-async def test_a_page_of_a_thousand_queues_is_answered_soon_and_shows_what_is_true_now(
+async def test_a_page_of_a_thousand_queues_is_returned_quickly_with_current_numbers(
     op: httpx.AsyncClient, queue: Any, queues: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rmq_airflow.plugin import survey
@@ -144,7 +144,7 @@ async def test_a_page_of_a_thousand_queues_is_answered_soon_and_shows_what_is_tr
 
 
 @pytest.mark.parametrize("wish", [{"sort": "size"}, {"turn": "sideways"}])
-async def test_an_order_that_there_is_not_is_refused(op: httpx.AsyncClient, queues: str, wish: dict[str, str]) -> None:
+async def test_an_unknown_order_is_refused(op: httpx.AsyncClient, queues: str, wish: dict[str, str]) -> None:
     assert (await op.get(f"{API}/queues", params=wish)).status_code == 422
 
 
@@ -161,7 +161,7 @@ async def test_a_damaged_queue_is_named_and_hides_no_other(
     assert fine["ready"] == 1
 
 
-async def test_leases_tell_which_try_holds_them(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
+async def test_leases_name_the_try_that_holds_them(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
     queue.publish_many([*"abcd"])
     held = queue.claim(lease_id="etl/run/load/5", owner="airflow:etl/run/load/5/2", max_messages=3, lease=30)
     queue.ack(held, held.messages[:1])
@@ -189,7 +189,7 @@ async def test_a_lease_is_released_from_the_owner_that_was_shown(
         queue.ack(held)
 
 
-async def test_a_lease_that_somebody_else_has_by_now_is_left_alone_and_the_page_says_so(
+async def test_a_lease_that_has_a_new_owner_is_not_released_and_the_page_reports_it(
     op: httpx.AsyncClient, queue: Any, queues: str
 ) -> None:
     queue.publish_many([*"abc"])
@@ -221,7 +221,7 @@ async def test_leases_are_read_page_by_page(op: httpx.AsyncClient, queue: Any, q
     assert found["leases"] == 7
 
 
-async def test_looking_at_messages_claims_none(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
+async def test_browsing_messages_claims_none(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
     queue.publish_many([{"n": number} for number in range(3)], headers={"airflow-dag-id": "etl"})
     found = await look(op, "messages", name=QUEUE, target="ready", count=2)
     assert found["total"] == 3
@@ -259,7 +259,7 @@ async def test_all_dead_letters_are_redriven_at_once(op: httpx.AsyncClient, doom
     assert doomed.stats()[:5] == (3, 0, 0, 0, 0)
 
 
-async def test_redriving_nothing_in_particular_is_refused_and_not_taken_for_all(
+async def test_a_redrive_without_a_selection_is_refused_and_does_not_redrive_all(
     op: httpx.AsyncClient, doomed: Any
 ) -> None:
     bury(doomed, "a")
@@ -279,7 +279,7 @@ async def test_nothing_is_purged_unless_the_name_was_typed(
     assert queue.stats().ready == 1
 
 
-async def test_a_purge_deletes_what_it_names_and_nothing_else(op: httpx.AsyncClient, doomed: Any) -> None:
+async def test_a_purge_deletes_only_what_it_names(op: httpx.AsyncClient, doomed: Any) -> None:
     bury(doomed, "a", "b")
     doomed.publish("ready")
     doomed.publish("later", delay=60)
@@ -326,7 +326,7 @@ async def test_a_connection_that_cannot_be_listed_is_named_in_the_configuration(
     assert (missing.status_code, "missing" in missing.json()["detail"]) == (404, True)
 
 
-async def test_a_connection_that_makes_no_sense_says_what_is_wrong(
+async def test_an_invalid_connection_is_reported_with_what_is_wrong(
     op: httpx.AsyncClient, stored: Callable[..., str]
 ) -> None:
     stored("odd", conn_type="redis_queue", extra='{"url": "http://host"}')
@@ -335,7 +335,7 @@ async def test_a_connection_that_makes_no_sense_says_what_is_wrong(
     assert "scheme" in answer.json()["detail"]
 
 
-async def test_of_a_million_messages_no_more_is_fetched_than_is_shown(
+async def test_of_a_million_messages_only_those_shown_are_fetched(
     op: httpx.AsyncClient, queue: Any, queues: str
 ) -> None:
     queue.publish_many([f"m{number}" for number in range(100)])
@@ -351,7 +351,7 @@ async def test_of_a_million_messages_no_more_is_fetched_than_is_shown(
         assert (found["total"], len(found["messages"])) == (1_000_000, min(25, 1_000_000 - offset))
 
 
-async def test_a_server_that_is_gone_is_said_to_be(op: httpx.AsyncClient, stored: Callable[..., str]) -> None:
+async def test_an_unreachable_server_is_reported(op: httpx.AsyncClient, stored: Callable[..., str]) -> None:
     stored("gone", conn_type="redis_queue", host="127.0.0.1", port=1)
     answer = await op.get("/api/connections/gone/queues")
     assert answer.status_code == 503
@@ -359,7 +359,7 @@ async def test_a_server_that_is_gone_is_said_to_be(op: httpx.AsyncClient, stored
     assert "did not answer" in answer.json()["detail"]
 
 
-async def test_a_connection_that_does_not_close_in_time_takes_no_answer_back(
+async def test_a_timeout_on_closing_a_connection_does_not_discard_the_answer(
     op: httpx.AsyncClient, queue: Any, queues: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = []
@@ -376,7 +376,7 @@ async def test_a_connection_that_does_not_close_in_time_takes_no_answer_back(
     assert len(closed) == 2
 
 
-async def test_a_server_that_hangs_is_given_up(op: httpx.AsyncClient, stored: Callable[..., str]) -> None:
+async def test_a_request_to_a_server_that_hangs_times_out(op: httpx.AsyncClient, stored: Callable[..., str]) -> None:
     server = start_server("7.0")
     try:
         stored("hanging", conn_type="redis_queue", host="127.0.0.1", port=server.port)
@@ -395,7 +395,7 @@ async def test_a_server_that_hangs_is_given_up(op: httpx.AsyncClient, stored: Ca
     ("discipline", "payload", "leases"),
     [("reliable", "x", 0), ("rotation", "x", 0), ("streams", {"n": 1}, 0), ("jobs", {"n": 1}, 1)],
 )
-async def test_queues_of_every_discipline_are_shown_as_far_as_they_can_tell(
+async def test_queues_of_every_discipline_are_shown_with_what_they_support(
     op: httpx.AsyncClient, queues: str, secured_url: str, discipline: str, payload: Any, leases: int
 ) -> None:
     queue = open_queue(secured_url, QUEUE, discipline)

@@ -1,4 +1,4 @@
-"""What Airflow makes of the plugin, and what the plugin costs it."""
+"""How Airflow loads the plugin, and what the plugin costs Airflow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_airflow_loads_the_plugin_without_an_error() -> None:
     assert plugins_manager.get_import_errors() == {}
 
 
-def test_the_plugin_is_registered_once_whatever_airflow_discovers() -> None:
+def test_the_plugin_is_registered_once_by_every_way_of_discovery() -> None:
     (point,) = entry_points(group="airflow.plugins", name="rmq")
     assert point.load() is rmq_airflow.plugin.RmqPlugin
     code = "from airflow import plugins_manager as p; p.get_plugin_info(); print('errors:', p.get_import_errors())"
@@ -63,7 +63,7 @@ print(*sorted(set(sys.modules) - before))
     assert "rmq_airflow.plugin" in ours <= {"rmq_airflow", "rmq_airflow.plugin"}
 
 
-def test_only_who_asks_for_the_application_imports_it_and_no_thread_starts_before_an_api_server_does() -> None:
+def test_only_loading_the_fastapi_apps_imports_the_application_and_starts_no_thread() -> None:
     code = """
 import sys, threading
 from airflow import plugins_manager as p
@@ -77,7 +77,7 @@ print("result:", late, "rmq_airflow.plugin.app" in sys.modules, names, threading
     assert "result: False False ['RMQ'] 0" in result.stdout, result.stdout + result.stderr
 
 
-def test_behind_a_path_the_view_is_found_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_view_uses_the_path_of_airflows_base_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://host/team/airflow/")
     assert rmq_airflow.plugin.base_path() == "/team/airflow"
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://localhost:8080")
@@ -97,7 +97,7 @@ def test_scripts_put_text_into_the_page_as_text(script: Path) -> None:
     )
 
 
-def test_what_scripts_import_is_there() -> None:
+def test_every_file_that_a_script_imports_exists() -> None:
     for script in STATIC.glob("*.js"):
         for name in re.findall(r'from "\./([\w.]+)"', script.read_text("utf-8")):
             assert (STATIC / name).exists(), f"{script.name} imports {name}"
@@ -122,17 +122,17 @@ async def test_nothing_but_assets_is_served(asking: Asking, name: str) -> None:
     assert (await asking("ADMIN").get(f"/static/{name}")).status_code == 404
 
 
-async def test_the_page_may_be_framed_by_airflow_alone_and_runs_no_foreign_script(asking: Asking) -> None:
+async def test_only_airflow_may_frame_the_page_and_no_foreign_script_runs(asking: Asking) -> None:
     policy = (await asking("VIEWER").get("/")).headers["content-security-policy"]
     assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'self'"} <= set(policy.split("; "))
 
 
-async def test_there_is_no_schema_or_documentation_to_browse(op: httpx.AsyncClient) -> None:
+async def test_no_schema_or_documentation_is_served(op: httpx.AsyncClient) -> None:
     for path in ("/docs", "/redoc", "/openapi.json"):
         assert (await op.get(path)).status_code == 404
 
 
-def test_the_task_that_an_empty_page_proposes_can_be_written_so() -> None:
+def test_the_task_that_an_empty_page_suggests_is_valid_code() -> None:
     from rmq_airflow.operators.publish import RedisQueuePublishOperator
 
     (proposed,) = re.findall(r"'(RedisQueuePublishOperator\(.+?\))'", (STATIC / "overview.js").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Leases of tasks that have ended go back; those of tasks that go on, or that are somebody else's, stay."""
+"""Leases of ended tasks are released; those of unfinished tasks and of other owners stay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.servers.process import until
 
 PATIENCE_S = 120
 GRACE_S = 10.0
-FAILURES_S = 5.0  # for several looks of one that looks every second
+FAILURES_S = 5.0  # for several checks by a watcher that checks every second
 ENDED = ["success", "failed", "skipped", "upstream_failed", "removed"]
 GO_ON = [None, "scheduled", "queued", "running", "restarting", "up_for_retry", "up_for_reschedule", "deferred"]
 TASK = TaskIdentity("etl", "manual__2026-11-20T22:00:00+00:00", "load", -1, 1)
@@ -30,7 +30,7 @@ OWNER = TASK.owner
 
 @pytest.fixture
 def watch(queues: str) -> Iterator[Any]:
-    """What looks at the server of the connection, when the test has it look."""
+    """A watcher of the server of the connection, which checks when the test calls it."""
     made = make_watch()
     yield made
     made.close()
@@ -44,7 +44,7 @@ def make_watch() -> Any:
 
 
 def hold(queue: Any, owner: str = OWNER, count: int = 3) -> Any:
-    """A lease of so many messages, as a failed task keeps it."""
+    """Claim a lease of so many messages, as a failed task keeps it."""
     queue.publish_many([f"{owner}: {number}" for number in range(count)])
     task = owner.removeprefix("airflow:").rpartition("/")[0]
     return queue.claim(lease_id=task, owner=owner, max_messages=count, lease=3600)
@@ -55,7 +55,7 @@ def owners(queue: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("state", ENDED)
-def test_messages_of_a_task_that_has_ended_are_ready_again_and_were_not_delivered(
+def test_messages_of_an_ended_task_are_ready_again_without_a_counted_delivery(
     watch: Any, instances: Any, queue: Any, state: str
 ) -> None:
     hold(queue, instances.put(OWNER, "up_for_retry"))
@@ -69,7 +69,7 @@ def test_messages_of_a_task_that_has_ended_are_ready_again_and_were_not_delivere
 
 
 @pytest.mark.parametrize("state", GO_ON)
-def test_a_task_that_goes_on_or_will_be_tried_again_keeps_its_messages(
+def test_a_task_that_still_runs_or_will_be_retried_keeps_its_messages(
     watch: Any, instances: Any, queue: Any, state: str | None
 ) -> None:
     hold(queue, instances.put(OWNER, state))
@@ -78,9 +78,7 @@ def test_a_task_that_goes_on_or_will_be_tried_again_keeps_its_messages(
     assert owners(queue) == [OWNER]
 
 
-def test_hundreds_of_queues_are_looked_at_again_and_again_over_one_connection(
-    watch: Any, instances: Any, queue: Any
-) -> None:
+def test_hundreds_of_queues_are_checked_repeatedly_over_one_connection(watch: Any, instances: Any, queue: Any) -> None:
     hold(queue, instances.put(OWNER, "failed"))
     names = [f"q{number}" for number in range(150)]
     for name in names:
@@ -96,7 +94,7 @@ def test_hundreds_of_queues_are_looked_at_again_and_again_over_one_connection(
             assert other.stats()[:5] == (3, 0, 0, 0, 0)
 
 
-def test_a_mark_that_is_taken_back_by_a_clear_releases_nothing(watch: Any, instances: Any, queue: Any) -> None:
+def test_a_failed_state_that_is_cleared_in_time_releases_nothing(watch: Any, instances: Any, queue: Any) -> None:
     hold(queue, instances.put(OWNER, "failed"))
     watch.look(0)
     instances.set(OWNER, None)
@@ -109,9 +107,7 @@ def test_a_mark_that_is_taken_back_by_a_clear_releases_nothing(watch: Any, insta
 
 
 @pytest.mark.parametrize("map_index", [-1, 4])
-def test_messages_of_a_run_that_was_deleted_are_ready_again(
-    watch: Any, instances: Any, queue: Any, map_index: int
-) -> None:
+def test_messages_of_a_deleted_run_are_ready_again(watch: Any, instances: Any, queue: Any, map_index: int) -> None:
     owner = TaskIdentity("etl", "backfill/of/2026", "load", map_index, 2).owner
     hold(queue, instances.put(owner, "up_for_retry"))
     watch.look(0)
@@ -121,7 +117,7 @@ def test_messages_of_a_run_that_was_deleted_are_ready_again(
     assert queue.stats().ready == 3
 
 
-def test_a_run_that_was_deleted_before_anybody_looked_is_known_from_the_audit_log(
+def test_a_run_that_was_deleted_before_the_first_check_is_known_from_the_audit_log(
     watch: Any, instances: Any, queue: Any
 ) -> None:
     hold(queue, instances.put(OWNER, "up_for_retry"))
@@ -132,27 +128,25 @@ def test_a_run_that_was_deleted_before_anybody_looked_is_known_from_the_audit_lo
     assert queue.stats().ready == 3
 
 
-def test_messages_of_a_run_that_was_deleted_are_ready_again_although_another_has_its_name(
+def test_messages_of_a_deleted_run_are_ready_again_although_a_new_run_has_its_name(
     watch: Any, instances: Any, queue: Any
 ) -> None:
     former = replace(TASK, mark=RunMark(1_000_000, 0, 7)).owner
-    instances.put(OWNER, "running")  # whose run was created now
+    instances.put(OWNER, "running")  # whose run has just been created
     hold(queue, former)
     watch.look(0.0)
     watch.look(GRACE_S)
     assert (owners(queue), queue.stats().ready) == ([], 3)
 
 
-def test_a_run_that_this_airflow_never_had_is_left_to_the_airflow_that_has_it(
-    watch: Any, instances: Any, queue: Any
-) -> None:
+def test_leases_of_a_run_of_another_airflow_are_left_to_that_airflow(watch: Any, instances: Any, queue: Any) -> None:
     hold(queue)
     for now in range(0, 300, 5):
         watch.look(now)
     assert owners(queue) == [OWNER]
 
 
-def test_one_map_index_that_has_ended_gives_back_its_own_messages_alone(watch: Any, instances: Any, queue: Any) -> None:
+def test_one_map_index_that_has_ended_releases_only_its_own_messages(watch: Any, instances: Any, queue: Any) -> None:
     states = {0: "failed", 1: "running", 2: "up_for_retry", 10: "success"}
     mapped = {index: TaskIdentity("etl", "run", "load", index, 1).owner for index in states}
     for index, state in states.items():
@@ -163,7 +157,7 @@ def test_one_map_index_that_has_ended_gives_back_its_own_messages_alone(watch: A
     assert queue.stats().ready == 6
 
 
-def test_holders_that_are_no_tasks_of_airflow_keep_what_they_have(watch: Any, instances: Any, queue: Any) -> None:
+def test_holders_that_are_not_airflow_tasks_keep_their_messages(watch: Any, instances: Any, queue: Any) -> None:
     instances.put(OWNER, "failed")
     others = ["worker-7", "dagster:run/step", "airflow", "airflow:etl/run", ""]
     for owner in others:
@@ -175,13 +169,13 @@ def test_holders_that_are_no_tasks_of_airflow_keep_what_they_have(watch: Any, in
 
 
 class TestHandOver:
-    """A sensor that handed its lease over has ended with success long before the next task adopts it."""
+    """A sensor that handed its lease over succeeds long before the next task adopts it."""
 
     SENSOR = TaskIdentity("etl", "run", "wait", -1, 1).owner
     RETURNED = {"queue": QUEUE, "ready": 3, "lease_id": "etl/run/wait/-1", "owner": SENSOR, "claimed": 3}  # noqa: RUF012
 
     @pytest.mark.parametrize("returned", [RETURNED, "s3://elsewhere/xcom/return_value.json"])
-    def test_it_waits_for_the_next_task_as_long_as_the_run_goes_on(
+    def test_a_handed_over_lease_waits_for_the_next_task_while_the_run_is_unfinished(
         self, watch: Any, instances: Any, queue: Any, returned: Any
     ) -> None:
         hold(queue, instances.put(self.SENSOR, "success", returned=returned))
@@ -190,7 +184,7 @@ class TestHandOver:
         assert owners(queue) == [self.SENSOR]
 
     @pytest.mark.parametrize("state", ["success", "failed"])
-    def test_it_goes_back_when_the_run_has_ended_and_nobody_adopted(
+    def test_a_handed_over_lease_is_released_when_the_run_ends_before_an_adoption(
         self, watch: Any, instances: Any, queue: Any, state: str
     ) -> None:
         hold(queue, instances.put(self.SENSOR, "success", returned=self.RETURNED))
@@ -202,7 +196,9 @@ class TestHandOver:
         watch.look(105 + GRACE_S)
         assert queue.stats().ready == 3
 
-    def test_what_the_next_task_adopted_is_its_own(self, watch: Any, instances: Any, queue: Any) -> None:
+    def test_a_lease_that_the_next_task_adopted_belongs_to_that_task(
+        self, watch: Any, instances: Any, queue: Any
+    ) -> None:
         lease = hold(queue, instances.put(self.SENSOR, "success", returned=self.RETURNED))
         taker = TaskIdentity("etl", "run", "take", -1, 1).owner
         instances.put(taker, "up_for_retry")
@@ -226,7 +222,7 @@ class TestHandOver:
         assert owners(queue) == []
 
 
-def test_api_servers_that_look_at_the_same_time_give_a_lease_back_once(
+def test_concurrent_api_servers_release_a_lease_once(
     instances: Any, queue: Any, queues: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     every = [TaskIdentity("etl", f"run-{number}", "load", -1, 1).owner for number in range(20)]
@@ -280,7 +276,7 @@ def test_damaged_queues_and_those_of_other_disciplines_hide_no_lease(
     streams.close()
 
 
-def test_more_leases_than_fit_into_one_query_are_all_looked_at(watch: Any, instances: Any, queue: Any) -> None:
+def test_more_leases_than_fit_into_one_query_are_all_checked(watch: Any, instances: Any, queue: Any) -> None:
     from rmq_airflow.plugin.instances import CHUNK
 
     every = [TaskIdentity("etl", "run", "load", index, 1).owner for index in range(CHUNK + 20)]
@@ -291,7 +287,9 @@ def test_more_leases_than_fit_into_one_query_are_all_looked_at(watch: Any, insta
     assert queue.stats()[:5] == (CHUNK + 20, 0, 0, 0, 0)
 
 
-def test_what_was_released_is_counted(watch: Any, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_released_messages_are_counted_in_a_metric(
+    watch: Any, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from rmq_airflow.plugin import watches
 
     told: list[Any] = []
@@ -303,7 +301,7 @@ def test_what_was_released_is_counted(watch: Any, instances: Any, queue: Any, mo
 
 
 class TestRunning:
-    """The loop itself: threads, from the lifespan that Airflow enters to its end."""
+    """The loop itself: its threads, from the lifespan that Airflow enters to its end."""
 
     @pytest.fixture(autouse=True)
     def quickly(self, monkeypatch: pytest.MonkeyPatch, airflow_database: None) -> None:
@@ -312,7 +310,7 @@ class TestRunning:
         monkeypatch.setattr(endings, "GRACE_S", 0.5)
         monkeypatch.setenv("AIRFLOW__RMQ__RELEASE_INTERVAL", "1")
 
-    async def test_it_lives_as_long_as_the_api_server(self, queues: str, instances: Any, queue: Any) -> None:
+    async def test_the_watcher_runs_as_long_as_the_api_server(self, queues: str, instances: Any, queue: Any) -> None:
         hold(queue, instances.put(OWNER, "failed"))
         async with api_server():
             await until_async(lambda: not owners(queue))
@@ -321,7 +319,7 @@ class TestRunning:
         await asyncio.sleep(FAILURES_S)
         assert len(owners(queue)) == 1
 
-    async def test_it_can_be_switched_off(
+    async def test_the_watcher_can_be_switched_off(
         self, queues: str, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("AIRFLOW__RMQ__RELEASE_ENDED", "False")
@@ -330,7 +328,7 @@ class TestRunning:
             await until_async(lambda: not ours())
         assert owners(queue) == [OWNER]
 
-    async def test_a_setting_that_is_nonsense_is_logged_and_the_api_server_runs(
+    async def test_an_invalid_setting_is_logged_and_the_api_server_runs(
         self, queues: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setenv("AIRFLOW__RMQ__RELEASE_INTERVAL", "often")
@@ -339,7 +337,7 @@ class TestRunning:
         assert "does not release the leases of ended tasks" in caplog.text
         assert "release_interval" in caplog.text.lower()
 
-    async def test_a_server_that_hangs_and_one_that_is_gone_hold_up_no_other(
+    async def test_a_server_that_hangs_or_is_unreachable_delays_no_other(
         self,
         queues: str,
         instances: Any,
@@ -362,7 +360,7 @@ class TestRunning:
             hanging.stop()
         assert CANARY not in caplog.text
 
-    async def test_redis_that_was_away_is_said_once_and_looked_at_again(
+    async def test_an_outage_of_redis_is_logged_once_and_redis_is_checked_again(
         self, instances: Any, stored: Callable[..., str], caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO, "rmq_airflow")
@@ -384,7 +382,7 @@ class TestRunning:
             server.stop()
         assert caplog.text.count("'own' cannot be read") == 1
 
-    async def test_a_connection_that_is_added_or_leads_elsewhere_is_followed(
+    async def test_an_added_or_changed_connection_is_picked_up(
         self, queues: str, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch, secured_url: str
     ) -> None:
         from rmq_airflow.plugin import releases
@@ -401,7 +399,7 @@ class TestRunning:
             await until_async(lambda: not owners(queue))
 
 
-async def test_a_secrets_backend_that_fails_for_a_while_ends_no_watch(
+async def test_a_temporary_failure_of_a_secrets_backend_does_not_end_the_watcher(
     queues: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from rmq_airflow.plugin import connections, releases
@@ -424,7 +422,7 @@ async def test_a_secrets_backend_that_fails_for_a_while_ends_no_watch(
     assert ours() == []
 
 
-def test_a_metadata_database_that_was_away_is_said_once_and_nothing_of_it_is_shown(
+def test_an_outage_of_the_metadata_database_is_logged_once_without_its_credentials(
     watch: Any, instances: Any, queue: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from rmq_airflow.plugin import watches
@@ -452,7 +450,7 @@ def test_a_metadata_database_that_was_away_is_said_once_and_nothing_of_it_is_sho
     ]
 
 
-def test_the_pace_grows_while_something_is_wrong_and_falls_to_what_a_slow_server_bears() -> None:
+def test_the_interval_grows_after_failures_and_with_the_duration_of_a_check() -> None:
     from rmq_airflow.plugin.watches import pace
 
     assert [pace(5, 0.1, failures) for failures in (0, 1, 2, 10_000)] == [5, 10, 10, 10]
@@ -461,7 +459,7 @@ def test_the_pace_grows_while_something_is_wrong_and_falls_to_what_a_slow_server
     assert pace(60, 0.1, 5) == 60
 
 
-def test_looking_a_connection_up_writes_it_as_no_url_which_airflow_would_warn_of_each_time(
+def test_reading_a_connection_does_not_format_its_url_which_airflow_would_warn_of(
     queues: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.models.connection import Connection
@@ -477,7 +475,7 @@ def test_looking_a_connection_up_writes_it_as_no_url_which_airflow_would_warn_of
 
 
 def api_server() -> Any:
-    """The lifespan of an Airflow API server that has mounted us, as Airflow enters it."""
+    """Enter the lifespan of an Airflow API server that has mounted the plugin, as Airflow does."""
     from airflow.api_fastapi.app import lifespan
     from airflow.plugins_manager import get_fastapi_plugins
     from fastapi import FastAPI

@@ -1,4 +1,4 @@
-"""How all queues of a server are counted within a bounded time, and in which order they come."""
+"""All queues of a server are counted within a limited time, and sorted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = [f"q{number:03}" for number in range(1000)]
 
 
 class Server:
-    """Queues whose numbers cost time to read; remembers which were read."""
+    """Queues whose counts take time to read; remembers which were read."""
 
     def __init__(self, cost_s: float) -> None:
         self.now, self.cost_s = 1000.0, cost_s
@@ -36,7 +36,7 @@ async def test_a_small_server_is_counted_at_once() -> None:
     assert survey.age(NAMES) < FRESH_S
 
 
-async def test_a_request_counts_for_a_bounded_time_and_the_next_goes_on_where_it_ended() -> None:
+async def test_a_request_counts_for_a_limited_time_and_the_next_request_continues_there() -> None:
     server = Server(0.01)
     survey = server.survey()
     for round_ in (1, 2, 3, 4, 5):
@@ -48,7 +48,7 @@ async def test_a_request_counts_for_a_bounded_time_and_the_next_goes_on_where_it
     assert len(server.asked) < 1200
 
 
-async def test_when_all_are_known_those_counted_longest_ago_are_counted_again() -> None:
+async def test_when_all_queues_are_counted_the_oldest_counts_are_refreshed_first() -> None:
     server = Server(0.001)
     survey = server.survey()
     await survey.renew(NAMES, server.look)
@@ -75,7 +75,7 @@ async def test_many_open_pages_count_little_more_than_one() -> None:
     assert server.asked[1000:] == NAMES[:50]
 
 
-async def test_queues_that_are_gone_and_numbers_of_yesterday_are_forgotten() -> None:
+async def test_deleted_queues_and_outdated_numbers_are_dropped() -> None:
     server = Server(0.01)
     survey = server.survey()
     await survey.renew(NAMES[:10], server.look)
@@ -87,7 +87,7 @@ async def test_queues_that_are_gone_and_numbers_of_yesterday_are_forgotten() -> 
     assert len(survey.rows(NAMES[:5])) < 5
 
 
-async def test_a_server_that_is_away_ends_the_count_with_its_own_error() -> None:
+async def test_an_unreachable_server_ends_the_count_with_its_own_error() -> None:
     async def away(_: str) -> dict[str, Any]:
         raise QueueUnavailable("Redis did not answer")
 
@@ -125,11 +125,11 @@ ROWS = [
         ("dead", True, "efabcdhg"),
     ],
 )
-def test_the_order_of_queues(by: Order, *, down: bool, expected: str) -> None:
+def test_queues_are_sorted_in_each_order(by: Order, *, down: bool, expected: str) -> None:
     assert "".join(each["name"] for each in ordered(ROWS, by, down=down)) == expected
 
 
-def test_totals_name_what_needs_attention() -> None:
+def test_totals_name_the_queues_that_need_attention() -> None:
     found = totals(ROWS)
     assert found["sums"] == {"ready": 20, "leased": 4, "delayed": 3, "dead": 3, "isolated": 0}
     assert found["holding"] == {"ready": 4, "leased": 1, "delayed": 1, "dead": 2, "isolated": 0}

@@ -1,4 +1,4 @@
-"""One Airflow for all rounds, on a PostgreSQL, a Redis and a wire of its own."""
+"""One Airflow for all rounds, with its own PostgreSQL, Redis and relay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WITHOUT_JVM = HERE.parents[1] / "airflow" / "bin"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A round for each fault in full length; in the short form, three of them played at once."""
+    """In full length a round for each fault; in the short form three of them, run at the same time."""
     if "faults" in metafunc.fixturenames:
         full = metafunc.config.getoption("faults") == "full"
         rounds = [(fault,) for fault in FAULTS] if full else [SHORT]

@@ -1,6 +1,6 @@
-"""Airflow as it is deployed: its four parts, each a process with a session of its own, on PostgreSQL.
+"""Airflow as it is deployed: its four parts, each a process in its own session, on PostgreSQL.
 
-What a part starts stays in its session, also when the part is killed and leaves it behind; `stop` ends it all.
+Processes that a part starts stay in its session, even when the part is killed before them; `stop` ends all of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PARTS = {
 class Deployment:
     """A running Airflow with the DAGs of a folder.
 
-    `rest` talks to it, `ledgers` is where its tasks write down what they do.
+    `rest` is a client of its REST API, `ledgers` the folder in which its tasks log their work.
     """
 
     def __init__(self, database: Postgres, extra: Mapping[str, str], dags: Path = HERE / "dags") -> None:
@@ -54,7 +54,7 @@ class Deployment:
         until(self._ready, START_S, pace_s=1)
 
     def start(self, part: str, name: str = "", **environment: str) -> None:
-        """Start a part, again if need be; under a `name`, another one of it."""
+        """Start a part, or start it again; under a `name`, start another instance of it."""
         name = name or part
         command = [*DIES_WITH_US, sys.executable, "-m", "airflow", part, *PARTS[part]]
         with self.log(name).open("ab") as log:
@@ -64,11 +64,11 @@ class Deployment:
         self._sessions.append(self.parts[name].pid)
 
     def log(self, name: str) -> Path:
-        """What a part has written."""
+        """Return what a part has logged."""
         return self.home / f"{name}.log"
 
     def kill(self, part: str, *, whole_session: bool = False) -> None:
-        """SIGKILL to a part; with its whole session, as when its machine is gone."""
+        """Send SIGKILL to a part, or to its whole session, as when its machine fails."""
         if whole_session:
             for process in _of_session(self.parts[part].pid):
                 process.kill()
@@ -76,12 +76,12 @@ class Deployment:
         self.parts[part].wait()
 
     def end(self, part: str) -> None:
-        """SIGTERM to a part, which takes the time it needs."""
+        """Send SIGTERM to a part, which ends in its own time."""
         self.parts[part].terminate()
         self.parts[part].wait(START_S)
 
     def stop(self) -> None:
-        """End everything that was started here, and remove the home."""
+        """Stop everything that was started here, and remove the home."""
         self.rest.close()
         for session in self._sessions:
             for process in _of_session(session):
@@ -107,13 +107,13 @@ class Deployment:
 
 
 def drivers_of(ledgers: Path, queue: str = "") -> list[psutil.Process]:
-    """Every living process of a Spark driver that was started for a queue, Spark's own helpers among them."""
+    """Return every living process of a Spark driver that was started for a queue, including Spark's own helpers."""
     return [process for process in psutil.process_iter() if _is_driver(process, str(ledgers), queue)]
 
 
 def _is_driver(process: psutil.Process, ledgers: str, queue: str) -> bool:
     try:
-        environment = process.environ()  # a process that has ended and waits for its parent has none
+        environment = process.environ()  # a zombie process has none
     except psutil.Error:
         return False
     handed = environment.get("RMQ_HANDOVER")

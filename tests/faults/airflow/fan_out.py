@@ -1,4 +1,4 @@
-"""What befalls the first of many mapped tasks, each once, while they hold messages.
+"""Faults that hit the first of many mapped tasks, each once, while they hold messages.
 
 Tasks import this file, too.
 """
@@ -15,13 +15,13 @@ VICTIMS = (
     "SIGTERM of its supervisor",
 )
 MARKED = 2
-"""How many of them Airflow does not try again."""
+"""The number of tasks that Airflow does not retry."""
 KILLED = 2
-"""How many are failures of their messages."""
+"""The number of tasks whose end is a failure of their messages."""
 SAID = {0: "it was cleared", 1: "failed", 2: "success", 5: "was told to shut down"}
-"""What those that are no failure write into their log."""
+"""The log text of the tasks whose end is not a failure."""
 
 
 def place_of(queue: str, map_index: int) -> str:
-    """The ledger at which a task stands still until something has befallen it."""
+    """The ledger at which a task waits until a fault has hit it."""
     return f"{queue}.{map_index}"

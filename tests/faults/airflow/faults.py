@@ -1,6 +1,6 @@
-"""The faults, one function each: it returns when the fault is over, or as over as it will be by itself.
+"""The faults, one function each: it returns when the fault is over, or when it will not recover further by itself.
 
-Their docstrings stand in the reference.
+The reference contains their docstrings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Befall = Callable[[World, Sequence[Scene]], None]
 
 
 class Fault(NamedTuple):
-    """`impossible` says why it cannot befall a state; `fatal` are the states whose run it fails, by Airflow's rules.
+    """`impossible` states why it cannot hit a state; `fatal` are the states whose run it fails, by Airflow's rules.
 
     `timed` tasks have an execution_timeout.
     """

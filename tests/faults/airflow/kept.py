@@ -1,4 +1,4 @@
-"""A lease that a failed task kept for its retry, and what people do so that the retry never comes."""
+"""A lease that a failed task kept for its retry, and the user actions that prevent the retry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Kept:
         self.queue = LeasedQueue(world.redis.url, name, LeasedConfig())
 
     def begin(self) -> None:
-        """Publish, and start the run."""
+        """Publish messages, and start the run."""
         self.queue.publish_many([str(number) for number in range(TOTAL)])
         self.world.airflow.rest.trigger(*self.run, {"queue": self.name})
 
@@ -34,7 +34,7 @@ class Kept:
         return self.queue.stats().ready
 
     def whole(self) -> bool:
-        """Whether all its messages are ready again, none of them delivered, dead or doubled."""
+        """Return whether all its messages are ready again, and none is delivered, dead or duplicated."""
         return self.queue.stats()[:5] == (TOTAL, 0, 0, 0, 0)
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ def fail_and_keep(world: World, number: int, marks: Sequence[str]) -> dict[str, 
 
 
 def time_until_ready(kept: Mapping[str, Kept], since: Mapping[str, float]) -> dict[str, float]:
-    """Seconds from `since`, by mark, until all messages were ready again; waits for as long as that takes."""
+    """Return the seconds from `since` until all messages were ready again, by mark; waits as long as that takes."""
     took: dict[str, float] = {}
 
     def all_ready() -> bool:

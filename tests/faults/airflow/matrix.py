@@ -1,4 +1,4 @@
-"""The matrix of what faults cost, as Markdown: its table is printed after the tests, all of it kept as a reference."""
+"""The matrix of what faults cost, as Markdown: its table is printed after the tests, it is kept as a reference."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ after 20 s without a heartbeat.
 
 
 class Matrix:
-    """`played` has, for each fault by name, the counts of each state and the seconds that its round took."""
+    """The counts of each state and the seconds of each round are in `played`, by the name of the fault."""
 
     def __init__(self, played: Mapping[str, tuple[Mapping[str, Sequence[object]], float]]) -> None:
         self.played = played
 
     def complete(self) -> bool:
-        """Whether every fault was played."""
+        """Return whether every fault was played."""
         return all(fault.name in self.played for fault in FAULTS)
 
     def report(self) -> str:
-        """All of it."""
+        """Return the whole page."""
         longest = f"The longest round took {max(seconds for _, seconds in self.played.values()):.0f} s."
         faults = [f"- **{fault.name}**: {fault.befall.__doc__}" for fault in FAULTS]
         return "\n".join([HEAD, *self.table(), "", longest, "", "## The faults", "", *faults, ""])
 
     def table(self) -> Iterator[str]:
-        """A line for each fault that was played and each state."""
+        """Return a line for each fault that was played and each state."""
         yield f"| fault | state | {' | '.join(COLUMNS)} |"
         yield f"|---|---|{'---:|' * 6}---|---:|"
         for fault in FAULTS:

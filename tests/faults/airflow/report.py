@@ -23,10 +23,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the table, and keep the report."""
+    """Print the table, and save the report."""
     if not _played:
         return
-    from tests.faults.airflow.matrix import Matrix  # not before there is something to show: it imports a good deal
+    from tests.faults.airflow.matrix import Matrix  # imported late, because it imports much
 
     matrix = Matrix(_played)
     terminalreporter.section("what faults cost in Airflow")

@@ -1,4 +1,4 @@
-"""What the tests ask of a deployed Airflow, in its REST API's words."""
+"""The requests of the tests to a deployed Airflow, over its REST API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PATIENCE_S = 300
 
 
 class TaskState(NamedTuple):
-    """A task instance: `pid` is that of its process, when it has ever had one."""
+    """A task instance; `pid` is that of its process, None before its first one."""
 
     task_id: str
     state: str | None
@@ -29,7 +29,7 @@ class Rest:
         self._client.close()
 
     def ready(self) -> bool:
-        """Whether every part reports for duty and the DAGs are there."""
+        """Return whether every part is healthy and the DAGs are loaded."""
         if "authorization" not in self._client.headers:
             answer = httpx.get(f"{self._url}/auth/token", timeout=PATIENCE_S)
             self._client.headers["authorization"] = f"Bearer {answer.raise_for_status().json()['access_token']}"
@@ -46,22 +46,22 @@ class Rest:
         self._ask("POST", f"/dags/{dag_id}/dagRuns", json=body)
 
     def run_state(self, dag_id: str, run_id: str) -> str:
-        """`queued`, `running`, `success` or `failed`."""
+        """Return `queued`, `running`, `success` or `failed`."""
         return str(self._ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, TaskState]:
-        """The tasks of a run."""
+        """Return the tasks of a run."""
         found = self._ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
         return {one["task_id"]: TaskState(one["task_id"], one["state"], one["try_number"], one["pid"]) for one in found}
 
     def mapped(self, dag_id: str, run_id: str, task_id: str) -> dict[int, TaskState]:
-        """The instances of a mapped task, by map index."""
+        """Return the instances of a mapped task, by map index."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/listMapped"
         found = self._ask("GET", path)["task_instances"]
         return {one["map_index"]: TaskState(task_id, one["state"], one["try_number"], one["pid"]) for one in found}
 
     def clear(self, dag_id: str, run_id: str, task_id: str, map_index: int | None = None) -> None:
-        """Clear a task, or one instance of a mapped one, and what comes after it."""
+        """Clear a task, or one instance of a mapped one, and its downstream tasks."""
         chosen = task_id if map_index is None else [task_id, map_index]
         body = {"dry_run": False, "dag_run_id": run_id, "task_ids": [chosen], "only_failed": False}
         self._ask("POST", f"/dags/{dag_id}/clearTaskInstances", json={**body, "include_downstream": True})
@@ -81,7 +81,7 @@ class Rest:
         self._ask("PATCH", f"/dags/{dag_id}/dagRuns/{run_id}", json={"state": state})
 
     def delete_run(self, dag_id: str, run_id: str) -> None:
-        """Delete a run that has ended, and with it all that Airflow knows about it."""
+        """Delete a finished run, and with it everything that Airflow stores about it."""
         self._ask("DELETE", f"/dags/{dag_id}/dagRuns/{run_id}")
 
     def delete_dag(self, dag_id: str) -> None:
@@ -89,21 +89,21 @@ class Rest:
         self._ask("DELETE", f"/dags/{dag_id}")
 
     def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """What a task returned."""
+        """Return what a task returned."""
         return self.pushed(dag_id, run_id, task_id)["return_value"]
 
     def pushed(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
-        """All XComs of a task, by key."""
+        """Return all XComs of a task, by key."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries"
         keys = [entry["key"] for entry in self._ask("GET", path)["xcom_entries"]]
         return {key: self._ask("GET", f"{path}/{key}", params={"deserialize": True})["value"] for key in keys}
 
     def enqueue_test(self, connection: dict[str, Any]) -> str:
-        """Have a worker test a connection; what to ask `tested` for."""
+        """Let a worker test a connection; return the id for `tested`."""
         return str(self._ask("POST", "/connections/enqueue-test", json=connection)["token"])
 
     def tested(self, token: str) -> tuple[str, str | None]:
-        """How the test of a connection stands, and what it said."""
+        """Return the state of the test of a connection, and its message."""
         headers = {"Airflow-Connection-Test-Token": token}
         answer = self._ask("GET", "/connections/enqueue-test", headers=headers)
         return answer["state"], answer["result_message"]

@@ -1,4 +1,4 @@
-"""Rounds: a fault that befalls all states at once. Several can be played together, each with runs of its own."""
+"""Rounds: a fault that hits all states at once. Several can run at the same time, each with its own DAG runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Round:
         self._over = time.monotonic()
 
     def count(self) -> dict[str, Count]:
-        """What it cost, by state."""
+        """Return what the fault cost, by state."""
         counts = {scene.state: scene.count(self._over) for scene in self.scenes}
         for scene in self.scenes:
             scene.close()
@@ -46,7 +46,7 @@ class Round:
 
 
 def play(world: World, faults: Sequence[Fault]) -> dict[str, dict[str, Count]]:
-    """Play a round of each fault; what each cost, by its name."""
+    """Play a round of each fault; return what each cost, by its name."""
     rounds = [Round(world, fault) for fault in faults]
     for step in (Round.begin, Round.reach, Round.befall):
         for one in rounds:

@@ -22,7 +22,7 @@ LEASE_S = 20
 STUCK_S = LEASE_S + 60
 PATIENCE_S = 600
 SURVIVAL_S = 120
-NOTICED_S = 120  # by then also a busy Airflow has noticed that the process of a task is gone
+NOTICED_S = 120  # by then even a busy Airflow has noticed that the process of a task has ended
 STATES = {
     "deferred": "sensor deferred",
     "consume": "consume running",
@@ -34,7 +34,7 @@ VICTIMS = {"deferred": "wait", "consume": "take", "spark": "submit", "handover":
 
 
 class World(NamedTuple):
-    """What faults befall. Tasks reach Redis over the wire, the tests directly."""
+    """The parts that faults hit. Tasks reach Redis through the relay, the tests directly."""
 
     airflow: Deployment
     redis: Server
@@ -42,7 +42,7 @@ class World(NamedTuple):
 
 
 class Count(NamedTuple):
-    """What a fault did to the messages of a queue; `ended` is how the run did, `tries` those of the task it hit."""
+    """The effect of a fault on the messages of a queue; `ended` is the state of the run, `tries` those of the task."""
 
     lost: int
     twice: int
@@ -55,7 +55,7 @@ class Count(NamedTuple):
 
 
 class Scene:
-    """`begin`, and when it has `reached` its state let the fault come; `go_on`, then `count`."""
+    """`begin`, and when it has `reached` its state, let the fault happen; `go_on`, then `count`."""
 
     def __init__(self, world: World, fault: str, state: str, *, timed: bool) -> None:
         self.world, self.state = world, state
@@ -68,46 +68,46 @@ class Scene:
         self._ids: list[str] = []
 
     def begin(self) -> None:
-        """Publish and start the run; the deferred sensor waits for one message more."""
+        """Publish messages and start the run; the deferred sensor waits for one message more."""
         self._publish(range(TOTAL - 1 if self.state == "deferred" else TOTAL))
         self.world.airflow.rest.trigger(*self.run, {"queue": self.name})
 
     def reach(self) -> None:
-        """Return when it is in its state."""
+        """Return when the task is in its state."""
         until(self._waits if self.state == "deferred" else self.ledger.stands, PATIENCE_S, pace_s=0.5)
         self.pid = self.task().pid
 
     def go_on(self) -> None:
-        """The fault is over: nothing is held up any more."""
+        """Continue after the fault: open the gate and publish what is missing."""
         self.ledger.open_gate()
         if self.state == "deferred":
             self._publish([TOTAL - 1])
 
     def task(self) -> TaskState:
-        """The task that is in the state."""
+        """Return the task that is in the state."""
         return self.world.airflow.rest.tasks(*self.run)[self.victim]
 
     def process(self) -> psutil.Process:
-        """Its process."""
+        """Return the process of the task."""
         return psutil.Process(self.pid)
 
     def victim_is_gone(self) -> bool:
-        """Whether the process that was there when the fault came has ended."""
+        """Return whether the process at the time of the fault has ended."""
         return self.pid is None or not psutil.pid_exists(self.pid)
 
     def victim_is_tried_again(self) -> bool:
-        """Whether Airflow has given up the try that was there when the fault came."""
+        """Return whether Airflow has given up the try that ran at the time of the fault."""
         task = self.task()
         return task.try_number > 1 or task.state in ("up_for_retry", "failed")
 
     def await_drivers(self) -> list[psutil.Process]:
-        """Wait until the queue's drivers have ended; those that have not after two minutes."""
+        """Wait until the queue's drivers have ended; return those that still run after two minutes."""
         with contextlib.suppress(AssertionError):
             until(lambda: not self._drivers(), SURVIVAL_S, pace_s=0.5)
         return self._drivers()
 
     def take_expired(self) -> int:
-        """Be somebody else who works on what an expired lease gave back; how many messages."""
+        """Process the messages of an expired lease as another consumer; return how many."""
         lease = self.queue.claim(max_messages=TOTAL)
         if lease is None:
             return 0
@@ -119,7 +119,7 @@ class Scene:
         return lease.count
 
     def count(self, ended_at: float) -> Count:
-        """Count when all has come to rest, or should have: `ended_at` is when the fault was over, monotonic."""
+        """Count once the work has finished, or should have: `ended_at` is when the fault was over, monotonic."""
         with contextlib.suppress(AssertionError):
             until(lambda: self._ended() and not self._held(), ended_at + STUCK_S - time.monotonic(), pace_s=1)
         stuck = self._stuck()
@@ -148,7 +148,7 @@ class Scene:
         return drivers_of(self.world.airflow.ledgers, self.name)
 
     def _waits(self) -> bool:
-        """The trigger runs once its bell is there."""
+        """Return whether the trigger waits: Redis has its request for a notification."""
         bell = self.queue.client.zscore(f"rmq:{{{self.name}}}:waiters", "*")
         return bell is not None and self.task().state == "deferred"
 
@@ -156,13 +156,13 @@ class Scene:
         return self.world.airflow.rest.run_state(*self.run) in ("success", "failed")
 
     def _held(self) -> int:
-        """How many messages are under a lease that is alive."""
+        """Return how many messages are under an unexpired lease."""
         now = datetime.now(UTC)
         leases = [info for info in self.queue.leases() if info.deadline is None or info.deadline > now]
         return sum(info.count - info.settled for info in leases)
 
     def _stuck(self) -> int:
-        """Messages that nobody works on and nobody else can have, and tasks that Airflow only believes to run."""
+        """Return messages that are neither processed nor claimable, and tasks that only Airflow believes to run."""
         if self._ended():
             return self._held()
         dead = self._dead()
@@ -175,8 +175,8 @@ class Scene:
         return {task for task in tasks if task.state == "running" and task.pid and not psutil.pid_exists(task.pid)}
 
     def _idle(self) -> list[str]:
-        """The ids of messages that anybody may have, now or later, and of dead letters."""
-        lease = self.queue.claim()  # takes back what expired
+        """Return the ids of messages that any consumer can claim, now or later, and of dead letters."""
+        lease = self.queue.claim()  # reclaims expired leases
         if lease:
             self.queue.release(lease)
         pages = [self.queue.browse(which, 0, TOTAL).messages for which in ("ready", "delayed", "dead")]

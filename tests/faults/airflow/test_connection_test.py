@@ -1,4 +1,4 @@
-"""The test of a connection on a worker, which only a deployed Airflow has: the API server passes it on."""
+"""The test of a connection on a worker, which only a deployed Airflow supports: the API server passes it on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers.process import until
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.nightly(
-        "airflow/test_connection_test.py::test_a_wrong_extra_is_red_on_the_button_and_an_error_in_the_hook_though_the_server_answers"
+        "airflow/test_connection_test.py::test_a_wrong_extra_fails_the_connection_test_and_the_hook_although_the_server_answers"
     ),
 ]
 PASSWORD = "c@nary/50%:#?"
@@ -22,7 +22,7 @@ PASSWORD = "c@nary/50%:#?"
 
 @pytest.fixture
 def places(deployed: World) -> dict[str, dict[str, Any]]:
-    """A server as the form may describe it, and what is none."""
+    """Servers as the form may describe them, and values that are not a server."""
     with deployed.redis.client() as client:
         client.execute_command("ACL", "SETUSER", "worker", "reset", "on", f">{PASSWORD}", "~*", "&*", "+@all")
     single = {"host": "127.0.0.1", "port": deployed.redis.port, "login": "worker"}
@@ -35,7 +35,7 @@ def places(deployed: World) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_a_worker_says_what_the_test_button_would(deployed: World, places: dict[str, dict[str, Any]]) -> None:
+def test_a_worker_reports_the_same_as_the_test_button(deployed: World, places: dict[str, dict[str, Any]]) -> None:
     tokens = {name: _enqueue(deployed.airflow.rest, name, place) for name, place in places.items()}
     said = {name: _await(deployed.airflow.rest, token) for name, token in tokens.items()}
     for name in ("fields", "url"):

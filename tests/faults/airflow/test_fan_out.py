@@ -1,4 +1,4 @@
-"""Mapped tasks share a queue while these things befall them at once: nothing is left that nobody works on."""
+"""Mapped tasks share a queue while several faults hit them at once: no message is left without a worker."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_a_fan_out_leaves_nothing_whatever_befalls_its_tasks(deployed: World, py
         assert f"{why}; its messages were released" in _log(airflow, index)
     deliveries = [max(numbers) for numbers in ledger.fences("did").values()]
     assert sum(number > 1 for number in deliveries) == KILLED * SHARE, "a release is no delivery"
-    # What the marked tasks released: what the others held they worked on themselves, in their next try.
+    # The messages that the marked tasks released; the other tasks processed theirs in their next try.
     assert sum(airflow.rest.returned(*RUN, "rest")) == MARKED * SHARE
 
 
 def _befall(airflow: Deployment) -> None:
-    """Nobody opens a gate: the work ends because it is ended."""
+    """The gate stays closed: the work ends because it is killed."""
     held = airflow.rest.mapped(*RUN, "work")
     airflow.rest.clear(*RUN, "work", 0)
     airflow.rest.mark(*RUN, "work", "failed", 1)
@@ -76,7 +76,7 @@ def _befall(airflow: Deployment) -> None:
 
 
 def _log(airflow: Deployment, map_index: int) -> str:
-    """What the first try of a mapped task wrote, as far as it is about its end."""
+    """Return the log lines about its end of the first try of a mapped task."""
     place = airflow.home / "logs" / "dag_id=fan_out" / f"run_id={RUN[1]}" / "task_id=work" / f"map_index={map_index}"
     return "\n".join(line for line in (place / "attempt=1.log").read_text().splitlines() if "TaskKilled" in line)
 

@@ -1,4 +1,4 @@
-"""Airflow's parts die, Redis goes away, tasks are cleared: no message is lost, and no stale holder settles one."""
+"""Airflow's parts die, Redis fails, tasks are cleared: no message is lost, and no stale holder settles one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from tests.faults.airflow.scene import World
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.nightly(
-        "airflow/test_consume.py::test_the_retry_of_a_try_that_was_killed_for_good_works_on_what_that_held"
-    ),
+    pytest.mark.nightly("airflow/test_consume.py::test_the_retry_of_a_sigkilled_try_processes_its_messages"),
 ]
 NEVER = {"lost": 0, "doubled": 0, "stale": 0, "stuck": 0, "survivors": 0}
 

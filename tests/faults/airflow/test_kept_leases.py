@@ -1,4 +1,4 @@
-"""A task failed and kept its messages for a retry that somebody cancels: they are ready again soon, and once."""
+"""A task failed and kept its messages for a retry that a user cancels: they are ready again soon, and only once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.servers.process import free_port, until
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.nightly(
-        "airflow/plugin/test_releases.py::test_a_task_that_goes_on_or_will_be_tried_again_keeps_its_messages"
+        "airflow/plugin/test_releases.py::test_a_task_that_still_runs_or_will_be_retried_keeps_its_messages"
     ),
 ]
 BOUND_S = 30
@@ -34,7 +34,7 @@ PAGE = report.page("airflow-kept-leases", HEAD, "", ())
 
 @pytest.fixture(scope="module")
 def handed_over(deployed: World) -> Iterator[Scene]:
-    """A sensor that handed over and ended with success, long before the next task adopts; it outlives all rounds."""
+    """A sensor that handed over and succeeded long before the next task adopts; it outlives all rounds."""
     scene = Scene(deployed, "kept-meanwhile", "handover", timed=False)
     scene.begin()
     scene.reach()
@@ -55,7 +55,7 @@ def only_in_full(pytestconfig: pytest.Config) -> None:
 
 @pytest.fixture(scope="module")
 def second_server(deployed: World) -> Iterator[None]:
-    """Another API server on the same database, from here on to the end of these tests."""
+    """Another API server on the same database, until the end of these tests."""
     port = str(free_port())
     deployed.airflow.start(API_SERVER, SECOND, AIRFLOW__API__PORT=port)
 
@@ -87,7 +87,7 @@ def test_two_api_servers_release_each_lease_once(deployed: World, handed_over: S
 
 
 @pytest.mark.usefixtures("only_in_full", "second_server")
-def test_with_redis_away_for_a_minute_they_are_ready_again_soon_after_its_return(
+def test_messages_are_ready_soon_after_an_outage_of_redis_of_a_minute(
     deployed: World, handed_over: Scene, marks: Sequence[str]
 ) -> None:
     kept = fail_and_keep(deployed, 2, marks)
@@ -101,7 +101,7 @@ def test_with_redis_away_for_a_minute_they_are_ready_again_soon_after_its_return
     assert_pending(handed_over)
 
 
-def test_what_was_handed_over_meanwhile_is_worked_on_by_the_task_that_adopts_it(
+def test_a_hand_over_made_in_the_meantime_is_processed_by_the_task_that_adopts_it(
     deployed: World, handed_over: Scene
 ) -> None:
     assert_pending(handed_over)
@@ -113,7 +113,7 @@ def test_what_was_handed_over_meanwhile_is_worked_on_by_the_task_that_adopts_it(
 
 
 def befall(kept: Mapping[str, Kept]) -> dict[str, float]:
-    """Do each, one after the other; when each was done, monotonic."""
+    """Do each action, one after the other; return when each was done, monotonic."""
     done = {}
     for mark, one in kept.items():
         MARKS[mark](one)
@@ -122,7 +122,7 @@ def befall(kept: Mapping[str, Kept]) -> dict[str, float]:
 
 
 def conclude(world: World, kept: Mapping[str, Kept], since: Mapping[str, float], where: str) -> None:
-    """Measure, put the figures on the page, and see that each lease was released once."""
+    """Measure, write the figures to the page, and assert that each lease was released once."""
     took = time_until_ready(kept, since)
     for mark, seconds in ((mark, took[mark]) for mark in kept):
         PAGE.figures.append(Figure(f"{mark}{where}", f"{seconds:.1f} s", f"≤ {BOUND_S} s", met=seconds <= BOUND_S))
@@ -134,7 +134,7 @@ def conclude(world: World, kept: Mapping[str, Kept], since: Mapping[str, float],
 
 
 def assert_pending(scene: Scene) -> None:
-    """Its lease is the sensor's, whole, although the sensor has ended."""
+    """Assert that the sensor still owns the whole lease, although it has ended."""
     tasks = scene.world.airflow.rest.tasks(*scene.run)
     assert tasks["wait"].state == "success"
     (lease,) = scene.queue.leases()
@@ -143,7 +143,7 @@ def assert_pending(scene: Scene) -> None:
 
 
 def said(world: World, words: str) -> int:
-    """How many of the releases that API servers wrote down are about this."""
+    """Return how many of the releases that API servers logged are about this run."""
     logs = [
         world.airflow.log(name).read_text(errors="replace")
         for name in (API_SERVER, SECOND)

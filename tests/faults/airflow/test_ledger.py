@@ -1,4 +1,4 @@
-"""The counts that the fault rounds rest on would show a loss, a duplicate and a stale settle."""
+"""The counts of the fault rounds would show a loss, a duplicate and a stale settle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.faults.airflow.ledger import Ledger
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    """Two messages of which each was worked on and acked once, under the fencing number 1."""
+    """Two messages, each processed and acked once under the fencing number 1."""
     made = Ledger("queue", tmp_path)
     for message_id in ("a", "b"):
         made.have_effect(1, message_id, f"payload of {message_id}")
@@ -23,19 +23,19 @@ def counts(ledger: Ledger) -> tuple[int, int, int]:
     return ledger.twice(), ledger.doubled(), ledger.stale()
 
 
-def test_work_that_was_done_once_counts_as_nothing(ledger: Ledger) -> None:
+def test_work_done_once_counts_as_no_fault(ledger: Ledger) -> None:
     assert counts(ledger) == (0, 0, 0)
     assert ledger.effects() == {"a": "payload of a", "b": "payload of b"}
 
 
-def test_a_second_delivery_is_counted_and_has_its_effect_in_the_same_place(ledger: Ledger) -> None:
+def test_a_second_delivery_is_counted_and_overwrites_the_same_effect(ledger: Ledger) -> None:
     ledger.have_effect(1, "c", "payload of c")
     ledger.have_effect(2, "c", "payload of c")
     ledger.write("acked", 2, ["c"])
     assert counts(ledger) == (1, 0, 0)
 
 
-def test_an_ack_by_who_was_overtaken_is_stale(ledger: Ledger) -> None:
+def test_an_ack_by_an_overtaken_holder_is_stale(ledger: Ledger) -> None:
     ledger.have_effect(1, "c", "payload of c")
     ledger.have_effect(2, "c", "payload of c")
     ledger.write("acked", 1, ["c"])
@@ -60,7 +60,7 @@ def test_a_payload_that_comes_under_two_ids_is_a_doubled_effect(ledger: Ledger) 
     assert ledger.doubled() == 1
 
 
-def test_work_stands_still_at_the_gate_until_it_is_open(ledger: Ledger) -> None:
+def test_work_waits_at_the_gate_until_it_is_opened(ledger: Ledger) -> None:
     ledger.open_gate()
     ledger.work(4, "d", "7")
     assert ledger.stands()

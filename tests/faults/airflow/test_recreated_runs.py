@@ -18,7 +18,9 @@ from tests.servers.process import until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.nightly("airflow/test_recreated.py::test_a_new_run_works_on_what_is_ready_after_a_settled_one"),
+    pytest.mark.nightly(
+        "airflow/test_recreated.py::test_a_new_run_claims_ready_messages_after_a_former_run_of_its_name_was_settled"
+    ),
 ]
 BATCH = 5
 SCHEDULER_S = 5.0
@@ -51,7 +53,7 @@ SHORT = ("decorator_skip", "consume_again", "spark_skip", "sensor_again")
 
 
 class Case(NamedTuple):
-    """A way of working, how its run comes again, and what became of the messages of the first time."""
+    """A way of working, how its run is repeated, and the expected fate of the messages of the first run."""
 
     dag_id: str
     again: str
@@ -63,14 +65,14 @@ class Case(NamedTuple):
 
     @property
     def expected(self) -> dict[str, int]:
-        """A consumer leaves no record of what it acked: it goes on in any case."""
+        """A consumer leaves no record of what it acked, so it continues in any case."""
         known = self.again == "cleared" and not self.kept and self.dag_id != "consume_again"
         skipped = BATCH if known and self.dag_id.endswith("skip") else 0
         return {"acked": BATCH - skipped, "left": skipped, "says so": int(known)}
 
 
 class Again:
-    """`begin`, `reach` the end of the first time, let it come `again`, `count`."""
+    """`begin`, `reach` the end of the first run, repeat it with `again`, `count`."""
 
     def __init__(self, world: World, case: Case) -> None:
         self.case = case
@@ -86,7 +88,7 @@ class Again:
         self._rest.trigger(*self.run, {"queue": self.queue.name})
 
     def reach(self) -> None:
-        """The first time is over, and nothing holds it up any more."""
+        """The first run is over, and nothing is held up any more."""
         if self.case.kept and self.case.dag_id == "consume_again":
             until(self.ledger.stands, PATIENCE_S, pace_s=0.5)
             psutil.Process(self._rest.tasks(*self.run)["take"].pid).kill()
@@ -135,7 +137,7 @@ class Again:
 
 @pytest.fixture
 def cases(deployed: World, pytestconfig: pytest.Config) -> Iterator[list[Again]]:
-    """In the short form without runs that are cleared: `tests/airflow` plays those without an Airflow around them."""
+    """The short form omits runs that are cleared: `tests/airflow` tests those without a deployed Airflow."""
     full = pytestconfig.getoption("faults") == "full"
     ways, hows = (WAYS, ("cleared", "deleted")) if full else (SHORT, ("deleted",))
     all_of_them = [Case(way, how, kept) for way in ways for how in hows for kept in (False, True)]
@@ -146,7 +148,7 @@ def cases(deployed: World, pytestconfig: pytest.Config) -> Iterator[list[Again]]
         yield opened
 
 
-def test_a_new_run_works_on_what_there_is_and_a_repeated_one_on_its_own(cases: list[Again]) -> None:
+def test_a_new_run_processes_ready_messages_and_a_repeated_run_its_own(cases: list[Again]) -> None:
     counts: dict[Case, dict[str, int]] = {}
     for start in range(0, len(cases), AT_ONCE):
         counts |= _play(cases[start : start + AT_ONCE])
@@ -162,6 +164,6 @@ def _play(cases: list[Again]) -> dict[Case, dict[str, int]]:
     for step in steps:
         for one in cases:
             step(one)
-        # What the scheduler hears late of the first time it takes for the end of a new run's task of that name.
+        # A late event about the first run is taken by the scheduler for the end of the new run's task of that name.
         time.sleep(SCHEDULER_S)
     return {one.case: one.count() for one in cases}

@@ -1,7 +1,7 @@
-"""A wire that can go silent: a TCP relay that knows nothing of what it carries.
+"""A TCP relay that can stop passing bytes, without knowledge of their protocol.
 
-While it is silent nothing passes and nothing breaks, as when a switch drops every packet: connections stay open,
-new ones are accepted by the kernel and get no answer. What was on its way arrives when the wire speaks again.
+While it is stopped nothing passes and nothing breaks, as when a switch drops every packet: connections stay open, and
+the kernel accepts new ones that get no answer. Bytes that were on their way arrive when the relay continues.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Wire:
         threading.Thread(target=self._accept, name="wire", daemon=True).start()
 
     def silence(self) -> None:
-        """From now on nothing passes."""
+        """Pass nothing from now on."""
         self._speaks.clear()
 
     def speak(self) -> None:
-        """Let pass again."""
+        """Pass bytes again."""
         self._speaks.set()
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Wire:
             while data := source.recv(1 << 16):
                 self._speaks.wait()
                 sink.sendall(data)
-        self._speaks.wait()  # that a side hung up is not heard either
+        self._speaks.wait()  # a stopped relay does not pass the end of a connection either
         _shut(source)
         _shut(sink)
 

@@ -1,1 +1,1 @@
-"""Faults that befall a real `dagster dev`: webserver, daemon and code server, on PostgreSQL."""
+"""Faults that hit a real `dagster dev`: webserver, daemon and code server, on PostgreSQL."""

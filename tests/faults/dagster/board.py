@@ -1,4 +1,4 @@
-"""`Board`: the folder through which a test talks with the processes of its deployment, of notes and switches.
+"""`Board`: a folder of notes and switches, through which a test and the processes of its deployment communicate.
 
 A note is a line of JSON, written at once, so that SIGKILL leaves it whole or not there. A switch is a file.
 """
@@ -23,11 +23,11 @@ class Board:
 
     @classmethod
     def here(cls) -> Board:
-        """That of the deployment to which this process belongs."""
+        """Return the board of the deployment to which this process belongs."""
         return cls(Path(os.environ[FOLDER]))
 
     def note(self, event: str, mode: str, **more: object) -> None:
-        """Write down what happened."""
+        """Write a note of an event."""
         line = json.dumps({"event": event, "mode": mode, "pid": os.getpid(), **more}) + "\n"
         file = os.open(self.folder / "notes", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         try:
@@ -36,14 +36,14 @@ class Board:
             os.close(file)
 
     def notes(self, *events: str) -> list[dict[str, Any]]:
-        """What was written down of these events, in order."""
+        """Return the notes of these events, in order."""
         path = self.folder / "notes"
         written = path.read_text() if path.exists() else ""
         lines = written.rpartition("\n")[0].splitlines()  # a line without an end is being written
         return [note for note in map(json.loads, lines) if note["event"] in events]
 
     def forget(self) -> None:
-        """Begin with an empty sheet."""
+        """Delete all notes."""
         (self.folder / "notes").unlink(missing_ok=True)
 
     def turn_on(self, *switches: str) -> None:

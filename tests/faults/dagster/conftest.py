@@ -1,4 +1,4 @@
-"""The servers that a deployment stands on."""
+"""The servers that a deployment uses."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NUMBERS = "test_dagster_numbers.py"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Numbers are measured in full length only: on a machine that does other things as well they say little."""
+    """Measure in full length only: on a machine that does other work as well, the numbers mean little."""
     return True if collection_path.name == NUMBERS and config.getoption("faults") != "full" else None
 
 
 @pytest.fixture(scope="module")
 def redis() -> Iterator[Server]:
-    """One that has on disk what it acknowledges."""
+    """A Redis whose acknowledged writes are on disk."""
     server = start_server("7.0", "--appendonly", "yes", "--appendfsync", "always")
     yield server
     server.stop()

@@ -1,8 +1,8 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
-"""What the deployment loads: four ways of working, each on a queue of its own, and runs that only occupy slots.
+"""The definitions of the deployment: four ways of working, each on its own queue, and runs that only occupy slots.
 
-Each way has a resource under its own name, whose ticks can be dragged out: a tick then ends late, when what it did in
-Redis is done and its daemon knows nothing of it yet.
+Each way has a resource under its own name, whose ticks can be prolonged: a tick then ends late, when its work in Redis
+is done and its daemon does not know the result yet.
 """
 
 import os

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 START_S, END_S = 300, 60
 TICK_TIMEOUT = "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS"
 SLOTS = 6
-LANE = "lane"  # a tag: runs with the same value of it work one after the other
+LANE = "lane"  # a tag: runs with the same value of it run one after the other
 ONE_BY_ONE = {"key": LANE, "value": {"applyLimitPerUniqueValue": True}, "limit": 1}
 DAEMON, CODE_SERVER, RUN_WORKER = "dagster._daemon", "-m dagster api grpc", "multiprocessing.spawn"
 NO_LOGS = "dagster._core.storage.noop_compute_log_manager"
@@ -41,7 +41,7 @@ RELOAD = """mutation ($location: String!) {
 
 
 class Deployment:
-    """A running `dagster dev`; `environment` is what its definitions are told."""
+    """A running `dagster dev`; `environment` configures its definitions."""
 
     def __init__(
         self, folder: Path, postgres: Postgres, module: str, environment: Mapping[str, str], slots: int = SLOTS
@@ -73,13 +73,13 @@ class Deployment:
         until(self._loaded, START_S)
 
     def await_end(self) -> None:
-        """`dagster dev` ends by itself when a part of it has died."""
+        """`dagster dev` ends by itself when one of its parts has died."""
         assert self.process is not None
         self.process.wait(END_S + START_S)
         self.process = None
 
     def stop(self) -> None:
-        """End everything that was started here, its drivers too."""
+        """Stop everything that was started here, including its drivers."""
         if self.process is not None:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -91,38 +91,38 @@ class Deployment:
             self.process = None
 
     def log(self) -> str:
-        """The end of what it printed."""
+        """Return the last lines of its output."""
         return (self.home / "log").read_text()[-6000:]
 
     def processes(self, part: str = "") -> list[psutil.Process]:
-        """Its living processes, those whose command line contains `part`."""
+        """Return its living processes whose command line contains `part`."""
         return [process for process in psutil.process_iter() if self.owns(process) and part in _command(process)]
 
     def kill(self, part: str) -> None:
-        """SIGKILL what has `part` in its command line."""
+        """Send SIGKILL to the processes with `part` in their command line."""
         found = self.processes(part)
         assert found, f"no process {part!r}:\n{self.log()}"
         for process in found:
             kill(process.pid)
 
     def cancel(self, run_id: str) -> None:
-        """What the button "Terminate" does."""
+        """Do what the button "Terminate" does."""
         self.ask(TERMINATE, run=run_id, policy="SAFE_TERMINATE")
 
     def write_off(self, run_id: str) -> None:
-        """What the button does with "force": the run is canceled in the books."""
+        """Do what the button does with "force": mark the run as canceled."""
         self.ask(TERMINATE, run=run_id, policy="MARK_AS_CANCELED_IMMEDIATELY")
 
     def delete(self, run_id: str) -> None:
-        """What "Delete" does in the menu of a run."""
+        """Do what "Delete" does in the menu of a run."""
         self.ask(DELETE, run=run_id)
 
     def reload(self) -> None:
-        """What the button "Reload definitions" does."""
+        """Do what the button "Reload definitions" does."""
         self.ask(RELOAD, location=self.module)
 
     def ask(self, query: str, **variables: str) -> Any:
-        """The answer of the webserver."""
+        """Return the answer of the webserver to a query."""
         answer = httpx.post(f"{self.url}/graphql", json={"query": query, "variables": variables}, timeout=120)
         told = answer.raise_for_status().json()
         assert "errors" not in told, told
@@ -136,7 +136,7 @@ class Deployment:
         return False
 
     def owns(self, process: psutil.Process) -> bool:
-        """Whether it lives, and was started by this deployment."""
+        """Return whether the process lives and was started by this deployment."""
         try:
             return process.environ().get("DAGSTER_HOME") == str(self.home) and process.status() != psutil.STATUS_ZOMBIE
         except (psutil.Error, OSError):
@@ -147,7 +147,7 @@ class Deployment:
 def deployed(
     folder: Path, postgres: Postgres, module: str, environment: Mapping[str, str], slots: int = SLOTS
 ) -> Iterator[Deployment]:
-    """A deployment for the block."""
+    """Yield a deployment for the duration of the block."""
     deployment = Deployment(folder, postgres, module, environment, slots)
     try:
         deployment.start()
@@ -158,7 +158,7 @@ def deployed(
 
 
 def kill(pid: int) -> None:
-    """SIGKILL; harmless when it is gone."""
+    """Send SIGKILL; do nothing when the process has ended."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
@@ -170,7 +170,7 @@ def _command(process: psutil.Process) -> str:
 
 
 def _settings(postgres: Postgres, slots: int) -> dict[str, Any]:
-    """dagster.yaml: sensors tick side by side, a run is retried when its job says so."""
+    """Return dagster.yaml: sensors tick concurrently, and a run is retried when its job is configured so."""
     url = f"postgresql+psycopg2://rmq@127.0.0.1:{postgres.port}/postgres"
     return {
         "storage": {"postgres": {"postgres_url": url}},

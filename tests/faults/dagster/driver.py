@@ -42,7 +42,7 @@ ADOPTED: dict[str, Callable[[], AbstractContextManager[list[str]]]] = {"spark": 
 
 
 def main(kind: str, attempt: str) -> None:
-    """Do the work, hold if told to, fail if told to."""
+    """Do the work; hold or fail when a switch is on."""
     board, run = Board.here(), Handover.from_environment().owner
     payloads: list[str] = []
     try:

@@ -21,7 +21,7 @@ RUNNING = dg.DefaultSensorStatus.RUNNING
 
 @dg.asset
 def loaded(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-    """It claims long after its run was requested."""
+    """An asset that claims long after its run was requested."""
     time.sleep(SLOW_START_S)
     with redis_queue.claimed(context, "arrivals", max_messages=BATCH) as batch:
         return dg.MaterializeResult(metadata=batch.metadata)
@@ -34,7 +34,7 @@ def work_is_there(context: dg.SensorEvaluationContext, redis_queue: RedisQueueRe
 
 @dg.asset
 def report() -> None:
-    """What somebody else materializes meanwhile."""
+    """An asset that is materialized at the same time."""
 
 
 @dg.sensor(target=report, minimum_interval_seconds=20, default_status=RUNNING)
@@ -44,7 +44,7 @@ def reports() -> dg.RunRequest | dg.SkipReason:
 
 @dg.asset(partitions_def=TENANTS.definition)
 def orders(context: dg.AssetExecutionContext, redis_queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-    """The work of one tenant."""
+    """Process the messages of one tenant."""
     with redis_queue.claimed(context, TENANTS.queue_of(context.partition_key), max_messages=BATCH) as batch:
         return dg.MaterializeResult(metadata=batch.metadata)
 

@@ -22,7 +22,7 @@ running: dict[str, Any] = {"config": CONFIG, "default_status": dg.DefaultSensorS
 
 
 def suffer(context: dg.AssetExecutionContext, case: str, payloads: list[str]) -> None:
-    """The work: it succeeds unless the poison is among the messages."""
+    """Do the work: it succeeds unless the poison is among the messages."""
     Board.here().note("began", case, run=context.run.run_id, payloads=payloads)
     if POISON in payloads and case.startswith("kills"):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -31,8 +31,8 @@ _rounds = count(1)
 class Scene:
     """One round of one fault, over all ways of working at once: `messages` for each queue whenever some are published.
 
-    `measured`: the bounds of the page hold. Otherwise, on a machine that does other things as well, all that counts is
-    that it happens at last.
+    `measured`: the bounds of the page hold. Otherwise, on a machine that does other work as well, no time limit
+    applies.
     """
 
     def __init__(self, fault: str, deployment: Deployment, redis: Server, messages: int, *, measured: bool) -> None:
@@ -58,7 +58,7 @@ class Scene:
             queue.close()
 
     def publish(self) -> None:
-        """So many new messages for each queue."""
+        """Publish so many new messages to each queue."""
         batch = next(self.batches)
         for mode, queues in self.queues.items():
             for queue in queues:
@@ -67,37 +67,37 @@ class Scene:
                 self.published[mode].update(payloads)
 
     def at_work(self) -> dict[str, list[dict[str, Any]]]:
-        """Hold the workers; returns the notes of those at work, by mode, once there are some on every queue."""
+        """Hold the workers; return the notes of those at work, by mode, once there are some on every queue."""
         self.board.turn_on("hold")
         self.publish()
         self.await_that(lambda: all(self.served(mode) >= len(QUEUES[mode]) for mode in MODES))
         return {mode: self.notes(mode, "did") for mode in MODES}
 
     def served(self, mode: str) -> int:
-        """How many runs are at work."""
+        """Return how many runs are at work."""
         return len({note["run"] for note in self.notes(mode, "did")})
 
     def notes(self, mode: str, *events: str) -> list[dict[str, Any]]:
         return [note for note in self.board.notes(*events) if note["mode"] == mode]
 
     def workers(self) -> list[int]:
-        """The processes of the runs at work."""
+        """Return the processes of the runs at work."""
         return [note["pid"] for mode in MODES for note in self.notes(mode, "working")]
 
     def runs(self, mode: str) -> list[dg.DagsterRun]:
-        """The runs that were launched for one mode in this round."""
+        """Return the runs that were launched for one mode in this round."""
         filters = dg.RunsFilter(tags={SENSOR: mode}, created_after=self.began)
         return list(self.deployment.instance.get_runs(filters))
 
     def await_that(self, condition: Callable[[], object]) -> None:
-        """Return once it is true. A failure shows what the deployment printed."""
+        """Return once the condition is true. A failure shows what the deployment printed."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, f"it did not come true within {PATIENCE_S} s:\n{self.deployment.log()}"
             time.sleep(LOOK_S)
 
     def finish(self) -> list[Cell]:
-        """Let go of the workers, wait until all is done, and count."""
+        """Release the workers, wait until everything is done, and count."""
         self.board.turn_off(*(switch for switch in SWITCHES if switch != "fail"))
         seconds, stuck = self._done()
         unfinished = self._close_books()
@@ -111,7 +111,7 @@ class Scene:
         return [self._cell(mode, {name: found[mode] for name, found in measured.items()}) for mode in MODES]
 
     def _close_books(self) -> Counter[str]:
-        """Write off runs that do not end, as a person would: nobody tells Dagster that their workers are gone."""
+        """Cancel runs that do not end, as an operator would: Dagster does not notice that their workers have died."""
         deadline = time.monotonic() + GONE_S
         while self._open(but=self.orphans) and time.monotonic() < deadline:
             time.sleep(LOOK_S)
@@ -121,12 +121,12 @@ class Scene:
         return Counter(left.values())
 
     def _open(self, but: Sequence[str] = ()) -> dict[str, str]:
-        """The modes of the runs that are not finished."""
+        """Return the modes of the runs that are not finished."""
         runs = ((run, mode) for mode in MODES for run in self.runs(mode))
         return {run.run_id: mode for run, mode in runs if not run.is_finished and run.run_id not in but}
 
     def _done(self) -> tuple[Counter[str], Counter[str]]:
-        """After how many seconds each mode was done, and how many of its messages nobody cared for meanwhile."""
+        """Return the seconds until each mode was done, and how many messages were stuck in the meantime."""
         began, seconds, stuck = time.monotonic(), Counter[str](), Counter[str]()
         cared_for = dict.fromkeys(MODES, began)
 
@@ -147,15 +147,15 @@ class Scene:
         return seconds, stuck
 
     def _left(self, mode: str) -> int:
-        """Messages that are neither acked nor dead."""
+        """Return the messages that are neither acked nor dead."""
         return sum(sum(queue.stats()[:3]) for queue in self.queues[mode])
 
     def drivers(self) -> list[psutil.Process]:
-        """The drivers that run."""
+        """Return the running drivers."""
         return self.deployment.processes("dagster/driver.py")
 
     def see_off(self, drivers: list[psutil.Process]) -> None:
-        """Wait until these are gone. Those that outlive what they worked for are counted, and ended."""
+        """Wait until these processes have ended. Those that outlive their run are counted, and killed."""
         deadline = time.monotonic() + self.gone_s
         while (left := [driver for driver in drivers if self.deployment.owns(driver)]) and time.monotonic() < deadline:
             time.sleep(LOOK_S)

@@ -25,7 +25,7 @@ from tests.servers.postgres import Postgres
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.nightly(
-        "dagster/test_holders.py::test_what_a_failed_run_kept_waits_for_its_retry_until_that_is_canceled_or_deleted"
+        "dagster/test_holders.py::test_the_lease_of_a_failed_run_waits_for_its_retry_until_that_is_canceled_or_deleted"
     ),
 ]
 
@@ -62,7 +62,7 @@ def await_that(deployment: Deployment) -> Callable[[Callable[[], object]], None]
 
 
 def between_two_tries(deployment: Deployment, queue: LeasedQueue) -> dg.DagsterRun | None:
-    """The run that somebody ends: the one whose step waits, or the one that is to retry the one that failed."""
+    """Return the run to end: the one whose step waits, or the one that retries the failed run."""
     kept = [lease.owner for lease in queue.leases() if is_kept(lease, CONFIG)]
     if not kept:
         return None
@@ -74,7 +74,7 @@ def between_two_tries(deployment: Deployment, queue: LeasedQueue) -> dg.DagsterR
     return next(iter(deployment.instance.get_runs(waiting)), None)
 
 
-def test_what_a_run_kept_for_its_retry_is_ready_again_soon_after_it_was_ended(
+def test_messages_kept_for_a_retry_are_ready_again_soon_after_the_run_was_ended(
     deployment: Deployment, queues: dict[str, LeasedQueue], await_that: Callable[[Callable[[], object]], None]
 ) -> None:
     board = deployment.board

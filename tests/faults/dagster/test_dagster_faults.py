@@ -22,7 +22,7 @@ from tests.servers.postgres import Postgres
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.nightly(
-        "dagster/test_daemon.py::test_a_message_that_failed_is_asked_for_again_and_the_bell_is_silent_once_it_is_done"
+        "dagster/test_daemon.py::test_a_run_is_requested_again_for_a_failed_message_and_none_after_its_ack"
     ),
 ]
 
@@ -41,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def deploy(
     redis: Server, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[Deploy]:
-    """The deployment that is told so; one that was told otherwise is ended first."""
+    """Return the deployment with this configuration; one with another configuration is stopped first."""
     driver = "spark" if pytestconfig.getoption("faults") == "full" else "plain"
     running: dict[str, Deployment] = {}
     with ExitStack() as ends:

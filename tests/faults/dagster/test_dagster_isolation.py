@@ -25,7 +25,7 @@ from tests.servers.postgres import Postgres
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.nightly("dagster/test_isolation.py::test_runs_find_the_bad_message_by_halves_and_say_so"),
+    pytest.mark.nightly("dagster/test_isolation.py::test_runs_find_the_bad_message_by_halving_and_report_it"),
 ]
 
 FULL = {f"{what}_{retries}": 200 for what in ("fails", "kills") for retries in (0, 1, 3)}
@@ -40,7 +40,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def chosen(config: pytest.Config) -> dict[str, int]:
-    """How many messages each of the cases has."""
+    """The number of messages of each case."""
     return FULL if config.getoption("faults") == "full" else SHORT
 
 
@@ -48,7 +48,7 @@ def chosen(config: pytest.Config) -> dict[str, int]:
 def deployment(
     redis: Server, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[Deployment]:
-    """All cases side by side, each in a lane of its own: they share the machine, and nothing else."""
+    """Run all cases concurrently, each in its own lane: they share only the machine."""
     cases, told = chosen(pytestconfig), {URL: redis.url, CASES: " ".join(chosen(pytestconfig))}
     with deployed(tmp_path_factory.mktemp("dagster"), postgres, "tests.faults.dagster.poison", told) as running:
         for case, messages in cases.items():
@@ -60,12 +60,12 @@ def deployment(
 
 
 def runs(deployment: Deployment, case: str) -> list[dg.DagsterRun]:
-    """The runs that the sensor of a case asked for."""
+    """Return the runs that the sensor of a case requested."""
     return list(deployment.instance.get_runs(dg.RunsFilter(tags={SENSOR: f"bell_{case}"})))
 
 
 def runs_needed(deployment: Deployment, case: str) -> int:
-    """How many runs had claimed when the last innocent message was acked."""
+    """Return how many runs had claimed when the last message other than the poison was acked."""
     notes = [note for note in deployment.board.notes("began", "acked") if note["mode"] == case]
     last = max(place for place, note in enumerate(notes) if note["event"] == "acked")
     return len({note["run"] for note in notes[:last]})
@@ -79,13 +79,13 @@ def await_that(condition: Any, deployment: Deployment) -> None:
 
 
 def most_at_once(deployment: Deployment, case: str) -> int:
-    """How many runs a tick of the sensor requested at most."""
+    """Return the largest number of runs that a tick of the sensor requested."""
     instance: Any = deployment.instance
     (state,) = [state for state in instance.all_instigator_state() if state.instigator_name == f"bell_{case}"]
     return max(len(tick.run_ids) for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id))
 
 
-def test_one_poison_costs_few_runs_and_no_innocent_dies(
+def test_one_poison_message_costs_few_runs_and_no_other_message_dies(
     deployment: Deployment, redis: Server, case: str, pytestconfig: pytest.Config
 ) -> None:
     messages, (what, _, retries) = chosen(pytestconfig)[case], case.partition("_")

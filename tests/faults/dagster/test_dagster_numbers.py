@@ -38,7 +38,7 @@ def deployment(redis: Server, postgres: Postgres, tmp_path_factory: pytest.TempP
 
 
 def runs(deployment: Deployment, bell: str) -> list[dg.RunRecord]:
-    """The runs that a sensor asked for, newest first."""
+    """Return the runs that a sensor requested, newest first."""
     return list(deployment.instance.get_run_records(dg.RunsFilter(tags={SENSOR: bell})))
 
 

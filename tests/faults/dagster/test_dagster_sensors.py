@@ -25,7 +25,7 @@ from tests.servers.postgres import Postgres
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.nightly("dagster/test_plain_sensor.py::test_no_more_runs_wait_in_front_of_others_than_the_cap"),
+    pytest.mark.nightly("dagster/test_plain_sensor.py::test_runs_that_have_yet_to_claim_never_exceed_the_cap"),
 ]
 
 SLOTS, A_SECOND = 3, 10
@@ -50,12 +50,12 @@ def await_that(condition: Callable[[], object], deployment: Deployment) -> None:
 
 
 def runs(deployment: Deployment, sensor: str) -> list[dg.RunRecord]:
-    """The runs that a sensor asked for."""
+    """Return the runs that the sensor requested."""
     return list(deployment.instance.get_run_records(dg.RunsFilter(tags={SENSOR: sensor})))
 
 
 def ticks(deployment: Deployment, sensor: str) -> list[Any]:
-    """The ticks of a sensor that have ended, newest first."""
+    """Return the finished ticks of a sensor, newest first."""
     instance: Any = deployment.instance
     found = [state for state in instance.all_instigator_state() if state.instigator_name == sensor]
     every = [tick for state in found for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id)]
@@ -63,7 +63,7 @@ def ticks(deployment: Deployment, sensor: str) -> list[Any]:
 
 
 def publish_for(queue: LeasedQueue, seconds: float) -> int:
-    """Publish evenly; how many messages."""
+    """Publish at an even rate; return how many messages."""
     published, until = 0, time.monotonic() + seconds
     while time.monotonic() < until:
         queue.publish_many([b"x"] * A_SECOND)
@@ -73,13 +73,13 @@ def publish_for(queue: LeasedQueue, seconds: float) -> int:
 
 
 def in_front(other: dg.RunRecord, ours: list[dg.RunRecord]) -> int:
-    """How many of our runs waited for a slot when another one was requested."""
+    """Return how many of the sensor's runs waited for a slot when another one was requested."""
     asked = other.create_timestamp.timestamp()
     earlier = [run for run in ours if run.create_timestamp < other.create_timestamp]
     return sum(run.start_time is None or run.start_time > asked for run in earlier)
 
 
-def test_a_sensor_of_five_lines_asks_for_no_more_runs_than_its_messages_need(
+def test_a_sensor_of_five_lines_requests_no_more_runs_than_its_messages_need(
     deployment: Deployment, redis: Server, *, full_faults: bool
 ) -> None:
     deployment.board.turn_on("report")
@@ -106,7 +106,7 @@ def test_a_sensor_of_five_lines_asks_for_no_more_runs_than_its_messages_need(
     assert most <= SLOTS
 
 
-def test_of_ten_thousand_partitions_a_typing_error_alone_is_left_out(
+def test_of_ten_thousand_partitions_only_the_misspelled_one_is_left_out(
     deployment: Deployment, redis: Server, *, full_faults: bool
 ) -> None:
     names = [f"tenant {number}" for number in range(PARTITIONS)]
@@ -132,6 +132,6 @@ def test_of_ten_thousand_partitions_a_typing_error_alone_is_left_out(
 
 
 def worked_on(deployment: Deployment) -> set[str]:
-    """The queues of partitions for which runs have succeeded."""
+    """Return the queues of partitions for which runs have succeeded."""
     ended = [run.dagster_run for run in runs(deployment, "tenants_doorbell")]
     return {run.tags[QUEUE] for run in ended if run.status is dg.DagsterRunStatus.SUCCESS}

@@ -1,7 +1,7 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
-"""What is deployed for runs that end between two tries: steps that wait for a retry, runs that wait to be retried.
+"""The definitions for runs that end between two tries: steps that wait for a retry, runs that wait to be retried.
 
-Sensors tick as often as they do when nobody says.
+Sensors tick at their default interval.
 """
 
 from typing import Any
@@ -54,7 +54,7 @@ def bell(asset: dg.AssetsDefinition, way: str) -> dg.SensorDefinition:
 
 @dg.op
 def occupy() -> None:
-    """Keep the retry of a run waiting."""
+    """Delay the retry of a run."""
     Board.here().wait_while("block")
 
 

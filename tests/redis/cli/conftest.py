@@ -1,4 +1,4 @@
-"""The command line as a function: `rmq("stats", "q")` gives its exit code and what it wrote."""
+"""The command line as a function: `rmq("stats", "q")` returns its exit code and what it wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rmq_core.protocol import DISCIPLINES
 
 
 class Ran(NamedTuple):
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -24,7 +24,7 @@ class Ran(NamedTuple):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The JSON objects on stdout."""
+        """Return the JSON objects on stdout."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
@@ -35,7 +35,7 @@ def rmq(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> Callable[..., Ran]:
-    """Runs `rmq` in this process against an empty database; `stdin=` is what is piped in."""
+    """Run `rmq` in this process against an empty database; `stdin=` is what is piped in."""
     monkeypatch.setenv("RMQ_URL", server_url)
     redis_client.flushdb()
 

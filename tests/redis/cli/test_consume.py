@@ -33,7 +33,7 @@ def in_shell(script: str) -> list[str]:
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    """`rmq` in a process of its own, for signals."""
+    """Start `rmq` in its own process, which can receive signals."""
     return subprocess.Popen([sys.executable, "-m", "rmq_core.cli", *arguments], **options)
 
 
@@ -45,7 +45,9 @@ def test_messages_are_printed_one_a_line_and_acked(rmq: Rmq, discipline: str) ->
     assert (stats["discipline"], stats["ready"], stats["leased"]) == (discipline, 0, 0)
 
 
-def test_a_command_gets_the_payload_and_its_exit_code_is_the_verdict(rmq: Rmq, discipline: str, tmp_path: Path) -> None:
+def test_a_command_receives_the_payload_and_its_exit_code_settles_the_message(
+    rmq: Rmq, discipline: str, tmp_path: Path
+) -> None:
     payloads = fill(rmq, discipline)
     seen = tmp_path / "seen"
     ran = rmq("consume", "q", "--max", "1", *in_shell(f"cat > {seen}"))
@@ -58,20 +60,20 @@ def test_a_command_gets_the_payload_and_its_exit_code_is_the_verdict(rmq: Rmq, d
     assert stats["ready"] + stats["delayed"] + stats["leased"] == 2
 
 
-def test_a_command_is_told_which_message_it_has(rmq: Rmq) -> None:
+def test_a_command_receives_the_metadata_of_its_message(rmq: Rmq) -> None:
     fill(rmq)
     first = rmq("peek", "q", "--json").records[0]["id"]
     ran = rmq("consume", "q", "--max", "1", *in_shell('echo "$RMQ_QUEUE $RMQ_MESSAGE_ID $RMQ_DELIVERIES"'))
     assert ran.out == f"q {first} 1\n"
 
 
-def test_with_json_the_whole_message_is_handed_over(rmq: Rmq) -> None:
+def test_json_passes_the_whole_message(rmq: Rmq) -> None:
     rmq("publish", "q", '{"a":"é"}', "-j", "-H", "h=1")
     record = json.loads(rmq("consume", "q", "--json", "--", "cat").out)
     assert (record["payload"], record["headers"], record["deliveries"]) == ({"a": "é"}, {"h": "1"}, 1)
 
 
-def test_a_failed_message_says_why_when_it_is_dead(rmq: Rmq) -> None:
+def test_a_dead_letter_shows_the_reason_of_its_failure(rmq: Rmq) -> None:
     fill(rmq)
     ran = rmq("consume", "q", "--max", "1", "--set", "max_deliveries=1", *in_shell("exit 7"))
     assert (ran.code, ran.err) == (1, "1 failed and dead\n")
@@ -91,13 +93,13 @@ def test_a_command_that_does_not_exist_claims_nothing(rmq: Rmq) -> None:
     assert rmq("peek", "q", "--json").records[0]["deliveries"] == 0
 
 
-def test_nobody_waits_for_a_queue_that_does_not_exist(rmq: Rmq) -> None:
+def test_consume_does_not_wait_for_a_queue_that_does_not_exist(rmq: Rmq) -> None:
     ran = rmq("consume", "typo", "--follow")
     assert ran.code == 2
     assert "'typo' is not registered" in ran.err
 
 
-def test_a_consumer_of_a_paused_queue_says_so_and_has_failed(rmq: Rmq, redis_client: redis.Redis) -> None:
+def test_consuming_a_paused_queue_fails_with_an_explanation(rmq: Rmq, redis_client: redis.Redis) -> None:
     fill(rmq)
     with closing(LeasedQueue(redis_client, "q")) as queue:
         queue.pause()
@@ -110,7 +112,7 @@ def test_a_consumer_of_a_paused_queue_says_so_and_has_failed(rmq: Rmq, redis_cli
     assert rmq("consume", "q").code == 0
 
 
-def test_who_follows_a_paused_queue_hears_it_before_waiting(rmq: Rmq, redis_client: redis.Redis) -> None:
+def test_following_a_paused_queue_reports_the_pause_before_it_waits(rmq: Rmq, redis_client: redis.Redis) -> None:
     fill(rmq)
     with closing(LeasedQueue(redis_client, "q")) as queue:
         queue.pause()
@@ -147,7 +149,7 @@ def test_a_command_may_take_longer_than_its_lease(rmq: Rmq, tmp_path: Path) -> N
         "client, leases = redis.Redis.from_url(os.environ['RMQ_URL']), 'rmq:{q}:leases'\n"
         "((lease, deadline),) = client.zrange(leases, 0, -1, withscores=True)\n"
         "for _ in range(3):\n"
-        "    client.zincrby(leases, -30_000, lease)\n"  # as much time as half of the lease lasts
+        "    client.zincrby(leases, -30_000, lease)\n"  # half of the lease
         "    while client.zscore(leases, lease) < deadline:\n"
         "        time.sleep(0.01)\n"
     )
@@ -156,12 +158,12 @@ def test_a_command_may_take_longer_than_its_lease(rmq: Rmq, tmp_path: Path) -> N
     assert ran.err == "1 acked\n"
 
 
-def test_a_large_payload_reaches_a_slow_command_whole(rmq: Rmq, tmp_path: Path) -> None:
+def test_a_slow_command_receives_a_large_payload_completely(rmq: Rmq, tmp_path: Path) -> None:
     rmq("publish", "q", stdin=b"x" * 1_000_000)
     assert rmq("consume", "q", *in_shell("sleep 0.7; wc -c")).out.strip() == "1000000"
 
 
-def test_a_reader_that_goes_away_gets_no_message_lost(rmq: Rmq) -> None:
+def test_no_message_is_lost_when_the_output_pipe_is_closed(rmq: Rmq) -> None:
     fill(rmq)
     read, write = os.pipe()
     os.close(read)
@@ -186,7 +188,7 @@ def test_the_first_signal_lets_the_present_message_be_done(rmq: Rmq, tmp_path: P
     assert rmq("stats", "q", "--json").records[0]["ready"] == 2
 
 
-def test_the_second_signal_ends_the_command_and_gives_the_message_back(rmq: Rmq, tmp_path: Path) -> None:
+def test_the_second_signal_ends_the_command_and_releases_the_message(rmq: Rmq, tmp_path: Path) -> None:
     fill(rmq)
     began = tmp_path / "began"
     with start("consume", "q", *in_shell(f"touch {began}; exec sleep 600"), stderr=subprocess.DEVNULL) as process:
@@ -199,7 +201,7 @@ def test_the_second_signal_ends_the_command_and_gives_the_message_back(rmq: Rmq,
     assert (first["payload"], first["deliveries"]) == ("one", 0)
 
 
-def test_a_waiting_consumer_gets_what_is_published_later_and_stops_when_told(rmq: Rmq, tmp_path: Path) -> None:
+def test_a_waiting_consumer_gets_messages_published_later_and_stops_on_a_signal(rmq: Rmq, tmp_path: Path) -> None:
     rmq("publish", "q", "first")
     with (tmp_path / "out").open("wb") as out, start("consume", "q", "--follow", stdout=out) as process:
         until(lambda: (tmp_path / "out").read_bytes() == b"first\n", PATIENCE_S)

@@ -14,7 +14,7 @@ Rmq = Callable[..., Any]
 
 @pytest.fixture
 def user(redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
-    """The doctor asks as the user `cli`, who may do nothing yet."""
+    """The doctor connects as the user `cli`, who has no rights yet."""
     redis_client.execute_command("ACL", "SETUSER", "cli", "reset", "on", ">pw")
     monkeypatch.setenv("RMQ_USERNAME", "cli")
     monkeypatch.setenv("RMQ_PASSWORD", "pw")
@@ -30,11 +30,11 @@ def persistent(redis_client: redis.Redis) -> Iterator[redis.Redis]:
 
 
 def about(ran: Any, what: str) -> dict[str, Any]:
-    """The first finding on a subject."""
+    """Return the first finding on a subject."""
     return next(finding for finding in ran.records[0]["findings"] if finding["what"] == what)
 
 
-def test_a_server_without_persistence_must_be_changed(rmq: Rmq) -> None:
+def test_missing_persistence_fails_the_check(rmq: Rmq) -> None:
     ran = rmq("doctor", "--json")
     assert (ran.code, ran.records[0]["ok"]) == (1, False)
     assert about(ran, "persistence")["level"] == "fail"
@@ -49,7 +49,7 @@ def test_a_server_that_keeps_its_data_passes(rmq: Rmq, persistent: redis.Redis) 
     assert {finding["level"] for finding in ran.records[0]["findings"]} <= {"ok", "warn", "unknown"}
 
 
-def test_eviction_below_a_limit_must_be_changed(rmq: Rmq, persistent: redis.Redis) -> None:
+def test_eviction_below_a_memory_limit_fails_the_check(rmq: Rmq, persistent: redis.Redis) -> None:
     persistent.config_set("maxmemory", "1gb")
     persistent.config_set("maxmemory-policy", "allkeys-lru")
     try:
@@ -69,7 +69,7 @@ def test_a_user_with_the_advised_rules_can_do_all_that_a_discipline_needs(
     rmq: Rmq, user: redis.Redis, discipline: str, server: Any
 ) -> None:
     for name, _ in needed(discipline, "orders").commands:
-        with suppress(redis.ResponseError):  # newer servers have commands that this one does not know
+        with suppress(redis.ResponseError):  # newer servers have commands that this server lacks
             user.execute_command("ACL", "SETUSER", "cli", f"+{name.lower()}")
     keys = needed(discipline, "orders").keys.split()
     user.execute_command("ACL", "SETUSER", "cli", "+ping", "+info", "+time", *keys, "allchannels")
@@ -92,7 +92,7 @@ def test_the_missing_command_is_named(rmq: Rmq, user: redis.Redis, server: Any) 
     assert "+zadd ~rmq:*" in found["advice"]
 
 
-def test_a_user_of_other_keys_is_told_so(rmq: Rmq, user: redis.Redis, server: Any) -> None:
+def test_a_user_with_rights_only_to_other_keys_is_reported(rmq: Rmq, user: redis.Redis, server: Any) -> None:
     user.execute_command("ACL", "SETUSER", "cli", "+@all", "~rmq:{orders}:*", "~rmq:queues*", "allchannels")
     expected = "unknown" if server.name == "6.2" else "ok"
     assert about(rmq("doctor", "orders", "--json"), "permissions")["level"] == expected

@@ -32,7 +32,7 @@ def test_every_discipline_is_found_by_the_name_of_its_queue(rmq: Rmq, discipline
     assert record["id"] in rmq("peek", "q").out
 
 
-def test_stats_without_names_tells_of_all_queues_in_one_table(rmq: Rmq) -> None:
+def test_stats_without_names_shows_all_queues_in_one_table(rmq: Rmq) -> None:
     for discipline in DISCIPLINES:
         publish(rmq, discipline, f"of {discipline}")
     out = rmq("stats").out
@@ -41,7 +41,7 @@ def test_stats_without_names_tells_of_all_queues_in_one_table(rmq: Rmq) -> None:
 
 
 @pytest.mark.parametrize("words", [("peek", "q"), ("dlq", "list", "q"), ("queues", "list")])
-def test_options_of_all_commands_may_stand_before_the_command(
+def test_global_options_may_precede_the_command(
     rmq: Rmq, server_url: str, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     publish(rmq, "leased")
@@ -53,7 +53,7 @@ def test_options_of_all_commands_may_stand_before_the_command(
     assert rmq(*words).code == 3
 
 
-def test_a_discipline_may_stand_before_the_command(rmq: Rmq) -> None:
+def test_a_discipline_may_precede_the_command(rmq: Rmq) -> None:
     publish(rmq, "reliable")
     publish(rmq, "jobs")
     assert rmq("-d", "jobs", "--json", "stats", "q").records[0]["discipline"] == "jobs"
@@ -66,7 +66,7 @@ def test_stats_have_the_documented_names(rmq: Rmq) -> None:
     ]  # fmt: skip
 
 
-def test_what_waits_for_its_time_or_is_held_can_be_seen(rmq: Rmq, redis_client: redis.Redis) -> None:
+def test_delayed_and_leased_messages_can_be_listed(rmq: Rmq, redis_client: redis.Redis) -> None:
     with closing(rmq_core.LeasedQueue(redis_client, "q")) as queue:
         queue.publish_many([f"together {number}" for number in range(4)])
         for _ in range(2):
@@ -101,7 +101,7 @@ def test_states_that_a_discipline_cannot_show_are_refused(rmq: Rmq) -> None:
     assert rmq("peek", "q", "--state", "lost").code == 2
 
 
-def test_a_name_of_two_disciplines_must_be_told_apart(rmq: Rmq) -> None:
+def test_a_name_used_by_two_disciplines_requires_the_discipline(rmq: Rmq) -> None:
     publish(rmq, "reliable")
     publish(rmq, "jobs")
     ran = rmq("stats", "q")
@@ -116,13 +116,13 @@ def test_an_unknown_queue_is_not_shown_as_an_empty_one(rmq: Rmq) -> None:
     assert "queues list" in ran.err
 
 
-def test_an_unknown_discipline_is_refused_with_those_there_are(rmq: Rmq) -> None:
+def test_an_unknown_discipline_is_refused_with_the_known_ones(rmq: Rmq) -> None:
     ran = rmq("stats", "q", "-d", "fifo")
     assert ran.code == 2
     assert all(name in ran.err for name in DISCIPLINES)
 
 
-def test_leases_tell_who_holds_what_and_never_the_token(rmq: Rmq, server_url: str) -> None:
+def test_leases_show_their_holder_and_never_the_token(rmq: Rmq, server_url: str) -> None:
     with rmq_core.LeasedQueue(server_url, "q") as queue:
         queue.publish("a")
         held = queue.claim(lease_id="dag/run", owner="try 1")
@@ -152,7 +152,7 @@ def test_dead_letters_are_listed_redriven_and_purged(rmq: Rmq) -> None:
     assert rmq("stats", "q", "--json").records[0]["ready"] == 1
 
 
-def test_purging_asks_and_deletes_nothing_where_nobody_can_answer(rmq: Rmq) -> None:
+def test_purging_requires_a_confirmation_and_deletes_nothing_without_a_terminal(rmq: Rmq) -> None:
     rmq("publish", "q", "a")
     rmq("consume", "q", "--set", "max_deliveries=1", "--", "false")
     ran = rmq("dlq", "purge", "q")
@@ -161,7 +161,7 @@ def test_purging_asks_and_deletes_nothing_where_nobody_can_answer(rmq: Rmq) -> N
     assert rmq("stats", "q", "--json").records[0]["dead"] == 1
 
 
-def test_reaping_brings_back_what_a_dead_worker_of_a_reliable_queue_held(rmq: Rmq, server_url: str) -> None:
+def test_reaping_returns_the_messages_of_a_dead_worker_of_a_reliable_queue(rmq: Rmq, server_url: str) -> None:
     publish(rmq, "reliable")
     dead = open_queue(server_url, "q", "reliable")
     assert dead.claim() is not None
@@ -176,7 +176,7 @@ def test_the_other_disciplines_need_no_reaper(rmq: Rmq, discipline: str) -> None
     assert "needs no reaper" in rmq("reap", "q").out
 
 
-def test_top_without_a_terminal_writes_look_after_look(rmq: Rmq) -> None:
+def test_top_without_a_terminal_prints_one_table_after_another(rmq: Rmq) -> None:
     publish(rmq, "leased")
     publish(rmq, "jobs", "r")
     looks = rmq("top", "--times", "2", "--interval", "0.1", "--json").records
@@ -184,7 +184,7 @@ def test_top_without_a_terminal_writes_look_after_look(rmq: Rmq) -> None:
     assert "ready lately" in rmq("top", "q", "--times", "1").out
 
 
-def test_a_reaper_goes_round_until_it_is_asked_to_stop(rmq: Rmq, server_url: str) -> None:
+def test_a_reaper_repeats_until_it_is_stopped(rmq: Rmq, server_url: str) -> None:
     publish(rmq, "reliable")
     arguments = [sys.executable, "-m", "rmq_core.cli", "reap", "q", "--every", "0.1", "--set", "timeout=0.2"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE) as reaper, open_queue(server_url, "q", "reliable") as dead:
@@ -209,7 +209,7 @@ def test_an_empty_queue_is_forgotten_and_one_that_holds_anything_is_not(rmq: Rmq
     assert rmq("queues", "forget", "typo").code == 2  # it is not registered
 
 
-def test_only_leased_queues_are_forgotten_and_the_others_say_so(rmq: Rmq) -> None:
+def test_only_leased_queues_can_be_forgotten_and_others_report_it(rmq: Rmq) -> None:
     publish(rmq, "jobs")
     refused = rmq("queues", "forget", "q")
     assert refused.code != 0

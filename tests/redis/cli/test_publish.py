@@ -7,17 +7,17 @@ from typing import Any
 Rmq = Callable[..., Any]
 
 
-def test_a_new_queue_is_leased_unless_told_otherwise(rmq: Rmq) -> None:
+def test_a_new_queue_is_leased_by_default(rmq: Rmq) -> None:
     assert rmq("publish", "q", "a", "b").out == "published 2 to q (leased)\n"
     assert rmq("queues", "list", "--json").records == [{"queue": "q", "discipline": "leased"}]
 
 
-def test_a_known_queue_is_opened_as_what_it_is(rmq: Rmq) -> None:
+def test_a_known_queue_is_opened_with_its_discipline(rmq: Rmq) -> None:
     rmq("publish", "q", "a", "--discipline", "reliable")
     assert rmq("publish", "q", "b").out == "published 1 to q (reliable)\n"
 
 
-def test_lines_of_stdin_are_payloads_and_empty_ones_are_not(rmq: Rmq) -> None:
+def test_nonempty_lines_of_stdin_are_payloads(rmq: Rmq) -> None:
     assert rmq("publish", "q", "--json", stdin="é\r\n\n b \n".encode()).records[0]["accepted"] == 2
     assert [record["payload"] for record in rmq("peek", "q", "--json").records] == ["é", " b "]
 
@@ -34,7 +34,7 @@ def test_a_file_that_cannot_be_read_is_a_wrong_parameter(rmq: Rmq, tmp_path: Pat
     assert "No such file" in ran.err
 
 
-def test_what_is_not_json_is_refused_under_json_payload(rmq: Rmq) -> None:
+def test_invalid_json_is_refused_under_json_payload(rmq: Rmq) -> None:
     ran = rmq("publish", "q", "{", "-j")
     assert ran.code == 2
     assert "is not JSON" in ran.err
@@ -60,7 +60,7 @@ def test_settings_of_the_discipline_can_be_set(rmq: Rmq) -> None:
     assert rmq("publish", "q", "a", "--set", "dedup=true", "--json").records[0]["duplicates"] == 1
 
 
-def test_an_unknown_setting_is_refused_with_those_there_are(rmq: Rmq) -> None:
+def test_an_unknown_setting_is_refused_with_the_known_ones(rmq: Rmq) -> None:
     ran = rmq("publish", "q", "a", "--set", "speed=3")
     assert ran.code == 2
     assert "leased has no speed; it has lease, " in ran.err
@@ -73,14 +73,14 @@ def test_headers_and_delays_reach_the_message(rmq: Rmq) -> None:
     assert rmq("stats", "q", "--json").records[0]["delayed"] == 1
 
 
-def test_a_delay_where_there_is_none_is_refused_and_nothing_is_published(rmq: Rmq) -> None:
+def test_a_delay_is_refused_by_a_discipline_without_delays_and_nothing_is_published(rmq: Rmq) -> None:
     ran = rmq("publish", "q", "a", "--delay", "1", "-d", "rotation")
     assert ran.code == 2
     assert "'rotation' has no delay" in ran.err
     assert rmq("queues", "list").out == "no queues yet\n"
 
 
-def test_a_full_queue_has_an_exit_code_and_says_how_much_was_stored(rmq: Rmq) -> None:
+def test_a_full_queue_has_an_exit_code_and_reports_how_much_was_stored(rmq: Rmq) -> None:
     rmq("publish", "q", "a", "b", "--set", "max_ready=2")
     ran = rmq("publish", "q", "c", "--set", "max_ready=2")
     assert ran.code == 4

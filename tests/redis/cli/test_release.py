@@ -19,7 +19,7 @@ def queue(rmq: Rmq, server_url: str) -> Any:
         yield opened
 
 
-def test_a_lease_is_given_back_by_its_id_and_its_holder_is_fenced_off(rmq: Rmq, queue: LeasedQueue) -> None:
+def test_a_lease_is_released_by_its_id_and_its_holder_is_fenced_off(rmq: Rmq, queue: LeasedQueue) -> None:
     queue.publish_many([*"abc"])
     held = queue.claim(max_messages=2, lease_id="dag/run/task", owner="try 1")
     assert held is not None
@@ -29,7 +29,7 @@ def test_a_lease_is_given_back_by_its_id_and_its_holder_is_fenced_off(rmq: Rmq, 
     assert [message.deliveries for message in queue.peek(3)] == [0, 0, 0]
 
 
-def test_a_release_in_json_says_what_came_of_it(rmq: Rmq, queue: LeasedQueue) -> None:
+def test_a_release_with_json_reports_its_outcome(rmq: Rmq, queue: LeasedQueue) -> None:
     queue.publish("x")
     queue.claim(lease_id="job")
     assert rmq("release", "orders", "job", "--json").records == [{"queue": "orders", "lease": "job", "released": 1}]
@@ -44,7 +44,7 @@ def test_a_lease_that_a_retry_has_taken_over_is_left_to_it(rmq: Rmq, queue: Leas
     assert rmq("release", "orders", "job", "--owner", "try 2").code == 0
 
 
-def test_a_lease_that_is_gone_is_named(rmq: Rmq, queue: LeasedQueue) -> None:
+def test_a_missing_lease_is_named(rmq: Rmq, queue: LeasedQueue) -> None:
     queue.publish("x")
     ran = rmq("release", "orders", "job")
     assert (ran.code, "there is no lease of this id" in ran.err) == (1, True)
@@ -56,7 +56,7 @@ def test_other_disciplines_refuse_to_release_by_id(rmq: Rmq) -> None:
     assert (ran.code, "reliable" in ran.err) == (2, True)
 
 
-def test_leases_and_stats_say_what_is_isolated(rmq: Rmq, queue: LeasedQueue) -> None:
+def test_leases_and_stats_show_what_is_isolated(rmq: Rmq, queue: LeasedQueue) -> None:
     queue.publish_many([*"abcd"])
     for _ in range(2):
         lease = queue.claim(max_messages=4)
@@ -78,7 +78,7 @@ def broken(owners: Collection[str]) -> Mapping[str, str]:
 
 
 def with_orchestrators(monkeypatch: pytest.MonkeyPatch, **functions: str) -> None:
-    """Let these packages be installed."""
+    """Make these packages appear installed."""
     points = [EntryPoint(name, f"{__name__}:{value}", holders.GROUP) for name, value in functions.items()]
     monkeypatch.setattr(holders, "entry_points", lambda group: [point for point in points if point.group == group])
 
@@ -88,7 +88,7 @@ def about_leases(ran: Any) -> list[tuple[str, str, str]]:
     return [(one["level"], one["found"], one["advice"]) for one in findings if one["what"] == "leases"]
 
 
-def test_the_doctor_names_leases_whose_holder_has_ended_and_the_way_out(
+def test_the_doctor_names_leases_of_ended_holders_and_the_command_that_releases_them(
     rmq: Rmq, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_orchestrators(monkeypatch, airflow="ended")
@@ -104,7 +104,7 @@ def test_the_doctor_names_leases_whose_holder_has_ended_and_the_way_out(
     ]
 
 
-def test_the_doctor_says_whether_a_queue_is_paused(rmq: Rmq, queue: LeasedQueue) -> None:
+def test_the_doctor_reports_whether_a_queue_is_paused(rmq: Rmq, queue: LeasedQueue) -> None:
     queue.publish("x")
 
     def pause() -> list[tuple[str, str]]:
@@ -117,7 +117,7 @@ def test_the_doctor_says_whether_a_queue_is_paused(rmq: Rmq, queue: LeasedQueue)
     assert "pause: claims get nothing until its `resume()` is called" in rmq("doctor", "orders").out
 
 
-def test_an_orchestrator_that_cannot_be_asked_hides_nothing_else(
+def test_an_orchestrator_that_cannot_be_queried_hides_nothing_else(
     rmq: Rmq, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_orchestrators(monkeypatch, dagster="broken", airflow="ended")

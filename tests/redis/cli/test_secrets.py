@@ -34,7 +34,7 @@ def test_no_command_shows_a_password(
     assert ran.code in refused_or_told
 
 
-def test_credentials_may_stand_beside_the_url(rmq: Rmq, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_may_be_given_separately_from_the_url(rmq: Rmq, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMQ_USERNAME", user)
     monkeypatch.setenv("RMQ_PASSWORD", CANARY)
     assert rmq("publish", "q", "x").code == 0
@@ -47,7 +47,7 @@ def test_help_does_not_show_the_url_of_the_environment(rmq: Rmq, monkeypatch: py
     assert CANARY not in rmq("stats", "--help").out
 
 
-def test_a_server_that_is_not_there_has_an_exit_code_and_is_told_soon(rmq: Rmq) -> None:
+def test_an_unreachable_server_has_an_exit_code_and_is_reported_soon(rmq: Rmq) -> None:
     ran = rmq("stats", "--url", f"redis://:{CANARY}@127.0.0.1:1/0")
     assert ran.code == 3
     assert "did not answer" in ran.err

@@ -21,7 +21,7 @@ Rmq = Callable[..., Any]
 
 
 class Terminal:
-    """`rmq` on a pseudo terminal; `seen` is all it wrote so far."""
+    """`rmq` on a pseudo terminal; `seen` is everything it has written so far."""
 
     def __init__(self, *arguments: str) -> None:
         self.mine, self.theirs = pty.openpty()
@@ -72,7 +72,7 @@ def terminal(rmq: Rmq) -> Iterator[Callable[..., Terminal]]:
         each.close()
 
 
-def test_top_shows_new_figures_until_q_is_pressed_and_leaves_the_terminal_as_it_was(
+def test_top_refreshes_until_q_is_pressed_and_restores_the_terminal(
     rmq: Rmq, terminal: Callable[..., Terminal]
 ) -> None:
     rmq("publish", "flights", "a")
@@ -95,7 +95,9 @@ def test_top_ends_at_ctrl_c(rmq: Rmq, terminal: Callable[..., Terminal]) -> None
 
 
 @pytest.mark.parametrize(("answer", "left"), [("n", 1), ("y", 0)])
-def test_purging_asks_and_does_as_answered(rmq: Rmq, terminal: Callable[..., Terminal], answer: str, left: int) -> None:
+def test_purging_prompts_and_obeys_the_answer(
+    rmq: Rmq, terminal: Callable[..., Terminal], answer: str, left: int
+) -> None:
     rmq("publish", "q", "a")
     rmq("consume", "q", "--set", "max_deliveries=1", "--", "false")
     purge = terminal("dlq", "purge", "q")
@@ -115,7 +117,7 @@ def test_a_payload_cannot_act_on_the_terminal(rmq: Rmq, terminal: Callable[..., 
         assert "\x1b[2J" not in shown.seen
 
 
-def test_publish_without_payloads_does_not_wait_for_somebody_to_type(terminal: Callable[..., Terminal]) -> None:
+def test_publish_without_payloads_does_not_wait_for_keyboard_input(terminal: Callable[..., Terminal]) -> None:
     publish = terminal("publish", "q")
     assert publish.ends() == 2
     assert "no payload" in publish.seen

@@ -12,7 +12,7 @@ from tests.redis.topologies import LOGIN, Certificates, cluster, sentinel
 
 @pytest.fixture(params=[sentinel, cluster], ids=["sentinel", "cluster"], scope="module")
 def variables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment that leads to several servers."""
+    """Return the environment variables that lead to several servers."""
     folder: Path = tmp_path_factory.mktemp("certificates")
     with request.param(Certificates(folder)) as topology:
         secrets = {**LOGIN, **topology.options}

@@ -1,4 +1,4 @@
-"""The promises of the queue protocol, each told once for every discipline, flavour and server.
+"""The promises of the queue protocol, each written once for every discipline, concurrency model and server.
 
 A promise that needs a capability is kept by the disciplines that declare it, and refused, visibly, by the others.
 """

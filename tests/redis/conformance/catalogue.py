@@ -28,7 +28,7 @@ edit this page: `python -m tests.redis.conformance.catalogue` generates it.
 
 
 def page() -> Iterator[str]:
-    """The lines of `PAGE`: what each discipline can do, and what that means."""
+    """Return the lines of `PAGE`: what each discipline supports, and its meaning."""
     disciplines = {name: capabilities_of(name) for name in DISCIPLINES}
     yield OPENING
     yield f"| capability | {' | '.join(disciplines)} |"

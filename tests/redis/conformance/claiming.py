@@ -1,4 +1,4 @@
-"""What claiming promises."""
+"""The promises about claiming."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AS_TOLD: dict[type, Callable[[Any], Any]] = {
     int: int,
     datetime: lambda at_ms: datetime.fromtimestamp(at_ms / 1000, UTC),
 }
-"""A value of a column as a message has it."""
+"""Return the value of a column as a message has it."""
 
 
 @promise
@@ -85,7 +85,7 @@ def a_waiting_claim_is_woken_by_a_message(subject: Subject) -> None:
 
 
 def _woken_after(subject: Subject, make_ready: Callable[[], Any]) -> float:
-    """How long it takes a waiting claim to get what becomes ready, which is message 1; it is acked then."""
+    """Return how long a waiting claim takes to get message 1 once it is ready; ack it."""
     worker = subject.open()
     waiting = subject.in_background(worker.claim, wait=PATIENCE_S)
     time.sleep(SHORT_S)

@@ -1,4 +1,4 @@
-"""What is promised when workers vanish, and when messages fail again and again."""
+"""The promises about workers that vanish and messages that fail repeatedly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _dead_letters = refused(
 
 
 def needs_a_reaper(subject: Subject) -> None:
-    """What expired stays where it is, counted as leased, until it is taken back."""
+    """An expired message stays where it is, counted as leased, until it is reclaimed."""
     _, lease = subject.held(1, lease_s=SHORT_S)
     subject.expire()
     assert subject.queue.claim() is None
@@ -26,7 +26,7 @@ def needs_a_reaper(subject: Subject) -> None:
 
 
 def a_late_settle_counts(subject: Subject) -> None:
-    """Whoever comes late settles what another holds: it is over for both, and nobody hears of it."""
+    """A late holder settles what another holds: the work is done for both, and no error is raised."""
     worker, lease = subject.held(1, lease_s=SHORT_S)
     subject.expire()
     again = subject.recovered()

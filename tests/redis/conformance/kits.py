@@ -16,21 +16,21 @@ from rmq_core.discipline.streams.config import QueueConfig
 from rmq_core.queue.keys import LeasedKeys
 
 DELIVERIES = 2
-"""How often a message may be delivered before it is set aside."""
+"""How often a message may be delivered before it becomes a dead letter."""
 SHORT_S = 0.03
-"""A lease or a delay that is over soon."""
+"""The duration of a lease or a delay that is over soon."""
 LONG_S = 600
-"""How long leases last that no test waits for."""
+"""The duration of leases whose end no test awaits."""
 
 
 class Kit(NamedTuple):
-    """What the tests need to know of a discipline.
+    """The settings and helpers of the tests for a discipline.
 
     config: from the name of a queue and the seconds of a lease; DELIVERIES deliveries where they are counted, and no
-    delay after a nack. let_pass: what lets so many seconds pass for every lease, where leases can be extended; gets a
-    plain client, the name of the queue and the seconds. recover: what takes expired messages back where claiming does
-    not. expire: what lets every lease of SHORT_S be over where that would take seconds; gets a plain client and the
-    name of the queue.
+    delay after a nack. let_pass: a function that lets so many seconds pass for every lease, where leases can be
+    extended; gets a plain client, the name of the queue and the seconds. recover: a function that reclaims expired
+    messages where claiming does not. expire: a function that ends every lease of SHORT_S where waiting would take
+    seconds; gets a plain client and the name of the queue.
     """
 
     config: Callable[[str, float], Any]
@@ -40,7 +40,7 @@ class Kit(NamedTuple):
 
 
 def _earlier(key: Callable[[str], bytes]) -> Callable[[Any, str, int], None]:
-    """Of deadlines in a sorted set."""
+    """Move deadlines in a sorted set."""
 
     def let_pass(client: Any, name: str, seconds: int) -> None:
         for lease in client.zrange(key(name), 0, -1):
@@ -50,7 +50,7 @@ def _earlier(key: Callable[[str], bytes]) -> Callable[[Any, str, int], None]:
 
 
 def _claimed_earlier(client: Any, name: str, seconds: int) -> None:
-    """Of the claims of reliable workers."""
+    """Move the deadlines of the claims of reliable workers."""
     keys = ReliableKeys(name)
     for worker in client.zrange(keys.workers, 0, -1):
         key = keys.claims(worker.decode())
@@ -62,7 +62,7 @@ def _claimed_earlier(client: Any, name: str, seconds: int) -> None:
 
 
 def _delivered_earlier(client: Any, name: str, seconds: int) -> None:
-    """Of the entries of a stream that somebody holds."""
+    """Move the delivery times of the pending entries of a stream."""
     config = QueueConfig.named(name)
     place = config.stream_key, config.consumer_group
     for entry in client.xpending_range(*place, "-", "+", 1000):
@@ -71,7 +71,7 @@ def _delivered_earlier(client: Any, name: str, seconds: int) -> None:
 
 
 def _age(client: Any, name: str) -> None:
-    """Set the stamps of a rotation queue back to long ago."""
+    """Set the timestamps of a rotation queue to long ago."""
     for place, entry in enumerate(client.lrange(name, 0, -1)):
         identifier, bar, _ = entry.rpartition(b"|")
         if bar:

@@ -1,4 +1,4 @@
-"""What looking at a queue promises, and emptying it."""
+"""The promises about inspecting a queue and purging it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a promise is, and how a discipline without the capability behind it has to refuse."""
+"""The definition of a promise, and how a discipline without its capability has to refuse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERY = "every queue"
 
 
 class Promise(NamedTuple):
-    """A sentence, the capability it needs, what shows that it is kept, and what must hold where it is not given."""
+    """A sentence, the capability it needs, the check that it is kept, and the check where the capability is missing."""
 
     sentence: str
     capability: str
@@ -23,7 +23,7 @@ class Promise(NamedTuple):
     without: Body | None
 
     def check(self, subject: Subject) -> str:
-        """Try it: `kept`, or `refused`."""
+        """Check it: return `kept` or `refused`."""
         if self.without is None or subject.able(self.capability):
             self.kept(subject)
             return "kept"
@@ -35,13 +35,13 @@ PROMISES: list[Promise] = []
 
 
 def promise(body: Body) -> Body:
-    """What a queue of every discipline does; the name of the function is the sentence."""
+    """A promise of every discipline; the name of the function is the sentence."""
     PROMISES.append(Promise(_sentence(body), EVERY, body, None))
     return body
 
 
 def promise_of(capability: str, without: Body) -> Callable[[Body], Body]:
-    """What the disciplines with a capability do; all others do what `without` checks."""
+    """A promise of the disciplines with a capability; all others are checked by `without`."""
 
     def declare(body: Body) -> Body:
         PROMISES.append(Promise(_sentence(body), capability, body, without))
@@ -70,7 +70,7 @@ def refused(*calls: Callable[[Any, Lease], object], says: str = " has no ") -> B
 
 
 def rows() -> list[str]:
-    """Everything that promises are about, in the order of the report."""
+    """All parts of the protocol, in the order of the report."""
     from rmq_core import Capabilities
 
     flags = [name for name, value in Capabilities()._asdict().items() if isinstance(value, bool)]

@@ -1,4 +1,4 @@
-"""What publishing promises."""
+"""The promises about publishing."""
 
 from __future__ import annotations
 

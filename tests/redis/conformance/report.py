@@ -47,14 +47,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Collect the last word of each test; that of a test which did not get to its end is `failed`."""
+    """Collect the last result of each test; a test that did not reach its end counts as `failed`."""
     trials = [Trial(*trial) for name, trial in report.user_properties if name == RECORD]
     if trials and report.when == "call":
         _trials.append(trials[-1])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the report, and keep it."""
+    """Print the report, and save it."""
     if not _trials:
         return
     text = "\n".join(render(_trials))
@@ -67,7 +67,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def render(trials: Iterable[Trial]) -> Iterator[str]:
-    """The lines of the report: a table for each discipline."""
+    """Return the lines of the report: a table for each discipline."""
     trials = list(trials)
     places = {trial.place: trial.version for trial in trials}
     yield HEAD
@@ -84,7 +84,7 @@ def render(trials: Iterable[Trial]) -> Iterator[str]:
 
 
 def rows_of(text: str, discipline: str) -> dict[str, list[str]]:
-    """The cells of each row of a discipline's table, read back from a report."""
+    """Return the cells of each row of a discipline's table, parsed from a report."""
     table = text.partition(f"\n## {discipline}\n")[2].partition("\n## ")[0]
     lines = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
     return {first.strip(): [cell.strip() for cell in rest] for first, *rest in lines[2:]}

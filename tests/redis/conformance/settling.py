@@ -1,4 +1,4 @@
-"""What ack, nack, release and extend promise."""
+"""The promises about ack, nack, release and extend."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def a_lease_of_one_queue_settles_nothing_in_another(subject: Subject) -> None:
 
 
 def the_token_is_not_asked_for(subject: Subject) -> None:
-    """Whoever knows the message may settle it, once."""
+    """Any process that knows the message may settle it, once."""
     subject.publish(1)
     lease = subject.queue.claim()
     assert subject.queue.ack(replace(lease, token="0")).settled == 1

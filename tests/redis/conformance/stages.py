@@ -1,4 +1,4 @@
-"""Where promises are tried: one server or cluster, one flavour, one client that all queues share."""
+"""Where promises are checked: one server or cluster, one concurrency model, one client that all queues share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
 @contextmanager
 def find_place(name: str) -> Iterator[Place]:
-    """The server or cluster of that name: of RMQ_TEST_SERVERS, or one of ours, which ends with the block."""
+    """Yield the server or cluster of that name: of RMQ_TEST_SERVERS, or one of ours, which is stopped at the end."""
     with ExitStack() as stack:
         if name in CLUSTERS and name not in parse_external():
             url = stack.enter_context(closing(Cluster(CLUSTERS[name]))).url
@@ -42,7 +42,7 @@ def _version(url: str) -> str:
 
 
 class Stage:
-    """Opens queues of any discipline in one flavour; all of them share one client."""
+    """Opens queues of any discipline for one concurrency model; all of them share one client."""
 
     flavour: str
 
@@ -50,14 +50,14 @@ class Stage:
         self.place = place
         self._settings = RedisSettings.from_url(place.url)
         self.plain: Any = self._settings.client()
-        """For looking, and reaching, behind the library's back."""
+        """A plain client that reads and writes keys without the library."""
         self._threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="stage")
 
     def open(self, discipline: str, name: str, config: Any) -> Any:
         raise NotImplementedError
 
     def in_background(self, call: Callable[..., Any], *args: Any, **options: Any) -> Future[Any]:
-        """Run `call` in another thread: a second worker, or somebody who waits."""
+        """Run `call` in another thread, as a second worker or a waiting call."""
         return self._threads.submit(call, *args, **options)
 
     def close(self) -> None:

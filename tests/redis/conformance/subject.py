@@ -20,19 +20,19 @@ _numbers = itertools.count()
 
 
 def declares(capabilities: Capabilities, row: str) -> bool:
-    """Whether a capability is among them; `str payload` and so on count as such."""
+    """Return whether it is one of the capabilities; `str payload` and so on count as such."""
     kind, _, payload = row.partition(" ")
     return kind in KINDS[capabilities.payload] if payload else bool(getattr(capabilities, row))
 
 
 def capabilities_of(discipline: str) -> Capabilities:
-    """What a discipline declares."""
+    """Return what a discipline declares."""
     declared: Capabilities = DISCIPLINES[discipline].load().capabilities
     return declared
 
 
 class Subject:
-    """A fresh queue: `queue` is one worker on it, `open` makes another."""
+    """A new queue: `queue` is one worker on it, `open` makes another."""
 
     def __init__(self, stage: Stage, discipline: str, kit: Kit | None = None) -> None:
         self.stage, self.discipline = stage, discipline
@@ -42,7 +42,7 @@ class Subject:
         self.queue = self.open()
 
     def open(self, name: str | None = None) -> Any:
-        """Another worker, or another queue."""
+        """Open another worker, or another queue."""
         return self._opened(self.name if name is None else name, LONG_S)
 
     def _opened(self, name: str, lease_s: float) -> Any:
@@ -51,39 +51,39 @@ class Subject:
         return queue
 
     def able(self, capability: str) -> bool:
-        """Whether the discipline declares a capability."""
+        """Return whether the discipline declares a capability."""
         return declares(self.queue.capabilities, capability)
 
     @property
     def keeps_times(self) -> bool:
-        """Whether it is known when a message was published: a bare id has no place for it."""
+        """Return whether messages store their time of publishing: a bare id does not."""
         return bool(self.queue.capabilities.payload != "id")
 
     def payload(self, number: int) -> Any:
-        """A payload that this discipline takes."""
+        """Return a payload that this discipline accepts."""
         return f"m{number}" if self.able("str payload") else {"n": number}
 
     def number(self, payload: Any) -> int:
-        """The number that a payload was made of."""
+        """Return the number from which a payload was made."""
         return int(payload["n"] if isinstance(payload, dict) else payload[1:])
 
     def payloads(self, *numbers: int) -> list[Any]:
         return [self.payload(number) for number in numbers]
 
     def publish(self, *numbers: int) -> tuple[str, ...]:
-        """Make messages ready, oldest first; their ids."""
+        """Publish ready messages, oldest first; return their ids."""
         ids: tuple[str, ...] = self.queue.publish_many(self.payloads(*numbers)).ids
         return ids
 
     def held(self, *numbers: int, lease_s: float = LONG_S) -> Any:
-        """Publish messages and claim them under one lease, with another worker; that worker and the lease."""
+        """Publish messages and let another worker claim them under one lease; return that worker and the lease."""
         self.publish(*numbers)
         worker, lease = self.claimed(len(numbers), lease_s)
         assert lease.count == len(numbers)
         return worker, lease
 
     def claimed(self, count: int, lease_s: float) -> Any:
-        """Claim what is ready with another worker, for so many seconds; that worker and the lease."""
+        """Let another worker claim the ready messages for so many seconds; return that worker and the lease."""
         if self.able("extend"):
             worker = self.open()
             return worker, worker.claim(max_messages=count, lease=lease_s)
@@ -91,29 +91,29 @@ class Subject:
         return worker, worker.claim(max_messages=count)
 
     def expire(self) -> None:
-        """Let the time of every lease that was made with SHORT_S be over."""
+        """Let every lease that was made with SHORT_S expire."""
         if self._kit.expire is None:
             time.sleep(1.2 * SHORT_S)
         else:
             self._kit.expire(self.stage.plain, self.name)
 
     def let_pass(self, seconds: int) -> None:
-        """Let so much time pass for every lease, all at once."""
+        """Let so much time pass for every lease at once."""
         assert self._kit.let_pass is not None
         self._kit.let_pass(self.stage.plain, self.name, seconds)
 
     def recover(self) -> None:
-        """Take back what has expired, where claiming does not do so."""
+        """Reclaim expired leases, where claiming does not do so."""
         if self._kit.recover is not None:
             self._kit.recover(self.queue)
 
     def recovered(self, wait_s: float = 10) -> Any:
-        """A lease of what has expired, or None."""
+        """Claim expired messages; return the lease, or None."""
         self.recover()
         return self.queue.claim(wait=wait_s if self._kit.recover is None else 0)
 
     def drain(self) -> list[Any]:
-        """The payloads of everything that can be claimed, acked on the way."""
+        """Claim and ack everything; return the payloads."""
         found = []
         while lease := self.queue.claim():
             found.append(lease.message.payload)
@@ -121,7 +121,7 @@ class Subject:
         return found
 
     def counts(self) -> tuple[int, ...]:
-        """Messages that are ready, delayed and leased; leases; dead letters."""
+        """Return the numbers of ready, delayed and leased messages, of leases and of dead letters."""
         return tuple(self.queue.stats()[:5])
 
     def in_background(self, call: Callable[..., Any], *args: Any, **options: Any) -> Future[Any]:

@@ -1,4 +1,4 @@
-"""What `process` and closing promise."""
+"""The promises about `process` and closing."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def a_block_keeps_what_it_claimed_for_longer_than_one_lease(subject: Subject) ->
 def a_block_that_lost_what_it_claimed_says_so_at_its_end(subject: Subject) -> None:
     subject.publish(1)
     with pytest.raises(LeaseLost), subject.queue.process() as lease:
-        subject.open().release(pickle.loads(pickle.dumps(lease)))  # as another process that holds it would
+        subject.open().release(pickle.loads(pickle.dumps(lease)))  # as another process that holds the lease would
     assert subject.drain() == subject.payloads(1)
 
 

@@ -1,4 +1,4 @@
-"""What the tests of job queues share: queues on a world, workers on an event loop, and a look behind their backs."""
+"""Helpers of the tests of job queues: queues on a world, workers on an event loop, and direct inspection of Redis."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ KEYS = JobsKeys("q")
 
 
 def jobs(world: World, config: JobsConfig | None = None, **options: Any) -> Any:
-    """The queue `q` of a world."""
+    """Return the queue `q` of a world."""
     return world.open("jobs", "q", config or (JobsConfig(**options) if options else None))
 
 
 def payloads(queue: Any) -> list[Any]:
-    """What the queue still hands out, acked on the way."""
+    """Claim and ack everything; return the jobs."""
     found = []
     while lease := queue.claim(max_messages=100):
         found += [message.payload for message in lease.messages]
@@ -34,25 +34,25 @@ def payloads(queue: Any) -> list[Any]:
 
 
 def native(client: redis.Redis) -> bool:
-    """Whether this server has IDMP, CLAIM and XACKDEL."""
+    """Return whether this server has IDMP, CLAIM and XACKDEL."""
     info = client.info("server")
     return "valkey_version" not in info and tuple(map(int, info["redis_version"].split(".")[:2])) >= (8, 6)
 
 
 async def answer(value: Any) -> Any:
-    """A value, awaited if it must be."""
+    """Return a value, awaited if necessary."""
     return await value if inspect.isawaitable(value) else value
 
 
 class Log:
-    """What handlers saw, and a way to wait for it."""
+    """What handlers received, and a way to wait for it."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
     async def until(self, condition: Callable[[], Any], within_s: float = PATIENCE_S) -> None:
         async with asyncio.timeout(within_s):
-            while not await answer(condition()):  # noqa: ASYNC110  what is waited for happens in Redis
+            while not await answer(condition()):  # noqa: ASYNC110  the condition changes in Redis
                 await asyncio.sleep(0.005)
 
     async def count(self, count: int) -> None:
@@ -68,13 +68,13 @@ async def queue_at(url: str, **options: Any) -> AsyncIterator[AsyncJobQueue]:
 
 @asynccontextmanager
 async def working(queue: AsyncJobQueue, handler: Any, **options: Any) -> AsyncIterator[Worker]:
-    """A worker beside the test."""
+    """Run a worker beside the test."""
     async with Worker(queue, handler, WorkerConfig(**options)) as worker:
         yield worker
 
 
 async def hung(queue: AsyncJobQueue, count: int = 1) -> None:
-    """Jobs were delivered to a worker that is never heard of again."""
+    """Deliver jobs to a worker that never returns."""
     from rmq_core.discipline.jobs.operations import working as operations
     from rmq_core.discipline.jobs.operations.working import Done
 

@@ -1,4 +1,4 @@
-"""Adding jobs: what is stored, what comes back, what is added once."""
+"""Adding jobs: what is stored, what is returned, and what is added once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_data_is_anything_json_has_or_bytes(world: World, data: Any) -> None:
 
 
 @pytest.mark.parametrize("data", [object(), {1: 2}, float("nan"), {"a": object()}, "\ud800"])
-def test_what_json_would_change_is_refused_before_anything_is_sent(world: World, data: Any) -> None:
+def test_a_value_that_json_would_change_is_refused_before_anything_is_sent(world: World, data: Any) -> None:
     with pytest.raises(PayloadError):
         jobs(world).add("j", data)
     assert world.client.keys() == []
@@ -52,7 +52,7 @@ def test_a_job_carries_its_own_attempts_and_backoff(world: World) -> None:
 
 @pytest.mark.parametrize("options", [{"attempts": 0}, {"attempts": True}, {"backoff": "x"}, {"job_id": "a b"},
                                      {"job_id": ""}, {"job_id": "{a}"}, {"delay": -1}])  # fmt: skip
-def test_an_option_that_cannot_work_is_refused_by_name(world: World, options: dict[str, Any]) -> None:
+def test_an_invalid_option_is_refused_by_name(world: World, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         jobs(world).add("j", **options)
 
@@ -77,14 +77,14 @@ def test_a_dict_that_is_no_job_is_refused(world: World) -> None:
         jobs(world).add_bulk([{"name": "j", "unexpected": 1}])
 
 
-def test_a_bulk_that_is_refused_on_the_way_reports_what_was_added(world: World) -> None:
+def test_a_bulk_that_is_refused_partway_reports_what_was_added(world: World) -> None:
     queue = jobs(world)
     with pytest.raises(PayloadError) as refused:
         queue.add_bulk([{"name": "j", "data": number} for number in range(1500)] + [{"name": "j", "data": object()}])
     assert len(refused.value.report) == 1000 == queue.stats().ready
 
 
-def test_an_id_is_added_once_across_processes(world: World) -> None:
+def test_a_unique_id_is_added_once_across_processes(world: World) -> None:
     first, second = jobs(world), jobs(world)
     assert first.add_unique("welcome", 1, job_id="welcome:42").accepted
     again = second.add_unique("welcome", 2, job_id="welcome:42")
@@ -94,14 +94,14 @@ def test_an_id_is_added_once_across_processes(world: World) -> None:
     assert [job.data for job in stored(world)] == [1]
 
 
-def test_an_id_stays_taken_when_its_job_is_done(world: World) -> None:
+def test_a_unique_id_stays_taken_after_its_job_is_done(world: World) -> None:
     queue = jobs(world)
     queue.add_unique("j", 1, job_id="a")
     assert payloads(queue) == [1]
     assert not queue.add_unique("j", 2, job_id="a").accepted
 
 
-def test_an_id_is_taken_for_unique_ttl_from_the_end_of_the_delay(world: World) -> None:
+def test_a_unique_id_is_taken_for_unique_ttl_from_the_end_of_the_delay(world: World) -> None:
     queue = jobs(world, unique_ttl=100)
     queue.add_unique("j", job_id="a")
     queue.add_unique("j", job_id="b", delay=1000)
@@ -110,7 +110,7 @@ def test_an_id_is_taken_for_unique_ttl_from_the_end_of_the_delay(world: World) -
     assert 1_090_000 < left[1] <= 1_100_000
 
 
-def test_more_ids_are_remembered_than_any_window_of_the_server_holds(world: World) -> None:
+def test_more_unique_ids_are_remembered_than_the_idempotency_window_of_the_server_holds(world: World) -> None:
     queue = jobs(world)
     report = [job.accepted for job in queue.add_bulk(
         NewJob("j", job_id=f"id-{number}", unique=True) for number in [*range(10_500), 0, 10_499]
@@ -125,13 +125,13 @@ def test_a_forgotten_id_can_be_added_again(world: World) -> None:
     assert queue.add_unique("j", job_id="a").accepted
 
 
-def test_an_id_of_ones_own_that_is_not_unique_may_be_added_twice(world: World) -> None:
+def test_a_custom_id_that_is_not_unique_may_be_added_twice(world: World) -> None:
     queue = jobs(world)
     assert [queue.add("j", number, job_id="a").accepted for number in range(2)] == [True, True]
     assert [job.data for job in stored(world)] == [0, 1]
 
 
-def test_unique_jobs_among_others_hold_nobody_back(world: World) -> None:
+def test_unique_jobs_among_others_delay_no_other_job(world: World) -> None:
     queue = jobs(world)
     added = queue.add_bulk(
         [NewJob("j", job_id="a"), NewJob("j", job_id="a", unique=True), NewJob("j", job_id="a"),
@@ -140,12 +140,12 @@ def test_unique_jobs_among_others_hold_nobody_back(world: World) -> None:
     assert [job.accepted for job in added] == [True, True, True, False]
 
 
-def test_headers_of_ours_cannot_be_set_by_hand(world: World) -> None:
+def test_headers_reserved_by_rmq_are_refused(world: World) -> None:
     with pytest.raises(PayloadError, match="rmq-name"):
         jobs(world).publish("x", headers={"rmq-name": "j"})
 
 
-def test_a_producer_of_a_server_with_idmp_asks_for_the_widest_window(world: World) -> None:
+def test_a_producer_requests_the_widest_idempotency_window_of_the_server(world: World) -> None:
     jobs(world).add("j")
     if native(world.client):
         info = world.client.execute_command("XINFO", "STREAM", KEYS.ready)
@@ -164,7 +164,7 @@ def test_unread_jobs_are_never_trimmed(world: World) -> None:
     assert (lease.count, queue.ack(lease).settled, world.client.xlen(KEYS.ready)) == (12_000, 12_000, 0)
 
 
-def test_a_queue_tells_tools_its_name_and_discipline(world: World) -> None:
+def test_a_queue_registers_its_name_and_discipline_for_tools(world: World) -> None:
     jobs(world).add("j")
     assert world.client.smembers("rmq:queues") == {b"q"} == world.client.smembers("rmq:queues:jobs")
 
@@ -179,7 +179,7 @@ def test_every_key_is_in_the_slot_of_the_queue(world: World) -> None:
     }  # fmt: skip
 
 
-def test_the_retry_budget_is_within_what_the_server_remembers() -> None:
+def test_the_retry_budget_is_shorter_than_the_idempotency_window_of_the_server() -> None:
     with pytest.raises(ConfigurationError, match="retry_budget"):
         JobsConfig(retry_budget=301)
 

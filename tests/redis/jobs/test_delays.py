@@ -1,4 +1,4 @@
-"""Delayed jobs: when they become ready, how they are cancelled, and who promotes them."""
+"""Delayed jobs: when they become ready, how they are cancelled, and which clients promote them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fall_due(world: World) -> None:
         world.client.zadd(KEYS.delayed, {name: 1})
 
 
-def test_a_delayed_job_is_ready_when_its_delay_is_over(world: World) -> None:
+def test_a_delayed_job_is_ready_after_its_delay(world: World) -> None:
     queue = jobs(world)
     queue.add("later", 1, delay=60)
     queue.add("now", 2)
@@ -73,7 +73,7 @@ def test_two_delayed_jobs_of_one_id_are_both_kept(world: World) -> None:
     assert sorted(payloads(queue)) == [1, 2]
 
 
-def test_anybody_may_promote_at_any_time(world: World) -> None:
+def test_promoting_is_possible_from_any_client_at_any_time(world: World) -> None:
     queue = jobs(world)
     queue.add("j", 1, delay=60)
     assert queue.promote().promoted == 0
@@ -91,7 +91,7 @@ def test_two_promoters_promote_a_job_once(world: World) -> None:
     assert sorted(payloads(queue)) == list(range(1500))
 
 
-def test_the_next_due_time_is_told(world: World) -> None:
+def test_the_next_due_time_is_returned(world: World) -> None:
     queue = jobs(world)
     assert queue.promote().next_ms is None
     queue.add("j", delay=60)
@@ -132,7 +132,7 @@ def test_a_waiting_claim_is_woken_by_a_new_job(world: World) -> None:
     assert woken_soon(attempt)
 
 
-def test_a_waiting_claim_gives_up_in_time(world: World) -> None:
+def test_a_waiting_claim_times_out(world: World) -> None:
     began = time.monotonic()
     assert jobs(world).claim(wait=0.2) is None
     assert time.monotonic() - began > 0.15

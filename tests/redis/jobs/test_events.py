@@ -1,4 +1,4 @@
-"""Events: what happened to which job, in a stream that anybody may follow."""
+"""Events: what happened to each job, in a stream that any client may follow."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.redis.jobs.bench import KEYS, Log, queue_at, working
 
 @pytest.fixture
 def url(server_url: str, redis_client: redis.Redis) -> str:
-    """A server, emptied."""
+    """A server with an empty database."""
     del redis_client
     return server_url
 
 
-async def test_the_life_of_a_job_can_be_followed(url: str) -> None:
+async def test_the_events_of_a_job_can_be_followed(url: str) -> None:
     log = Log()
 
     async def handler(job: Job) -> None:
@@ -41,7 +41,7 @@ async def test_the_life_of_a_job_can_be_followed(url: str) -> None:
     ]  # fmt: skip
 
 
-async def test_the_dead_are_told_of_with_their_reason(url: str) -> None:
+async def test_dead_letter_events_carry_their_reason(url: str) -> None:
     async def handler(job: Job) -> None:
         raise ValueError("no")
 
@@ -54,7 +54,7 @@ async def test_the_dead_are_told_of_with_their_reason(url: str) -> None:
     ]  # fmt: skip
 
 
-async def test_events_are_bounded_and_can_be_left_out(url: str, redis_client: redis.Redis) -> None:
+async def test_events_are_capped_and_can_be_switched_off(url: str, redis_client: redis.Redis) -> None:
     log = Log()
 
     async def handler(job: Job) -> None:
@@ -70,7 +70,7 @@ async def test_events_are_bounded_and_can_be_left_out(url: str, redis_client: re
         assert redis_client.xlen(KEYS.events) <= 200
 
 
-async def test_a_follower_goes_on_from_where_it_was(url: str) -> None:
+async def test_a_follower_resumes_at_its_last_event(url: str) -> None:
     async with queue_at(url) as queue:
         for name in "abc":
             await queue.add("j", job_id=name, delay=60)

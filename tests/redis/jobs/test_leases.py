@@ -24,7 +24,7 @@ def expire(world: World, lease_id: str) -> None:
     world.client.zadd(KEYS.leases, {lease_id: 1})
 
 
-def test_it_is_a_work_queue(world: World) -> None:
+def test_it_implements_the_work_queue_protocol(world: World) -> None:
     queue = jobs(world)
     assert isinstance(getattr(queue, "inner", queue), WorkQueue if world.flavour == "sync" else AsyncWorkQueue)
     assert (queue.name, queue.discipline, queue.capabilities.large_leases) == ("q", "jobs", True)
@@ -61,7 +61,7 @@ def test_a_former_holder_settles_nothing(world: World) -> None:
     assert queue.ack(new).settled == 1
 
 
-def test_a_lease_id_that_was_acked_whole_is_known_again(world: World) -> None:
+def test_a_lease_id_that_was_acked_as_a_whole_is_recognized(world: World) -> None:
     queue = jobs(world)
     queue.publish_many(["a", "b"])
     queue.ack(queue.claim(max_messages=2, lease_id="job"))
@@ -70,7 +70,7 @@ def test_a_lease_id_that_was_acked_whole_is_known_again(world: World) -> None:
     assert settled.value.acked == 2
 
 
-def test_a_lease_that_is_acked_whole_is_known_again_although_a_job_was_nacked(world: World) -> None:
+def test_a_lease_acked_as_a_whole_is_recognized_although_a_job_was_nacked(world: World) -> None:
     queue = jobs(world)
     queue.publish_many(["a", "b", "c"])
     lease = queue.claim(max_messages=3, lease_id="job")
@@ -81,7 +81,7 @@ def test_a_lease_that_is_acked_whole_is_known_again_although_a_job_was_nacked(wo
     assert settled.value.acked == 2
 
 
-def test_a_lease_and_its_end_can_be_looked_up_by_its_id(world: World) -> None:
+def test_a_lease_and_its_outcome_can_be_found_by_its_id(world: World) -> None:
     queue = jobs(world)
     queue.publish_many(["a", "b"])
     lease = queue.claim(max_messages=2, lease_id="job", owner="me")
@@ -117,7 +117,7 @@ def test_a_takeover_past_the_last_attempt_dead_letters(world: World) -> None:
     assert [(m.payload, m.history[-1].kind) for m in queue.dead_letters()] == [("a", "expired")]
 
 
-def test_an_expired_lease_is_taken_back_by_the_next_claim(world: World) -> None:
+def test_an_expired_lease_is_reclaimed_by_the_next_claim(world: World) -> None:
     queue = jobs(world)
     queue.publish_many(["a", "b"])
     lost = queue.claim(max_messages=2)
@@ -148,7 +148,7 @@ def test_a_lease_that_is_extended_does_not_expire(world: World) -> None:
     queue.ack(lease)
 
 
-def test_parts_of_a_lease_are_settled_apart(world: World) -> None:
+def test_parts_of_a_lease_are_settled_separately(world: World) -> None:
     queue = jobs(world)
     queue.publish_many(["a", "b", "c", "d"])
     lease = queue.claim(max_messages=4)
@@ -161,7 +161,7 @@ def test_parts_of_a_lease_are_settled_apart(world: World) -> None:
     assert payloads(queue) == ["b", "c"]
 
 
-def test_a_lease_that_ends_before_its_last_chunk_is_settled_and_not_lost(world: World) -> None:
+def test_a_lease_that_ends_before_its_last_chunk_counts_as_settled_and_not_as_lost(world: World) -> None:
     queue = jobs(world)
     queue.publish_many("x" for _ in range(1500))
     lease = queue.claim(max_messages=1500)
@@ -172,7 +172,7 @@ def test_a_lease_that_ends_before_its_last_chunk_is_settled_and_not_lost(world: 
     assert (lease.lost, lease.state.lost, lease.state.settled) == (False, False, True)
 
 
-def test_the_last_part_ends_the_lease(world: World) -> None:
+def test_settling_the_last_part_ends_the_lease(world: World) -> None:
     queue = jobs(world)
     queue.publish_many(["a", "b"])
     lease = queue.claim(max_messages=2, lease_id="job")
@@ -192,7 +192,7 @@ def test_a_nack_counts_an_attempt_and_the_last_one_dead_letters(world: World) ->
     assert [failure.reason for failure in dead.history] == ["first", "second"]
 
 
-def test_a_nack_obeys_the_attempts_of_the_job_itself(world: World) -> None:
+def test_a_nack_respects_the_attempts_set_on_the_job(world: World) -> None:
     queue = jobs(world, max_attempts=9)
     queue.add("j", '"rmq-attempts":"5"', attempts=1)
     queue.add("k", '"rmq-attempts":"1"')
@@ -214,7 +214,7 @@ def test_a_release_counts_no_attempt(world: World) -> None:
     assert queue.claim().message.deliveries == 1
 
 
-def test_a_large_lease_is_read_in_slices_and_settled_whole(world: World) -> None:
+def test_a_large_lease_is_read_in_slices_and_settled_as_a_whole(world: World) -> None:
     queue, count = jobs(world), 9000
     queue.publish_many([str(number) for number in range(count)])
     lease = queue.claim(max_messages=count, lease_id="big")
@@ -233,7 +233,7 @@ def test_large_payloads_come_in_chunks_and_all_of_them_come(world: World) -> Non
     assert queue.nack(lease).settled == 20
 
 
-def test_a_block_acks_at_its_end_and_nacks_what_raises(world: World) -> None:
+def test_a_block_acks_when_it_succeeds_and_nacks_when_it_raises(world: World) -> None:
     queue = jobs(world)
     queue.publish_many(["a", "b"])
     with queue.process() as lease:
@@ -258,7 +258,7 @@ def test_peeking_claims_nothing(world: World) -> None:
     assert queue.backlog().ready == 3
 
 
-def test_what_waits_can_be_purged(world: World) -> None:
+def test_ready_and_delayed_jobs_can_be_purged(world: World) -> None:
     queue = jobs(world, max_attempts=1)
     queue.publish_many([str(number) for number in range(5000)])
     queue.publish("later", delay=60)
@@ -272,6 +272,6 @@ def test_what_waits_can_be_purged(world: World) -> None:
 
 
 @pytest.mark.parametrize("lease_id", ["~x", "", "a{b"])
-def test_a_lease_id_that_cannot_be_is_refused(world: World, lease_id: str) -> None:
+def test_an_invalid_lease_id_is_refused(world: World, lease_id: str) -> None:
     with pytest.raises(ConfigurationError, match="lease_id"):
         jobs(world).claim(lease_id=lease_id)

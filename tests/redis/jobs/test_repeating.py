@@ -1,4 +1,4 @@
-"""Repeatable jobs: fired once by whoever looks, on time, and after an outage as their rule says."""
+"""Repeatable jobs: fired once by the first promoter, on time, and after an outage as their rule defines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def now_ms(world: World) -> int:
 
 
 def set_back(world: World, key: str, by_ms: int) -> None:
-    """As if nobody had looked for so long."""
+    """Simulate that no promoter ran for so long."""
     world.client.zadd(KEYS.repeats, {key: now_ms(world) - by_ms})
 
 
@@ -29,7 +29,7 @@ def rule(queue: Any, key: str = "tick") -> Any:
     return next((found for found in queue.get_repeatable_jobs() if found.key == key), None)
 
 
-def test_a_rule_fires_when_it_is_due_and_moves_on(world: World) -> None:
+def test_a_rule_fires_when_it_is_due_and_computes_its_next_time(world: World) -> None:
     queue = jobs(world)
     assert queue.upsert_repeatable_job("tick", {"a": 1}, repeat=Repeat(Every(3600))) == "tick"
     queue.promote()
@@ -53,7 +53,7 @@ def test_several_promoters_fire_a_rule_once(world: World) -> None:
 
 @pytest.mark.parametrize(("missed", "fired"), [(Missed.SKIP, 0), (Missed.FIRE_ONCE, 1), (Missed.fire_all(100), 4),
                                                (Missed.fire_all(2), 2)])  # fmt: skip
-def test_times_that_nobody_saw_are_treated_as_the_rule_says(world: World, missed: Missed, fired: int) -> None:
+def test_missed_times_are_treated_as_the_rule_defines(world: World, missed: Missed, fired: int) -> None:
     queue = jobs(world)
     queue.upsert_repeatable_job("tick", repeat=Repeat(Every(3600), missed=missed))
     set_back(world, "tick", 3 * HOUR_MS + 60_000)
@@ -98,7 +98,7 @@ def test_a_rule_begins_at_its_start(world: World) -> None:
     assert rule(queue).next_ms == begin.timestamp() * 1000
 
 
-def test_an_equal_rule_goes_on_undisturbed_and_another_replaces_it(world: World) -> None:
+def test_adding_an_equal_rule_changes_nothing_and_a_different_one_replaces_it(world: World) -> None:
     queue = jobs(world)
     queue.upsert_repeatable_job("tick", 1, repeat=Repeat(Every(3600)))
     set_back(world, "tick", -77_000)
@@ -128,7 +128,7 @@ def test_a_rule_by_cron_fires_at_local_time(world: World) -> None:
     assert queue.peek()[0].headers["rmq-attempts"] == "2"
 
 
-def test_a_due_rule_is_what_a_promoter_wakes_for(world: World) -> None:
+def test_a_promoter_wakes_for_the_next_time_of_a_rule(world: World) -> None:
     queue = jobs(world)
     queue.upsert_repeatable_job("tick", repeat=Repeat(Every(60)))
     seen = queue.promote()

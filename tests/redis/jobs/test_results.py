@@ -1,4 +1,4 @@
-"""Results: kept for a while, waited for without polling, told apart from nothing."""
+"""Results: stored for a limited time, awaited without polling, and distinguished from no result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.redis.leases import PATIENCE_S
 
 @pytest.fixture
 def url(server_url: str, redis_client: redis.Redis) -> str:
-    """A server, emptied."""
+    """A server with an empty database."""
     del redis_client
     return server_url
 
@@ -30,7 +30,7 @@ async def echo(job: Job) -> Any:
 
 
 @pytest.mark.parametrize("value", [None, 0, "text", {"a": [1]}])
-async def test_a_waiter_gets_what_the_handler_returned_none_included(url: str, value: Any) -> None:
+async def test_a_waiter_gets_the_return_value_of_the_handler_including_none(url: str, value: Any) -> None:
     looked = asyncio.Event()
 
     async def echo_later(job: Job) -> Any:
@@ -78,7 +78,7 @@ async def test_a_waiter_learns_that_its_job_is_a_dead_letter(url: str) -> None:
         assert (await queue.get_result(job)) == JobResult(None, "UnrecoverableError: never")
 
 
-async def test_a_waiter_gives_up_in_time_and_is_told_what_to_look_for(url: str) -> None:
+async def test_a_waiter_times_out_with_a_hint(url: str) -> None:
     async with queue_at(url) as queue:
         began = time.monotonic()
         with pytest.raises(TimeoutError, match="store_results"):
@@ -93,7 +93,7 @@ async def test_results_are_kept_for_their_time_only(url: str, redis_client: redi
         assert 90_000 < redis_client.pttl(KEYS.result(job.id)) <= 100_000
 
 
-async def test_nothing_is_kept_unless_asked_for(url: str, redis_client: redis.Redis) -> None:
+async def test_no_result_is_kept_by_default(url: str, redis_client: redis.Redis) -> None:
     async with queue_at(url) as queue, working(queue, echo):
         job = await queue.add("j", 1)
         await Log().until(lambda: not redis_client.xlen(KEYS.ready))
@@ -110,7 +110,7 @@ async def test_a_return_value_that_cannot_be_kept_fails_its_job(url: str) -> Non
             await queue.wait_for_result(job, PATIENCE_S)
 
 
-async def test_a_turn_finishes_any_number_of_jobs_in_one_call(url: str) -> None:
+async def test_any_number_of_jobs_is_finished_in_one_call(url: str) -> None:
     async with queue_at(url) as queue:
         await queue.add_bulk({"name": "j", "data": number} for number in range(9000))
         found = await queue.run_exchange(turns.turn(queue.engine, "w", Done.nothing(), 9000))

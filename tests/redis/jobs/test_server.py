@@ -1,4 +1,4 @@
-"""What a queue needs of its server is asked once, and said loudly when it is missing."""
+"""The requirements of a queue to its server are checked once, and an error names what is missing."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from tests.servers import Server, start_server
 
 @pytest.fixture
 def old_server() -> Iterator[Server]:
-    """A server that lacks what came with Redis 6.2."""
+    """A server without the commands that came with Redis 6.2."""
     server = start_server("7.0", "--rename-command", "XAUTOCLAIM", "")
     yield server
     server.stop()
 
 
-async def test_a_server_that_is_too_old_is_refused_by_name_and_no_worker_does_nothing(old_server: Server) -> None:
+async def test_a_server_that_is_too_old_is_refused_with_the_missing_command_and_a_worker_raises_too(
+    old_server: Server,
+) -> None:
     async with queue_at(old_server.url) as queue:
         with pytest.raises(Unsupported, match=r"XAUTOCLAIM: it needs Redis 6\.2"):
             await queue.add("j")
@@ -30,7 +32,7 @@ async def test_a_server_that_is_too_old_is_refused_by_name_and_no_worker_does_no
             await Worker(queue, print).run()
 
 
-def test_the_server_is_asked_once(world: World) -> None:
+def test_the_server_version_is_queried_once(world: World) -> None:
     queue = jobs(world)
     queue.add("j")
     world.client.config_resetstat()
@@ -40,7 +42,7 @@ def test_the_server_is_asked_once(world: World) -> None:
     assert "cmdstat_xgroup" not in stats
 
 
-def test_what_the_server_can_is_used(world: World) -> None:
+def test_features_of_a_newer_server_are_used(world: World) -> None:
     queue = jobs(world)
     queue.add("j")
     world.client.config_resetstat()
@@ -51,14 +53,14 @@ def test_what_the_server_can_is_used(world: World) -> None:
     assert ("cmdstat_xack" in stats) != native(world.client)
 
 
-def test_a_key_of_another_type_is_said_and_left_alone(world: World) -> None:
+def test_a_key_of_another_type_is_reported_and_left_alone(world: World) -> None:
     world.client.set(KEYS.ready, "something else")
     with pytest.raises(WrongKeyType):
         jobs(world).add("j")
     assert world.client.get(KEYS.ready) == b"something else"
 
 
-def test_a_command_that_the_user_may_not_run_is_said(world: World) -> None:
+def test_a_command_that_the_user_may_not_run_is_reported(world: World) -> None:
     world.client.acl_setuser("limited", enabled=True, nopass=True, keys=["*"], categories=["+@all"],
                              commands=["-xgroup"])  # fmt: skip
     try:
@@ -68,7 +70,7 @@ def test_a_command_that_the_user_may_not_run_is_said(world: World) -> None:
         world.client.acl_deluser("limited")
 
 
-async def test_a_worker_says_what_makes_working_impossible(server_url: str, redis_client: redis.Redis) -> None:
+async def test_a_worker_reports_why_it_cannot_work(server_url: str, redis_client: redis.Redis) -> None:
     redis_client.set(KEYS.ready, "something else")
     async with queue_at(server_url) as queue:
         with pytest.raises(WrongKeyType):

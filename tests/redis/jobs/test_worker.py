@@ -23,12 +23,12 @@ AT_ONCE = exponential(0, 0)
 
 @pytest.fixture
 def url(server_url: str, redis_client: redis.Redis) -> str:
-    """A server, emptied."""
+    """A server with an empty database."""
     del redis_client
     return server_url
 
 
-async def test_a_worker_runs_a_handler_for_each_job_and_deletes_what_is_done(
+async def test_a_worker_runs_a_handler_for_each_job_and_deletes_finished_jobs(
     url: str, redis_client: redis.Redis
 ) -> None:
     log = Log()
@@ -56,7 +56,7 @@ async def test_a_plain_function_runs_in_a_thread(url: str) -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-async def test_no_more_handlers_run_at_once_than_asked_for(url: str, concurrency: int) -> None:
+async def test_no_more_handlers_run_concurrently_than_configured(url: str, concurrency: int) -> None:
     log, running = Log(), 0
 
     async def handler(job: Job) -> None:
@@ -72,7 +72,7 @@ async def test_no_more_handlers_run_at_once_than_asked_for(url: str, concurrency
     assert max(log.seen) == concurrency
 
 
-async def test_a_failed_job_comes_back_with_one_attempt_more_after_its_backoff(url: str) -> None:
+async def test_a_failed_job_returns_after_its_backoff_with_one_more_attempt(url: str) -> None:
     log = Log()
 
     async def handler(job: Job) -> None:
@@ -108,7 +108,7 @@ async def test_an_unrecoverable_error_is_a_dead_letter_at_once(url: str) -> None
         assert (await queue.stats())[:5] == (0, 0, 0, 0, 1)
 
 
-async def test_a_dead_letter_tells_that_its_error_was_unrecoverable_whatever_its_class(url: str) -> None:
+async def test_a_dead_letter_records_that_its_error_was_unrecoverable_whatever_its_class(url: str) -> None:
     class NoSuchUserError(UnrecoverableError):
         pass
 
@@ -165,7 +165,7 @@ async def test_a_job_that_kills_its_workers_becomes_a_dead_letter(url: str) -> N
 
 
 async def test_a_long_job_is_not_delivered_twice_while_its_worker_lives(url: str) -> None:
-    """Without heartbeats it always would be; with them, only to a machine that stands still for longer than a lease."""
+    """Without heartbeats the jobs would always be redelivered; with them, only if the machine hangs."""
 
     async def attempts() -> list[int]:
         log = Log()
@@ -202,7 +202,7 @@ async def test_jobs_fetched_ahead_of_a_slow_one_go_to_other_workers(url: str) ->
             over.set()
 
 
-async def test_a_stopped_worker_ends_what_runs_and_gives_the_rest_back(url: str) -> None:
+async def test_a_stopped_worker_finishes_running_jobs_and_releases_the_rest(url: str) -> None:
     log, stopped = Log(), asyncio.Event()
 
     async def handler(job: Job) -> None:
@@ -222,7 +222,7 @@ async def test_a_stopped_worker_ends_what_runs_and_gives_the_rest_back(url: str)
         assert {(m.payload, m.deliveries) for m in await queue.peek(9)} == {(2, 0), (3, 0), (4, 0)}
 
 
-async def test_a_worker_gives_back_no_job_that_another_took_over(url: str, redis_client: redis.Redis) -> None:
+async def test_a_worker_releases_no_job_that_another_took_over(url: str, redis_client: redis.Redis) -> None:
     async with queue_at(url) as queue:
         await queue.add("j", "taken")
         await queue.add("j", "kept")
@@ -233,7 +233,7 @@ async def test_a_worker_gives_back_no_job_that_another_took_over(url: str, redis
         assert await queue.run_exchange(operations.beat(queue.engine, "other", [found[0].entry])) == []
 
 
-async def test_jobs_that_a_flushed_database_forgot_are_not_given_back(url: str, redis_client: redis.Redis) -> None:
+async def test_jobs_lost_in_a_flushed_database_are_not_released(url: str, redis_client: redis.Redis) -> None:
     async with queue_at(url) as queue:
         await queue.add("j")
         found = await queue.run_exchange(operations.turn(queue.engine, "w", Done.nothing(), 1))
@@ -241,7 +241,7 @@ async def test_jobs_that_a_flushed_database_forgot_are_not_given_back(url: str, 
         assert await queue.run_exchange(operations.requeue(queue.engine, "w", found)) == 0
 
 
-async def test_a_cancelled_worker_still_tells_what_was_done(url: str) -> None:
+async def test_a_cancelled_worker_still_acks_finished_jobs(url: str) -> None:
     log, telling = Log(), asyncio.Event()
 
     async def handler(job: Job) -> None:
@@ -268,7 +268,7 @@ async def test_a_cancelled_worker_still_tells_what_was_done(url: str) -> None:
         assert (log.seen, stats.ready, stats.leased) == ([0, 1], 3, 0)
 
 
-async def test_a_handler_that_outlives_the_grace_is_cancelled_and_its_job_comes_back(url: str) -> None:
+async def test_a_handler_that_exceeds_the_grace_time_is_cancelled_and_its_job_redelivered(url: str) -> None:
     log = Log()
 
     async def handler(job: Job) -> None:
@@ -285,7 +285,7 @@ async def test_a_handler_that_outlives_the_grace_is_cancelled_and_its_job_comes_
     assert log.seen[:2] == [1, 2]
 
 
-async def test_acks_are_told_within_the_window_even_while_other_handlers_run(
+async def test_acks_are_sent_within_the_window_even_while_other_handlers_run(
     url: str, redis_client: redis.Redis
 ) -> None:
     log, told = Log(), asyncio.Event()
@@ -315,7 +315,7 @@ async def test_a_worker_leaves_no_consumer_behind(url: str, redis_client: redis.
     assert redis_client.xinfo_consumers(KEYS.ready, "jobs") == []
 
 
-async def test_a_damaged_entry_becomes_a_dead_letter_and_takes_no_neighbour_with_it(
+async def test_a_damaged_entry_becomes_a_dead_letter_and_leaves_its_neighbours_alone(
     url: str, redis_client: redis.Redis
 ) -> None:
     log = Log()
@@ -325,7 +325,7 @@ async def test_a_damaged_entry_becomes_a_dead_letter_and_takes_no_neighbour_with
 
     async with queue_at(url) as queue, working(queue, handler):
         await queue.add("j", 1)
-        redis_client.xadd(KEYS.ready, {"e": "0 1 0 x b0 "})  # an envelope, though not of a job's making
+        redis_client.xadd(KEYS.ready, {"e": "0 1 0 x b0 "})  # an envelope, though not one of a job
         redis_client.xadd(KEYS.ready, {"e": "0 1 0 y j0 {"})
         await queue.add("j", 2)
         await log.count(3)
@@ -360,7 +360,7 @@ async def test_several_workers_share_the_jobs(url: str) -> None:
     assert sorted(log.seen) == list(range(2000))
 
 
-async def test_a_handler_that_cancels_itself_loses_no_job(url: str) -> None:
+async def test_a_handler_that_raises_cancelled_error_loses_no_job(url: str) -> None:
     log = Log()
 
     async def handler(job: Job) -> None:
@@ -374,7 +374,7 @@ async def test_a_handler_that_cancels_itself_loses_no_job(url: str) -> None:
         await log.until(lambda: {*log.seen} >= {("a", 1), ("b", 1), ("a", 2), ("b", 2)})
 
 
-async def test_a_late_worker_does_not_undo_what_another_did(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_late_worker_does_not_undo_what_another_worker_did(url: str, caplog: pytest.LogCaptureFixture) -> None:
     log = Log()
 
     async def handler(job: Job) -> None:

@@ -1,4 +1,4 @@
-"""Looks behind a queue, and time that passes at once. What a user could see otherwise is asked for otherwise."""
+"""Direct inspection of a queue, and expiry at once. Everything that a user could see is tested through the queue."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ def _engine(world: World, name: str) -> LeasedQueue:
 
 
 def waiting(world: World, name: str = "q") -> list[Any]:
-    """The payloads that wait, the next one first."""
+    """Return the pending payloads, the next one first."""
     return _payloads(_engine(world, name).peek(1000))
 
 
 def in_hand(world: World, name: str = "q") -> int:
-    """How many messages somebody has claimed."""
+    """Return the number of claimed messages."""
     return _engine(world, name).stats().leased
 
 
 def dead(world: World, name: str = "q") -> list[Any]:
-    """The payloads of dead letters, the newest first."""
+    """Return the payloads of dead letters, the newest first."""
     return _payloads(_engine(world, name).dead_letters(1000))
 
 
 def logged(world: World, kind: str, name: str = "q") -> list[str]:
-    """The payloads of the `completed` or `failed` log, the newest first."""
+    """Return the payloads of the `completed` or `failed` log, the newest first."""
     queue = world.queue(name, client=world.client(decode_responses=True))
     return list(queue.peek(5000, source=kind))
 
 
 def expire(world: World, name: str = "q") -> None:
-    """Let the time of every claim be over, of the first claimed first."""
+    """Let every claim expire, in the order of claiming."""
     leases = sorted(_engine(world, name).leases(limit=1000), key=lambda info: info.fence)
     for past_ms, info in enumerate(leases, start=1):
         world.look.zadd(f"rmq:{{{name}}}:leases", {info.id: past_ms}, xx=True)
 
 
 def let_pass(world: World, seconds: int, name: str = "q") -> None:
-    """Let so much time pass for every claim, all at once."""
+    """Let so much time pass for every claim at once."""
     for lease in world.look.zrange(f"rmq:{{{name}}}:leases", 0, -1):
         world.look.zincrby(f"rmq:{{{name}}}:leases", -1000 * seconds, lease)
 
 
 def left_s(world: World, name: str = "q") -> float:
-    """For how many seconds the claim that expires first is good."""
+    """Return for how many seconds the claim that expires first remains valid."""
     ((_, deadline),) = world.look.zrange(f"rmq:{{{name}}}:leases", 0, 0, withscores=True)
     return float(deadline) / 1000 - float(world.look.time()[0])
 
 
 def spoil(world: World) -> None:
-    """Let the server refuse whatever a settlement needs."""
+    """Make the server refuse every settlement."""
     for key in world.look.keys("*"):
         world.look.delete(key)
         world.look.set(key, "of another type")
 
 
 def eventually(condition: Callable[[], Any]) -> Any:
-    """What `condition` returns once it is true."""
+    """Return the result of `condition` once it is true."""
     deadline = time.monotonic() + PATIENCE_S
     while not (found := condition()):
         assert time.monotonic() < deadline, "this never happened"

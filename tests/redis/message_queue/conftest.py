@@ -1,6 +1,6 @@
-"""One test body over {sync, async} x {fakeredis, the servers of the matrix}: ask for `world`.
+"""One test body over {sync, async} x {fakeredis, the servers of the matrix}: request the fixture `world`.
 
-`one_world` is the same on a single server, for tests whose subject is not Redis; `flavour` is for those that need none.
+`one_world` is the same on one server, for tests whose subject is not Redis; `flavour` is for those without a server.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def unhurried_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a block waits for a renewal that a busy machine holds up, and does not warn of it.
+    """Let the end of a block wait for a renewal that a busy machine delays, without a warning.
 
-    For beats as quick as those of tests that would be after 0.1 s.
+    With the short heartbeat intervals of the tests, the warning would come after 0.1 s.
     """
     monkeypatch.setattr(Beat, "stop_s", PATIENCE_S)
 
 
 @pytest.fixture(scope="session")
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    """One place, there for the whole session."""
+    """One place, which exists for the whole session."""
     with find_place(request.param) as found:
         yield found
 
@@ -48,7 +48,7 @@ def flavour(request: pytest.FixtureRequest) -> type[World]:
 
 @pytest.fixture
 def world(flavour: type[World], place: Place) -> Iterator[World]:
-    """Queues of one flavour on an empty database of each place."""
+    """Queues of one concurrency model on an empty database of each place."""
     with flavour(place) as made:
         made.look.flushdb()
         yield made
@@ -56,20 +56,20 @@ def world(flavour: type[World], place: Place) -> Iterator[World]:
 
 @pytest.fixture
 def one_world(flavour: type[World], redis_url: str) -> Iterator[World]:
-    """Queues of one flavour on an empty database of one server."""
+    """Queues of one concurrency model on an empty database of one server."""
     with flavour(Real(redis_url)) as made:
         yield made
 
 
 @pytest.fixture
 def no_world(flavour: type[World]) -> Iterator[World]:
-    """Queues of one flavour that nobody asks to do anything."""
+    """Queues of one concurrency model whose server is never used."""
     with flavour(Fake()) as made:
         yield made
 
 
 @pytest.fixture
 def proxy(redis_url: str) -> Iterator[Proxy]:
-    """A wire to the server that can be cut."""
+    """A proxy to the server whose connections can be cut."""
     with Proxy(int(redis_url.rsplit(":", 1)[1].split("/", maxsplit=1)[0])) as made:
         yield made

@@ -1,4 +1,4 @@
-"""A gateway as a user writes one: it keeps its messages in memory, and each of its verbs can be replaced by a test."""
+"""A custom gateway as a user writes it: it keeps its messages in memory, and a test can replace each of its methods."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Shelf:
 
 
 def foreign(world: World, *, timeout_s: int | None = 300, **replaced: Callable[..., Any]) -> tuple[Any, Shelf]:
-    """A gateway of the world's flavour with its shelf; `replaced` verbs are called instead of the shelf's."""
+    """Return a gateway for this world with its store; `replaced` methods are called instead of those of the store."""
     shelf = Shelf(leases=timeout_s is not None)
     verbs = {verb: _verb(world, verb, replaced.get(verb) or getattr(shelf, verb), shelf) for verb in VERBS}
     members = {**verbs, "message_visibility_timeout_seconds": timeout_s}

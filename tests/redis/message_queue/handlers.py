@@ -1,4 +1,4 @@
-"""What a consumer does with a message, told in one line."""
+"""What a consumer does with a message, each as one function."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def handle(queue: Any, *steps: Callable[[], Any], error: BaseException | None = None) -> Any:
-    """Process the next message: run the steps while it is in hand, then raise `error`; returns it, None for none."""
+    """Process the next message: run the steps while it is claimed, then raise `error`; return it or None."""
     with queue.process_message() as message:
         for step in steps:
             step()
@@ -17,7 +17,7 @@ def handle(queue: Any, *steps: Callable[[], Any], error: BaseException | None = 
 
 
 def fail(queue: Any) -> None:
-    """Process the next message with a handler that raises, as its caller is prepared for."""
+    """Process the next message with a handler that raises an exception, which is caught here."""
     try:
         handle(queue, error=ZeroDivisionError("the handler failed"))
     except ZeroDivisionError:
@@ -26,5 +26,5 @@ def fail(queue: Any) -> None:
 
 
 def abandon(queue: Any) -> Any:
-    """Claim the next message and never come back; returns it."""
+    """Claim the next message and never settle it; return it."""
     return queue.process_message().__enter__()

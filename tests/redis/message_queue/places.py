@@ -1,6 +1,6 @@
 """Where a queue can live: a server of the matrix, or fakeredis, which is no server at all.
 
-A place hands out plain redis-py clients, as users make them, and knows nothing of queues.
+A place returns plain redis-py clients, as users make them, and is independent of queues.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Place(Protocol):
     fake: bool
 
     def client(self, **options: Any) -> redis.Redis:
-        """A plain client."""
+        """Return a plain client."""
 
     def async_client(self, **options: Any) -> redis.asyncio.Redis:
-        """A plain asyncio client; make it where its loop runs."""
+        """Return a plain asyncio client; call this where its loop runs."""
 
 
 class Real:
@@ -64,7 +64,7 @@ class Fake:
 
 @contextmanager
 def find_place(name: str) -> Iterator[Place]:
-    """The place of that name, for as long as the block lasts."""
+    """Yield the place of that name for the duration of the block."""
     if name == FAKE:
         yield Fake()
         return

@@ -1,4 +1,4 @@
-"""Listens to a queue."""
+"""Record the events of a queue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.redis.message_queue.worlds import World
 
 
 class Recorder:
-    """Keeps every event; `steps` reads them as `operation/outcome`. `also` runs while the event is told."""
+    """Stores every event; `steps` returns them as `operation/outcome`. `also` runs while the event is emitted."""
 
     def __init__(self, world: World, also: Callable[[QueueEvent], Any] = lambda _: None) -> None:
         self.events: list[QueueEvent] = []
@@ -26,6 +26,6 @@ class Recorder:
         return [f"{event.operation}/{event.outcome}" for event in self.events]
 
     def only(self, operation: str) -> QueueEvent:
-        """The one event of this operation."""
+        """Return the only event of this operation."""
         (event,) = [event for event in self.events if event.operation == operation]
         return event

@@ -1,4 +1,4 @@
-"""A limit on what waits: refuse, wait for room, or give up the oldest."""
+"""A limit on pending messages: refuse, wait for room, or drop the oldest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fill(queue: Any, *payloads: str) -> None:
         assert queue.publish(payload)
 
 
-def test_without_limit_everything_is_taken(world: World) -> None:
+def test_without_a_limit_every_message_is_accepted(world: World) -> None:
     fill(world.queue(), *(f"m{n}" for n in range(50)))
     assert len(waiting(world)) == 50
 
@@ -45,7 +45,7 @@ def test_a_refused_message_is_not_a_duplicate_later(world: World) -> None:
     assert queue.publish("b")
 
 
-def test_a_duplicate_is_a_duplicate_even_when_the_queue_is_full(world: World) -> None:
+def test_a_duplicate_is_reported_as_such_even_when_the_queue_is_full(world: World) -> None:
     queue = world.queue(max_pending_length=1)
     fill(queue, "a")
     assert queue.publish("a") is False
@@ -55,7 +55,7 @@ def test_a_processed_message_makes_room(world: World) -> None:
     queue = world.queue(max_pending_length=1)
     fill(queue, "a")
     with queue.process_message():
-        fill(queue, "b")  # what is in hand does not count
+        fill(queue, "b")  # claimed messages do not count
         assert in_hand(world) == 1
     assert waiting(world) == ["b"]
 
@@ -88,7 +88,7 @@ def test_blocking_waits_for_room(world: World) -> None:
     assert waiting(world) == ["b"]
 
 
-def test_blocking_gives_up_after_its_time(world: World) -> None:
+def test_a_blocking_publish_times_out(world: World) -> None:
     queue = world.queue(
         max_pending_length=1, pending_overload_policy="block", pending_overload_block_timeout_seconds=0.2
     )
@@ -100,7 +100,7 @@ def test_blocking_gives_up_after_its_time(world: World) -> None:
     assert waiting(world) == ["a"]
 
 
-def test_blocking_for_no_time_looks_once(world: World) -> None:
+def test_a_blocking_publish_with_no_timeout_checks_once(world: World) -> None:
     queue = world.queue(max_pending_length=1, pending_overload_policy="block", pending_overload_block_timeout_seconds=0)
     fill(queue, "a")
     with pytest.raises(QueueBackpressureError):
@@ -116,13 +116,13 @@ def test_blocking_waits_one_second_by_default(one_world: World) -> None:
     assert 0.9 <= time.monotonic() - began < 60
 
 
-def test_the_oldest_is_given_up_for_the_newest(world: World) -> None:
+def test_the_oldest_message_is_dropped_for_the_newest(world: World) -> None:
     queue = world.queue(**DROPPING, max_pending_length=2)
     fill(queue, "a", "b", "c")
     assert waiting(world) == ["b", "c"]
 
 
-def test_a_gateway_carries_the_limit_for_its_queue(world: World) -> None:
+def test_a_gateway_sets_the_limit_of_its_queue(world: World) -> None:
     queue = world.glance(max_pending_length=1)
     fill(queue, "a")
     with pytest.raises(QueueBackpressureError):

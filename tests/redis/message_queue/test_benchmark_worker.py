@@ -1,4 +1,4 @@
-"""The side-by-side benchmark: its program does with our queue what it is told, and its report says what is missing."""
+"""The side-by-side benchmark: its program uses our queue as configured, and its report states what is missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_it_publishes_and_processes(worker: Worker) -> None:
     assert worker.plain.stats()[:2] == (0, 0)
 
 
-def test_it_goes_through_whole_cycles(worker: Worker) -> None:
+def test_it_runs_complete_cycles(worker: Worker) -> None:
     worker.publish_unique(2)
     worker.cycle(2)
     assert worker.unique.stats().pending == 2
@@ -43,7 +43,7 @@ def test_it_is_woken(worker: Worker) -> None:
     assert worker.ring(1) < worker.wait(1)
 
 
-def test_the_report_says_when_there_is_nothing_to_compare_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_states_when_nothing_can_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_: object) -> None:
         raise Missing("no Python 3.12 was found")
 

@@ -1,4 +1,4 @@
-"""`process_message_callback`, and the state of a queue object that can be asked for."""
+"""`process_message_callback`, and the state that a queue object reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_callback_gets_a_message_and_its_return_acknowledges(world: World) -> 
     assert in_hand(world) == 0
 
 
-def test_a_callback_that_raises_fails_its_message(world: World) -> None:
+def test_a_callback_that_raises_moves_its_message_to_the_failed_log(world: World) -> None:
     def fail(_: str) -> None:
         raise ZeroDivisionError
 
@@ -62,7 +62,7 @@ def test_an_async_queue_awaits_its_callback() -> None:
         assert in_hand(world) == 0
 
 
-def test_a_queue_says_whether_it_is_draining_and_drained(world: World) -> None:
+def test_a_queue_reports_whether_it_is_draining_and_drained(world: World) -> None:
     queue = world.queue()
     assert (queue.is_draining, queue.is_drained) == (False, False)
     queue.drain()
@@ -71,7 +71,7 @@ def test_a_queue_says_whether_it_is_draining_and_drained(world: World) -> None:
     assert (other.is_draining, other.is_drained) == (False, False)
 
 
-def test_a_queue_whose_handler_is_at_work_counts_as_drained_too(world: World) -> None:
+def test_a_queue_with_a_running_handler_counts_as_drained_too(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     with queue.process_message():

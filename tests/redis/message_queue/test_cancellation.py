@@ -1,4 +1,4 @@
-"""What becomes of a message when its task is cancelled."""
+"""The fate of a message when its task is cancelled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def client(redis_url: str) -> AsyncIterator[redis.asyncio.Redis]:
 
 @pytest.fixture
 def behind(redis_url: str) -> World:
-    """Somebody who looks behind the queue."""
+    """A client that inspects Redis without the queue."""
     return SyncWorld(Real(redis_url))
 
 
@@ -64,13 +64,13 @@ async def test_without_visibility_timeout_a_cancelled_message_is_lost(
     assert (waiting(behind), in_hand(behind)) == ([], 1)
 
 
-async def test_a_cancelled_wait_takes_no_message_with_it(redis_url: str, behind: World) -> None:
+async def test_a_cancelled_wait_claims_no_message(redis_url: str, behind: World) -> None:
     begun = asyncio.Event()
     for n in range(60):
         async with redis.asyncio.Redis.from_url(redis_url, decode_responses=True) as client:
             queue = RedisMessageQueue("q", client=client)
             task = asyncio.create_task(hold(queue, begun))
-            await asyncio.sleep(0.0005 * n)  # while it connects, asks or waits
+            await asyncio.sleep(0.0005 * n)  # while it connects, sends or waits
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -1,4 +1,4 @@
-"""Shutting a queue object down: it takes nothing more, and what others hold in Redis is not its business."""
+"""Draining a queue object: it accepts nothing more, and does not touch what others hold in Redis."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_a_drained_queue_refuses_to_publish_and_to_claim(world: World) -> None:
     assert waiting(world) == [f"before {name}" for name in names_of(world)]
 
 
-def test_each_flavour_has_the_names_its_users_expect(no_world: World) -> None:
+def test_the_sync_queue_has_close_and_the_async_queue_has_aclose(no_world: World) -> None:
     queue = no_world.module.RedisMessageQueue
     assert hasattr(queue, "close") is (no_world.flavour == "sync")
     assert hasattr(queue, "aclose") is (no_world.flavour == "async")
 
 
-def test_a_new_queue_over_the_same_keys_goes_on(world: World) -> None:
+def test_a_new_queue_over_the_same_keys_continues(world: World) -> None:
     old = world.queue()
     old.publish("x")
     old.drain()
@@ -53,7 +53,7 @@ def test_a_new_queue_over_the_same_keys_goes_on(world: World) -> None:
         assert message == "x"
 
 
-def test_draining_writes_nothing_about_it_to_redis(world: World) -> None:
+def test_draining_stores_nothing_in_redis(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     before = set(world.look.keys("*"))
@@ -143,7 +143,7 @@ def test_a_publisher_that_waits_for_room_does_not_hold_up_draining(world: World)
     assert waiting(world) == ["a"]
 
 
-def test_a_consumer_that_waits_when_its_queue_is_drained_takes_nothing_more(world: World) -> None:
+def test_a_waiting_consumer_claims_nothing_more_once_its_queue_is_drained(world: World) -> None:
     queue, publisher = world.queue(gateway=world.gateway(message_wait_interval_seconds=900)), world.queue()
     consumer = world.in_background(handle, queue)
     time.sleep(0.2)
@@ -203,7 +203,7 @@ async def test_a_loop_over_a_drained_async_queue_lets_other_tasks_run(redis_url:
     assert ticks >= 20
 
 
-def test_draining_tells_no_events(world: World) -> None:
+def test_draining_emits_no_events(world: World) -> None:
     recorder = Recorder(world)
     queue = world.queue(on_event=recorder.callback)
     queue.drain()

@@ -1,4 +1,4 @@
-"""Where `on_event` runs, and that nothing it does harms the queue."""
+"""Where `on_event` runs, and that nothing it does affects the queue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fail(_: QueueEvent) -> None:
     raise LookupError("callback")
 
 
-def test_a_callback_that_raises_warns_and_harms_nothing(world: World) -> None:
+def test_a_callback_that_raises_warns_without_further_effect(world: World) -> None:
     queue = world.queue(on_event=Recorder(world, also=fail).callback)
     with pytest.warns(RuntimeWarning, match="on_event"):
         assert queue.publish("x")
@@ -45,7 +45,7 @@ def test_a_callback_that_raises_does_not_hide_the_handlers_exception(world: Worl
 
 def test_a_sync_callback_that_returns_an_awaitable_warns() -> None:
     async def later() -> None:
-        """Never awaited, and closed so that Python does not complain."""
+        """A coroutine that is never awaited, and closed so that Python does not warn."""
 
     with SyncWorld(Fake()) as world:
         queue = world.queue(on_event=lambda _: later())
@@ -83,7 +83,7 @@ async def test_an_async_callback_is_awaited_in_the_callers_task_and_context(redi
     assert seen == [(task, "r1"), (task, "r1"), (task, "r2")]
 
 
-def test_a_sync_heartbeat_tells_its_events_in_a_thread_without_the_callers_context(redis_url: str) -> None:
+def test_a_sync_heartbeat_emits_its_events_in_a_thread_without_the_callers_context(redis_url: str) -> None:
     seen: dict[str, tuple[int, str]] = {}
 
     def hear(event: QueueEvent) -> None:
@@ -101,7 +101,7 @@ def test_a_sync_heartbeat_tells_its_events_in_a_thread_without_the_callers_conte
     assert seen["lease_renew"][1] == "none"
 
 
-async def test_an_async_heartbeat_tells_its_events_in_the_context_in_which_it_started(redis_url: str) -> None:
+async def test_an_async_heartbeat_emits_its_events_in_the_context_in_which_it_started(redis_url: str) -> None:
     seen: dict[str, tuple[Any, str]] = {}
     renewed = asyncio.Event()
 
@@ -121,7 +121,7 @@ async def test_an_async_heartbeat_tells_its_events_in_the_context_in_which_it_st
     assert seen["lease_renew"][1] == "r1"
 
 
-def test_two_queues_over_one_gateway_tell_their_own_events(world: World) -> None:
+def test_two_queues_over_one_gateway_emit_their_own_events(world: World) -> None:
     gateway = world.gateway()
     recorders = [Recorder(world), Recorder(world)]
     queues = [

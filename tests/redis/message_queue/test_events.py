@@ -1,4 +1,4 @@
-"""What `on_event` hears: which steps, in which order, with which fields, and when."""
+"""The events that `on_event` receives: which steps, in which order, with which fields, and when."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_message_that_succeeds_is_published_claimed_and_acknowledged(world: Wo
     assert all((event.exception_type, event.error, event.destination_queue) == (None,) * 3 for event in recorder.events)
 
 
-def test_the_steps_of_one_message_carry_its_id_and_the_hash_of_its_token(world: World) -> None:
+def test_the_events_of_one_message_carry_its_id_and_the_hash_of_its_token(world: World) -> None:
     recorder = Recorder(world)
     queue = world.queue(on_event=recorder.callback, deduplication=False, enable_completed_queue=True)
     for _ in range(2):
@@ -49,7 +49,7 @@ def test_the_steps_of_one_message_carry_its_id_and_the_hash_of_its_token(world: 
     assert again.lease_token_hash != claim.lease_token_hash
 
 
-def test_the_hash_is_that_of_the_token_a_gateway_hands_out(world: World) -> None:
+def test_the_hash_is_that_of_the_token_a_gateway_returns(world: World) -> None:
     tokens: list[str] = []
     gateway = world.gateway()
     original = gateway.wait_for_message_and_move
@@ -72,7 +72,7 @@ def test_the_hash_is_that_of_the_token_a_gateway_hands_out(world: World) -> None
     assert recorder.only("claim").lease_token_hash == hashlib.sha256(tokens[0].encode()).hexdigest()[:16]
 
 
-def test_a_completed_log_is_told_before_the_acknowledgement(world: World) -> None:
+def test_the_event_for_the_completed_log_precedes_the_acknowledgement(world: World) -> None:
     recorder = Recorder(world)
     queue = world.queue(on_event=recorder.callback, enable_completed_queue=True)
     queue.publish("x")
@@ -82,7 +82,7 @@ def test_a_completed_log_is_told_before_the_acknowledgement(world: World) -> Non
 
 
 @pytest.mark.parametrize("logs", [True, False], ids=["failed log", "no log"])
-def test_a_handler_that_fails_is_told_before_its_message_is_put_away(world: World, logs: object) -> None:
+def test_the_event_of_a_failed_handler_precedes_the_cleanup_of_its_message(world: World, logs: object) -> None:
     recorder = Recorder(world)
     queue = world.queue(on_event=recorder.callback, enable_failed_queue=logs)
     queue.publish("x")
@@ -96,7 +96,7 @@ def test_a_handler_that_fails_is_told_before_its_message_is_put_away(world: Worl
     assert recorder.only("nack").error is None
 
 
-def test_a_duplicate_is_told_as_a_hit_and_not_as_a_publish(world: World) -> None:
+def test_a_duplicate_emits_a_deduplication_hit_instead_of_a_publish(world: World) -> None:
     recorder = Recorder(world)
     queue = world.queue(on_event=recorder.callback)
     queue.publish("x")
@@ -104,14 +104,14 @@ def test_a_duplicate_is_told_as_a_hit_and_not_as_a_publish(world: World) -> None
     assert recorder.steps == ["publish/success", "publish_dedup_hit/skipped"]
 
 
-def test_an_empty_look_is_told(world: World) -> None:
+def test_a_claim_without_a_message_emits_an_event(world: World) -> None:
     recorder = Recorder(world)
     handle(world.glance(queue={"on_event": recorder.callback}))
     assert recorder.steps == ["claim_empty/skipped"]
     assert recorder.only("claim_empty").message_id is None
 
 
-def test_a_drained_queue_tells_an_empty_look(world: World) -> None:
+def test_a_claim_of_a_drained_queue_emits_the_event_of_an_empty_claim(world: World) -> None:
     recorder = Recorder(world)
     queue = world.queue(on_event=recorder.callback)
     queue.drain()
@@ -119,7 +119,7 @@ def test_a_drained_queue_tells_an_empty_look(world: World) -> None:
     assert recorder.steps == ["claim_empty/skipped"]
 
 
-def test_each_message_that_is_taken_back_is_told_before_the_claim(world: World) -> None:
+def test_each_reclaimed_message_emits_an_event_before_the_claim(world: World) -> None:
     recorder = Recorder(world)
     queue, crashed = world.queue(on_event=recorder.callback), world.queue()
     for text in "ab":
@@ -130,7 +130,7 @@ def test_each_message_that_is_taken_back_is_told_before_the_claim(world: World) 
     assert recorder.steps == ["claim_reclaim/success", "claim_reclaim/success", "claim/success", "ack/success"]
 
 
-def test_a_dead_letter_is_told_with_where_it_went(world: World) -> None:
+def test_a_dead_letter_event_names_its_destination(world: World) -> None:
     recorder = Recorder(world)
     queue = world.glance(max_delivery_count=1, dead_letter_queue="q::dlq", queue={"on_event": recorder.callback})
     queue.publish("x")
@@ -143,7 +143,7 @@ def test_a_dead_letter_is_told_with_where_it_went(world: World) -> None:
 
 
 @pytest.mark.parametrize(("fails", "word"), [(False, "ack"), (True, "nack")], ids=["ack", "nack"])
-def test_a_stale_lease_is_told_after_the_skipped_settlement(world: World, fails: object, word: str) -> None:
+def test_a_stale_lease_emits_its_event_after_the_skipped_settlement(world: World, fails: object, word: str) -> None:
     recorder = Recorder(world)
     slow, other = world.queue(on_event=recorder.callback), world.queue()
     slow.publish("x")
@@ -154,7 +154,7 @@ def test_a_stale_lease_is_told_after_the_skipped_settlement(world: World, fails:
     assert recorder.events[-1].message_id == recorder.only("claim").message_id
 
 
-def test_a_refused_publish_is_a_failure_with_its_error(world: World) -> None:
+def test_a_refused_publish_emits_a_failure_with_its_error(world: World) -> None:
     recorder = Recorder(world)
     queue = world.queue(on_event=recorder.callback, max_pending_length=1)
     queue.publish("a")
@@ -165,7 +165,7 @@ def test_a_refused_publish_is_a_failure_with_its_error(world: World) -> None:
     assert (failure.exception_type, failure.error) == ("QueueBackpressureError", caught.value)
 
 
-def test_events_come_after_what_they_report_except_a_failing_handler(world: World) -> None:
+def test_events_follow_what_they_report_except_for_a_failing_handler(world: World) -> None:
     seen: dict[str, tuple[int, int]] = {}
 
     def look(event: QueueEvent) -> None:
@@ -180,7 +180,7 @@ def test_events_come_after_what_they_report_except_a_failing_handler(world: Worl
     assert seen == {"publish": (1, 0), "claim": (0, 1), "ack": (0, 0), "failed": (0, 1), "nack": (0, 0)}
 
 
-def test_a_server_that_cannot_be_reached_is_told_for_publish_and_claim(no_world: World) -> None:
+def test_an_unreachable_server_emits_failures_of_publish_and_claim(no_world: World) -> None:
     recorder = Recorder(no_world)
     gateway = no_world.gateway(client=unreachable(no_world), retry_budget_seconds=0)
     queue = no_world.queue(gateway=gateway, on_event=recorder.callback)
@@ -194,7 +194,7 @@ def test_a_server_that_cannot_be_reached_is_told_for_publish_and_claim(no_world:
     assert recorder.events[-1].exception_type in {"ConnectionError", "RetryBudgetExhaustedError"}
 
 
-def test_retries_of_a_claim_are_told_until_the_budget_is_spent(no_world: World) -> None:
+def test_retries_of_a_claim_emit_events_until_the_budget_is_spent(no_world: World) -> None:
     recorder = Recorder(no_world)
     gateway = no_world.gateway(client=unreachable(no_world), retry_budget_seconds=1)
     queue = no_world.queue(gateway=gateway, on_event=recorder.callback)
@@ -209,7 +209,7 @@ def test_retries_of_a_claim_are_told_until_the_budget_is_spent(no_world: World) 
 
 
 def unreachable(world: World) -> Any:
-    """A client of a port where nobody listens."""
+    """A client of a port on which no server listens."""
     kind: Any = redis.Redis if world.flavour == "sync" else redis.asyncio.Redis
     made = world.call(lambda: kind(port=1, retry=None, decode_responses=True))
     return getattr(made, "inner", made)

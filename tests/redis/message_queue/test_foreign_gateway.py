@@ -1,4 +1,4 @@
-"""A gateway of the user's own: the queue drives it through its verbs alone and checks what each returns."""
+"""A custom gateway: the queue uses only its methods and checks what each returns."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_gateway_with_leases_must_return_claims_with_tokens(no_world: World, w
 
 @pytest.mark.parametrize("wrong", [1, ["x"], ("x", "token"), True], ids=repr)
 @WITH_AND_WITHOUT_LEASES
-def test_what_is_no_claim_is_refused(no_world: World, wrong: object, timeout_s: int | None) -> None:
+def test_a_return_value_that_is_no_claim_is_refused(no_world: World, wrong: object, timeout_s: int | None) -> None:
     gateway, _ = foreign(no_world, timeout_s=timeout_s, wait_for_message_and_move=lambda *_: wrong)
     with pytest.raises(GatewayContractError, match="wait_for_message_and_move"):
         handle(no_world.queue(gateway=gateway), lambda: pytest.fail("the block began"))
@@ -128,14 +128,14 @@ def test_a_visibility_timeout_of_a_wrong_type_is_a_broken_contract(no_world: Wor
         no_world.queue(gateway=gateway)
 
 
-def test_a_gateway_that_hides_its_visibility_timeout_counts_as_one_without_leases(no_world: World) -> None:
+def test_a_gateway_without_a_visibility_timeout_attribute_counts_as_one_without_leases(no_world: World) -> None:
     gateway, _ = foreign(no_world, wait_for_message_and_move=lambda *_: "x")
     del type(gateway).message_visibility_timeout_seconds
     with no_world.queue(gateway=gateway).process_message() as message:
         assert message == "x"
 
 
-def test_a_gateway_that_fails_is_heard(no_world: World) -> None:
+def test_the_error_of_a_gateway_is_raised(no_world: World) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise OSError("gateway")
 
@@ -149,7 +149,7 @@ def test_a_gateway_that_fails_is_heard(no_world: World) -> None:
     assert recorder.steps == ["publish/failure", "claim/failure"]
 
 
-def test_a_broken_contract_is_an_event_too(no_world: World) -> None:
+def test_a_broken_contract_emits_an_event_too(no_world: World) -> None:
     recorder = Recorder(no_world)
     gateway, _ = foreign(no_world, publish_message=lambda *_: None)
     queue = no_world.queue(gateway=gateway, on_event=recorder.callback)
@@ -158,7 +158,7 @@ def test_a_broken_contract_is_an_event_too(no_world: World) -> None:
     assert recorder.steps == ["publish/failure"]
 
 
-def test_a_trim_that_fails_warns_and_is_an_event(no_world: World) -> None:
+def test_a_failed_trim_warns_and_emits_an_event(no_world: World) -> None:
     def fail(*_: Any) -> None:
         raise OSError("trim")
 
@@ -174,7 +174,7 @@ def test_a_trim_that_fails_warns_and_is_an_event(no_world: World) -> None:
     assert recorder.steps[-3:] == ["trim_failed/failure", "completed/success", "ack/success"]
 
 
-def test_a_claim_with_a_token_is_taken_from_a_gateway_without_leases_too(no_world: World) -> None:
+def test_a_claim_with_a_token_is_also_accepted_from_a_gateway_without_leases(no_world: World) -> None:
     claims = iter([ClaimedMessage("x", "t"), None])
     gateway, shelf = foreign(no_world, timeout_s=None, wait_for_message_and_move=lambda *_: next(claims))
     shelf.lists["q::processing"].append("x")
@@ -183,7 +183,7 @@ def test_a_claim_with_a_token_is_taken_from_a_gateway_without_leases_too(no_worl
     assert shelf.lists["q::processing"] == []
 
 
-def test_an_overridden_dead_letter_setting_binds_the_gateway_to_its_queue(no_world: World) -> None:
+def test_a_gateway_with_its_own_dead_letter_settings_is_restricted_to_one_queue(no_world: World) -> None:
     gateway, _ = foreign(no_world)
     type(gateway).max_delivery_count = 3
     type(gateway).dead_letter_queue = "q::dead_letter"

@@ -1,4 +1,4 @@
-"""The built-in gateway: its verbs, its knobs, and the clients it refuses."""
+"""The built-in gateway: its methods, its parameters, and the clients it refuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PENDING, PROCESSING = "q::pending", "q::processing"
 
 
 def claimed(world: World, gateway: Any = None) -> tuple[Any, ClaimedMessage]:
-    """The verbs of a gateway, blocking, and a message it claimed."""
+    """Return the methods of a gateway, blocking, and a message it claimed."""
     verbs = world.blocking(gateway or world.gateway())
     verbs.add_message(PENDING, "x")
     claim = verbs.wait_for_message_and_move(PENDING, PROCESSING)
@@ -36,7 +36,7 @@ def test_publishing_is_deduplicated_by_the_given_key(world: World) -> None:
     assert waiting(world) == ["x", "y", "x"]
 
 
-def test_nothing_to_claim_is_none(world: World) -> None:
+def test_a_claim_of_an_empty_queue_returns_none(world: World) -> None:
     assert world.blocking(world.gateway()).wait_for_message_and_move(PENDING, PROCESSING) is None
 
 
@@ -67,7 +67,7 @@ def test_a_wrong_token_settles_nothing(world: World) -> None:
     assert in_hand(world) == 1
 
 
-def test_a_token_is_worth_nothing_once_the_message_was_claimed_again(world: World) -> None:
+def test_a_token_is_invalid_once_the_message_was_claimed_again(world: World) -> None:
     verbs, first = claimed(world)
     expire(world)
     second = verbs.wait_for_message_and_move(PENDING, PROCESSING)
@@ -77,14 +77,14 @@ def test_a_token_is_worth_nothing_once_the_message_was_claimed_again(world: Worl
     assert verbs.remove_message(PROCESSING, second.stored_message, lease_token=second.lease_token) is True
 
 
-def test_a_lease_can_be_renewed_by_whoever_holds_its_token(world: World) -> None:
+def test_any_holder_of_its_token_can_renew_a_lease(world: World) -> None:
     verbs, claim = claimed(world)
     expire(world)
     assert verbs.renew_message_lease(PROCESSING, claim.stored_message, claim.lease_token) is True
     assert verbs.wait_for_message_and_move(PENDING, PROCESSING) is None
 
 
-def test_a_claim_travels_to_another_process_as_text(world: World) -> None:
+def test_a_claim_can_be_passed_to_another_process_as_text(world: World) -> None:
     _, claim = claimed(world)
     text = json.dumps([claim.stored_message, claim.lease_token])
     stored, token = json.loads(text)
@@ -123,7 +123,7 @@ def test_a_log_can_be_trimmed(world: World) -> None:
     assert logged(world, "completed") == ["x", "x"]
 
 
-def test_what_waits_can_be_trimmed_to_the_newest(world: World) -> None:
+def test_pending_messages_can_be_trimmed_to_the_newest(world: World) -> None:
     verbs = world.blocking(world.gateway())
     for text in "abc":
         verbs.add_message(PENDING, text)
@@ -131,7 +131,7 @@ def test_what_waits_can_be_trimmed_to_the_newest(world: World) -> None:
     assert waiting(world) == ["b", "c"]
 
 
-def test_a_gateway_says_how_it_is_configured(no_world: World) -> None:
+def test_a_gateway_exposes_its_configuration(no_world: World) -> None:
     plain = no_world.gateway(message_visibility_timeout_seconds=None)
     assert (plain.message_visibility_timeout_seconds, plain.max_delivery_count) == (None, None)
     assert (plain.dead_letter_queue, plain.is_redis_cluster) == (None, False)
@@ -181,13 +181,15 @@ def pairs(wrong: dict[str, tuple[Any, ...]]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("parameter", "value"), pairs(WRONG_TYPES))
-def test_a_knob_of_a_wrong_type_is_a_type_error(no_world: World, parameter: str, value: object) -> None:
+def test_a_parameter_of_a_wrong_type_is_a_type_error(no_world: World, parameter: str, value: object) -> None:
     with pytest.raises(TypeError, match=parameter):
         no_world.gateway(**{parameter: value})
 
 
 @pytest.mark.parametrize(("parameter", "value"), pairs(WRONG_VALUES))
-def test_a_knob_with_a_wrong_value_is_a_configuration_error(no_world: World, parameter: str, value: object) -> None:
+def test_a_parameter_with_a_wrong_value_is_a_configuration_error(
+    no_world: World, parameter: str, value: object
+) -> None:
     known = parameter if value != "drop_oldest" else "drop_oldest"
     with pytest.raises(ConfigurationError, match=known):
         no_world.gateway(**{parameter: value})
@@ -198,14 +200,14 @@ def test_dead_letters_need_a_visibility_timeout(no_world: World) -> None:
         no_world.gateway(max_delivery_count=3, dead_letter_queue="q::dlq", message_visibility_timeout_seconds=None)
 
 
-def test_a_client_of_the_other_flavour_is_refused(no_world: World) -> None:
+def test_a_client_of_the_other_concurrency_model_is_refused(no_world: World) -> None:
     other = redis.asyncio.Redis() if no_world.flavour == "sync" else redis.Redis()
     for build in (no_world.gateway, no_world.queue):
         with pytest.raises(TypeError, match="sync"):
             build(client=other)
 
 
-def test_a_sentinel_manager_is_refused_with_the_way_out(no_world: World) -> None:
+def test_a_sentinel_manager_is_refused_with_an_alternative(no_world: World) -> None:
     kind: Any = redis.sentinel.Sentinel if no_world.flavour == "sync" else redis.asyncio.sentinel.Sentinel
     for build in (no_world.gateway, no_world.queue):
         with pytest.raises(TypeError, match="master_for"):

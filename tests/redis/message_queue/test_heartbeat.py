@@ -1,4 +1,4 @@
-"""Leases that are renewed while a handler works, and handlers that learn when theirs was not."""
+"""Leases that are renewed while a handler works, and handlers that are notified when a renewal failed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_without_heartbeat_a_long_handler_loses_its_message(one_world: World) ->
     assert seen == ["x"]
 
 
-def test_every_renewal_is_told(world: World) -> None:
+def test_every_renewal_emits_an_event(world: World) -> None:
     recorder = Recorder(world)
     queue = world.queue(on_event=recorder.callback, **OFTEN)
     queue.publish("x")
@@ -79,7 +79,7 @@ def test_nothing_renews_between_messages(one_world: World) -> None:
     assert {*threading.enumerate()} <= before
 
 
-def test_a_lease_that_was_taken_over_ends_the_heartbeat_and_is_called_out(world: World) -> None:
+def test_a_lease_that_was_taken_over_ends_the_heartbeat_and_calls_the_failure_callback(world: World) -> None:
     recorder, called = Recorder(world), threading.Event()
     queue = world.queue(on_event=recorder.callback, on_heartbeat_failure=world.callback(called.set), **OFTEN)
     queue.publish("x")
@@ -92,7 +92,7 @@ def test_a_lease_that_was_taken_over_ends_the_heartbeat_and_is_called_out(world:
 
 
 def steal(world: World, thief: Any) -> None:
-    """Let the claim expire and be taken by somebody else, against heartbeats that go on renewing it."""
+    """Let the claim expire and another consumer take it, while heartbeats try to renew it."""
 
     def stolen() -> bool:
         expire(world)
@@ -130,7 +130,7 @@ def test_a_renewal_that_does_not_return_a_bool_breaks_the_contract(no_world: Wor
     assert isinstance(recorder.only("lease_renew_failed").error, GatewayContractError)
 
 
-def test_a_failure_callback_that_raises_warns_and_harms_nothing(no_world: World) -> None:
+def test_a_failure_callback_that_raises_warns_without_further_effect(no_world: World) -> None:
     called = threading.Event()
 
     def fail() -> None:
@@ -146,7 +146,7 @@ def test_a_failure_callback_that_raises_warns_and_harms_nothing(no_world: World)
     assert shelf.lists["q::processing"] == []
 
 
-def test_a_gateway_is_told_when_its_renewal_is_no_longer_wanted(no_world: World) -> None:
+def test_a_gateway_is_notified_when_its_renewal_is_no_longer_needed(no_world: World) -> None:
     observed = threading.Event()
 
     def renew(*_: Any, is_interrupted: Any = None, **__: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Signals and other wishes to stop: who owns a signal, what a second one does, and how soon a waiting consumer ends."""
+"""Signals and other interrupts: the handler of a signal, the effect of a second one, how a waiting consumer ends."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ QUIET: dict[str, Any] = {"verbose": False, "signals": (signal.SIGUSR1,)}
 
 @pytest.fixture
 def handler() -> Iterator[GracefulInterruptHandler]:
-    """Owns SIGUSR1 and, once, gives it back."""
+    """A handler that takes SIGUSR1 and releases it at the end of the test."""
     made = GracefulInterruptHandler(**QUIET)
     yield made
     made.reset()
 
 
-def test_a_signal_is_noticed_and_ends_nothing(handler: GracefulInterruptHandler) -> None:
+def test_a_signal_sets_the_interrupt_without_ending_the_process(handler: GracefulInterruptHandler) -> None:
     assert not handler.is_interrupted()
     os.kill(os.getpid(), signal.SIGUSR1)
     assert handler.is_interrupted()
@@ -41,7 +41,7 @@ def test_a_signal_has_one_owner(handler: GracefulInterruptHandler) -> None:
         GracefulInterruptHandler(**QUIET)
 
 
-def test_a_handler_that_is_already_there_is_not_replaced() -> None:
+def test_an_existing_signal_handler_is_not_replaced() -> None:
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
         with pytest.raises(ValueError, match="SIGUSR1"):
@@ -50,7 +50,7 @@ def test_a_handler_that_is_already_there_is_not_replaced() -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_resetting_gives_the_signals_back_and_may_be_repeated() -> None:
+def test_resetting_restores_the_signal_handlers_and_may_be_repeated() -> None:
     handler = GracefulInterruptHandler(**QUIET)
     handler.reset()
     handler.reset()
@@ -59,7 +59,7 @@ def test_resetting_gives_the_signals_back_and_may_be_repeated() -> None:
 
 
 @pytest.mark.usefixtures("usual_signals")
-def test_the_signals_of_the_terminal_and_of_the_system_are_the_default() -> None:
+def test_sigint_sigterm_and_sighup_are_the_default() -> None:
     handler = GracefulInterruptHandler(verbose=False)
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -92,7 +92,7 @@ def test_a_handler_refuses_arguments_of_a_wrong_type(options: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("signals", [(), (signal.SIGKILL,)], ids=["none", "SIGKILL"])
-def test_a_handler_refuses_signals_that_nobody_can_own(signals: tuple[signal.Signals, ...]) -> None:
+def test_a_handler_refuses_signals_that_cannot_be_caught(signals: tuple[signal.Signals, ...]) -> None:
     with pytest.raises(ValueError, match=r"[Ss]ignal"):
         GracefulInterruptHandler(signals=signals)
 
@@ -112,7 +112,7 @@ def test_a_handler_belongs_to_the_main_thread() -> None:
     assert "main thread" in str(caught[0])
 
 
-def test_a_verbose_handler_says_which_signal_came(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verbose_handler_prints_which_signal_came(capsys: pytest.CaptureFixture[str]) -> None:
     handler = GracefulInterruptHandler(signals=[signal.SIGUSR1])
     try:
         signal.raise_signal(signal.SIGUSR1)
@@ -127,7 +127,7 @@ def script(text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_second_signal_ends_the_process_as_if_nobody_had_listened() -> None:
+def test_a_second_signal_ends_the_process_as_without_a_handler() -> None:
     ended = script("""
         import os, signal
         from rmq_core import GracefulInterruptHandler
@@ -161,7 +161,7 @@ def test_a_forked_child_makes_its_own_handler_after_resetting_the_inherited_one(
 
 
 class Switch(BaseGracefulInterruptHandler):
-    """A handler of the user's own."""
+    """A custom handler."""
 
     def __init__(self) -> None:
         self.on = threading.Event()
@@ -188,7 +188,7 @@ def test_an_interrupt_ends_a_wait_soon(world: World) -> None:
     assert consumer.result(PATIENCE_S) is None
 
 
-def test_an_interrupt_lets_the_message_in_hand_be_finished(world: World) -> None:
+def test_an_interrupt_lets_the_current_message_finish(world: World) -> None:
     switch = Switch()
     queue = world.queue(interrupt=switch, enable_completed_queue=True)
     queue.publish("x")

@@ -1,4 +1,4 @@
-"""Limits on payloads, strictness about what JSON would change, damaged entries; all of it off unless asked for."""
+"""Limits on payloads, strictness about what JSON would change, damaged entries; all of it is off by default."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_payload_may_be_as_deep_as_allowed_and_no_deeper(world: World, message
     assert len(waiting(world)) == 1
 
 
-def test_both_limits_are_value_errors_of_the_same_root() -> None:
+def test_errors_of_both_limits_are_value_errors_with_one_base_class() -> None:
     for error in (TOO_LARGE, TOO_DEEP):
         assert issubclass(error, (ValueError,))
         assert issubclass(error, rmq_core.RedisMessageQueueError)
@@ -64,7 +64,7 @@ def test_without_limits_payloads_may_be_large_and_deep(world: World) -> None:
     [((1, 2), "tuple"), ({1}, "set"), (b"x", "bytes"), (dt.date(2024, 1, 1), "date")],
     ids=["tuple", "set", "bytes", "date"],
 )
-def test_strict_payloads_refuse_what_json_would_change_and_say_where(
+def test_strict_payloads_refuse_what_json_would_change_and_name_the_place(
     one_world: World, value: object, kind: str
 ) -> None:
     queue = one_world.queue(strict_payload_types=True)
@@ -75,13 +75,13 @@ def test_strict_payloads_refuse_what_json_would_change_and_say_where(
     assert waiting(one_world) == []
 
 
-def test_strict_payloads_take_what_json_has(world: World) -> None:
+def test_strict_payloads_accept_every_json_value(world: World) -> None:
     queue = world.queue(strict_payload_types=True)
     assert queue.publish({"a": [1, 2.5, None, True, "x", {"b": []}]})
     assert queue.publish("text")
 
 
-def test_a_refused_payload_is_an_event(one_world: World) -> None:
+def test_a_refused_payload_emits_an_event(one_world: World) -> None:
     recorder = Recorder(one_world)
     queue = one_world.queue(on_event=recorder.callback, max_payload_bytes=1)
     with pytest.raises(TOO_LARGE) as caught:

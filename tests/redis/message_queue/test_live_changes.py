@@ -1,4 +1,4 @@
-"""Settings that change while messages are on their way: what is found again, and what follows the new setting."""
+"""Settings that change while messages exist: what is found again, and what follows the new setting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_another_name_or_separator_is_another_queue(world: World, changed: dict[
     assert world.queue(name, gateway=gateway, **options).publish("x") is True
 
 
-def test_a_message_claimed_without_timeout_stays_in_hand_when_a_timeout_is_set(world: World) -> None:
+def test_a_message_claimed_without_a_timeout_stays_claimed_when_a_timeout_is_set(world: World) -> None:
     old = world.queue(visibility_timeout_seconds=None, max_delivery_count=None)
     old.publish("x")
     abandon(old)
@@ -42,7 +42,7 @@ def test_a_message_claimed_with_a_timeout_is_not_lost_when_the_timeout_is_switch
     assert handle(world.queue()) == "x"
 
 
-def test_a_count_that_is_switched_off_kills_nothing_any_more(world: World) -> None:
+def test_a_delivery_limit_that_is_switched_off_dead_letters_nothing_more(world: World) -> None:
     limited = world.queue(max_delivery_count=2)
     limited.publish("x")
     for _ in range(2):
@@ -56,7 +56,7 @@ def test_a_count_that_is_switched_off_kills_nothing_any_more(world: World) -> No
     assert dead(world) == []
 
 
-def test_another_key_function_forgets_what_was_seen_under_the_old_one(world: World) -> None:
+def test_a_different_key_function_does_not_match_keys_of_the_old_one(world: World) -> None:
     message = {"order_id": "7"}
     assert world.queue().publish(message)
     by_id = world.queue(get_deduplication_key=lambda order: order["order_id"])
@@ -73,7 +73,7 @@ def test_deduplication_that_is_switched_off_and_on_remembers_the_window(world: W
     assert not world.queue().publish("x")
 
 
-def test_a_message_may_be_published_by_one_flavour_and_processed_by_the_other(world: World) -> None:
+def test_a_message_may_be_published_by_sync_code_and_processed_by_async_code_and_vice_versa(world: World) -> None:
     other_flavour: type[World] = AsyncWorld if world.flavour == "sync" else SyncWorld
     with other_flavour(world.place) as other:
         world.queue().publish("x")
@@ -81,7 +81,7 @@ def test_a_message_may_be_published_by_one_flavour_and_processed_by_the_other(wo
         assert handle(other.queue()) == "x"
 
 
-def test_a_claim_of_one_flavour_may_be_settled_by_the_other(world: World) -> None:
+def test_a_claim_of_sync_code_may_be_settled_by_async_code_and_vice_versa(world: World) -> None:
     other_flavour: type[World] = AsyncWorld if world.flavour == "sync" else SyncWorld
     with other_flavour(world.place) as other:
         ours, theirs = world.blocking(world.gateway()), other.blocking(other.gateway())
@@ -93,7 +93,7 @@ def test_a_claim_of_one_flavour_may_be_settled_by_the_other(world: World) -> Non
     assert in_hand(world) == 0
 
 
-def test_a_strategy_of_old_times_is_refused(no_world: World) -> None:
+def test_the_removed_parameter_retry_strategy_is_refused(no_world: World) -> None:
     with pytest.raises(TypeError, match="retry_strategy"):
         no_world.gateway(retry_strategy=lambda call: call)
 

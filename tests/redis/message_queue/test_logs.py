@@ -28,7 +28,7 @@ def test_successes_and_failures_are_kept_apart(world: World) -> None:
     assert logged(world, "failed") == ["bad"]
 
 
-def test_nothing_is_logged_unless_asked_for(world: World) -> None:
+def test_nothing_is_logged_by_default(world: World) -> None:
     queue = world.queue()
     run(queue, "good")
     run(queue, "bad", fails=True)

@@ -1,4 +1,4 @@
-"""Claims whose answer never came: the message is in nobody's hand and must be found again, once."""
+"""Claims whose reply was lost: the message has no holder and must be found again, once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.redis.message_queue.worlds import World
 
 
 def lose_claim(queue: Any, proxy: Proxy) -> int:
-    """Let a claim take effect and the server be gone before it can answer; returns the port where it still listens."""
+    """Let a claim take effect and cut its connection before the reply; return the port of the server."""
     target = proxy.target
     proxy.cut(Fault.REPLY_LOST, meanwhile=lambda: setattr(proxy, "target", 1))
     with pytest.raises(redis.RedisError):
@@ -26,7 +26,7 @@ def lose_claim(queue: Any, proxy: Proxy) -> int:
 
 
 @pytest.mark.parametrize("timeout_s", [300, None], ids=["leases", "no leases"])
-def test_a_claim_whose_answer_never_came_is_found_by_the_next_look(
+def test_a_claim_whose_reply_was_lost_is_found_by_the_next_claim(
     one_world: World, proxy: Proxy, timeout_s: int | None
 ) -> None:
     queue, _ = over(
@@ -46,7 +46,7 @@ def test_a_claim_whose_answer_never_came_is_found_by_the_next_look(
     assert in_hand(one_world) == 0
 
 
-def test_a_claim_whose_answer_never_came_is_found_by_one_of_several_consumers(one_world: World, proxy: Proxy) -> None:
+def test_a_claim_whose_reply_was_lost_is_found_by_one_of_several_consumers(one_world: World, proxy: Proxy) -> None:
     queue, _ = over(one_world, proxy, retry_budget_seconds=0, message_wait_interval_seconds=0)
     for text in "abcd":
         queue.publish(text)
@@ -59,7 +59,7 @@ def test_a_claim_whose_answer_never_came_is_found_by_one_of_several_consumers(on
 
 
 @pytest.mark.parametrize("timeout_s", [300, None], ids=["leases", "no leases"])
-def test_draining_finds_a_claim_whose_answer_never_came(one_world: World, proxy: Proxy, timeout_s: int | None) -> None:
+def test_draining_finds_a_claim_whose_reply_was_lost(one_world: World, proxy: Proxy, timeout_s: int | None) -> None:
     queue, _ = over(
         one_world, proxy, retry_budget_seconds=0, message_wait_interval_seconds=0,
         message_visibility_timeout_seconds=timeout_s,

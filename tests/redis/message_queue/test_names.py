@@ -29,12 +29,12 @@ DOCUMENTED_FIELDS = (
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_both_modules_export_the_same_object(name: str) -> None:
+def test_the_sync_and_the_async_module_export_the_same_object(name: str) -> None:
     assert getattr(rmq_core, name) is getattr(rmq_core.asyncio, name)
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_both_modules_export_a_class_of_this_name_of_their_own(name: str) -> None:
+def test_the_sync_and_the_async_module_each_export_their_own_class_of_this_name(name: str) -> None:
     assert getattr(rmq_core, name) is not getattr(rmq_core.asyncio, name)
     assert getattr(rmq_core, name).__name__.endswith(name)
 
@@ -57,7 +57,7 @@ def test_a_public_submodule_holds_the_same_class(path: str, name: str) -> None:
     assert getattr(importlib.import_module(f"rmq_core.{path}"), name) is getattr(rmq_core, name)
 
 
-def test_the_submodule_of_the_asyncio_twin_holds_the_same_class() -> None:
+def test_the_submodule_of_the_asyncio_module_contains_the_same_class() -> None:
     module = importlib.import_module("rmq_core.asyncio.redis_message_queue")
     assert module.RedisMessageQueue is rmq_core.asyncio.RedisMessageQueue
 
@@ -74,22 +74,22 @@ def test_the_submodule_of_the_asyncio_twin_holds_the_same_class() -> None:
         ("CleanupFailedError", Exception),
     ],
 )
-def test_an_error_has_the_root_and_its_second_base(name: str, second: type[Exception]) -> None:
+def test_an_error_has_the_base_class_and_its_second_base(name: str, second: type[Exception]) -> None:
     assert issubclass(getattr(rmq_core, name), rmq_core.RedisMessageQueueError)
     assert issubclass(getattr(rmq_core, name), second)
 
 
-def test_an_error_can_be_made_of_a_text_and_says_it() -> None:
+def test_an_error_can_be_created_with_a_text_and_shows_it() -> None:
     for name in (each for each in SHARED if each.endswith("Error")):
         assert str(getattr(rmq_core, name)("why")).startswith("why")
 
 
-def test_every_documented_operation_has_a_member() -> None:
+def test_every_documented_operation_is_a_member_of_the_enum() -> None:
     assert set(DOCUMENTED_OPERATIONS) <= {str(operation) for operation in rmq_core.EventOperation}
     assert rmq_core.EventOperation.CLAIM_RECLAIM == "claim_reclaim"
 
 
-def test_outcomes_are_words() -> None:
+def test_outcomes_are_strings() -> None:
     assert {"success", "failure", "skipped"} <= {str(outcome) for outcome in rmq_core.EventOutcome}
 
 
@@ -100,7 +100,7 @@ def test_an_event_has_the_documented_fields_and_is_frozen() -> None:
         event.queue = "other"  # type: ignore[misc]
 
 
-def test_a_claimed_message_holds_what_was_stored_and_its_token() -> None:
+def test_a_claimed_message_contains_what_was_stored_and_its_token() -> None:
     claimed = rmq_core.ClaimedMessage(stored_message=b"x", lease_token="t")
     assert (claimed.stored_message, claimed.lease_token) == (b"x", "t")
     assert claimed == rmq_core.ClaimedMessage(b"x", "t")
@@ -112,7 +112,7 @@ def test_a_claimed_message_holds_what_was_stored_and_its_token() -> None:
     ("stored", "token", "error"),
     [(1, "t", TypeError), ("x", b"t", TypeError), ("x", None, TypeError), ("x", "", ValueError)],
 )
-def test_a_claimed_message_refuses_what_could_not_be_settled(
+def test_a_claimed_message_refuses_values_that_could_not_be_settled(
     stored: object, token: object, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -126,7 +126,7 @@ def test_a_payload_is_text_or_bytes() -> None:
 
 
 @pytest.mark.parametrize("module", [rmq_core, rmq_core.asyncio], ids=["sync", "async"])
-def test_a_gateway_without_its_verbs_cannot_be_made(module: ModuleType) -> None:
+def test_a_gateway_without_its_abstract_methods_cannot_be_created(module: ModuleType) -> None:
     with pytest.raises(TypeError, match="abstract"):
         module.AbstractRedisGateway()
     with pytest.raises(TypeError, match="abstract"):

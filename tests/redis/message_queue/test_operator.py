@@ -1,4 +1,4 @@
-"""What an operator asks of a queue: how much there is, what it looks like, again please, and away with it."""
+"""The operator methods of a queue: counting, peeking, redriving and purging."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES = ("pending", "processing", "completed", "failed", "dead_letter")
 
 
 def with_everything(world: World) -> Any:
-    """A queue with something in each of its places."""
+    """A queue with a message in each of its places."""
     queue = world.queue(**LOGS, max_delivery_count=1)
     for text in ("dead", "held", "good", "bad", "waits 1", "waits 2"):
         queue.publish(text)
@@ -34,12 +34,12 @@ def counts(queue: Any) -> list[int | None]:
     return [getattr(stats, place) for place in PLACES]
 
 
-def test_stats_count_what_is_where(world: World) -> None:
+def test_stats_count_messages_by_place(world: World) -> None:
     queue = with_everything(world)
     assert counts(queue) == [2, 1, 1, 1, 1]
 
 
-def test_stats_have_nothing_to_say_of_what_is_switched_off(world: World) -> None:
+def test_stats_are_none_for_what_is_switched_off(world: World) -> None:
     assert counts(world.queue()) == [0, 0, None, None, 0]
     assert counts(world.queue(max_delivery_count=None)) == [0, 0, None, None, None]
 
@@ -71,7 +71,7 @@ def test_peeking_refuses_a_wrong_count(no_world: World, count: object, error: ty
         no_world.queue().peek(count)
 
 
-def test_peeking_and_purging_refuse_a_place_that_there_is_not(no_world: World) -> None:
+def test_peeking_and_purging_refuse_an_unknown_place(no_world: World) -> None:
     queue = no_world.queue()
     with pytest.raises(ConfigurationError, match="source"):
         queue.peek(source="elsewhere")
@@ -81,7 +81,7 @@ def test_peeking_and_purging_refuse_a_place_that_there_is_not(no_world: World) -
 
 
 @pytest.mark.parametrize("target", ["pending", "completed", "failed", "dead_letter"])
-def test_purging_empties_one_place_and_says_how_much_there_was(world: World, target: str) -> None:
+def test_purging_empties_one_place_and_returns_the_count(world: World, target: str) -> None:
     queue = with_everything(world)
     before = counts(queue)
     expected = [0 if place == target else count for place, count in zip(PLACES, before, strict=True)]
@@ -90,7 +90,7 @@ def test_purging_empties_one_place_and_says_how_much_there_was(world: World, tar
     assert queue.purge(target=target) == 0
 
 
-def test_purging_leaves_the_marks_of_duplicates(world: World) -> None:
+def test_purging_keeps_the_deduplication_keys(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     queue.purge(target="pending")
@@ -107,7 +107,7 @@ def poisoned(world: World, count: int) -> Any:
     return queue
 
 
-def test_redriven_dead_letters_are_delivered_afresh_the_oldest_first(world: World) -> None:
+def test_redriven_dead_letters_start_with_a_fresh_delivery_count_oldest_first(world: World) -> None:
     queue = poisoned(world, 3)
     assert queue.redrive_dead_letters(2) == 2
     assert queue.stats().dead_letter == 1
@@ -117,7 +117,7 @@ def test_redriven_dead_letters_are_delivered_afresh_the_oldest_first(world: Worl
     assert queue.redrive_dead_letters() == 0
 
 
-def test_a_redriven_message_that_is_abandoned_again_dies_again(world: World) -> None:
+def test_a_redriven_message_that_is_abandoned_again_becomes_a_dead_letter_again(world: World) -> None:
     queue = poisoned(world, 1)
     queue.redrive_dead_letters()
     abandon(queue)
@@ -132,7 +132,7 @@ def test_redriving_refuses_a_wrong_count(no_world: World, count: object, error: 
         no_world.queue().redrive_dead_letters(count)
 
 
-def test_a_queue_without_dead_letters_says_so(no_world: World) -> None:
+def test_redriving_a_queue_without_dead_letters_raises(no_world: World) -> None:
     queue = no_world.queue(max_delivery_count=None)
     for ask in (queue.redrive_dead_letters, lambda: queue.peek(source="dead_letter")):
         with pytest.raises(ConfigurationError, match="dead"):
@@ -141,7 +141,7 @@ def test_a_queue_without_dead_letters_says_so(no_world: World) -> None:
         queue.purge(target="dead_letter")
 
 
-def test_a_foreign_gateway_cannot_be_asked(no_world: World) -> None:
+def test_a_custom_gateway_does_not_support_operator_methods(no_world: World) -> None:
     gateway, _ = foreign(no_world)
     queue = no_world.queue(gateway=gateway)
     for ask in (queue.stats, queue.peek):
@@ -149,7 +149,7 @@ def test_a_foreign_gateway_cannot_be_asked(no_world: World) -> None:
             ask()
 
 
-def test_the_key_of_dead_letters_is_where_they_are(world: World) -> None:
+def test_the_dead_letter_key_is_where_dead_letters_are_stored(world: World) -> None:
     queue = world.queue()
     assert queue.key.dead_letter == "q::dlq"
     other = world.queue("p", gateway=world.gateway(max_delivery_count=1, dead_letter_queue="p::dead_letter"))

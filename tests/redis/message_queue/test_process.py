@@ -1,4 +1,4 @@
-"""`process_message`: one message in a `with`, and every way out of it."""
+"""`process_message`: one message in a `with`, and every way to leave the block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.redis.message_queue.worlds import World
 UNDELIVERABLE = {"visibility_timeout_seconds": None, "max_delivery_count": None}
 
 
-def test_a_message_is_in_hand_inside_the_block_and_gone_after_it(world: World) -> None:
+def test_a_message_is_in_progress_inside_the_block_and_removed_after_it(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     with queue.process_message() as message:
@@ -31,7 +31,7 @@ def test_an_empty_queue_gives_none(world: World) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, UNDELIVERABLE], ids=["at least once", "at most once"])
-def test_an_exception_in_the_block_is_raised_again_and_ends_the_message(world: World, settings: Any) -> None:
+def test_an_exception_in_the_block_is_raised_again_and_fails_the_message(world: World, settings: Any) -> None:
     queue = world.queue(**settings)
     queue.publish("x")
     with pytest.raises(ZeroDivisionError), queue.process_message():
@@ -40,7 +40,9 @@ def test_an_exception_in_the_block_is_raised_again_and_ends_the_message(world: W
 
 
 @pytest.mark.parametrize("exit_", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_an_end_of_the_process_leaves_the_message_to_be_redelivered(world: World, exit_: type[BaseException]) -> None:
+def test_a_process_exit_in_the_block_leaves_the_message_to_be_redelivered(
+    world: World, exit_: type[BaseException]
+) -> None:
     queue = world.queue()
     queue.publish("x")
     with pytest.raises(exit_), queue.process_message():
@@ -63,7 +65,7 @@ def test_a_return_from_within_the_block_acknowledges(world: World) -> None:
     assert in_hand(world) == 0
 
 
-def test_text_arrives_when_the_client_decodes_and_bytes_when_it_does_not(world: World) -> None:
+def test_a_message_is_text_when_the_client_decodes_and_bytes_otherwise(world: World) -> None:
     for decode, expected in ((True, "größe"), (False, "größe".encode())):
         queue = world.queue(client=world.client(decode_responses=decode), deduplication=False)
         queue.publish("größe")
@@ -73,7 +75,7 @@ def test_text_arrives_when_the_client_decodes_and_bytes_when_it_does_not(world: 
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_both_protocols_of_redis_work(world: World, protocol: int) -> None:
+def test_both_protocol_versions_of_redis_work(world: World, protocol: int) -> None:
     queue = world.queue(client=world.client(protocol=protocol), enable_completed_queue=True)
     assert [queue.publish("x"), queue.publish("x")] == [True, False]
     with queue.process_message() as message:
@@ -120,7 +122,7 @@ def test_a_handler_may_publish_and_process_further_messages(world: World) -> Non
     assert in_hand(world) == 0
 
 
-def test_a_waiting_consumer_gets_what_is_published_at_once(world: World) -> None:
+def test_a_waiting_consumer_gets_a_published_message_at_once(world: World) -> None:
     consumer, publisher = world.queue(), world.queue(deduplication=False)
 
     def consume() -> tuple[Any, float]:
@@ -154,7 +156,7 @@ def test_each_message_goes_to_one_of_several_consumers(one_world: World) -> None
     assert sorted(message for future in futures for message in future.result()) == sorted(f"m{n}" for n in range(30))
 
 
-def test_the_queue_is_no_context_manager_and_says_its_name(no_world: World) -> None:
+def test_the_queue_is_not_a_context_manager_and_its_repr_shows_its_name(no_world: World) -> None:
     queue = getattr(no_world.queue("jobs"), "inner", None) or no_world.queue("jobs")
     assert not hasattr(queue, "__enter__")
     assert not hasattr(queue, "__aenter__")
@@ -177,7 +179,7 @@ def test_a_cleanup_that_fails_after_an_exception_does_not_hide_it(one_world: Wor
         handle(queue, lambda: spoil(one_world), error=ZeroDivisionError())
 
 
-def test_nothing_is_left_of_a_processed_message_but_its_mark(world: World) -> None:
+def test_only_the_deduplication_key_of_a_processed_message_remains(world: World) -> None:
     queue = world.queue(deduplication=False)
     queue.publish("first")
     with queue.process_message():

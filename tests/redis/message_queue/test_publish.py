@@ -1,4 +1,4 @@
-"""Publishing: what is taken, what counts as the same message, and what is refused before anything is stored."""
+"""Publishing: what is accepted, what counts as the same message, and what is refused before anything is stored."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.redis.message_queue.handlers import handle
 from tests.redis.message_queue.worlds import AsyncWorld, World
 
 
-def test_the_same_text_is_taken_once(world: World) -> None:
+def test_the_same_text_is_accepted_once(world: World) -> None:
     queue = world.queue()
     assert [queue.publish("order:1"), queue.publish("order:1"), queue.publish("order:2")] == [True, False, True]
     assert waiting(world) == ["order:1", "order:2"]
 
 
-def test_the_same_text_is_taken_once_from_any_number_of_publishers(world: World) -> None:
+def test_the_same_text_is_accepted_once_from_any_number_of_publishers(world: World) -> None:
     queues = [world.queue() for _ in range(4)]
     taken = [world.in_background(queues[n % 4].publish, "same") for n in range(12)]
     assert sorted(future.result() for future in taken) == [False] * 11 + [True]
@@ -28,7 +28,7 @@ def test_the_same_text_is_taken_once_from_any_number_of_publishers(world: World)
 
 def test_a_key_function_that_is_falsy_is_called_like_any_other(world: World) -> None:
     class Keys(dict[str, str]):
-        """A table that is empty yet, and false for that."""
+        """A key function that is an empty table, and therefore falsy."""
 
         def __call__(self, message: Any) -> str:
             return self.setdefault(message["order"], f"key of {message['order']}")
@@ -37,7 +37,7 @@ def test_a_key_function_that_is_falsy_is_called_like_any_other(world: World) -> 
     assert [queue.publish({"order": "7", "try": number}) for number in (1, 2)] == [True, False]
 
 
-def test_a_dict_is_the_same_whatever_the_order_of_its_keys(world: World) -> None:
+def test_dicts_with_the_same_keys_in_any_order_are_duplicates(world: World) -> None:
     queue = world.queue()
     assert queue.publish({"user": "alice", "n": 1})
     assert not queue.publish({"n": 1, "user": "alice"})
@@ -57,11 +57,11 @@ def test_a_processed_message_is_still_a_duplicate(world: World) -> None:
     assert not queue.publish("x")
 
 
-def test_two_queues_do_not_share_what_they_have_seen(world: World) -> None:
+def test_two_queues_do_not_share_deduplication_keys(world: World) -> None:
     assert [world.queue(name).publish("x") for name in "ab"] == [True, True]
 
 
-def test_the_same_message_is_taken_again_after_the_window(world: World) -> None:
+def test_the_same_message_is_accepted_again_after_the_window(world: World) -> None:
     queue = world.glance(message_deduplication_log_ttl_seconds=30)
     assert queue.publish("x")
     assert not queue.publish("x")
@@ -69,13 +69,13 @@ def test_the_same_message_is_taken_again_after_the_window(world: World) -> None:
     assert expiries, "the mark of a message does not expire after half a minute"
 
 
-def test_the_window_is_an_hour_unless_a_gateway_says_otherwise(world: World) -> None:
+def test_the_deduplication_window_is_an_hour_unless_a_gateway_sets_another(world: World) -> None:
     world.queue().publish("x")
     expiries = [world.look.ttl(key) for key in world.look.keys("*")]
     assert any(3590 <= seconds <= 3600 for seconds in expiries)
 
 
-def test_a_key_function_decides_what_is_the_same(world: World) -> None:
+def test_a_key_function_decides_what_is_a_duplicate(world: World) -> None:
     queue = world.queue(get_deduplication_key=lambda message: message["order_id"])
     assert queue.publish({"order_id": "7", "state": "new"})
     assert not queue.publish({"order_id": "7", "state": "paid"})
@@ -93,7 +93,7 @@ def test_an_async_key_function_is_awaited() -> None:
         assert [queue.publish(text) for text in ("ab", "ac", "bc")] == [True, False, True]
 
 
-def test_a_sync_queue_refuses_a_key_that_must_be_awaited(one_world: World) -> None:
+def test_a_sync_queue_refuses_an_async_key_function(one_world: World) -> None:
     class Later:
         def __await__(self) -> Any:
             yield
@@ -118,7 +118,7 @@ def test_without_key_function_the_message_itself_is_the_key(world: World) -> Non
     assert [queue.publish(each) for each in ("x", "x", {"a": 1}, '{"a": 1}')] == [True, False, True, False]
 
 
-def test_an_empty_key_does_not_make_different_messages_the_same(world: World) -> None:
+def test_different_messages_with_an_empty_key_are_no_duplicates(world: World) -> None:
     queue = world.queue(get_deduplication_key=lambda _: "")
     with pytest.raises((ValueError, RedisMessageQueueError)):
         queue.publish("x")
@@ -131,7 +131,7 @@ def test_an_empty_text_is_a_message(world: World) -> None:
     assert handle(queue) == ""
 
 
-def test_without_deduplication_everything_is_taken(world: World) -> None:
+def test_without_deduplication_every_message_is_accepted(world: World) -> None:
     queue = world.queue(deduplication=False)
     assert [queue.publish("x") for _ in range(3)] == [True] * 3
     assert waiting(world) == ["x"] * 3
@@ -174,7 +174,7 @@ def test_text_that_cannot_be_encoded_is_refused_before_anything_is_stored(
 
 
 @pytest.mark.parametrize("text", ["Zürich", "日本語", "🜚", "line\nbreak", "\x1eRMQ1:{}", "a\0b", '"quoted\\"'])
-def test_any_text_arrives_as_it_was_published(world: World, text: str) -> None:
+def test_any_text_is_delivered_unchanged(world: World, text: str) -> None:
     queue = world.queue()
     queue.publish(text)
     assert handle(queue) == text

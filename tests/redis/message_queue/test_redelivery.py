@@ -1,5 +1,5 @@
-"""Messages that were claimed and never finished: back after the visibility timeout, dead after too many times, or lost
-where no timeout is asked for."""
+"""Messages that were claimed and never finished: redelivered after the visibility timeout, dead after too many
+deliveries, or lost without a timeout."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ AT_MOST_ONCE: dict[str, Any] = {"visibility_timeout_seconds": None, "max_deliver
 
 
 class Crash(KeyboardInterrupt):
-    """What ends a process while it has a message in hand."""
+    """An exception that ends a process while it holds a message."""
 
 
 def crash(queue: Any) -> Any:
-    """Claim a message, die with it in hand, and say which it was."""
+    """Claim a message, die with it, and return which it was."""
     seen: list[Any] = []
     with pytest.raises(Crash), queue.process_message() as message:
         die_with(seen, message)
@@ -34,7 +34,7 @@ def die_with(seen: list[Any], message: Any) -> None:
     raise Crash
 
 
-def test_a_crashed_consumers_message_comes_back_after_the_timeout(world: World) -> None:
+def test_the_message_of_a_crashed_consumer_is_redelivered_after_the_timeout(world: World) -> None:
     queue = world.glance(message_visibility_timeout_seconds=1)
     queue.publish("x")
     began = time.monotonic()
@@ -53,7 +53,7 @@ def test_the_timeout_is_five_minutes_by_default(world: World) -> None:
     assert [290_000 < score - time.time() * 1000 <= 300_500 for score in scores] == [True]
 
 
-def test_expired_messages_come_before_fresh_ones_and_in_their_order(world: World) -> None:
+def test_expired_messages_precede_fresh_ones_in_their_order(world: World) -> None:
     queue = world.glance()
     for n in range(5):
         queue.publish(f"m{n}")
@@ -62,7 +62,7 @@ def test_expired_messages_come_before_fresh_ones_and_in_their_order(world: World
     assert [handle(queue) for _ in range(5)] == ["m0", "m1", "m2", "m3", "m4"]
 
 
-def test_a_redelivered_message_may_come_after_younger_ones_were_finished(world: World) -> None:
+def test_a_redelivered_message_may_follow_younger_ones_that_are_finished(world: World) -> None:
     queue = world.glance()
     for n in range(3):
         queue.publish(f"m{n}")
@@ -81,7 +81,7 @@ def test_order_is_kept_however_many_messages_expire_together(world: World) -> No
     assert [handle(queue) for _ in range(250)] == [f"m{n}" for n in range(250)]
 
 
-def test_a_message_that_was_delivered_too_often_ends_among_the_dead_letters(world: World) -> None:
+def test_a_message_that_was_delivered_too_often_becomes_a_dead_letter(world: World) -> None:
     queue = world.glance(max_delivery_count=2, dead_letter_queue="q::dlq")
     queue.publish("poison")
     queue.publish("good")
@@ -93,7 +93,7 @@ def test_a_message_that_was_delivered_too_often_ends_among_the_dead_letters(worl
     assert (dead(world), waiting(world), in_hand(world)) == (["poison"], [], 0)
 
 
-def test_with_a_count_of_one_a_message_is_delivered_once(world: World) -> None:
+def test_with_a_delivery_limit_of_one_a_message_is_delivered_once(world: World) -> None:
     queue = world.glance(max_delivery_count=1, dead_letter_queue="q::dlq")
     queue.publish("x")
     crash(queue)
@@ -113,7 +113,7 @@ def test_ten_deliveries_are_the_default(world: World) -> None:
     assert dead(world) == ["x"]
 
 
-def test_without_a_count_a_message_is_redelivered_for_ever(world: World) -> None:
+def test_without_a_delivery_limit_a_message_is_redelivered_forever(world: World) -> None:
     queue = world.queue(max_delivery_count=None)
     queue.publish("x")
     for _ in range(15):
@@ -123,7 +123,7 @@ def test_without_a_count_a_message_is_redelivered_for_ever(world: World) -> None
     assert dead(world) == []
 
 
-def test_a_message_that_was_finished_leaves_no_count_behind(world: World) -> None:
+def test_a_finished_message_leaves_no_delivery_count(world: World) -> None:
     queue = world.glance(queue={"deduplication": False}, max_delivery_count=2, dead_letter_queue="q::dlq")
     for _ in range(4):
         queue.publish("same")
@@ -131,7 +131,7 @@ def test_a_message_that_was_finished_leaves_no_count_behind(world: World) -> Non
     assert dead(world) == []
 
 
-def test_a_lower_count_acts_on_what_is_there(world: World) -> None:
+def test_a_lowered_delivery_limit_applies_to_claimed_messages(world: World) -> None:
     generous = world.queue(max_delivery_count=10)
     generous.publish("x")
     for _ in range(3):
@@ -142,14 +142,14 @@ def test_a_lower_count_acts_on_what_is_there(world: World) -> None:
     assert dead(world) == ["x"]
 
 
-def test_a_lower_count_acts_on_what_waits(world: World) -> None:
+def test_a_lowered_delivery_limit_applies_to_pending_messages(world: World) -> None:
     generous = world.queue(max_delivery_count=10)
     for text in ("x", "y"):
         generous.publish(text)
     for _ in range(3):
         assert [crash(generous), crash(generous)] == ["x", "y"]
         expire(world)
-    assert handle(generous) == "x"  # and `y` waits again
+    assert handle(generous) == "x"  # and `y` is pending again
     assert handle(world.glance(max_delivery_count=3, dead_letter_queue="q::dlq")) is None
     assert dead(world) == ["y"]
 
@@ -166,7 +166,7 @@ def test_poison_messages_do_not_hold_up_the_good_one_behind_them(world: World) -
     assert sorted(dead(world)) == sorted(f"poison {n}" for n in range(120))
 
 
-def test_a_delivery_counts_when_it_is_granted_not_when_the_handler_begins(world: World) -> None:
+def test_a_delivery_is_counted_at_the_claim_not_when_the_handler_begins(world: World) -> None:
     gateway = world.gateway(max_delivery_count=1, dead_letter_queue="q::dlq")
     queue = world.queue(gateway=gateway)
     queue.publish("x")
@@ -176,7 +176,7 @@ def test_a_delivery_counts_when_it_is_granted_not_when_the_handler_begins(world:
     assert dead(world) == ["x"]
 
 
-def test_a_failing_handler_is_no_redelivery(world: World) -> None:
+def test_a_failed_handler_causes_no_redelivery(world: World) -> None:
     queue = world.glance(max_delivery_count=1, dead_letter_queue="q::dlq")
     queue.publish("x")
     with pytest.raises(ZeroDivisionError), queue.process_message():
@@ -186,7 +186,7 @@ def test_a_failing_handler_is_no_redelivery(world: World) -> None:
     assert (dead(world), in_hand(world)) == ([], 0)
 
 
-def test_identical_payloads_are_separate_dead_letters_without_their_ids(world: World) -> None:
+def test_dead_letters_with_identical_payloads_stay_separate(world: World) -> None:
     queue = world.glance(queue={"deduplication": False}, max_delivery_count=1, dead_letter_queue="q::dlq")
     for _ in range(2):
         queue.publish("same")
@@ -204,14 +204,14 @@ def test_at_most_once_means_that_a_crash_loses_the_message(world: World) -> None
     assert in_hand(world) == 1
 
 
-def test_at_most_once_messages_end_when_they_are_processed(world: World) -> None:
+def test_at_most_once_messages_are_removed_when_they_are_processed(world: World) -> None:
     queue = world.queue(**AT_MOST_ONCE, enable_completed_queue=True)
     queue.publish("x")
     assert handle(queue) == "x"
     assert (waiting(world), in_hand(world)) == ([], 0)
 
 
-def test_a_consumer_with_a_timeout_does_not_take_what_one_without_holds(world: World) -> None:
+def test_a_consumer_with_a_timeout_does_not_reclaim_what_one_without_a_timeout_claimed(world: World) -> None:
     holder = world.queue(**AT_MOST_ONCE)
     holder.publish("x")
     assert crash(holder) == "x"
@@ -219,7 +219,7 @@ def test_a_consumer_with_a_timeout_does_not_take_what_one_without_holds(world: W
     assert in_hand(world) == 1
 
 
-def test_isolated_messages_of_a_leased_queue_wait_and_are_handed_out_whatever_they_failed_in_company(
+def test_isolated_messages_of_a_leased_queue_are_counted_as_pending_and_delivered(
     redis_client: redis.Redis,
 ) -> None:
     with LeasedQueue(redis_client, "q") as leased:

@@ -1,4 +1,4 @@
-"""The reference names tests that exist, a test for every row, and every scenario."""
+"""The reference names existing tests, a test for every row, and every scenario."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_a_row_names_tests_that_exist(row: str) -> None:
     assert all((HERE / "scenarios" / file).exists() for file in scenarios), row
 
 
-def test_every_operation_is_told_about() -> None:
+def test_every_operation_is_documented() -> None:
     told = {name for row in ROWS for name in re.findall(r"`([a-z_]+)`", row)}
     assert set(DOCUMENTED_OPERATIONS) <= told
 
 
-def test_every_scenario_is_named() -> None:
+def test_every_scenario_is_documented() -> None:
     named = set(SCENARIO.findall(REFERENCE.read_text("utf-8")))
     assert named == {path.name for path in (HERE / "scenarios").glob("*.py")}
 
@@ -58,7 +58,7 @@ def test_no_table_is_missing() -> None:
     assert set(re.findall(r"^## (.+)$", REFERENCE.read_text("utf-8"), re.MULTILINE)) >= SECTIONS
 
 
-def test_every_file_of_tests_holds_something_that_is_documented() -> None:
+def test_every_test_file_covers_something_documented() -> None:
     files = {file for file, _ in TEST.findall(REFERENCE.read_text("utf-8")) if "/" not in file}
     others = {Path(__file__).name, "test_benchmark_worker.py"}
     assert files | others == {path.name for path in HERE.glob("test_*.py")}

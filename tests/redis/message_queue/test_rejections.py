@@ -110,7 +110,7 @@ def test_an_async_queue_refuses_a_plain_on_event() -> None:
         world.queue(on_event=lambda _: None)
 
 
-def test_an_async_queue_takes_a_plain_or_an_async_heartbeat_callback() -> None:
+def test_an_async_queue_accepts_a_sync_or_an_async_heartbeat_callback() -> None:
     with AsyncWorld(Fake()) as world:
         for callback in (lambda: None, async_callable):
             assert world.queue(heartbeat_interval_seconds=60, on_heartbeat_failure=callback)
@@ -130,7 +130,7 @@ def test_a_queue_needs_a_client_or_a_gateway(no_world: World) -> None:
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_what_belongs_to_a_gateway_is_refused_beside_one(no_world: World, options: dict[str, Any]) -> None:
+def test_an_option_of_the_gateway_is_refused_beside_a_gateway(no_world: World, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="gateway"):
         no_world.queue(gateway=no_world.gateway(), **options)
 
@@ -147,7 +147,7 @@ def test_something_that_is_no_gateway_is_refused(no_world: World) -> None:
         no_world.queue(gateway=object())
 
 
-def test_a_gateway_of_the_other_flavour_is_refused_with_a_hint(no_world: World) -> None:
+def test_a_gateway_of_the_other_concurrency_model_is_refused_with_a_hint(no_world: World) -> None:
     other: type[World] = AsyncWorld if no_world.flavour == "sync" else SyncWorld
     with other(Fake()) as world, pytest.raises(GatewayContractError, match=r"asyncio|async|sync"):
         no_world.queue(gateway=world.gateway())
@@ -186,5 +186,5 @@ def test_a_queue_takes_options_by_keyword_only(no_world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["q", "{jobs}", "a:b", "name with spaces", "größe", "a.b/c-d"])
-def test_other_names_are_taken(no_world: World, name: str) -> None:
+def test_all_other_names_are_accepted(no_world: World, name: str) -> None:
     assert no_world.queue(name).key.pending == f"{name}::pending"

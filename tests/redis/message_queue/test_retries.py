@@ -1,4 +1,4 @@
-"""Connections that break: what is sent again, what is found again, and what is left to the caller."""
+"""Connections that break: what is resent, what is found again, and what is left to the caller."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_deduplicated_publish_is_sent_again_and_stored_once(one_world: World, 
 
 
 @EVERY_FAULT
-def test_a_duplicate_is_a_duplicate_after_a_break_too(one_world: World, proxy: Proxy, fault: Fault) -> None:
+def test_a_duplicate_is_recognized_after_a_lost_connection_too(one_world: World, proxy: Proxy, fault: Fault) -> None:
     queue, _ = over(one_world, proxy)
     queue.publish("x")
     proxy.cut(fault)
@@ -92,7 +92,7 @@ def test_a_renewal_is_sent_again(one_world: World, proxy: Proxy, fault: Fault) -
     assert proxy.hit == 1
 
 
-def test_retries_that_succeed_are_silent(one_world: World, proxy: Proxy) -> None:
+def test_retries_that_succeed_emit_no_events(one_world: World, proxy: Proxy) -> None:
     recorder = Recorder(one_world)
     queue, _ = over(one_world, proxy, queue={"on_event": recorder.callback})
     recorder.events.clear()
@@ -111,7 +111,7 @@ def test_a_publish_without_deduplication_is_left_to_the_caller(one_world: World,
     assert queue.publish("x") is True
 
 
-def test_without_budget_a_break_is_raised_as_it_is(one_world: World, proxy: Proxy) -> None:
+def test_without_a_retry_budget_a_lost_connection_is_raised_unchanged(one_world: World, proxy: Proxy) -> None:
     queue, _ = over(one_world, proxy, retry_budget_seconds=0)
     proxy.cut(Fault.REQUEST_LOST)
     with pytest.raises(redis.ConnectionError):
@@ -119,7 +119,7 @@ def test_without_budget_a_break_is_raised_as_it_is(one_world: World, proxy: Prox
     assert queue.publish("x") is True
 
 
-def test_a_budget_that_is_spent_raises_with_the_last_break_as_its_cause(no_world: World, proxy: Proxy) -> None:
+def test_a_spent_retry_budget_raises_with_the_last_failure_as_its_cause(no_world: World, proxy: Proxy) -> None:
     client = client_over(no_world, proxy)
     proxy.close()
     gateway = no_world.gateway(client=client, retry_budget_seconds=1)
@@ -131,7 +131,7 @@ def test_a_budget_that_is_spent_raises_with_the_last_break_as_its_cause(no_world
     assert 0.5 < time.monotonic() - began < 60
 
 
-def test_a_server_that_comes_back_within_the_budget_is_noticed(one_world: World, proxy: Proxy) -> None:
+def test_a_server_that_returns_within_the_budget_is_used_again(one_world: World, proxy: Proxy) -> None:
     queue, _ = over(one_world, proxy, retry_budget_seconds=300)
     target = proxy.target
     proxy.point(1)
@@ -143,7 +143,7 @@ def test_a_server_that_comes_back_within_the_budget_is_noticed(one_world: World,
     assert waiting(one_world) == ["x"]
 
 
-def test_a_client_that_retries_by_itself_does_not_duplicate_what_replays(one_world: World, proxy: Proxy) -> None:
+def test_a_client_with_its_own_retries_does_not_duplicate_resent_calls(one_world: World, proxy: Proxy) -> None:
     kind: Any = redis.retry.Retry if one_world.flavour == "sync" else redis.asyncio.retry.Retry
     client = client_over(one_world, proxy, retry=kind(NoBackoff(), 3))
     recorder = Recorder(one_world)
@@ -159,7 +159,7 @@ def test_a_client_that_retries_by_itself_does_not_duplicate_what_replays(one_wor
     assert in_hand(one_world) == 0
 
 
-def test_scripts_that_the_server_forgot_are_sent_again(one_world: World) -> None:
+def test_scripts_missing_on_the_server_are_sent_again(one_world: World) -> None:
     queue = one_world.queue(enable_completed_queue=True)
     queue.publish("x")
     one_world.look.script_flush()
@@ -171,7 +171,7 @@ def test_scripts_that_the_server_forgot_are_sent_again(one_world: World) -> None
     assert logged(one_world, "completed") == ["x"]
 
 
-def test_a_wait_ends_with_its_window_whether_or_not_there_is_a_server(one_world: World, proxy: Proxy) -> None:
+def test_a_wait_ends_after_its_time_with_or_without_a_server(one_world: World, proxy: Proxy) -> None:
     queue, _ = over(one_world, proxy, message_wait_interval_seconds=1, retry_budget_seconds=1)
     began = time.monotonic()
     assert handle(queue) is None

@@ -1,4 +1,4 @@
-"""What goes wrong rarely and then badly: each of these lost, doubled or stranded a message somewhere once."""
+"""Rare errors with serious effects: each of these once lost, duplicated or stranded a message somewhere."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_gateway_does_not_keep_its_queues_alive(no_world: World) -> None:
     eventually(lambda: gc.collect() is not None and gone() is None)
 
 
-def test_tokens_are_exact_however_many_there_have_been(world: World) -> None:
+def test_tokens_stay_exact_beyond_53_bits(world: World) -> None:
     world.look.set("rmq:{q}:fence", 2**53)
     verbs = world.blocking(world.gateway())
     for text in "ab":
@@ -80,7 +80,7 @@ def test_tokens_are_exact_however_many_there_have_been(world: World) -> None:
     assert verbs.remove_message("q::processing", second.stored_message, lease_token=second.lease_token) is True
 
 
-def test_a_dead_letter_event_says_which_message_and_how_often(world: World) -> None:
+def test_a_dead_letter_event_contains_the_message_and_its_delivery_count(world: World) -> None:
     recorder = Recorder(world)
     queue = world.glance(max_delivery_count=2, dead_letter_queue="q::dlq", queue={"on_event": recorder.callback})
     queue.publish("x")
@@ -96,7 +96,7 @@ def test_a_dead_letter_event_says_which_message_and_how_often(world: World) -> N
     assert (event.delivery_count, event.max_delivery_count) == (2, 2)
 
 
-def test_a_failed_cleanup_says_which_message_of_which_queue(one_world: World) -> None:
+def test_a_cleanup_error_names_its_message_and_queue(one_world: World) -> None:
     recorder = Recorder(one_world)
     queue = one_world.queue(on_event=recorder.callback, enable_completed_queue=True)
     queue.publish("x")
@@ -108,7 +108,7 @@ def test_a_failed_cleanup_says_which_message_of_which_queue(one_world: World) ->
     assert (error.queue, error.message_id) == ("q", recorder.only("claim").message_id)
 
 
-def test_a_dead_letter_of_any_script_survives_a_redrive_by_a_client_that_does_not_decode(world: World) -> None:
+def test_a_dead_letter_in_any_script_survives_a_redrive_by_a_client_that_does_not_decode(world: World) -> None:
     queue = world.glance(client=world.client(decode_responses=False), max_delivery_count=1, dead_letter_queue="q::dlq")
     queue.publish("größe 日本")
     abandon(queue)
@@ -122,7 +122,7 @@ def test_a_dead_letter_of_any_script_survives_a_redrive_by_a_client_that_does_no
         assert message == "größe 日本".encode()
 
 
-def test_a_full_server_gives_back_what_a_dead_consumer_held(one_world: World) -> None:
+def test_a_full_server_redelivers_what_a_dead_consumer_held(one_world: World) -> None:
     queue = one_world.glance()
     queue.publish("x")
     abandon(queue)

@@ -1,6 +1,6 @@
-"""The programs in `scenarios` run as they stand: one for each thing that users of redis-message-queue 7 do by its book.
+"""The programs in `scenarios` run unchanged: one for each documented use of redis-message-queue 7.
 
-A scenario is a whole program with its own assertions. It runs in a process of its own, for some of them fork and own
+A scenario is a whole program with its own assertions. It runs in its own process, because some of them fork and handle
 signals, with warnings as errors.
 """
 

@@ -1,4 +1,4 @@
-"""Redis in other shapes than one healthy server: a cluster, a sentinel, no memory left, clients that know little."""
+"""Redis in other forms than one healthy server: a cluster, a sentinel, no memory left, minimal clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def watched() -> Iterator[Topology]:
 
 @contextmanager
 def client_of(world: World, topology: Topology) -> Iterator[Any]:
-    """redis-py's client for a topology, of the world's flavour."""
+    """Return redis-py's client for a topology, for the concurrency model of the world."""
     settings = RedisSettings.from_url(topology.url, **ACCOUNT, **topology.options)
     made = world.call(settings.client if world.flavour == "sync" else settings.async_client)
     client = getattr(made, "inner", made)
@@ -61,7 +61,7 @@ def test_a_queue_on_a_cluster_needs_a_hash_tag(no_world: World, clustered: Topol
             no_world.queue("jobs", gateway=gateway)
 
 
-def test_dead_letters_on_a_cluster_belong_into_the_slot_of_their_queue(no_world: World, clustered: Topology) -> None:
+def test_dead_letters_on_a_cluster_must_be_in_the_slot_of_their_queue(no_world: World, clustered: Topology) -> None:
     with client_of(no_world, clustered) as client:
         gateway = no_world.gateway(client=client, max_delivery_count=2, dead_letter_queue="elsewhere::dlq")
         with pytest.raises(ConfigurationError):
@@ -78,7 +78,7 @@ def test_a_queue_follows_a_sentinel(no_world: World, watched: Topology) -> None:
         round_trip(no_world.queue(no_world.flavour, client=client))
 
 
-def test_a_gateway_that_says_it_is_a_cluster_gets_the_same_check(no_world: World) -> None:
+def test_a_gateway_that_declares_itself_a_cluster_gets_the_same_check(no_world: World) -> None:
     made = type("Wrapped", (no_world.module.RedisGateway,), {"is_redis_cluster": True})
     wrapped = no_world.call(made, redis_client=no_world.client())
     with pytest.raises(ConfigurationError, match="hash tag"):
@@ -88,7 +88,7 @@ def test_a_gateway_that_says_it_is_a_cluster_gets_the_same_check(no_world: World
 
 @pytest.fixture
 def full(one_world: World) -> Iterator[World]:
-    """A world that can be filled up, and is emptied again."""
+    """A world whose server can be filled, and is emptied again."""
     one_world.look.config_set("maxmemory-policy", "noeviction")
     yield one_world
     one_world.look.config_set("maxmemory", 0)
@@ -126,7 +126,7 @@ def test_a_queue_with_a_heartbeat_needs_two_connections(one_world: World) -> Non
 
 
 class Wrapped:
-    """A client as tracing libraries make them: it passes everything on and is no `redis.Redis` itself."""
+    """A client as tracing libraries wrap it: it delegates everything and is not a `redis.Redis` itself."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -152,7 +152,7 @@ class Simple:
 
 
 class AsyncSimple:
-    """Its twin."""
+    """The asyncio twin of `Simple`."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -169,23 +169,23 @@ class AsyncSimple:
 
 @pytest.fixture(params=["wrapped", "simple"])
 def odd_client(request: pytest.FixtureRequest, one_world: World) -> Any:
-    """A client that is not redis-py's."""
+    """A client that is not of redis-py."""
     simple: Any = Simple if one_world.flavour == "sync" else AsyncSimple
     return (Wrapped if request.param == "wrapped" else simple)(one_world.client())
 
 
-def test_a_client_that_is_not_redis_pys_own_is_enough(one_world: World, odd_client: Any) -> None:
+def test_a_client_that_is_not_of_redis_py_is_sufficient(one_world: World, odd_client: Any) -> None:
     round_trip(one_world.glance(client=odd_client))
 
 
-def test_a_waiting_consumer_with_such_a_client_gets_what_is_published(one_world: World, odd_client: Any) -> None:
+def test_a_waiting_consumer_with_such_a_client_gets_published_messages(one_world: World, odd_client: Any) -> None:
     queue = one_world.queue(client=odd_client)
     consumer = one_world.in_background(handle, queue)
     one_world.queue().publish("x")
     assert consumer.result(PATIENCE_S) in {"x", b"x"}
 
 
-def test_a_wrapped_client_that_decodes_gives_text(one_world: World) -> None:
+def test_a_wrapped_client_that_decodes_returns_text(one_world: World) -> None:
     for decode, expected in ((True, "x"), (False, b"x")):
         queue = one_world.glance(f"decode {decode}", client=Wrapped(one_world.client(decode_responses=decode)))
         queue.publish("x")

@@ -1,4 +1,4 @@
-"""What a type checker makes of both twins: users see the signatures of the one they imported."""
+"""A type checker sees the signatures of the sync or the async module, depending on the import."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def work_later(queue: AsyncRedisMessageQueue) -> None:
 
 
 def check(text: str, folder: Path) -> list[str]:
-    """What mypy has against a program, line by line."""
+    """Return what mypy reports about a program, line by line."""
     program = folder / "program.py"
     program.write_text(text)
     root = Path(__file__).parents[3]

@@ -1,4 +1,4 @@
-"""Queues whose connections go through a wire that can be cut."""
+"""Queues whose connections go through a proxy that can cut them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sync and async `RedisMessageQueue`s behind one face, so that a behaviour is told once.
+"""Sync and async `RedisMessageQueue`s with one blocking interface, so that a behaviour is tested by one body.
 
 What the asyncio twin returns is made blocking: awaitables are awaited, `async with` becomes `with`. Callbacks are given
 as plain functions; the asyncio twin gets them as coroutine functions.
@@ -26,7 +26,7 @@ NOT_WAITING: dict[str, Any] = {"message_wait_interval_seconds": 0, "message_visi
 
 
 class World:
-    """Makes clients, gateways and queues of one flavour and closes what it made; `look` looks behind their back."""
+    """Makes clients, gateways and queues of one concurrency model and closes them; `look` is a client to inspect."""
 
     flavour: str
     module: ModuleType
@@ -44,46 +44,46 @@ class World:
         self._ends.close()
 
     def client(self, **options: Any) -> Any:
-        """A plain client of this flavour; `decode_responses=True` unless told otherwise."""
+        """Return a plain client of this concurrency model; `decode_responses=True` by default."""
         raise NotImplementedError
 
     def gateway(self, *, client: Any = None, **options: Any) -> Any:
-        """A built-in gateway that does not wait, unless `options` say otherwise."""
+        """Return a built-in gateway that does not wait by default."""
         chosen = NOT_WAITING | options
         return self.call(self.module.RedisGateway, redis_client=client or self.client(), **chosen)
 
     def queue(self, name: str = "q", *, client: Any = None, gateway: Any = None, **options: Any) -> Any:
-        """A queue driven by plain calls, over a client of its own unless one or a gateway is given."""
+        """Return a queue with blocking methods, over its own client by default."""
         base = {"gateway": gateway} if gateway is not None else {"client": client or self.client()}
         return self.blocking(self.call(self.module.RedisMessageQueue, name, **base, **options))
 
     def glance(self, name: str = "q", *, queue: Any = None, **gateway: Any) -> Any:
-        """A queue whose `process_message` looks once instead of waiting; `queue` holds options of the queue itself."""
+        """Return a queue whose `process_message` polls once instead of waiting; `queue` are options of the queue."""
         return self.queue(name, gateway=self.gateway(**gateway), **(queue or {}))
 
     def in_background(self, call: Callable[..., Any], *args: Any, **options: Any) -> Future[Any]:
-        """Run `call` in a thread of its own, which may hang without hanging the test run."""
+        """Run `call` in its own thread, which may hang without hanging the test run."""
         future: Future[Any] = Future()
 
         def run() -> None:
             try:
                 future.set_result(call(*args, **options))
-            except BaseException as error:  # noqa: BLE001  handed to who asks for the result
+            except BaseException as error:  # noqa: BLE001  raised by the future's `result`
                 future.set_exception(error)
 
         threading.Thread(target=run, name="world", daemon=True).start()
         return future
 
     def callback(self, function: Callable[..., Any]) -> Any:
-        """The function as a callback of this flavour."""
+        """Return the function as a callback of this concurrency model."""
         return function
 
     def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call where this flavour lives, and wait for the result."""
+        """Call in the thread or loop of this world, and wait for the result."""
         return function(*args, **options)
 
     def blocking(self, value: Any) -> Any:
-        """An object of this flavour with methods that block."""
+        """Return an object of this world with blocking methods."""
         return value
 
 

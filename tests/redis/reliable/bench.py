@@ -1,4 +1,4 @@
-"""What the tests of the reliable discipline share: queues, reapers, time that passes at once."""
+"""Helpers of the tests of the reliable discipline: queues, reapers, and expiry at once."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ AN_HOUR_MS = 3_600_000
 
 
 def worker(world: World, name: str = "w", queue: str = "q", **settings: Any) -> Any:
-    """A queue object that claims under that name."""
+    """Return a queue object that claims under that name."""
     return world.open("reliable", queue, ReliableConfig(worker=name, **settings))
 
 
 def reaper(world: World, queue: Any, **settings: Any) -> Any:
-    """A reaper of this world's flavour."""
+    """Return a reaper for this world."""
     if isinstance(world, AsyncWorld):
         return Blocking(AsyncReaper(queue.inner, **settings), world.loop)
     return Reaper(queue, **settings)
@@ -33,7 +33,7 @@ def reaper(world: World, queue: Any, **settings: Any) -> Any:
 
 @contextmanager
 def running(world: World, made: Any) -> Iterator[None]:
-    """Let a reaper go round and round in the background."""
+    """Run a reaper repeatedly in the background."""
     stop: Any = world.loop.call(asyncio.Event) if isinstance(world, AsyncWorld) else threading.Event()
     going = world.in_background(made.run, stop)
     try:
@@ -47,7 +47,7 @@ def running(world: World, made: Any) -> Iterator[None]:
 
 
 def age(world: World, name: str = "w", ms: int = AN_HOUR_MS) -> None:
-    """Let what a worker holds have been claimed, or promised until, so much earlier."""
+    """Move the claim times and deadlines of a worker's messages into the past."""
     key = KEYS.claims(name)
     for field, claim in world.client.hgetall(key).items():
         token, since, until = claim.decode().split(" ")
@@ -56,13 +56,13 @@ def age(world: World, name: str = "w", ms: int = AN_HOUR_MS) -> None:
 
 
 def age_strays(world: World, ms: int = AN_HOUR_MS) -> None:
-    """Let the reaper have seen strays so much earlier."""
+    """Move the times at which the reaper first saw unclaimed entries into the past."""
     for field, seen in world.client.hgetall(KEYS.strays).items():
         world.client.hset(KEYS.strays, field, int(seen) - ms)
 
 
 def processing(world: World, name: str = "w") -> list[bytes]:
-    """What a worker's list holds, newest first."""
+    """Return the entries of a worker's list, newest first."""
     found: list[bytes] = world.client.lrange(KEYS.processing(name), 0, -1)
     return found
 
@@ -72,7 +72,7 @@ def payloads(messages: Any) -> list[Any]:
 
 
 def drain(queue: Any) -> list[Any]:
-    """The payloads of everything that can be claimed, one after the other, acked on the way."""
+    """Claim and ack everything one by one; return the payloads."""
     found = []
     while lease := queue.claim():
         found.append(lease.message.payload)

@@ -37,7 +37,7 @@ def test_a_claimed_message_stays_in_redis_until_it_is_acked(world: World) -> Non
     assert (processing(world), world.client.exists(KEYS.claims("w"), KEYS.queue)) == ([], 0)
 
 
-def test_each_worker_has_a_list_of_its_own(world: World) -> None:
+def test_each_worker_has_its_own_list(world: World) -> None:
     one, other = worker(world, "one"), worker(world, "other")
     one.publish_many(["a", "b"])
     held = one.claim(), other.claim()
@@ -56,14 +56,14 @@ def test_the_owner_of_a_claim_is_the_worker_whose_list_keeps_it(world: World) ->
     assert processing(world, "somebody else") == []
 
 
-def test_a_worker_without_a_name_gets_one_of_its_own(world: World) -> None:
+def test_a_worker_without_a_name_gets_a_unique_one(world: World) -> None:
     one, other = world.open("reliable"), world.open("reliable")
     assert one.worker != other.worker
     one.publish("a")
     assert one.claim().owner == one.worker
 
 
-def test_the_pattern_can_be_followed_and_carried_on_with_plain_commands(world: World) -> None:
+def test_plain_commands_can_inspect_and_continue_the_pattern(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["first payload", "second payload"])
     moved = world.client.lmove(KEYS.queue, KEYS.processing("by hand"), "RIGHT", "LEFT")
@@ -77,7 +77,7 @@ def test_the_pattern_can_be_followed_and_carried_on_with_plain_commands(world: W
     assert queue.claim() is None
 
 
-def test_equal_payloads_are_acked_apart(world: World) -> None:
+def test_equal_payloads_are_acked_separately(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["same", "same"])
     first, second = queue.claim(), queue.claim()
@@ -87,7 +87,7 @@ def test_equal_payloads_are_acked_apart(world: World) -> None:
     assert processing(world) == []
 
 
-def test_a_second_ack_changes_nothing_and_says_so(world: World) -> None:
+def test_a_second_ack_changes_nothing_and_reports_it(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "a"])
     lease, _ = queue.claim(), queue.claim()
@@ -100,7 +100,7 @@ def test_a_second_ack_changes_nothing_and_says_so(world: World) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"\x00\xff|\r\n ", "żółw\n", {"a": [1, None]}, ["x"], "", b""])
-def test_payloads_come_back_as_they_were(world: World, payload: object) -> None:
+def test_payloads_are_returned_unchanged(world: World, payload: object) -> None:
     queue = worker(world)
     queue.publish(payload, headers={"h": "v"})
     message = queue.claim().message
@@ -148,7 +148,7 @@ def test_released_messages_are_first_again_and_count_no_delivery(world: World) -
     assert queue.claim().message.deliveries == 1
 
 
-def test_nacked_messages_are_first_again_and_tell_why(world: World) -> None:
+def test_nacked_messages_are_first_again_with_their_reason(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "b", "c"])
     assert queue.nack(queue.claim(max_messages=2), reason="no\tgood\n").settled == 2
@@ -176,14 +176,14 @@ def test_dead_letters_are_capped(world: World) -> None:
     assert sorted(payloads(queue.dead_letters(9))) == ["a", "b"]
 
 
-def test_a_suspect_is_claimed_alone_before_its_last_delivery(world: World) -> None:
+def test_a_message_that_failed_is_claimed_alone_for_its_last_delivery(world: World) -> None:
     queue = worker(world, max_deliveries=2)
     queue.publish_many(["poison", "b", "c"])
     queue.nack(queue.claim())
     assert queue.claim(max_messages=3).count == 1
 
 
-def test_what_is_no_envelope_is_told_as_such_and_dies_of_its_first_failure(world: World) -> None:
+def test_an_entry_without_an_envelope_is_reported_and_dead_lettered_by_its_first_failure(world: World) -> None:
     queue = worker(world)
     world.client.lpush(KEYS.queue, b"pushed by hand")
     lease = queue.claim()

@@ -1,4 +1,4 @@
-"""The reaper: brings back what is held for too long, whoever holds it, in order, once."""
+"""The reaper returns what any worker holds for too long, in order, once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.redis.worlds import World
 NOTHING = Reaped(0, 0, 0)
 
 
-def test_a_message_of_a_dead_worker_comes_back_after_the_timeout_and_not_before(world: World) -> None:
+def test_a_message_of_a_dead_worker_is_ready_after_the_timeout_and_not_before(world: World) -> None:
     queue = worker(world, timeout=600)
     queue.publish("a")
     queue.claim()
@@ -38,7 +38,7 @@ def test_a_message_of_a_dead_worker_comes_back_after_the_timeout_and_not_before(
     assert (message.payload, message.deliveries, message.history[0].kind) == ("a", 2, "expired")
 
 
-def test_the_reapers_own_timeout_decides_where_the_claim_asked_for_none(world: World) -> None:
+def test_the_timeout_of_the_reaper_applies_to_claims_without_their_own(world: World) -> None:
     queue = worker(world, timeout=600)
     queue.publish("a")
     queue.claim()
@@ -47,7 +47,7 @@ def test_the_reapers_own_timeout_decides_where_the_claim_asked_for_none(world: W
     assert reaper(world, queue, timeout=0.01).run_once().returned == 1
 
 
-def test_a_claim_that_asked_for_a_time_keeps_it(world: World) -> None:
+def test_a_claim_with_its_own_timeout_keeps_it(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["short", "long"])
     queue.claim(lease=0.01)
@@ -57,7 +57,7 @@ def test_a_claim_that_asked_for_a_time_keeps_it(world: World) -> None:
     assert queue.claim().message.payload == "short"
 
 
-def test_what_blmove_left_without_a_time_is_stamped_at_first_sight_and_comes_back_after_the_timeout(
+def test_an_entry_left_by_blmove_without_a_deadline_gets_one_and_returns_after_the_timeout(
     world: World,
 ) -> None:
     queue = worker(world)
@@ -72,7 +72,7 @@ def test_what_blmove_left_without_a_time_is_stamped_at_first_sight_and_comes_bac
     assert (queue.claim().message.payload, world.client.exists(KEYS.strays)) == ("a", 0)
 
 
-def test_a_stray_that_the_reaper_saw_first_still_goes_to_its_worker(world: World) -> None:
+def test_an_unclaimed_entry_that_the_reaper_saw_first_still_goes_to_its_worker(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "b"])
     queue.claim()
@@ -82,7 +82,7 @@ def test_a_stray_that_the_reaper_saw_first_still_goes_to_its_worker(world: World
     assert world.client.exists(KEYS.strays) == 0
 
 
-def test_a_live_worker_that_asks_for_more_time_is_left_alone(world: World) -> None:
+def test_a_live_worker_that_extends_its_lease_is_left_alone(world: World) -> None:
     queue = worker(world)
     queue.publish("a")
     lease = queue.claim()
@@ -101,7 +101,7 @@ def test_an_extension_never_shortens(world: World) -> None:
     assert queue.extend(lease, by=900) > lease.deadline
 
 
-def test_heartbeats_keep_the_reaper_away_while_a_block_runs(world: World) -> None:
+def test_heartbeats_keep_the_reaper_away_during_a_block(world: World) -> None:
     queue = worker(world, timeout=600)
     queue.publish("a")
     with beating_often(), running(world, reaper(world, queue, interval=0.02)), queue.process() as lease:
@@ -112,17 +112,17 @@ def test_heartbeats_keep_the_reaper_away_while_a_block_runs(world: World) -> Non
     assert (drain(queue), processing(world)) == ([], [])
 
 
-def test_a_heartbeat_tells_its_handler_that_the_lease_is_lost(world: World) -> None:
+def test_a_heartbeat_notifies_its_handler_of_a_lost_lease(world: World) -> None:
     queue = worker(world, timeout=0.3)
     queue.publish("a")
     with queue.hold(queue.claim()) as lease:
-        eventually(lambda: (age(world), reaper(world, queue).run_once())[1].returned)  # a heartbeat may come between
+        eventually(lambda: (age(world), reaper(world, queue).run_once())[1].returned)  # a heartbeat may come in between
         eventually(lambda: lease.lost)
     with pytest.raises(LeaseLost):
         queue.ack(lease)
 
 
-def test_several_messages_come_back_in_their_order(world: World) -> None:
+def test_several_messages_return_in_their_order(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "b", "c", "d"])
     for _ in "abc":
@@ -132,7 +132,7 @@ def test_several_messages_come_back_in_their_order(world: World) -> None:
     assert payloads(queue.peek(9)) == ["a", "b", "c", "d"]
 
 
-def test_more_messages_than_one_script_takes_come_back_in_their_order(world: World) -> None:
+def test_more_messages_than_one_script_moves_return_in_their_order(world: World) -> None:
     queue = worker(world)
     sent = [str(number) for number in range(2300)]
     queue.publish_many(sent)
@@ -143,7 +143,7 @@ def test_more_messages_than_one_script_takes_come_back_in_their_order(world: Wor
     assert payloads(queue.peek(3000)) == sent
 
 
-def test_only_what_is_late_comes_back(world: World) -> None:
+def test_only_expired_messages_return(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "b", "c"])
     queue.claim()
@@ -153,7 +153,7 @@ def test_only_what_is_late_comes_back(world: World) -> None:
     assert payloads(queue.peek(9)) == ["a", "c"]
 
 
-def test_two_reapers_bring_back_one_copy(world: World) -> None:
+def test_two_reapers_return_each_message_once(world: World) -> None:
     queue, other = worker(world), worker(world, "other")
     queue.publish_many([str(number) for number in range(200)])
     queue.claim(max_messages=200)
@@ -163,7 +163,7 @@ def test_two_reapers_bring_back_one_copy(world: World) -> None:
     assert queue.stats()[:3] == (200, 0, 0)
 
 
-def test_an_ack_that_races_a_reaper_wins_or_loses_and_never_both(world: World) -> None:
+def test_an_ack_that_races_a_reaper_either_succeeds_or_is_lost(world: World) -> None:
     queue, acked = worker(world), 0
     queue.publish_many([str(number) for number in range(60)])
     leases = [queue.claim() for _ in range(60)]
@@ -203,7 +203,7 @@ def test_a_late_ack_touches_nothing_of_the_same_workers_next_claim(world: World)
     assert queue.ack(held).settled == 1
 
 
-def test_a_batch_of_which_one_message_was_reaped_is_lost_whole(world: World) -> None:
+def test_a_batch_with_one_reaped_message_is_lost_as_a_whole(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "b"])
     lease = queue.claim(max_messages=2)
@@ -214,7 +214,7 @@ def test_a_batch_of_which_one_message_was_reaped_is_lost_whole(world: World) -> 
     assert len(processing(world)) == 2
 
 
-def test_lists_of_workers_it_never_heard_of_are_found_without_looking_through_the_keyspace(world: World) -> None:
+def test_lists_of_unregistered_workers_are_found_without_scanning_the_keyspace(world: World) -> None:
     for name in ("gone", "gone too"):
         one = worker(world, name)
         one.publish(name)
@@ -226,7 +226,7 @@ def test_lists_of_workers_it_never_heard_of_are_found_without_looking_through_th
     assert used.isdisjoint({"cmdstat_keys", "cmdstat_scan"})
 
 
-def test_a_worker_that_restarts_under_its_name_goes_on_and_its_old_messages_come_back(world: World) -> None:
+def test_a_worker_restarted_under_its_name_continues_and_its_old_messages_return(world: World) -> None:
     before = worker(world)
     before.publish_many(["a", "b"])
     before.claim()
@@ -255,7 +255,7 @@ def test_a_message_that_fails_too_often_becomes_a_dead_letter(world: World) -> N
     )
 
 
-def test_what_is_no_envelope_is_set_aside_instead_of_going_round_for_ever(world: World) -> None:
+def test_an_entry_without_an_envelope_is_dead_lettered_instead_of_circulating_forever(world: World) -> None:
     queue = worker(world)
     world.client.lpush(KEYS.queue, b"pushed by hand")
     queue.claim()
@@ -264,7 +264,7 @@ def test_what_is_no_envelope_is_set_aside_instead_of_going_round_for_ever(world:
     assert world.client.lrange(KEYS.dead, 0, -1) == [b"pushed by hand"]
 
 
-def test_a_reaper_goes_round_until_it_is_stopped(world: World) -> None:
+def test_a_reaper_repeats_until_it_is_stopped(world: World) -> None:
     queue = worker(world, timeout=0.05)
     queue.publish("a")
     queue.claim()
@@ -281,7 +281,7 @@ def test_a_reaper_that_cannot_reach_the_server_tries_again(world: World, caplog:
         eventually(lambda: caplog.text.count("a round of the reaper of queue 'q' failed") >= 2)
 
 
-def test_a_worker_is_forgotten_only_when_it_was_not_seen_for_a_day_and_holds_nothing(world: World) -> None:
+def test_a_worker_is_forgotten_only_after_a_day_of_silence_without_messages(world: World) -> None:
     queue = worker(world)
     queue.publish("a")
     lease = queue.claim()

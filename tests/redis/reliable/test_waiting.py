@@ -18,26 +18,26 @@ from tests.redis.reliable.bench import KEYS, payloads, processing, worker
 from tests.redis.worlds import World
 
 
-def test_waiting_ends_without_work_when_its_time_is_over(world: World) -> None:
+def test_waiting_times_out_without_work(world: World) -> None:
     queue, began = worker(world), time.monotonic()
     assert queue.claim(wait=0.05) is None
     assert time.monotonic() - began > 0.04
     assert processing(world) == []
 
 
-def test_without_waiting_an_empty_queue_is_told_at_once(world: World) -> None:
+def test_a_claim_without_a_wait_on_an_empty_queue_returns_at_once(world: World) -> None:
     queue = worker(world)
     assert queue.claim() is None
     assert queue.claim(wait=0) is None
 
 
-def test_what_is_there_is_claimed_without_blocking(world: World) -> None:
+def test_a_ready_message_is_claimed_without_blocking(world: World) -> None:
     queue = worker(world)
     queue.publish("a")
     assert queue.claim(wait=PATIENCE_S).message.payload == "a"
 
 
-def test_a_waiting_claim_blocks_in_redis_and_takes_what_comes(world: World) -> None:
+def test_a_waiting_claim_blocks_in_redis_and_takes_the_next_message(world: World) -> None:
     queue = worker(world)
     waiting = world.in_background(queue.claim, wait=PATIENCE_S)
     blocked(world, 1)
@@ -80,7 +80,7 @@ def test_several_waiting_claims_of_one_worker_get_a_message_each(world: World) -
     assert processing(world) == []
 
 
-def test_a_wait_longer_than_the_clients_read_timeout_goes_on(world: World) -> None:
+def test_a_wait_continues_beyond_the_read_timeout_of_the_client(world: World) -> None:
     settings = RedisSettings.from_url(world.url + "?socket_timeout=0.3")
     queue = world.open("reliable", settings=settings)
     waiting = world.in_background(queue.claim, wait=PATIENCE_S)
@@ -91,7 +91,7 @@ def test_a_wait_longer_than_the_clients_read_timeout_goes_on(world: World) -> No
     assert waiting.result(PATIENCE_S).message.payload == "a"
 
 
-def test_a_client_that_cannot_block_looks_now_and_then(redis_client: redis.Redis, server_url: str) -> None:
+def test_a_client_that_cannot_block_polls(redis_client: redis.Redis, server_url: str) -> None:
     class Wrapped(redis.Redis):
         def execute_command(self, *args: Any, **options: Any) -> Any:
             assert not args[0].startswith("BL")
@@ -105,7 +105,7 @@ def test_a_client_that_cannot_block_looks_now_and_then(redis_client: redis.Redis
         assert (lease.message.payload, queue.ack(lease).settled) == ("a", 1)
 
 
-def test_what_blmove_moved_for_a_client_that_died_goes_to_the_next_claim_of_that_worker(world: World) -> None:
+def test_a_message_moved_for_a_dead_client_goes_to_the_next_claim_of_that_worker(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "b"])
     world.client.lmove(KEYS.queue, KEYS.processing("w"), "RIGHT", "LEFT")
@@ -115,7 +115,7 @@ def test_what_blmove_moved_for_a_client_that_died_goes_to_the_next_claim_of_that
     assert queue.ack(first).settled == 1
 
 
-def test_a_stray_behind_claimed_messages_is_found(world: World) -> None:
+def test_an_unclaimed_entry_behind_claimed_messages_is_found(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "b", "c"])
     world.client.lmove(KEYS.queue, KEYS.processing("w"), "RIGHT", "LEFT")
@@ -139,7 +139,7 @@ async def test_a_cancelled_wait_loses_nothing(redis_client: redis.Redis, server_
         assert (lease.message.payload, (await queue.ack(lease)).settled) == ("a", 1)
 
 
-async def test_closing_gives_back_what_a_cancelled_wait_may_have_moved(
+async def test_closing_releases_what_a_cancelled_wait_may_have_moved(
     redis_client: redis.Redis, server_url: str
 ) -> None:
     queue = AsyncQueue(server_url, "q", ReliableConfig(worker="w"))
@@ -153,7 +153,7 @@ async def test_closing_gives_back_what_a_cancelled_wait_may_have_moved(
     assert (redis_client.llen(KEYS.queue), redis_client.exists(KEYS.processing("w"), KEYS.claims("w"))) == (1, 0)
 
 
-def test_a_claim_whose_answer_never_came_is_entered_again(world: World) -> None:
+def test_a_claim_without_a_reply_is_resumed(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "b"])
     engine = getattr(queue, "inner", queue)._engine
@@ -164,6 +164,6 @@ def test_a_claim_whose_answer_never_came_is_entered_again(world: World) -> None:
     assert queue.claim().message.payload == "b"
 
 
-def test_a_worker_that_waits_is_known_to_reapers(world: World) -> None:
+def test_a_waiting_worker_is_registered_for_reapers(world: World) -> None:
     worker(world, "patient").claim(wait=0.01)
     assert world.client.zrange(KEYS.workers, 0, -1) == [b"patient"]

@@ -1,4 +1,4 @@
-"""What orchestrators may ask of a reliable queue, and what it refuses."""
+"""The WorkQueue protocol on a reliable queue, and what the queue refuses."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-def test_it_is_a_work_queue(world: World) -> None:
+def test_it_implements_the_work_queue_protocol(world: World) -> None:
     queue = worker(world)
     assert isinstance(getattr(queue, "inner", queue), WorkQueue if world.flavour == "sync" else AsyncWorkQueue)
     assert (queue.name, queue.discipline) == ("q", "reliable")
 
 
 @pytest.mark.parametrize("what", list(REFUSED))
-def test_what_it_cannot_do_is_refused_before_anything_is_sent(world: World, what: str) -> None:
+def test_an_unsupported_option_is_refused_before_anything_is_sent(world: World, what: str) -> None:
     call, named = REFUSED[what]
     queue = worker(world)
     before = snapshot(world.client)
@@ -42,7 +42,7 @@ def test_what_it_cannot_do_is_refused_before_anything_is_sent(world: World, what
     assert snapshot(world.client) == before
 
 
-def test_a_block_that_ends_acks_and_one_that_raises_nacks(world: World) -> None:
+def test_a_block_acks_when_it_succeeds_and_nacks_when_it_raises(world: World) -> None:
     queue = worker(world)
     queue.publish_many(["a", "b"])
     with queue.process() as lease:
@@ -53,12 +53,12 @@ def test_a_block_that_ends_acks_and_one_that_raises_nacks(world: World) -> None:
     assert (message.payload, message.history[0].reason) == ("b", "ZeroDivisionError: division by zero")
 
 
-def test_an_empty_block_is_told_so(world: World) -> None:
+def test_process_yields_none_when_the_queue_is_empty(world: World) -> None:
     with worker(world).process(wait=0.01) as lease:
         assert lease is None
 
 
-def test_stats_and_backlog_count_what_is_where(world: World) -> None:
+def test_stats_and_backlog_count_messages_by_state(world: World) -> None:
     queue, other = worker(world, max_deliveries=1), worker(world, "other")
     assert (queue.backlog()[:2], queue.stats()[:5]) == ((0, None), (0, 0, 0, 0, 0))
     queue.publish_many(["a", "b", "c", "d", "e", "f"])
@@ -94,7 +94,7 @@ def test_peeking_takes_nothing(world: World) -> None:
     assert drain(queue) == ["a", "b", "c"]
 
 
-def test_purging_leaves_alone_what_workers_hold(world: World) -> None:
+def test_purging_spares_what_workers_hold(world: World) -> None:
     queue = worker(world, max_deliveries=1)
     queue.publish_many(["a", "b", "c"])
     queue.nack(queue.claim())
@@ -104,7 +104,7 @@ def test_purging_leaves_alone_what_workers_hold(world: World) -> None:
     assert queue.ack(lease).settled == 1
 
 
-def test_a_report_of_a_refused_publish_tells_what_was_accepted(world: World) -> None:
+def test_the_report_of_a_refused_publish_states_what_was_accepted(world: World) -> None:
     queue = worker(world)
     with pytest.raises(PayloadError) as caught:
         queue.publish_many([*map(str, range(1000)), "one more", object()])
@@ -127,9 +127,7 @@ def test_a_report_of_a_refused_publish_tells_what_was_accepted(world: World) -> 
         (lambda queue: queue.ack(Lease.from_json(Lease("q", "x", "w", 1, 1, "t").to_json())), "adopt"),
     ],
 )
-def test_a_value_that_cannot_work_is_refused_by_its_parameter(
-    world: World, call: Callable[[Any], Any], parameter: str
-) -> None:
+def test_an_invalid_value_is_refused_by_parameter(world: World, call: Callable[[Any], Any], parameter: str) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         call(worker(world))
 

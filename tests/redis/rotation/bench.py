@@ -1,4 +1,4 @@
-"""What the tests of the rotation discipline share."""
+"""Helpers of the tests of the rotation discipline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rotation(world: World, name: str = "q", **settings: Any) -> Any:
 
 
 def entries(world: World, name: str = "q") -> list[bytes]:
-    """The list, what is popped next first."""
+    """Return the list, the next entry to pop first."""
     return list(reversed(world.client.lrange(name, 0, -1)))
 
 
@@ -41,7 +41,7 @@ def within_one_second(world: World, act: Callable[[int], T]) -> T:
 
 
 def put(world: World, *stored: str) -> None:
-    """Let the list hold these entries, what is popped next first, and know those of them that are stamped as taken."""
+    """Write these entries to the list, the next to pop first, and mark those with a timestamp as taken."""
     world.client.delete(KEYS.list, KEYS.taken)
     world.client.lpush(KEYS.list, *stored)
     for entry in stored:
@@ -50,7 +50,7 @@ def put(world: World, *stored: str) -> None:
 
 
 def age(world: World, seconds: int = 3600) -> None:
-    """Let everything stamped have been popped so much earlier."""
+    """Move all timestamps into the past."""
     found = [entry.decode() for entry in entries(world)]
     old = [f"{name}|{int(stamp) - seconds}" if bar else last for entry in found
            for name, bar, last, stamp in [_apart(entry)]]  # fmt: skip

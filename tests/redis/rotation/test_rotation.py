@@ -14,11 +14,11 @@ from tests.redis.rotation.bench import KEYS, age, entries, ids, now_s, put, rota
 from tests.redis.worlds import World
 
 
-def test_an_empty_queue_gives_nothing(world: World) -> None:
+def test_a_pop_of_an_empty_queue_returns_nothing(world: World) -> None:
     assert rotation(world).safe_pop() is None
 
 
-def test_a_pushed_id_stands_in_the_list_of_the_queues_name_as_it_is(world: World) -> None:
+def test_a_pushed_id_is_stored_unchanged_in_the_list_named_after_the_queue(world: World) -> None:
     queue = rotation(world)
     queue.push("123")
     queue.push(b"456")
@@ -48,7 +48,7 @@ def test_ids_are_popped_in_the_order_in_which_they_were_pushed(world: World) -> 
     assert [queue.safe_pop() for _ in range(4)] == ["a", "b", "c", None]
 
 
-def test_what_is_in_progress_goes_round_with_its_stamp_and_is_not_handed_out(world: World) -> None:
+def test_an_id_in_progress_rotates_with_its_timestamp_and_is_not_delivered(world: World) -> None:
     queue = rotation(world)
     stamp = now_s(world) - 5
     put(world, f"a|{stamp}", f"b|{stamp}")
@@ -56,7 +56,7 @@ def test_what_is_in_progress_goes_round_with_its_stamp_and_is_not_handed_out(wor
     assert entries(world) == [b"a|%d" % stamp, b"b|%d" % stamp]
 
 
-def test_late_is_strictly_later_than_the_timeout(world: World) -> None:
+def test_an_id_is_late_only_after_more_than_the_timeout(world: World) -> None:
     queue = rotation(world, timeout=30)
 
     def pop(now: int) -> tuple[str | None, list[bytes], int]:
@@ -68,7 +68,7 @@ def test_late_is_strictly_later_than_the_timeout(world: World) -> None:
     assert left == [b"a|%d" % (now - 30), b"b|%d" % now]
 
 
-def test_a_late_id_is_handed_out_again_with_a_new_stamp(world: World) -> None:
+def test_a_late_id_is_delivered_again_with_a_new_timestamp(world: World) -> None:
     queue = rotation(world)
     queue.push("a")
     assert queue.safe_pop() == "a"
@@ -76,7 +76,7 @@ def test_a_late_id_is_handed_out_again_with_a_new_stamp(world: World) -> None:
     assert (queue.safe_pop(), queue.safe_pop()) == ("a", None)
 
 
-def test_a_done_id_is_dropped_and_leaves_the_done_set(world: World) -> None:
+def test_an_id_that_is_done_is_removed_from_list_and_done_set(world: World) -> None:
     queue = rotation(world)
     queue.push("a")
     queue.safe_pop()
@@ -86,7 +86,7 @@ def test_a_done_id_is_dropped_and_leaves_the_done_set(world: World) -> None:
     assert world.client.exists(KEYS.list, KEYS.done, KEYS.taken) == 0
 
 
-def test_an_id_that_is_done_and_late_is_dropped_not_handed_out(world: World) -> None:
+def test_an_id_that_is_done_and_late_is_removed_and_not_delivered(world: World) -> None:
     queue = rotation(world)
     queue.push("a")
     queue.safe_pop()
@@ -96,7 +96,7 @@ def test_an_id_that_is_done_and_late_is_dropped_not_handed_out(world: World) -> 
     assert entries(world) == []
 
 
-def test_an_id_that_is_not_popped_yet_cannot_be_done(world: World) -> None:
+def test_an_id_cannot_be_done_before_it_is_popped(world: World) -> None:
     queue = rotation(world)
     queue.push("a")
     assert queue.mark_done("a") is False
@@ -106,7 +106,7 @@ def test_an_id_that_is_not_popped_yet_cannot_be_done(world: World) -> None:
     assert queue.safe_pop() == "a"
 
 
-def test_marking_an_unknown_id_or_one_twice_leaves_nothing_behind(world: World) -> None:
+def test_marking_an_unknown_id_or_one_twice_as_done_leaves_nothing(world: World) -> None:
     queue = rotation(world)
     queue.push("a")
     queue.safe_pop()
@@ -119,7 +119,7 @@ def test_marking_an_unknown_id_or_one_twice_leaves_nothing_behind(world: World) 
     assert world.client.exists(KEYS.done) == 0
 
 
-def test_both_holders_of_a_late_id_may_say_that_it_is_done(world: World) -> None:
+def test_both_holders_of_a_late_id_may_mark_it_as_done(world: World) -> None:
     queue = rotation(world)
     queue.push("a")
     queue.safe_pop()
@@ -144,7 +144,7 @@ def test_an_id_can_be_used_again_before_its_done_entry_is_dropped(world: World) 
     assert queue.mark_done("a") is True
 
 
-def test_an_id_pushed_twice_is_handed_out_twice_and_one_mark_ends_one_of_them(world: World) -> None:
+def test_an_id_pushed_twice_is_delivered_twice_and_one_done_mark_ends_one_of_them(world: World) -> None:
     queue = rotation(world)
     queue.push("a")
     queue.push("a")
@@ -156,7 +156,7 @@ def test_an_id_pushed_twice_is_handed_out_twice_and_one_mark_ends_one_of_them(wo
     assert [queue.mark_done("a"), queue.mark_done("a"), queue.safe_pop()] == [True, False, None]
 
 
-def test_an_id_pushed_twice_and_done_twice_is_gone(world: World) -> None:
+def test_an_id_pushed_twice_and_done_twice_is_removed(world: World) -> None:
     queue = rotation(world)
     queue.publish_many(["a", "a", "a"])
     queue.claim(max_messages=3)
@@ -168,7 +168,7 @@ def test_an_id_pushed_twice_and_done_twice_is_gone(world: World) -> None:
     "name",
     ["a|b", "a|", "|", "|5", "a|5", "a|5|6", "a|0", "|0", "a|1417696237", "1|1417696237|0", "a\n|0", "ż|ó ł", "%"],
 )
-def test_an_id_may_hold_bars(world: World, name: str) -> None:
+def test_an_id_may_contain_the_separator(world: World, name: str) -> None:
     queue = rotation(world)
     queue.push(name)
     assert (queue.safe_pop(), queue.safe_pop()) == (name, None)
@@ -179,7 +179,7 @@ def test_an_id_may_hold_bars(world: World, name: str) -> None:
     assert (queue.safe_pop(), entries(world)) == (None, [])
 
 
-def test_ids_of_any_bytes_come_back_as_they_were(world: World) -> None:
+def test_ids_of_any_bytes_are_returned_unchanged(world: World) -> None:
     queue = rotation(world)
     queue.push(b"\xff\x00|")
     popped = queue.safe_pop()
@@ -203,13 +203,13 @@ def test_clients_that_decode_and_clients_that_do_not_see_the_same_ids(
         queue.close()
 
 
-def test_what_is_in_progress_does_not_hide_what_is_new_behind_it(world: World) -> None:
+def test_ids_in_progress_do_not_hide_new_ids_behind_them(world: World) -> None:
     queue = rotation(world)
     put(world, f"a|{now_s(world)}", f"b|{now_s(world)}", "fresh")
     assert queue.safe_pop() == "fresh"
 
 
-def test_a_pop_turns_the_list_once_around_at_most(world: World) -> None:
+def test_a_pop_rotates_the_list_at_most_once(world: World) -> None:
     queue = rotation(world)
     stamp = now_s(world)
     put(world, *[f"{number}|{stamp}" for number in range(2500)])
@@ -248,7 +248,7 @@ def test_each_id_goes_to_one_of_many_poppers(world: World) -> None:
     assert sorted(found) == sorted(sent)
 
 
-def test_the_time_is_the_servers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timestamps_come_from_the_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 0.0)
     queue = rotation(world)
     queue.push("a")
@@ -257,12 +257,12 @@ def test_the_time_is_the_servers(world: World, monkeypatch: pytest.MonkeyPatch) 
     assert abs(stamp - now_s(world)) <= 300
 
 
-def test_a_stamp_far_in_the_future_does_not_hold_its_id_for_ever(world: World) -> None:
+def test_a_timestamp_far_in_the_future_does_not_block_its_id_forever(world: World) -> None:
     put(world, f"a|{now_s(world) + 3600}")
     assert rotation(world).safe_pop() == "a"
 
 
-def test_two_queues_do_not_share_what_is_done(world: World) -> None:
+def test_two_queues_do_not_share_their_done_sets(world: World) -> None:
     one, other = rotation(world, "one"), rotation(world, "other")
     for queue in (one, other):
         queue.push("a")
@@ -273,7 +273,7 @@ def test_two_queues_do_not_share_what_is_done(world: World) -> None:
 
 
 @pytest.mark.parametrize("value", ["", b"", None, 5, {"a": 1}, "\ud800"])
-def test_what_is_no_id_is_refused(world: World, value: object) -> None:
+def test_a_value_that_is_not_an_id_is_refused(world: World, value: object) -> None:
     queue = rotation(world)
     for call in (queue.push, queue.publish, queue.mark_done):
         with pytest.raises(PayloadError):
@@ -281,7 +281,7 @@ def test_what_is_no_id_is_refused(world: World, value: object) -> None:
     assert world.client.dbsize() == 0
 
 
-def test_an_id_is_short(world: World) -> None:
+def test_the_length_of_an_id_is_limited(world: World) -> None:
     queue = rotation(world, max_id_bytes=4)
     queue.push("abcd")
     with pytest.raises(PayloadTooLarge, match="max_id_bytes is 4"):

@@ -14,14 +14,14 @@ def scripts_run(world: World) -> int:
     return sum(found.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("eval", "evalsha"))
 
 
-def test_waiting_ends_without_work_when_its_time_is_over(world: World) -> None:
+def test_waiting_times_out_without_work(world: World) -> None:
     queue, began = rotation(world), time.monotonic()
     assert queue.safe_pop(wait=0.05) is None
     assert time.monotonic() - began > 0.04
     assert world.client.exists(KEYS.waiters) == 0
 
 
-def test_what_is_there_is_popped_without_blocking(world: World) -> None:
+def test_a_ready_id_is_popped_without_blocking(world: World) -> None:
     queue = rotation(world)
     queue.push("a")
     assert queue.safe_pop(wait=PATIENCE_S) == "a"
@@ -34,14 +34,14 @@ def test_a_push_wakes_a_waiting_pop(world: World) -> None:
     assert waiting.result(PATIENCE_S) == "a"
 
 
-def test_many_pushed_at_once_wake_all_who_wait(world: World) -> None:
+def test_many_ids_pushed_at_once_wake_all_waiting_pops(world: World) -> None:
     waiting = [world.in_background(rotation(world).safe_pop, wait=PATIENCE_S) for _ in range(3)]
     blocked(world, 3)
     rotation(world).publish_many(["a", "b", "c"])
     assert sorted(one.result(PATIENCE_S) for one in waiting) == ["a", "b", "c"]
 
 
-def test_a_given_back_id_wakes_a_waiting_pop(world: World) -> None:
+def test_a_released_id_wakes_a_waiting_pop(world: World) -> None:
     queue = rotation(world)
     queue.push("a")
     lease = queue.claim()
@@ -72,10 +72,10 @@ def test_a_claim_waits_as_a_pop_does(world: World) -> None:
     assert waiting.result(PATIENCE_S).count == 2
 
 
-def test_a_plain_lpush_is_found_at_the_next_look(world: World) -> None:
+def test_a_plain_lpush_is_found_by_the_next_poll(world: World) -> None:
     waiting = world.in_background(rotation(world).safe_pop, wait=PATIENCE_S)
     blocked(world, 1)
     world.client.lpush("q", "a")
-    world.client.lpush(KEYS.wake, "1")  # the look that comes after 5 s at the latest, now
+    world.client.lpush(KEYS.wake, "1")  # the poll that comes after 5 s at the latest, now
     assert waiting.result(PATIENCE_S) == "a"
     eventually(lambda: world.client.exists(KEYS.waiters) == 0)

@@ -1,4 +1,4 @@
-"""What orchestrators may ask of a rotation queue, and what it refuses."""
+"""The WorkQueue protocol on a rotation queue, and what the queue refuses."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-def test_it_is_a_work_queue(world: World) -> None:
+def test_it_implements_the_work_queue_protocol(world: World) -> None:
     queue = rotation(world)
     assert isinstance(getattr(queue, "inner", queue), WorkQueue if world.flavour == "sync" else AsyncWorkQueue)
     assert (queue.name, queue.discipline) == ("q", "rotation")
 
 
 @pytest.mark.parametrize("what", list(REFUSED))
-def test_what_it_cannot_do_is_refused_before_anything_is_sent(world: World, what: str) -> None:
+def test_an_unsupported_option_is_refused_before_anything_is_sent(world: World, what: str) -> None:
     call, named = REFUSED[what]
     queue = rotation(world)
     with pytest.raises(Unsupported, match=rf"'rotation' has no {named}.*leased"):
@@ -48,14 +48,14 @@ def test_what_it_cannot_do_is_refused_before_anything_is_sent(world: World, what
     assert world.client.dbsize() == 0
 
 
-def test_publishing_is_pushing(world: World) -> None:
+def test_publish_is_a_push(world: World) -> None:
     queue = rotation(world)
     assert queue.publish("a") == ("a", True)
     assert queue.publish_many(iter(["b", "c|5"])) == (2, 0, 0, ("b", "c|5"))
     assert entries(world) == [b"a", b"b", b"c|5"]
 
 
-def test_a_report_of_a_refused_publish_tells_what_was_accepted(world: World) -> None:
+def test_the_report_of_a_refused_publish_states_what_was_accepted(world: World) -> None:
     queue = rotation(world)
     with pytest.raises(PayloadError) as caught:
         queue.publish_many([*map(str, range(1000)), "one more", ""])
@@ -83,7 +83,7 @@ def test_an_ack_marks_the_ids_of_a_lease_as_done(world: World) -> None:
     assert (queue.claim(), entries(world)) == (None, [])
 
 
-def test_an_ack_of_what_somebody_else_did_says_so(world: World) -> None:
+def test_an_ack_of_ids_that_another_consumer_finished_reports_them(world: World) -> None:
     queue = rotation(world)
     queue.publish_many(["a", "b"])
     lease = queue.claim(max_messages=2)
@@ -94,7 +94,7 @@ def test_an_ack_of_what_somebody_else_did_says_so(world: World) -> None:
     assert lease.lost
 
 
-def test_a_late_ack_counts_for_the_work_is_done(world: World) -> None:
+def test_a_late_ack_counts_because_the_work_is_done(world: World) -> None:
     queue = rotation(world)
     queue.publish("a")
     late = queue.claim()
@@ -106,7 +106,7 @@ def test_a_late_ack_counts_for_the_work_is_done(world: World) -> None:
         queue.ack(again)
 
 
-def test_a_lease_tells_when_its_ids_are_late(world: World) -> None:
+def test_the_deadline_of_a_lease_is_when_its_ids_are_late(world: World) -> None:
     queue = rotation(world, timeout=30)
     queue.publish("a")
     lease = queue.claim()
@@ -114,7 +114,7 @@ def test_a_lease_tells_when_its_ids_are_late(world: World) -> None:
 
 
 @pytest.mark.parametrize("verb", ["release", "nack"])
-def test_ids_that_are_given_back_are_new_and_first_again(world: World, verb: str) -> None:
+def test_released_ids_are_new_and_first_again(world: World, verb: str) -> None:
     queue = rotation(world)
     queue.publish_many(["a|0", "b", "c"])
     lease = queue.claim(max_messages=2)
@@ -124,7 +124,7 @@ def test_ids_that_are_given_back_are_new_and_first_again(world: World, verb: str
     assert [queue.safe_pop() for _ in range(4)] == ["a|0", "b", "c", None]
 
 
-def test_what_somebody_else_popped_since_cannot_be_given_back(world: World) -> None:
+def test_ids_that_another_consumer_popped_in_the_meantime_cannot_be_released(world: World) -> None:
     queue = rotation(world)
     queue.publish_many(["a", "b"])
     claimed = queue.claim(max_messages=2)
@@ -138,7 +138,7 @@ def test_what_somebody_else_popped_since_cannot_be_given_back(world: World) -> N
     assert queue.release(late, late.messages).outcomes == (Outcome.LOST, Outcome.SETTLED)
 
 
-def test_a_done_id_cannot_be_given_back(world: World) -> None:
+def test_a_done_id_cannot_be_released(world: World) -> None:
     queue = rotation(world)
     queue.publish("a")
     lease = queue.claim()
@@ -156,7 +156,7 @@ def test_the_reason_of_a_nack_goes_to_the_log(world: World, caplog: pytest.LogCa
     assert caplog.messages == ["1 ids of queue 'q' were nacked: no good"]
 
 
-def test_a_block_that_ends_acks_and_one_that_raises_gives_back(world: World) -> None:
+def test_a_block_acks_when_it_succeeds_and_releases_when_it_raises(world: World) -> None:
     queue = rotation(world)
     queue.publish_many(["a", "b"])
     with queue.process() as lease:
@@ -166,7 +166,7 @@ def test_a_block_that_ends_acks_and_one_that_raises_gives_back(world: World) -> 
     assert (queue.safe_pop(), queue.safe_pop()) == ("b", None)
 
 
-def test_stats_and_backlog_count_what_is_new_late_and_in_progress(world: World) -> None:
+def test_stats_and_backlog_count_new_late_and_in_progress_ids(world: World) -> None:
     queue = rotation(world)
     now = now_s(world)
     put(world, "new", f"late|{now - 3600}", f"going|{now}", f"done|{now}")
@@ -176,7 +176,7 @@ def test_stats_and_backlog_count_what_is_new_late_and_in_progress(world: World) 
     assert (found.ready, found.delayed, found.leased, found.dead, found.oldest_age) == (2, 0, 1, 0, None)
 
 
-def test_peeking_shows_what_would_be_popped_and_changes_nothing(world: World) -> None:
+def test_peeking_shows_what_a_pop_would_return_and_changes_nothing(world: World) -> None:
     queue = rotation(world)
     now = now_s(world)
     put(world, f"going|{now}", "new", f"late|{now - 3600}", "newer")
@@ -186,14 +186,14 @@ def test_peeking_shows_what_would_be_popped_and_changes_nothing(world: World) ->
     assert snapshot(world.client) == before
 
 
-def test_peeking_looks_behind_thousands_in_progress(world: World) -> None:
+def test_peeking_finds_ids_behind_thousands_in_progress(world: World) -> None:
     queue = rotation(world)
     put(world, *[f"{number}|{now_s(world)}" for number in range(6000)], "new")
     assert ids(queue.peek()) == ["new"]
     assert queue.stats()[:3] == (1, 0, 6000)
 
 
-def test_purging_leaves_alone_what_is_in_progress(world: World) -> None:
+def test_purging_spares_ids_in_progress(world: World) -> None:
     queue = rotation(world)
     now = now_s(world)
     going = [f"{number}|{now}" for number in range(1200)]
@@ -214,8 +214,6 @@ def test_purging_leaves_alone_what_is_in_progress(world: World) -> None:
         (lambda queue: queue.ack(Lease.from_json(HELD.to_json())), "adopt"),
     ],
 )
-def test_a_value_that_cannot_work_is_refused_by_its_parameter(
-    world: World, call: Callable[[Any], Any], parameter: str
-) -> None:
+def test_an_invalid_value_is_refused_by_parameter(world: World, call: Callable[[Any], Any], parameter: str) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         call(rotation(world))

@@ -12,7 +12,7 @@ import psycopg2
 
 
 class Ledger:
-    """Where handlers leave their effects: one row for each time a message had one."""
+    """The table in which handlers record effects: one row for each effect of a message."""
 
     def __init__(self, module: Any, connect: Callable[[], Any]) -> None:
         self.paramstyle: str = module.paramstyle
@@ -20,7 +20,7 @@ class Ledger:
         self._mark = "?" if self.paramstyle == "qmark" else "%s"
 
     def create(self) -> None:
-        """Begin anew, with nothing processed."""
+        """Start again with an empty table."""
         with closing(self.connect()) as connection:
             for table in ("effects", "rmq_processed"):
                 connection.cursor().execute(f"DROP TABLE IF EXISTS {table}")
@@ -31,7 +31,7 @@ class Ledger:
         connection.cursor().execute(f"INSERT INTO effects VALUES ({self._mark})", (number,))
 
     def effects(self) -> list[int]:
-        """What was committed, in order of its numbers."""
+        """Return what was committed, in order of its numbers."""
         with closing(self.connect()) as connection:
             cursor = connection.cursor()
             cursor.execute("SELECT n FROM effects ORDER BY n")
@@ -47,7 +47,7 @@ def postgres_ledger(dsn: str) -> Ledger:
 
 
 def ledger(kind: str, place: str) -> Ledger:
-    """The ledger that another process uses too."""
+    """Open the ledger that another process uses too."""
     return {"sqlite": sqlite_ledger, "postgres": postgres_ledger}[kind](place)
 
 

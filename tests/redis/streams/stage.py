@@ -1,4 +1,4 @@
-"""A stream, its consumers and their databases, of one flavour, driven by plain calls."""
+"""A stream, its consumers and their databases for one concurrency model, with blocking methods."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ class Stage:
         return self.world.make("QueueConsumer", self.config(**settings), settings=at, on_event=on_event)
 
     def handler(self, handle: Handler) -> Any:
-        """A handler as this flavour wants it."""
+        """Return a handler for this concurrency model."""
         if self.world.flavour == "sync":
             return handle
 
         async def asynchronous(message: QueueMessage, tx: Any) -> None:
-            await asyncio.to_thread(handle, message, tx)  # the loop goes on, for a handler that calls back into it
+            await asyncio.to_thread(handle, message, tx)  # the loop keeps running for a handler that calls back
 
         return asynchronous
 
     def database(self, begin: Callable[[], Any]) -> Any:
-        """Where the transactions of plain databases come from, as this flavour wants it."""
+        """Return a source of transactions of plain databases for this concurrency model."""
         return Plain(begin) if self.world.flavour == "sync" else Asynchronous(begin)
 
     def pending(self) -> list[str]:
-        """Ids of what is delivered and not acknowledged."""
+        """Return the ids of pending entries."""
         found = self.client.xpending_range(STREAM, GROUP, "-", "+", 1000)
         return [entry["message_id"].decode() for entry in found]
 
@@ -57,7 +57,7 @@ class Stage:
         return [entry["times_delivered"] for entry in self.client.xpending_range(STREAM, GROUP, "-", "+", 1000)]
 
     def let_pass(self, ms: int = HOUR_MS) -> None:
-        """Let everything that is pending have been delivered so much earlier."""
+        """Move the delivery times of all pending entries into the past."""
         for entry in self.client.xpending_range(STREAM, GROUP, "-", "+", 1000):
             idle_ms = entry["time_since_delivered"] + ms
             self.client.xclaim(
@@ -68,7 +68,7 @@ class Stage:
         self.client.config_resetstat()
 
     def commands(self) -> Counter[str]:
-        """How often the server ran which command since `forget_commands`, but for what this class asks itself."""
+        """Return how often the server ran each command since `forget_commands`, without those of this class."""
         found = self.client.info("commandstats")
         calls = Counter({name.removeprefix("cmdstat_"): stat["calls"] for name, stat in found.items()})
         own = {"info", "config|resetstat", "config", "hello", "client|setinfo", "client", "select", "xpending", "auth"}
@@ -81,7 +81,7 @@ class Plain:
 
 
 class Asynchronous:
-    """A plain database behind an asyncio face."""
+    """A plain database with asyncio methods."""
 
     def __init__(self, begin: Callable[[], Any]) -> None:
         self._begin = begin
@@ -105,7 +105,7 @@ class AsyncTx:
 
 
 class Journal:
-    """A database that writes down what befalls it; `fails` names the steps that raise."""
+    """A database that records its calls; `fails` names the steps that raise."""
 
     def __init__(self, *fails: str) -> None:
         self.fails = fails

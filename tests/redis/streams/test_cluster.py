@@ -1,4 +1,4 @@
-"""The native operations on a cluster; those of WorkQueue are in the conformance suite."""
+"""The native operations on a cluster; the conformance suite tests those of WorkQueue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a StreamQueue does below the consumer: entries, groups, reads of several, clients of every kind."""
+"""The methods of a StreamQueue below the consumer: entries, groups, reads of several, clients of every kind."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def test_a_message_names_its_stream_group_and_entry(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("payload", ["text", b"bytes", [1], {"a": float("nan")}, {1: 2}, None])
-def test_what_is_no_json_object_is_refused_before_anything_is_sent(stage: Stage, payload: Any) -> None:
+def test_a_value_that_is_not_a_json_object_is_refused_before_anything_is_sent(stage: Stage, payload: Any) -> None:
     with pytest.raises(PayloadError):
         stage.queue().enqueue(payload)
     assert stage.client.keys() == []
 
 
-def test_a_group_begins_with_what_was_in_the_stream_before_it(stage: Stage) -> None:
+def test_a_new_group_includes_entries_from_before_its_creation(stage: Stage) -> None:
     add(stage, data=b'{"n":1}')
     assert [message.payload for message in stage.queue().read()] == [{"n": 1}]
 
 
-def test_a_group_that_exists_is_joined_as_it_is(stage: Stage) -> None:
+def test_an_existing_group_is_joined_unchanged(stage: Stage) -> None:
     stage.client.xgroup_create(STREAM, GROUP, "$", mkstream=True)
     add(stage, data=b'{"n":1}')
     assert len(stage.queue().read()) == 1
 
 
-def test_a_group_that_goes_is_not_made_again(stage: Stage) -> None:
+def test_a_deleted_group_is_not_created_again(stage: Stage) -> None:
     queue = stage.queue()
     queue.read()
     stage.client.xgroup_destroy(STREAM, GROUP)
@@ -74,7 +74,7 @@ def test_two_consumers_of_a_group_share_and_two_groups_each_get_all(stage: Stage
 
 
 def test_a_malformed_entry_is_a_queue_error_that_names_it(stage: Stage) -> None:
-    """Of a `next` as of any read: told at once, pending for whoever looks into it, and out of the way of the rest."""
+    """Any read, also `next`, raises at once, leaves the entry pending for inspection, and spares the others."""
     consumer = stage.consumer()
     bad = [add(stage, data=b"{"), add(stage, wrong=b"{}"), add(stage, data=b"[1]"), add(stage, data=b"\xff")]
     good = add(stage, data=b"{}")
@@ -86,7 +86,7 @@ def test_a_malformed_entry_is_a_queue_error_that_names_it(stage: Stage) -> None:
     assert stage.pending() == [*bad, good]
 
 
-def test_a_malformed_entry_takes_no_good_neighbour_with_it(stage: Stage) -> None:
+def test_a_malformed_entry_does_not_affect_good_neighbours(stage: Stage) -> None:
     queue = stage.queue(max_read_count=10)
     add(stage, data=b'{"n":1}')
     bad = add(stage, data=b"{")
@@ -97,7 +97,7 @@ def test_a_malformed_entry_takes_no_good_neighbour_with_it(stage: Stage) -> None
     assert queue.read() == []
 
 
-def test_a_malformed_entry_takes_no_good_neighbour_with_it_when_stale_ones_are_claimed(stage: Stage) -> None:
+def test_a_malformed_entry_does_not_affect_good_neighbours_when_stale_ones_are_claimed(stage: Stage) -> None:
     dead, queue = stage.queue(max_read_count=10), stage.queue()
     add(stage, data=b'{"n":1}')
     bad = add(stage, data=b"{")
@@ -108,7 +108,7 @@ def test_a_malformed_entry_takes_no_good_neighbour_with_it_when_stale_ones_are_c
         queue.claim_stale(MINUTE_MS)
 
 
-def test_fields_beside_the_payload_do_no_harm(stage: Stage) -> None:
+def test_additional_fields_beside_the_payload_are_ignored(stage: Stage) -> None:
     add(stage, trace=b"x", data=b'{"n":1}')
     assert stage.queue().read()[0].payload == {"n": 1}
 
@@ -145,12 +145,12 @@ def test_a_fake_client_reads_claims_and_acknowledges(stage: Stage) -> None:
     assert queue.read() == []
 
 
-def test_a_consumer_holds_one_message_and_says_so_when_told_otherwise(stage: Stage) -> None:
+def test_a_consumer_reads_one_message_and_refuses_a_larger_max_read_count(stage: Stage) -> None:
     with pytest.raises(ConfigurationError, match="max_read_count must be 1 for a QueueConsumer, not 2"):
         stage.consumer(max_read_count=2)
 
 
-def test_payloads_come_back_as_they_were_sent(stage: Stage) -> None:
+def test_payloads_are_returned_unchanged(stage: Stage) -> None:
     queue = stage.queue()
     payload = {"": "", "deep": {"a": [{"b": [1.5, True, None, "\u2028"]}]}, "long": "x" * 100_000}
     queue.enqueue(payload)
@@ -158,7 +158,7 @@ def test_payloads_come_back_as_they_were_sent(stage: Stage) -> None:
     assert json.loads(stage.client.xrange(STREAM)[0][1][b"data"]) == payload
 
 
-def test_what_a_read_brought_stays_pending_when_the_queue_object_is_closed(stage: Stage) -> None:
+def test_messages_that_were_read_stay_pending_when_the_queue_object_is_closed(stage: Stage) -> None:
     queue = stage.queue()
     entry_id = queue.enqueue({"n": 1})
     queue.read()

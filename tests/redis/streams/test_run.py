@@ -34,7 +34,7 @@ def effects(request: pytest.FixtureRequest, tmp_path: Path, postgres: Postgres) 
 
 
 class CrashingAfterCommit:
-    """A connection whose first commit succeeds and is the last thing its process does."""
+    """A connection whose process dies right after its first commit."""
 
     def __init__(self, connection: Any) -> None:
         self.connection, self.crashed = connection, False
@@ -53,7 +53,7 @@ class CrashingAfterCommit:
 
 
 def writing(stage: Stage, effects: Ledger, consumer: Any, last: int, error: BaseException | None = None) -> Any:
-    """A handler that leaves an effect; at the message `last` it stops the consumer, or raises."""
+    """Return a handler that writes an effect; at the message `last` it stops the consumer, or raises."""
 
     def handle(message: Any, tx: Any) -> None:
         number = message.payload["n"]
@@ -97,7 +97,7 @@ def test_the_effects_of_a_handler_that_raised_are_rolled_back(
 
 
 def crash_and_recover(stage: Stage, effects: Ledger, once: Any) -> None:
-    """The first consumer is gone between commit and ack; the second takes its message over."""
+    """The first consumer dies between commit and ack; the second takes its message over."""
     fill(stage, 1)
     first, second = stage.consumer(), stage.consumer()
     handler = stage.handler(once(lambda message, tx: effects.write(tx, message.payload["n"])))
@@ -144,7 +144,9 @@ def test_a_row_that_was_rolled_back_does_not_count(effects: Ledger) -> None:
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
-def test_of_two_who_process_a_message_at_once_the_second_waits_for_the_first(postgres: Postgres, ending: str) -> None:
+def test_of_two_concurrent_consumers_of_a_message_the_second_waits_for_the_first(
+    postgres: Postgres, ending: str
+) -> None:
     shared = ledger("postgres", postgres.dsn)
     once = EffectsOnce(shared.paramstyle, table=f"waiting_{ending}")
     with closing(shared.connect()) as first, closing(shared.connect()) as second:
@@ -161,7 +163,7 @@ def test_of_two_who_process_a_message_at_once_the_second_waits_for_the_first(pos
         second.rollback()
 
 
-def test_what_could_not_be_a_table_or_a_paramstyle_is_refused() -> None:
+def test_an_invalid_table_name_or_paramstyle_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="table must be a plain SQL name"):
         EffectsOnce("qmark", table="x; DROP TABLE y")
     with pytest.raises(ConfigurationError, match="paramstyle must be one of qmark, format, pyformat, numeric"):

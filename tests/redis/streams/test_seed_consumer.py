@@ -28,7 +28,7 @@ def fill(stage: Stage, count: int) -> list[str]:
 
 
 def stopping_after(consumer: Any, count: int, inner: Any = None) -> Any:
-    """A handler that stops the consumer with the message number `count`."""
+    """Return a handler that stops the consumer with the message number `count`."""
     seen = []
 
     def handle(message: Any, tx: Any) -> None:
@@ -41,7 +41,7 @@ def stopping_after(consumer: Any, count: int, inner: Any = None) -> Any:
     return handle
 
 
-def test_a_consumer_loop_delivers_each_message_once_and_in_the_order_of_a_quiet_stream(stage: Stage) -> None:
+def test_a_consumer_loop_delivers_each_message_of_a_fault_free_stream_once_and_in_order(stage: Stage) -> None:
     """Section 3: provide a consumer loop abstraction; deliver messages to user code."""
     fill(stage, 3)
     consumer, seen = stage.consumer(), []
@@ -96,12 +96,12 @@ def test_a_block_wakes_up_for_a_message(stage: Stage) -> None:
 
 
 def test_a_block_of_zero_which_would_last_for_ever_is_refused(stage: Stage) -> None:
-    """Section 6.1: what a block of 0 means is said: nothing that could not be stopped."""
+    """Section 6.1: the meaning of a block of 0 is defined: it is refused, because it could not be stopped."""
     with pytest.raises(ValueError, match="block_ms must be > 0"):
         stage.consumer().next(block_ms=0)
 
 
-def test_the_default_block_of_five_seconds_outlives_the_socket_timeout_of_the_same_length(redis_url: str) -> None:
+def test_the_default_block_of_five_seconds_works_with_a_socket_timeout_of_five_seconds(redis_url: str) -> None:
     """Section 6.1: must block; a client's socket timeout must not make an error of it."""
     config = QueueConfig(STREAM, GROUP, "c")
     assert config.block_ms == 5000
@@ -141,7 +141,7 @@ def test_iteration_yields_until_stopped_and_waits_for_messages_in_redis(stage: S
     assert stage.commands()["xreadgroup"] <= 3 + 1000 * (time.monotonic() - began) / BRIEF_MS
 
 
-def test_iteration_propagates_what_redis_says(stage: Stage) -> None:
+def test_iteration_raises_the_errors_of_redis(stage: Stage) -> None:
     """Section 7: propagates all exceptions."""
     consumer = stage.consumer()
     consumer.next(1)
@@ -163,7 +163,7 @@ def test_after_stop_no_new_read_is_begun(stage: Stage) -> None:
     assert message.id == sent[0]
 
 
-def test_stop_leaves_what_is_in_flight_pending_and_neither_acknowledges_nor_reclaims(stage: Stage) -> None:
+def test_stop_leaves_messages_in_flight_pending_and_neither_acknowledges_nor_reclaims(stage: Stage) -> None:
     """Section 5.1: in-flight messages remain pending, no automatic acknowledgment, no reclaiming."""
     sent = fill(stage, 2)
     consumer = stage.consumer()
@@ -175,7 +175,7 @@ def test_stop_leaves_what_is_in_flight_pending_and_neither_acknowledges_nor_recl
     assert {"xack", "xclaim", "xautoclaim"}.isdisjoint(stage.commands())
 
 
-def test_what_a_stopped_consumer_left_can_be_claimed_by_another(stage: Stage) -> None:
+def test_messages_left_by_a_stopped_consumer_can_be_claimed_by_another(stage: Stage) -> None:
     """Section 5.1: messages delivered but not acknowledged may be reclaimed by another consumer later."""
     fill(stage, 1)
     first, second = stage.consumer(), stage.consumer()
@@ -185,7 +185,7 @@ def test_what_a_stopped_consumer_left_can_be_claimed_by_another(stage: Stage) ->
     assert second.claim_stale(min_idle_ms=MINUTE_MS) == [message]
 
 
-def test_a_message_that_comes_while_the_consumer_is_told_to_stop_is_returned(stage: Stage) -> None:
+def test_a_message_that_arrives_while_the_consumer_is_being_stopped_is_returned(stage: Stage) -> None:
     """Section 6.1: must not drop messages, though section 7 stops yielding: the read under way is finished."""
     consumer, queue = stage.consumer(block_ms=2 * 1000 * PATIENCE_S), stage.queue()
     waiting = stage.world.in_background(lambda: list(consumer.iter_messages()))
@@ -195,7 +195,7 @@ def test_a_message_that_comes_while_the_consumer_is_told_to_stop_is_returned(sta
     assert ids(waiting.result(PATIENCE_S)) == [1]
 
 
-def test_a_message_is_acknowledged_by_an_explicit_call_alone(stage: Stage) -> None:
+def test_a_message_is_acknowledged_only_by_an_explicit_call(stage: Stage) -> None:
     """Section 8 and 4: ack must be called explicitly by user code and must not be automatic."""
     sent = fill(stage, 2)
     consumer = stage.consumer()
@@ -206,7 +206,7 @@ def test_a_message_is_acknowledged_by_an_explicit_call_alone(stage: Stage) -> No
     assert stage.pending() == sent[1:]
 
 
-def test_acknowledging_twice_or_what_is_not_pending_is_no_error(stage: Stage) -> None:
+def test_acknowledging_twice_or_without_a_pending_message_is_no_error(stage: Stage) -> None:
     """Section 8: ack returns nothing; a message that is acknowledged already stays so."""
     fill(stage, 1)
     consumer = stage.consumer()
@@ -216,7 +216,7 @@ def test_acknowledging_twice_or_what_is_not_pending_is_no_error(stage: Stage) ->
     assert stage.pending() == []
 
 
-def test_without_an_acknowledgement_a_message_comes_again_through_staleness(stage: Stage) -> None:
+def test_a_message_without_an_acknowledgement_is_delivered_again_once_it_is_stale(stage: Stage) -> None:
     """Section 8: failure to acknowledge implies retry via staleness."""
     fill(stage, 1)
     consumer = stage.consumer()
@@ -264,7 +264,7 @@ def test_the_loop_never_reclaims_by_itself_however_stale_a_message_is(stage: Sta
     assert {"xclaim", "xautoclaim", "evalsha", "eval"}.isdisjoint(ran)
 
 
-def test_new_messages_come_before_stale_ones(stage: Stage) -> None:
+def test_new_messages_precede_stale_ones(stage: Stage) -> None:
     """Section 10.3: new messages > stale messages; timeliness, fairness and ordering are not promised (4, 10.2)."""
     fill(stage, 2)
     dead, consumer = stage.consumer(), stage.consumer()
@@ -274,7 +274,7 @@ def test_new_messages_come_before_stale_ones(stage: Stage) -> None:
     assert order == [1, 0]
 
 
-def test_recovery_is_a_call_that_looks_with_xpending_and_takes_with_xclaim(stage: Stage) -> None:
+def test_recovery_is_one_call_that_finds_with_xpending_and_claims_with_xclaim(stage: Stage) -> None:
     """Section 10.1: recovery requires explicit use of XPENDING and XCLAIM."""
     fill(stage, 1)
     dead, consumer = stage.consumer(), stage.consumer()
@@ -287,7 +287,7 @@ def test_recovery_is_a_call_that_looks_with_xpending_and_takes_with_xclaim(stage
     assert stage.client.info("commandstats")["cmdstat_xpending"]["calls"] == 1
 
 
-def test_claim_stale_takes_only_what_is_idle_for_long_enough_and_at_most_count(stage: Stage) -> None:
+def test_claim_stale_claims_at_most_count_messages_that_are_idle_for_long_enough(stage: Stage) -> None:
     """Section 10: staleness is a time, and a recovery is bounded."""
     fill(stage, 5)
     dead, consumer = stage.queue(max_read_count=5), stage.consumer()
@@ -299,7 +299,7 @@ def test_claim_stale_takes_only_what_is_idle_for_long_enough_and_at_most_count(s
     assert consumer.claim_stale(MINUTE_MS) == []
 
 
-def test_claim_stale_can_leave_out_what_the_consumer_holds_itself(stage: Stage) -> None:
+def test_claim_stale_can_exclude_what_the_consumer_itself_holds(stage: Stage) -> None:
     """Section 10: what a consumer is still working on is not stale to itself."""
     fill(stage, 12)
     mine = stage.queue(max_read_count=11, claim_skip_own_messages=True)
@@ -321,7 +321,7 @@ def test_a_deleted_entry_does_not_keep_others_from_being_claimed(stage: Stage) -
     assert ids(consumer.claim_stale(MINUTE_MS)) == [1]
 
 
-def test_metrics_come_from_the_queue_below_and_only_after_success(stage: Stage) -> None:
+def test_metrics_come_from_the_inner_queue_and_only_after_success(stage: Stage) -> None:
     """Section 3: emit metrics via lower-level components. Section 12.1: no gauges of its own."""
     told: list[tuple[str, int]] = []
     consumer = stage.consumer(on_event=lambda event: told.append((event.operation.value, event.count)))
@@ -334,7 +334,7 @@ def test_metrics_come_from_the_queue_below_and_only_after_success(stage: Stage) 
     assert told == [("claim", 1), ("ack", 1)]
 
 
-def test_a_callback_that_raises_harms_nobody(stage: Stage) -> None:
+def test_a_callback_that_raises_has_no_further_effect(stage: Stage) -> None:
     """Section 3: metrics never raise into the application."""
 
     def broken(event: object) -> None:
@@ -363,7 +363,7 @@ def test_run_fetches_handles_commits_and_acknowledges_in_that_order(stage: Stage
     assert stage.pending() == []
 
 
-def test_run_goes_on_until_stopped_and_finishes_the_message_in_hand(stage: Stage) -> None:
+def test_run_continues_until_stopped_and_finishes_the_current_message(stage: Stage) -> None:
     """Sections 5 and 11: shutdown is between two messages."""
     fill(stage, 5)
     consumer, tx = stage.consumer(), Journal()
@@ -375,7 +375,9 @@ def test_run_goes_on_until_stopped_and_finishes_the_message_in_hand(stage: Stage
 @pytest.mark.parametrize(
     "error", [ValueError("no"), KeyboardInterrupt(), SystemExit(3)], ids=lambda error: type(error).__name__
 )
-def test_what_the_handler_raises_is_rolled_back_raised_and_not_tried_again(stage: Stage, error: BaseException) -> None:
+def test_an_exception_of_the_handler_rolls_back_and_is_raised_without_a_retry(
+    stage: Stage, error: BaseException
+) -> None:
     """Sections 1.1, 4 and 11: exceptions MUST be re-raised, MUST NOT be swallowed; no retries; it stays pending."""
     sent = fill(stage, 2)
     consumer, tx = stage.consumer(), Journal()
@@ -392,7 +394,7 @@ def test_what_the_handler_raises_is_rolled_back_raised_and_not_tried_again(stage
     assert calls == stage.pending() == sent[:1]
 
 
-def test_the_handlers_exception_wins_over_a_rollback_that_fails(stage: Stage) -> None:
+def test_the_exception_of_the_handler_takes_precedence_over_a_failed_rollback(stage: Stage) -> None:
     """Section 1.1: best-effort rollback, do not swallow the original exception."""
     fill(stage, 1)
     with pytest.raises(ValueError, match="mine") as raised:
@@ -410,7 +412,7 @@ def test_a_commit_that_fails_is_raised_and_nothing_is_acknowledged(stage: Stage)
     assert stage.pending() == sent
 
 
-def test_a_transaction_that_does_not_begin_leaves_the_message_pending(stage: Stage) -> None:
+def test_a_transaction_that_cannot_begin_leaves_the_message_pending(stage: Stage) -> None:
     """Section 11: no swallowing of errors."""
     sent = fill(stage, 1)
     with pytest.raises(RuntimeError, match="begin failed"):
@@ -477,7 +479,7 @@ def test_a_backlog_is_counted_without_any_effect(stage: Stage) -> None:
     assert stage.deliveries() == [1, 1]
 
 
-def test_a_backlog_is_counted_so_far_and_no_further(stage: Stage) -> None:
+def test_a_backlog_is_counted_up_to_a_limit(stage: Stage) -> None:
     """Section 12.2: must be bounded."""
     queue = stage.queue(max_read_count=2000, claim_idle_ms=1)
     with stage.client.pipeline(transaction=False) as pipeline:

@@ -1,4 +1,4 @@
-"""A stream as a WorkQueue, where it differs from other disciplines; what all promise is in the conformance suite."""
+"""A stream as a WorkQueue, where it differs from other disciplines; the conformance suite tests the common promises."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_native_consumers_and_leases_share_one_group(world: World) -> None:
     assert queue.read() == []
 
 
-def test_a_lease_is_a_consumer_of_the_group_that_goes_with_it(world: World) -> None:
+def test_a_lease_is_a_consumer_of_the_group_that_is_deleted_with_it(world: World) -> None:
     queue = open_queue(world)
     queue.publish({"n": 1})
     lease = queue.claim(owner="job 7")
@@ -45,13 +45,13 @@ def test_a_lease_is_a_consumer_of_the_group_that_goes_with_it(world: World) -> N
     assert world.client.xinfo_consumers(KEY, GROUP) == []
 
 
-def test_waiting_in_vain_leaves_no_consumer_behind(world: World) -> None:
+def test_a_wait_without_work_leaves_no_consumer(world: World) -> None:
     queue = open_queue(world)
     assert queue.claim(wait=0.1) is None
     assert world.client.xinfo_consumers(KEY, GROUP) == []
 
 
-def test_the_consumer_of_a_lease_that_expired_goes_when_its_messages_are_claimed(world: World) -> None:
+def test_the_consumer_of_an_expired_lease_is_deleted_when_its_messages_are_claimed(world: World) -> None:
     queue = open_queue(world, claim_idle_ms=30)
     queue.publish({"n": 1})
     first = queue.claim()
@@ -73,7 +73,7 @@ def test_new_messages_are_claimed_before_stale_ones(world: World) -> None:
     assert numbers(queue.claim(max_messages=5)) == [1]
 
 
-def test_a_lease_lasts_as_long_as_the_group_says_or_shorter(world: World) -> None:
+def test_a_lease_lasts_at_most_as_long_as_the_group_configures(world: World) -> None:
     queue = open_queue(world, claim_idle_ms=2000)
     queue.publish({"n": 1})
     queue.claim(lease=0.05)
@@ -94,7 +94,7 @@ def test_an_extension_never_shortens(world: World) -> None:
         queue.extend(lease, 61)
 
 
-def test_a_lease_of_which_somebody_took_a_part_is_lost_and_nothing_changes(world: World) -> None:
+def test_a_lease_that_lost_one_message_is_lost_as_a_whole_and_nothing_changes(world: World) -> None:
     queue = open_queue(world, claim_idle_ms=30, block_ms=50)
     queue.publish_many({"n": number} for number in range(3))
     lease = queue.claim(max_messages=3)
@@ -109,7 +109,7 @@ def test_a_lease_of_which_somebody_took_a_part_is_lost_and_nothing_changes(world
     assert queue.ack(taken[0]).settled == 1
 
 
-def test_what_was_settled_one_by_one_is_not_settled_again(world: World) -> None:
+def test_messages_settled_one_by_one_are_not_settled_again(world: World) -> None:
     queue = open_queue(world)
     queue.publish_many({"n": number} for number in range(3))
     lease = queue.claim(max_messages=3)
@@ -135,7 +135,7 @@ def test_a_nacked_message_counts_its_delivery_and_a_released_one_does_not(world:
     assert queue.claim().message.deliveries == 3
 
 
-def test_a_waiting_claim_takes_what_turns_stale_meanwhile(world: World) -> None:
+def test_a_waiting_claim_gets_messages_that_become_stale_during_the_wait(world: World) -> None:
     queue = open_queue(world, claim_idle_ms=200)
     queue.publish({"n": 1})
     queue.claim()
@@ -144,7 +144,7 @@ def test_a_waiting_claim_takes_what_turns_stale_meanwhile(world: World) -> None:
     assert time.monotonic() - began < PATIENCE_S / 2
 
 
-def test_a_waiting_claim_takes_what_is_given_back_within_a_second_or_so(world: World) -> None:
+def test_a_waiting_claim_gets_released_messages_within_about_a_second(world: World) -> None:
     queue, other = open_queue(world), open_queue(world)
     queue.publish({"n": 1})
     lease = queue.claim()
@@ -166,7 +166,7 @@ def test_an_entry_deleted_while_it_was_pending_is_forgotten(world: World) -> Non
     assert queue.stats()[:4] == (0, 0, 0, 0)
 
 
-def test_a_malformed_entry_harms_only_whoever_looks_at_it(world: World) -> None:
+def test_a_malformed_entry_raises_only_when_its_payload_is_read(world: World) -> None:
     queue = open_queue(world)
     queue.publish({"n": 1})
     world.client.xadd(KEY, {"wrong": "field"})
@@ -177,7 +177,7 @@ def test_a_malformed_entry_harms_only_whoever_looks_at_it(world: World) -> None:
     assert queue.ack(lease).settled == 2
 
 
-def test_trimming_deletes_what_was_acknowledged_and_nothing_else(world: World) -> None:
+def test_trimming_deletes_only_acknowledged_entries(world: World) -> None:
     queue = open_queue(world)
     queue.publish_many({"n": number} for number in range(1206))
     assert queue.trim() == 0
@@ -188,7 +188,7 @@ def test_trimming_deletes_what_was_acknowledged_and_nothing_else(world: World) -
     assert world.client.xlen(KEY) == queue.backlog().ready == 1
 
 
-def test_trimming_stops_at_what_a_slower_group_still_needs(world: World) -> None:
+def test_trimming_stops_at_entries_that_a_slower_group_still_needs(world: World) -> None:
     fast, slow = (world.make("StreamQueue", "q", QueueConfig.named("q", group)) for group in ("fast", "slow"))
     fast.publish_many({"n": number} for number in range(6))
     fast.ack(fast.claim(max_messages=6))
@@ -201,7 +201,7 @@ def test_trimming_stops_at_what_a_slower_group_still_needs(world: World) -> None
     assert numbers(slow.claim(max_messages=5)) == [4, 5]
 
 
-def test_purging_makes_the_group_pass_over_what_is_ready_and_leaves_it_to_other_groups(world: World) -> None:
+def test_purging_skips_ready_entries_for_one_group_and_keeps_them_for_others(world: World) -> None:
     queue = open_queue(world)
     other = world.make("StreamQueue", "q", QueueConfig.named("q", "second"))
     queue.publish_many({"n": number} for number in range(2400))
@@ -215,7 +215,7 @@ def test_purging_makes_the_group_pass_over_what_is_ready_and_leaves_it_to_other_
     assert queue.backlog().ready == 1
 
 
-def test_looking_makes_neither_stream_nor_group(world: World) -> None:
+def test_inspection_creates_neither_stream_nor_group(world: World) -> None:
     queue = open_queue(world)
     assert queue.backlog()[:2] == (0, None)
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
@@ -238,7 +238,7 @@ def test_looking_makes_neither_stream_nor_group(world: World) -> None:
         (lambda queue: queue.purge("dead"), "dead_letters"),
     ],
 )
-def test_what_a_stream_has_no_place_for_is_refused_before_anything_is_sent(
+def test_an_option_that_streams_do_not_support_is_refused_before_anything_is_sent(
     world: World, call: Callable[[Any], Any], what: str
 ) -> None:
     with pytest.raises(Unsupported, match=f"'streams' has no {what}"):
@@ -246,14 +246,14 @@ def test_what_a_stream_has_no_place_for_is_refused_before_anything_is_sent(
     assert world.client.keys() == []
 
 
-def test_a_queue_on_a_stream_of_its_name_is_known_to_tools_and_another_is_not(world: World) -> None:
+def test_a_queue_on_the_stream_of_its_name_is_registered_for_tools_and_others_are_not(world: World) -> None:
     open_queue(world).publish({"n": 1})
     world.make("StreamQueue", QueueConfig("elsewhere", "g", "c")).publish({"n": 1})
     assert world.client.smembers("rmq:queues:streams") == world.client.smembers("rmq:queues") == {b"q"}
 
 
 @pytest.mark.parametrize("key", ["plain", "tagged:{t}:s", "rmq:{q}:stream"])
-def test_every_key_lies_in_the_slot_of_the_stream(world: World, key: str) -> None:
+def test_every_key_is_in_the_slot_of_the_stream(world: World, key: str) -> None:
     queue = world.make("StreamQueue", QueueConfig(key, "g", "c"))
     queue.publish({"n": 1})
     queue.ack(queue.claim())

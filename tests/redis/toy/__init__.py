@@ -1,6 +1,6 @@
 """A sixth discipline, as small as one can be: lists of workers, as `reliable` keeps them, under another name.
 
-What is tried with it is where disciplines are listed: it has this folder and one record, RECORD, and nothing else.
+It tests everything that lists disciplines: it has this folder and one record, RECORD, and nothing else.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ START_S = 300
 
 @pytest.fixture
 def lease(queue: LeasedQueue) -> Lease:
-    """Ten messages in the hands of a submitter."""
+    """Ten messages in a lease of a submitter."""
     queue.publish_many([{"n": number} for number in range(10)])
     claimed = queue.claim(max_messages=10, lease_id="run", owner="try-1")
     assert claimed is not None
@@ -31,20 +31,20 @@ def lease(queue: LeasedQueue) -> Lease:
 
 @pytest.fixture
 def environment(lease: Lease, handover: Any, tmp_path: Path) -> dict[str, str]:
-    """What the driver gets."""
+    """Return the environment of the driver."""
     return {**handover(lease.id), "MARKER": str(tmp_path / "marker")}
 
 
 def working(environment: dict[str, str]) -> dict[str, Any]:
-    """What the driver says once it holds its messages."""
+    """Return what the driver wrote once it held its messages."""
     marker = Path(environment["MARKER"])
     wait_for(marker.exists, START_S)
     said: dict[str, Any] = json.loads(marker.read_text())
     return said
 
 
-@pytest.mark.nightly("faults/test_spark_batch.py::test_the_batch_of_a_killed_driver_is_taken_up_by_the_next")
-def test_a_retry_gets_the_messages_of_a_killed_driver_back(
+@pytest.mark.nightly("faults/test_spark_batch.py::test_the_next_driver_takes_over_the_batch_of_a_killed_driver")
+def test_a_retry_gets_the_messages_of_a_killed_driver(
     spark: SparkSession, queue: LeasedQueue, handover: Any, start_driver: StartDriver, environment: dict[str, str]
 ) -> None:
     submit = start_driver(environment)

@@ -1,4 +1,4 @@
-"""What may stand in the extras of a connection, and what is said about everything else."""
+"""The accepted extras of a connection, and the errors for all others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("extra", "said"), WRONG, ids=[str(extra) for extra, _ in WRONG])
-def test_a_wrong_extra_is_refused_by_name_with_what_is_accepted(extra: dict[str, Any], said: str) -> None:
+def test_an_invalid_extra_is_refused_by_name_with_the_accepted_values(extra: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         extras.read(extra)
 
@@ -52,16 +52,16 @@ def test_a_secret_of_the_wrong_type_is_not_repeated(name: str) -> None:
     assert "240817" not in str(raised.value)
 
 
-def test_values_may_be_text_as_in_a_connection_that_is_written_as_a_uri() -> None:
+def test_values_may_be_text_as_in_the_uri_of_a_connection() -> None:
     given = {"db": "3", "ssl": "True", "lease": "90", "max_deliveries": "5"}
     assert extras.read(given) == {"db": 3, "ssl": True, "lease": 90, "max_deliveries": 5}
 
 
-def test_what_the_form_leaves_empty_is_not_given() -> None:
+def test_empty_form_fields_count_as_not_given() -> None:
     assert extras.read({"db": None, "url": "", "discipline": ""}) == {}
 
 
-def test_the_form_accepts_no_value_that_is_refused_here() -> None:
+def test_the_form_offers_no_value_that_the_extras_refuse() -> None:
     (form,) = get_provider_info()["connection-types"]
     for name, described in form["conn-fields"].items():
         for value in described["schema"].get("enum", ()):

@@ -24,7 +24,7 @@ def test_a_retry_has_the_same_lease_id_and_another_owner() -> None:
     assert second.owner != first.owner
 
 
-def test_mapped_tasks_have_leases_of_their_own() -> None:
+def test_mapped_tasks_have_their_own_leases() -> None:
     assert identity(map_index=0).lease_id != identity(map_index=1).lease_id
 
 

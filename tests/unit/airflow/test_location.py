@@ -42,7 +42,7 @@ def test_an_ipv6_host_is_put_into_brackets() -> None:
     assert url(host="::1") == "redis://[::1]:6379"
 
 
-def test_a_connection_of_the_redis_provider_works_as_it_is() -> None:
+def test_a_connection_of_the_redis_provider_works_unchanged() -> None:
     extra = {"db": 1, "ssl": True, "ssl_cert_reqs": "none", "ssl_check_hostname": False}
     settings = settings_of(extra, conn_type="redis", host="h", login="u", password="p")
     assert (settings.scheme, settings.db, settings.tls) == ("rediss", 1, True)
@@ -52,7 +52,7 @@ def test_a_connection_of_the_redis_provider_works_as_it_is() -> None:
 
 @pytest.mark.parametrize("place", ["url", "host"])
 @pytest.mark.parametrize("location", ["embedded:///tmp/x", "unix:///tmp/redis.sock", "sentinel://a:1,b:2/main"])
-def test_a_url_may_stand_in_the_extra_or_in_the_host(place: str, location: str) -> None:
+def test_a_url_may_be_in_the_extra_or_in_the_host(place: str, location: str) -> None:
     made = url({"url": location}) if place == "url" else url(host=location)
     assert made == RedisSettings.from_url(location).url_without_credentials
 
@@ -128,22 +128,22 @@ REDIS_PROVIDERS_FORM = {
 
 
 @pytest.mark.parametrize("conn_type", ["redis", "redis_queue"])
-def test_what_the_form_of_the_redis_provider_stores_works_also_when_the_type_is_changed(conn_type: str) -> None:
+def test_values_of_the_redis_providers_form_also_work_after_a_change_of_the_type(conn_type: str) -> None:
     assert url(REDIS_PROVIDERS_FORM, conn_type=conn_type, host="h").startswith("redis://h:6379")
 
 
-def test_a_redis_connection_to_a_cluster_is_one_here_too() -> None:
+def test_a_redis_connection_to_a_cluster_is_recognized_as_a_cluster() -> None:
     extra = {**REDIS_PROVIDERS_FORM, "cluster": True, "startup_nodes": "two:7001, three"}
     made = settings_of(extra, conn_type="redis", host="one", port=7000)
     assert (made.scheme, made.hosts) == ("redis+cluster", (("one", 7000), ("two", 7001), ("three", 6379)))
 
 
-def test_a_redis_connection_may_carry_extras_of_its_own_and_certificates_that_it_does_not_use() -> None:
+def test_a_redis_connection_may_have_unknown_extras_and_unused_certificates() -> None:
     extra = {"team": "data", "ssl": False, "ssl_ca_certs": "/ca.pem"}
     assert url(extra, conn_type="redis", host="h") == "redis://h:6379"
 
 
-def test_a_misspelled_extra_of_ours_is_refused_in_a_redis_connection_too() -> None:
+def test_a_misspelled_rmq_extra_is_refused_in_a_redis_connection_too() -> None:
     with pytest.raises(ConfigurationError, match=r"unknown extra `leese`, did you mean `lease`\?"):
         url({"leese": 60}, conn_type="redis")
 
@@ -165,12 +165,10 @@ CONTRADICTIONS = [
 
 
 @pytest.mark.parametrize(("extra", "fields", "said"), CONTRADICTIONS)
-def test_what_contradicts_itself_is_refused_with_both_sides(
-    extra: dict[str, Any], fields: dict[str, Any], said: str
-) -> None:
+def test_contradicting_values_are_refused_naming_both(extra: dict[str, Any], fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         read(connection(extra, **fields))
 
 
-def test_a_database_that_both_places_agree_on_is_no_contradiction() -> None:
+def test_a_database_given_twice_with_the_same_value_is_accepted() -> None:
     assert settings_of({"url": "redis://a/2", "db": 2}).db == 2

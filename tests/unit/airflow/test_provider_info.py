@@ -42,19 +42,19 @@ def test_the_connection_form_is_valid_for_airflow() -> None:
     jsonschema.validate([connection_type()], source)
 
 
-def test_the_entry_point_of_the_distribution_leads_to_the_metadata() -> None:
+def test_the_entry_point_of_the_distribution_returns_the_metadata() -> None:
     (entry,) = distribution("rmq").entry_points.select(group="apache_airflow_provider")
     assert entry.load()() == get_provider_info()
     assert get_provider_info()["package-name"] == "rmq"
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_module_it_names_exists_and_holds_something_named_for_it(module: str) -> None:
+def test_every_module_in_the_metadata_exists_and_defines_what_its_entry_names(module: str) -> None:
     names = [name for name in vars(importlib.import_module(module)) if name.startswith(("RedisQueue", "Leased"))]
     assert names
 
 
-def test_it_names_every_public_module_of_the_package() -> None:
+def test_the_metadata_names_every_public_module_of_the_package() -> None:
     root = Path(importlib.import_module("rmq_airflow").__path__[0])
     found = {
         f"rmq_airflow.{path.parent.name}.{path.stem}"

@@ -48,7 +48,7 @@ def test_a_retry_policy_that_forbids_the_retry_keeps_nothing(policies: Any) -> N
     assert keep_lease_s(context(1, 2, retry_policy=policy), KeyError()) == 60 + SLOT_MARGIN_S
 
 
-def test_the_lease_is_kept_past_the_delay_that_a_retry_policy_asks_for(policies: Any) -> None:
+def test_the_lease_is_kept_past_the_delay_that_a_retry_policy_returns(policies: Any) -> None:
     later = on_value_errors(policies, retry_delay=timedelta(hours=2))
     assert keep_lease_s(context(1, 2, retry_policy=later), ValueError()) == 7200 + SLOT_MARGIN_S
     assert keep_lease_s(context(3, 2, retry_policy=later), ValueError()) is None, "a policy gives no further tries"
@@ -56,7 +56,7 @@ def test_the_lease_is_kept_past_the_delay_that_a_retry_policy_asks_for(policies:
     assert keep_lease_s(context(1, 2, retry_policy=sooner), ValueError()) == 60 + SLOT_MARGIN_S
 
 
-def test_a_retry_policy_gets_what_airflow_gives_it_and_one_that_raises_is_as_good_as_none() -> None:
+def test_a_retry_policy_receives_airflows_arguments_and_one_that_raises_is_ignored() -> None:
     asked: list[Any] = []
 
     def evaluate(**given: Any) -> Any:
@@ -70,7 +70,7 @@ def test_a_retry_policy_gets_what_airflow_gives_it_and_one_that_raises_is_as_goo
 
 @pytest.mark.parametrize("try_number", [1, 2, 5, 9])
 def test_the_delay_is_never_below_what_airflow_computes_for_exponential_backoff(try_number: int) -> None:
-    # Airflow's own: ceil(60 * 2 ** (try - 1)), jittered up to almost twice that.
+    # Airflow's own formula: ceil(60 * 2 ** (try - 1)), jittered up to almost twice that.
     longest_of_airflow = 2 * 60 * 2 ** (try_number - 1) - 1
     assert latest_delay_s(task(retry_exponential_backoff=2), try_number) >= longest_of_airflow
 
@@ -81,5 +81,5 @@ def test_the_delay_respects_the_caps_of_the_task_and_of_the_installation() -> No
     assert latest_delay_s(task(retry_exponential_backoff=2), 5000) == 24 * 60 * 60
 
 
-def test_a_fixed_delay_is_taken_as_it_is() -> None:
+def test_a_fixed_delay_is_used_unchanged() -> None:
     assert latest_delay_s(task(retry_delay=timedelta(days=3), max_retry_delay=timedelta(hours=1)), 4) == 3 * 86400

@@ -1,4 +1,4 @@
-"""Where a server and its clients may run while they are measured."""
+"""The processor cores of a server and its clients while they are measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks import cores
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not let anybody choose")
-def test_a_server_is_put_on_the_last_core_and_let_go_again() -> None:
+def test_a_server_is_pinned_to_the_last_core_and_unpinned_again() -> None:
     every = os.sched_getaffinity(0)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as server:
         cores.apart(server.pid, [])

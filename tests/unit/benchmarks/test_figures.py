@@ -1,4 +1,4 @@
-"""A figure is the median of its rounds, and a target says honestly whether and how far it is reached."""
+"""A figure is the median of its rounds, and a target states whether and how far it is met."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.figures import Spread, percentile
 from benchmarks.targets import REASONS, TARGETS, at_least, at_most
 
 
-def test_a_spread_is_the_median_between_the_quartiles() -> None:
+def test_a_spread_is_a_median_with_its_quartiles() -> None:
     assert Spread.of([5, 1, 3, 2, 4]) == Spread(3, 2, 4)
 
 
@@ -38,7 +38,7 @@ def test_an_upper_bound_is_reached_from_below(value: float, met: object, share: 
     assert target.share(value) == pytest.approx(share)
 
 
-def test_less_than_nothing_is_all_of_an_upper_bound() -> None:
+def test_a_negative_value_has_an_infinite_share_of_an_upper_bound() -> None:
     assert at_most(15).share(-0.5) == float("inf")
 
 

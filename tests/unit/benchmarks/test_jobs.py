@@ -1,4 +1,4 @@
-"""The benchmark of jobs: its clocks, its figures, and what it says when it cannot be run."""
+"""The benchmark of jobs: its clocks, its figures, and its notice when it cannot be run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.message_queue_peers import Missing
 
 
 class Steps(Clock):
-    """A clock that is one second later each time it is read."""
+    """A clock that advances by one second each time it is read."""
 
     def __init__(self) -> None:
         super().__init__(server_pid=0)
@@ -42,7 +42,7 @@ def test_a_tally_times_the_jobs_between_the_first_tenth_and_the_last() -> None:
     assert ended == [True]
 
 
-def test_a_clock_that_is_told_nothing_of_the_server_says_nothing_of_it() -> None:
+def test_a_clock_without_a_server_process_reports_no_server_time() -> None:
     assert Clock(server_pid=0).now().server_s == 0
 
 
@@ -54,7 +54,7 @@ def test_a_clock_reads_the_processor_time_of_the_server() -> None:
     assert clock.now().since(before).server_s > 0
 
 
-def test_a_ratio_is_taken_against_the_slices_on_both_sides() -> None:
+def test_a_ratio_is_computed_against_the_slices_before_and_after() -> None:
     laps = Laps()
     laps.note(Taken(4, 2, 1), (Taken(1, 1, 0), Taken(3, 1, 1)))
     assert (laps.ratios, laps.work_ratios) == ([2], [2])
@@ -72,7 +72,7 @@ def test_every_library_has_a_program() -> None:
     assert {rival.library for rival in (RMQ, CHASQUI, *OTHERS)} <= LIBRARIES.keys()
 
 
-def test_it_says_when_there_is_nothing_to_compare_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_states_why_nothing_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise Missing("no Python 3.12 was found")
 

@@ -1,4 +1,4 @@
-"""The report says what was reached, what was missed and by how much, and what was not measured."""
+"""The report states what was met, what was missed and by how much, and what was not measured."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def report(*figures: Figure, tables: tuple[Table, ...] = (), **targets: Target) 
     return render(findings, targets, {"lease": "a list has a head."}, Machine(["7.0.15"]))
 
 
-def test_a_figure_stands_beside_its_target_and_its_spread() -> None:
+def test_a_row_contains_the_figure_its_target_and_its_spread() -> None:
     row = "| publish | 0.90 (0.85 to 0.95) | ≥ 0.8 | yes | 9,000/s |"
     assert row in report(MET, publish=at_least(0.8))
 
 
-def test_a_miss_says_by_how_much_and_why() -> None:
+def test_a_missed_target_states_by_how_much_and_why() -> None:
     text = report(MISSED, lease=at_most(480))
     assert "| lease | 600 B | ≤ 480 B | **no**: 0.80 of the target |  |" in text
     assert "**lease** (600 B instead of ≤ 480 B): a list has a head." in text
 
 
-def test_a_miss_without_a_known_reason_says_so() -> None:
+def test_a_missed_target_without_a_known_reason_states_that() -> None:
     assert "not explained yet" in report(MET, publish=at_least(2))
 
 
-def test_what_was_not_measured_is_not_passed_over() -> None:
+def test_a_figure_that_was_not_measured_is_reported() -> None:
     text = report(MET, publish=at_least(0.8), lease=at_most(480))
     assert "| lease | not measured | ≤ 480 | **no** |  |" in text
     assert "1 of 2 targets are met." in text

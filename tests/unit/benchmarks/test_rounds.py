@@ -47,7 +47,7 @@ def test_a_ratio_is_the_rate_over_the_rate_of_the_baseline_around_it(clock: Cloc
     assert laps["a"].ratios == pytest.approx([1.0])
 
 
-def test_preparing_and_cleaning_up_take_no_time(clock: Clock) -> None:
+def test_preparation_and_clean_up_are_not_measured(clock: Clock) -> None:
     idle = {"before": lambda: clock.work("before", 50), "after": lambda: clock.work("after", 50)}
     laps = race(
         Contender("bare", lambda: clock.work("bare", 1), 1), [Contender("a", lambda: clock.work("a", 1), 1, **idle)], 3

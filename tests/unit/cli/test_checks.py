@@ -22,7 +22,7 @@ GOOD = {
 
 
 def found(what: str, *, facts: dict[str, Any] | None = None, **info: Any) -> list[Finding]:
-    """The findings about one subject; `info` replaces what a good server says."""
+    """Return the findings about one subject; `info` replaces the reply of a well configured server."""
     given = {
         "save": "3600 1",
         "appendfsync": "everysec",
@@ -54,7 +54,7 @@ def test_valkey_is_called_by_its_own_name_and_version() -> None:
     assert finding.found.startswith("Valkey 9.0.1")
 
 
-def test_a_replica_is_no_place_for_queues() -> None:
+def test_a_replica_is_reported_as_unsuitable() -> None:
     assert level("role", role="slave") == Level.FAIL
 
 
@@ -67,7 +67,7 @@ def test_no_persistence_with_replicas_is_a_risk() -> None:
 
 
 @pytest.mark.parametrize("save", ["3600 1", None])
-def test_snapshots_alone_are_a_risk_also_where_they_cannot_be_asked_for(save: str | None) -> None:
+def test_snapshots_alone_are_a_risk_even_where_their_settings_are_unreadable(save: str | None) -> None:
     assert level("persistence", facts={"save": save}, aof_enabled=0) == Level.WARN
 
 
@@ -83,7 +83,7 @@ def test_a_failing_disk_must_be_repaired(field: str) -> None:
 
 
 @pytest.mark.parametrize(("used", "expected"), [(100, Level.OK), (850, Level.WARN), (1000, Level.FAIL)])
-def test_memory_close_to_its_limit_is_told(used: int, expected: Level) -> None:
+def test_memory_use_close_to_its_limit_is_reported(used: int, expected: Level) -> None:
     assert level("maxmemory", used_memory=used) == expected
 
 
@@ -105,11 +105,11 @@ def test_a_server_that_evicts_keys_deletes_queues(policy: str, maxmemory: int, e
 
 
 @pytest.mark.parametrize(("skew_s", "expected"), [(0.4, Level.OK), (-90.0, Level.WARN), (None, Level.UNKNOWN)])
-def test_clocks_that_differ_by_more_than_a_second_are_told(skew_s: float | None, expected: Level) -> None:
+def test_clocks_that_differ_by_more_than_a_second_are_reported(skew_s: float | None, expected: Level) -> None:
     assert level("clock", facts={"skew_s": skew_s}) == expected
 
 
-def test_missing_permissions_are_named_in_the_rule_that_grants_them() -> None:
+def test_missing_permissions_are_named_as_the_acl_rule_that_grants_them() -> None:
     (finding,) = found("permissions", facts={"user": "etl", "refused": ("ZADD", "XGROUP|CREATE")})
     assert finding.level == Level.FAIL
     assert finding.advice == "ACL SETUSER etl +zadd +xgroup|create ~rmq:* &rmq:*"
@@ -119,10 +119,10 @@ def test_a_user_without_scripts_can_do_nothing() -> None:
     assert level("permissions", facts={"scripts": "NOPERM", "refused": None}) == Level.FAIL
 
 
-def test_what_a_server_cannot_tell_is_unknown_and_not_good() -> None:
+def test_a_fact_that_a_server_does_not_report_is_unknown_and_not_good() -> None:
     assert level("permissions", facts={"refused": None}) == Level.UNKNOWN
 
 
-def test_without_info_the_rest_is_still_told() -> None:
+def test_without_info_the_other_checks_are_still_reported() -> None:
     findings = examine(Facts({}, skew_s=0.0, user="u", refused=()))
     assert [finding.what for finding in findings] == ["permissions", "server", "clock"]

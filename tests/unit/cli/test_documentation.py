@@ -19,7 +19,7 @@ SHARED = {"--url", "--json", "--discipline"}
 
 
 def commands() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Every command under the words that run it."""
+    """Return every command under the words that run it."""
     for prefix, group in (("", app), ("queues ", queues), ("dlq ", letters)):
         for command in group.registered_commands:
             assert command.callback is not None

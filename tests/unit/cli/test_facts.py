@@ -13,7 +13,7 @@ NEEDS = needed("leased", "orders")
 
 
 def gathered(answers: dict[str, Any]) -> Facts:
-    """Run the questions against answers by the first words of a command; what has none is refused."""
+    """Run the queries against replies by the first words of a command; a command without a reply is refused."""
     exchange = gather(NEEDS)
     want = next(exchange)
     while True:
@@ -26,7 +26,7 @@ def gathered(answers: dict[str, Any]) -> Facts:
             return result
 
 
-def test_a_user_who_may_ask_nothing_leaves_everything_unknown() -> None:
+def test_a_user_without_rights_leaves_all_facts_unknown() -> None:
     assert gathered({}) == Facts({}, scripts="NOPERM")
 
 
@@ -35,17 +35,17 @@ def test_settings_are_read_in_every_form_a_client_gives_them(reply: object) -> N
     assert gathered({"CONFIG GET save": reply}).save == "60 1"
 
 
-def test_of_a_cluster_that_answers_for_each_node_one_is_looked_at() -> None:
+def test_info_of_a_cluster_client_is_that_of_one_node() -> None:
     node = {"redis_version": "7.0.0"}
     assert gathered({"INFO": {"127.0.0.1:7000": node, "127.0.0.1:7001": node}}).info == node
 
 
-def test_a_server_before_redis_7_cannot_say_what_a_user_may_do() -> None:
+def test_permissions_are_unknown_before_redis_7() -> None:
     asked = gathered({"EVAL return 1": 1, "EVAL return redis.acl_check_cmd": 0})
     assert (asked.scripts, asked.refused) == (None, None)
 
 
-def test_the_clock_of_the_server_lies_between_asking_and_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_difference_allows_for_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([100.0, 100.2] * 3)
     monkeypatch.setattr(facts.time, "time", lambda: next(ticks))
     assert gathered({"TIME": (100, 100_000)}).skew_s == 0

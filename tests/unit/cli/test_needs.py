@@ -18,19 +18,19 @@ def names(discipline: str) -> set[str]:
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
-def test_what_the_operations_of_a_discipline_send_plainly_is_among_its_needs(discipline: str) -> None:
+def test_plain_commands_of_a_disciplines_operations_are_in_its_required_commands(discipline: str) -> None:
     sources = [path.read_text("utf-8") for path in (CORE / discipline).rglob("*.py")]
     sent = {"|".join(filter(None, found)) for source in sources for found in PLAIN.findall(source)}
     assert sent <= names(discipline)
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)
-def test_what_the_scripts_of_a_discipline_call_is_among_its_needs(discipline: str) -> None:
+def test_commands_of_a_disciplines_scripts_are_in_its_required_commands(discipline: str) -> None:
     assert {"EVALSHA", "EVAL"} < names(discipline)
     assert len(names(discipline)) > 5
 
 
-def test_every_command_a_script_calls_is_written_where_it_can_be_read() -> None:
+def test_every_script_names_its_commands_literally() -> None:
     for path in (CORE / "lua").rglob("*.lua"):
         source = re.sub(r"--.*", "", path.read_text("utf-8"))
         calls = len(re.findall(r"redis\.p?call\(", source))

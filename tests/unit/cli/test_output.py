@@ -19,7 +19,7 @@ def test_brackets_of_foreign_text_are_not_read_as_markup(capsys: pytest.CaptureF
     assert "[red]y" in out
 
 
-def test_a_table_without_rows_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_table_prints_a_notice(capsys: pytest.CaptureFixture[str]) -> None:
     show(("a",), [], "nothing here")
     assert capsys.readouterr().out == "nothing here\n"
 
@@ -29,7 +29,7 @@ def test_a_piped_table_is_not_cut_at_eighty_columns(capsys: pytest.CaptureFixtur
     assert f"{'x' * 70}  {'y' * 70}" in capsys.readouterr().out
 
 
-def test_complaints_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     complain("no [x]")
     assert capsys.readouterr() == ("", "rmq: no [x]\n")
 
@@ -44,11 +44,11 @@ def test_a_record_is_one_line_whatever_it_holds(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("seconds", "told"), [(None, None), (0.2, "0 s"), (61, "1 min 1 s"), (3600, "1 h"), (90061, "1 d 1 h")]
 )
-def test_a_duration_is_told_in_its_two_largest_units(seconds: float | None, told: str | None) -> None:
+def test_a_duration_is_shown_in_its_two_largest_units(seconds: float | None, told: str | None) -> None:
     assert ago(seconds) == told
 
 
-def test_one_thing_is_not_things() -> None:
+def test_a_count_of_one_uses_the_singular() -> None:
     assert [counted(number, "message") for number in (0, 1, 1000)] == ["0 messages", "1 message", "1,000 messages"]
 
 
@@ -57,7 +57,7 @@ def test_a_long_text_is_shown_by_its_beginning() -> None:
     assert preview("abcd", 4) == "abcd"
 
 
-def test_numbers_stand_right_and_grouped_and_nothing_is_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_are_right_aligned_and_grouped_and_none_is_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
     show(("n", "flag", "none"), [(12345, True, None), (1, False, None), (2, Text("t"), None)], "")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
     assert lines == [["12,345", "yes", "-"], ["1", "-", "-"], ["2", "t", "-"]]

@@ -17,11 +17,11 @@ def message(payload: Payload, history: str = "", enqueued_ms: int = 1_700_000_00
 
 
 @pytest.mark.parametrize("payload", ["text", {"a": [1]}, [None, "é"]])
-def test_a_payload_stands_in_a_record_as_it_was_published(payload: Payload) -> None:
+def test_a_record_contains_a_payload_as_it_was_published(payload: Payload) -> None:
     assert records.message_record("q", message(payload))["payload"] == payload
 
 
-def test_bytes_stand_in_a_record_as_base64() -> None:
+def test_a_record_contains_bytes_as_base64() -> None:
     record = records.message_record("q", message(b"\xff\x00"))
     assert record["payload_base64"] == "/wA="
     assert "payload" not in record
@@ -34,19 +34,19 @@ def test_the_names_of_a_message_record_are_those_of_the_documentation() -> None:
     assert record["enqueued_at"] == "2023-11-14T22:13:20+00:00"
 
 
-def test_an_id_that_keeps_no_time_has_no_age() -> None:
+def test_a_message_whose_id_has_no_timestamp_has_no_age() -> None:
     bare = message("x", enqueued_ms=0)
     assert records.message_record("q", bare)["enqueued_at"] is None
     assert records.message_row(bare)[1] is None
 
 
-def test_a_dead_letter_tells_its_last_failure() -> None:
+def test_a_dead_letter_shows_its_last_failure() -> None:
     told = "nack\t1\ta\tfirst\nexpired\t2\tb\t\n"
     assert records.dead_row(message("x", told))[3] == "expired"
     assert records.dead_row(message("x"))[3] is None
 
 
-def test_a_lease_is_shown_without_what_settles_it() -> None:
+def test_a_lease_record_contains_no_token() -> None:
     now = datetime.now(UTC)
     info = LeaseInfo("l", "me", "held", 3, 1, 0, now - timedelta(minutes=1), now + timedelta(seconds=90.5), 7)
     assert set(records.lease_record("q", info)) == {
@@ -56,13 +56,13 @@ def test_a_lease_is_shown_without_what_settles_it() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "ends"), [(None, "never"), (-1, "expired")])
-def test_a_lease_ends_never_or_has_expired(seconds: int | None, ends: str) -> None:
+def test_the_end_of_a_lease_is_shown_as_a_time_never_or_expired(seconds: int | None, ends: str) -> None:
     now = datetime.now(UTC)
     deadline = None if seconds is None else now + timedelta(seconds=seconds)
     assert records.lease_row(LeaseInfo("l", "me", "held", 1, 0, 0, now, deadline, 7))[-2] == ends
 
 
-def test_the_figures_of_a_queue_stand_under_their_headings() -> None:
+def test_the_counts_of_a_queue_are_under_their_headings() -> None:
     stats = QueueStats(ready=1, delayed=2, leased=3, leases=4, dead=5, oldest_age=6.0, paused=True)
     row = dict(zip(records.STATS, records.stats_row("q", "leased", stats), strict=True))
     assert row == {

@@ -9,7 +9,7 @@ from rmq_core.cli import main
 
 
 def rmq(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
-    """`rmq` in a process of its own, after some code."""
+    """Run `rmq` in its own process, after some code."""
     script = f"{code}\nfrom rmq_core.cli import main\nmain({list(arguments)!r})"
     return subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
 
@@ -21,7 +21,7 @@ def test_help_loads_nothing_that_only_commands_need(heavy: str) -> None:
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
-def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
+def test_without_the_extra_an_error_names_what_to_install(missing: str) -> None:
     ran = rmq("stats", code=f"import sys; sys.modules[{missing!r}] = None")
     assert ran.returncode == 1
     assert ran.stderr == "rmq: the command line needs Typer and Rich; install them with: pip install 'rmq[cli]'\n"

@@ -24,7 +24,7 @@ def drain() -> None:
 
 
 @pytest.mark.parametrize("messages", NOT_A_BATCH)
-def test_a_batch_that_no_run_can_be_meant_to_claim_is_refused_before_anything_runs(messages: Any) -> None:
+def test_an_invalid_batch_size_is_refused_before_anything_runs(messages: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"batch must be an integer from 1 to 1,000,000"):
         build_redis_queue_sensor("orders", target=drain, batch=messages)
     with pytest.raises(ConfigurationError, match="max_messages"):
@@ -38,7 +38,7 @@ def test_the_largest_batch_is_accepted() -> None:
     assert Terms(LARGEST_BATCH).max_messages == LARGEST_BATCH
 
 
-def test_an_unknown_word_for_what_is_acked_already_is_refused_with_those_that_are_known() -> None:
+def test_an_unknown_value_of_on_settled_is_refused_with_the_known_ones() -> None:
     unknown: Any = "again"
     with pytest.raises(ConfigurationError, match="on_settled must be one of skip, next, not 'again'"):
         PipesRedisQueueSparkClient(RESOURCE, "orders", on_settled=unknown)

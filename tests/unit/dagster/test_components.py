@@ -1,4 +1,4 @@
-"""The components as YAML makes them; what their runs do is in tests/dagster/test_components.py."""
+"""The components as YAML defines them; tests/dagster/test_components.py tests their runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rmq_dagster.components import RedisQueuePublishComponent, RedisQueueSensorC
 from rmq_dagster.components.base import QueueComponent, QueueSettings
 from rmq_dagster.components.sensor import LimitSettings, LimitsSettings
 
-# Dagster deprecates what it uses itself to make observable assets external ones.
+# Dagster deprecates a function that it uses itself to make observable assets external ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
 
 COMPONENTS = [RedisQueuePublishComponent, RedisQueueSensorComponent, RedisQueueSparkComponent]
@@ -26,14 +26,14 @@ MODELS = [*COMPONENTS, QueueSettings, LimitSettings, LimitsSettings]
 
 
 def load(component: type[QueueComponent], **attributes: Any) -> tuple[Any, dg.Definitions]:
-    """A component from the attributes of its YAML, and what it defines."""
+    """Return a component from the attributes of its YAML, and its definitions."""
     context = dg.ComponentTree.for_test().load_context
     made = component.from_attributes_dict(attributes={"queue": "orders", **attributes}, context=context)
     return made, dg.Definitions.merge(made.build_defs(context), dg.Definitions(resources={"redis_queue": RESOURCE}))
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
-def test_every_attribute_tells_what_it_is_for(model: Any) -> None:
+def test_every_attribute_has_a_description(model: Any) -> None:
     assert [name for name, field in model.model_fields.items() if not field.description] == []
 
 
@@ -43,7 +43,7 @@ def test_a_component_has_a_schema_for_editors_and_a_summary_for_the_list(compone
     assert len(component.__doc__.splitlines()[0]) < 120
 
 
-def test_a_sensor_is_told_its_attributes() -> None:
+def test_a_sensor_receives_its_attributes() -> None:
     component, defs = load(
         RedisQueueSensorComponent, target="invoices", batch=50, max_age_seconds=9, minimum_interval_seconds=5,
         running=False, settings={"lease_seconds": 60}, limits={"depth": {"warn": 5}},
@@ -71,7 +71,7 @@ def test_every_option_of_a_sensor_is_an_attribute_and_every_attribute_reaches_it
     assert {name if name in passed else name.removesuffix("_seconds") for name in own - elsewhere} <= passed
 
 
-def test_a_text_for_a_number_is_valid_yaml_for_dagster_and_refused_when_definitions_are_loaded() -> None:
+def test_a_text_in_place_of_a_number_is_valid_yaml_but_refused_when_definitions_are_loaded() -> None:
     attributes = {"queue": "orders", "target": "invoices", "batch": "many"}
     assert RedisQueueSensorComponent.get_model_cls().model_validate(attributes)  # a template would be a text too
     with pytest.raises(ValueError, match=r"(?s)batch.*valid integer.*many"):
@@ -84,7 +84,7 @@ def test_a_list_for_a_number_is_no_valid_yaml() -> None:
         RedisQueueSensorComponent.get_model_cls().model_validate(attributes)
 
 
-def test_a_sensor_of_partitions_has_no_asset_of_its_own() -> None:
+def test_a_sensor_of_partitions_has_no_asset() -> None:
     component, defs = load(RedisQueueSensorComponent, target="invoices", partitions="countries", most_partitions=7)
     assert (component.queues.prefix, component.queues.most) == ("orders", 7)
     assert not list(defs.assets or ())
@@ -107,7 +107,7 @@ def test_a_publisher_is_an_asset_with_the_attributes_of_its_spec() -> None:
         ({"messages": ["a"], "partition_by": "country"}, "`partitions` and `partition_by`"),
     ],
 )
-def test_a_publisher_that_cannot_be_meant_is_refused(attributes: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_publisher_is_refused(attributes: dict[str, Any], complaint: str) -> None:
     component = RedisQueuePublishComponent(queue="orders", asset=dg.AssetSpec("orders"), **attributes)
     with pytest.raises(ConfigurationError, match=complaint):
         component.build_defs(dg.ComponentTree.for_test().load_context)
@@ -124,7 +124,7 @@ def test_messages_are_sorted_into_the_queues_of_their_partitions() -> None:
             component.sorted([payload])
 
 
-def test_a_spark_job_is_started_by_pysparks_own_submit_unless_told_otherwise() -> None:
+def test_pysparks_own_submit_starts_a_spark_job_by_default() -> None:
     job = {"queue": "orders", "asset": dg.AssetSpec("invoices"), "application": "job.py", "arguments": ["--fast"]}
     folder = Path("/defs/invoices")
     tail = ["/defs/invoices/job.py", "--fast"]
@@ -146,13 +146,13 @@ def test_a_spark_job_of_partitions_is_a_partitioned_asset_with_its_retries() -> 
     assert policy.max_retries == 3
 
 
-def test_an_unknown_word_for_a_retry_of_what_is_acked_is_refused() -> None:
+def test_an_unknown_value_of_on_settled_is_refused() -> None:
     job: dict[str, Any] = {"queue": "orders", "asset": dg.AssetSpec("invoices"), "application": "job.py"}
     with pytest.raises(ValueError, match="on_settled"):
         RedisQueueSparkComponent(**job, on_settled="again")
 
 
-def test_a_limit_that_cannot_be_meant_is_refused() -> None:
+def test_an_invalid_limit_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="warn <= error"):
         LimitsSettings(depth=LimitSettings(warn=2, error=1)).limits()
 

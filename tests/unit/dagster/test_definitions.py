@@ -6,7 +6,7 @@ import pytest
 from rmq_core import ConfigurationError, LeasedConfig
 from rmq_dagster import Limit, QueueLimits, QueuePartitions, RedisQueueResource, redis_queue_definitions
 
-# Dagster deprecates what it uses itself to make observable assets external ones.
+# Dagster deprecates a function that it uses itself to make observable assets external ones.
 pytestmark = pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
 
 RESOURCE = RedisQueueResource(url="redis://localhost:1")
@@ -29,7 +29,7 @@ def test_one_call_makes_a_doorbell_status_sensors_an_asset_and_a_check_for_dead_
     assert [key.name for key in graph.asset_check_keys] == ["shop_orders_dead_letters"]
 
 
-def test_it_brings_the_resource_when_given_one_and_can_be_loaded_then() -> None:
+def test_definitions_with_a_resource_contain_it_and_can_be_loaded() -> None:
     defs = redis_queue_definitions("orders", target=invoices, resource=RESOURCE, resource_key="other_redis")
     dg.Definitions.validate_loadable(defs)
     assert defs.resources == {"other_redis": RESOURCE}
@@ -40,7 +40,7 @@ def test_without_a_resource_dagster_names_the_key_that_is_missing() -> None:
         dg.Definitions.validate_loadable(redis_queue_definitions("orders", target=invoices))
 
 
-def test_all_sensors_run_from_the_start_if_told_so() -> None:
+def test_all_sensors_run_from_the_start_when_configured() -> None:
     running = dg.DefaultSensorStatus.RUNNING
     defs = redis_queue_definitions("orders", target=invoices, default_status=running, minimum_interval_seconds=5)
     assert {sensor.default_status for sensor in defs.sensors or () if isinstance(sensor, dg.SensorDefinition)} == {

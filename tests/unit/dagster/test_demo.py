@@ -1,4 +1,4 @@
-"""What `make demo` concludes from what it saw."""
+"""The conclusions of `make demo` from its observations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rmq_core import LeaseInfo, QueueStats, SettledRecord
 GOOD = Outcome("Airflow", EXPECTED, dict.fromkeys(STEPS, 1.25), Path("/results"), Path("/results/delays.png"))
 
 
-def test_the_table_has_every_figure_of_every_orchestrator_and_says_where_the_plots_lie() -> None:
+def test_the_table_has_every_figure_of_every_orchestrator_and_the_location_of_the_plots() -> None:
     text = summary([GOOD, replace(GOOD, orchestrator="Dagster")])
     (row,) = [line.split() for line in text.splitlines() if line.startswith("rows written  ")]
     assert row == ["rows", "written", "336,776", "336,776"]
@@ -48,7 +48,7 @@ def test_a_crash_that_did_not_happen_is_a_failure() -> None:
 
 
 class SeenQueue:
-    """What the watch sees of a queue."""
+    """The part of a queue that the monitor reads."""
 
     def __init__(self) -> None:
         self.held: LeaseInfo | None = None
@@ -89,7 +89,7 @@ def test_the_watch_says_how_many_tasks_of_spark_are_done_and_how_many_items_were
     ]
 
 
-def test_the_watch_tells_a_killed_driver_its_retry_and_the_hand_overs_apart(
+def test_the_monitor_distinguishes_a_killed_driver_its_retry_and_the_hand_overs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue, marker, now = SeenQueue(), tmp_path / "killed", datetime.now(UTC)

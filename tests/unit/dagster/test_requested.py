@@ -31,7 +31,7 @@ def record(status: dg.DagsterRunStatus, changed_s_ago: float) -> Any:
         (dg.DagsterRunStatus.STARTED, 5_000, 0),
     ],
 )
-def test_a_run_may_claim_while_dagster_queues_it_and_for_a_time_after_each_change_of_its_status(
+def test_a_run_may_still_claim_while_it_is_queued_and_for_some_time_after_each_status_change(
     status: dg.DagsterRunStatus, changed_s_ago: float, counted: int
 ) -> None:
     assert coming([record(status, changed_s_ago)], seconds=600) == counted

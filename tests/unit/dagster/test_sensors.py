@@ -34,23 +34,21 @@ def drain() -> None:
         (10, 10, 0, -2, 0),
     ],
 )
-def test_a_tick_asks_for_one_run_per_batch_less_those_on_their_way_and_never_above_the_room(
+def test_a_tick_requests_one_run_per_batch_minus_unclaimed_runs_and_at_most_the_free_slots(
     ready: int, batch: int, on_the_way: int, room: int, expected: int
 ) -> None:
     assert runs_to_request(Backlog(ready, None).claims(batch), on_the_way, room) == expected
 
 
 @given(ready=st.integers(1, 10**7), batch=st.integers(1, 10**4), cap=st.integers(1, 50))
-def test_ticks_without_any_claim_in_between_settle_at_exactly_the_runs_the_backlog_needs(
-    ready: int, batch: int, cap: int
-) -> None:
+def test_ticks_without_claims_converge_to_exactly_the_runs_the_backlog_needs(ready: int, batch: int, cap: int) -> None:
     pending = 0
     for _ in range(3):
         pending += runs_to_request(Backlog(ready, None).claims(batch), pending, cap - pending)
     assert pending == min(-(-ready // batch), cap)
 
 
-def test_a_tick_asks_for_what_claims_of_messages_get_that_are_tried_apart() -> None:
+def test_a_tick_requests_one_run_for_each_claim_that_isolated_messages_need() -> None:
     bell = Doorbell("orders", "bell", batch=30, max_in_flight_runs=50, patience_s=600)
     apart = (IsolatedGroup(size=30, most=15), IsolatedGroup(size=9, most=2), IsolatedGroup(size=100, most=50))
     assert bell.wanted({"orders": Backlog(45, 1.0)}, []) == {"orders": 2}
@@ -58,7 +56,7 @@ def test_a_tick_asks_for_what_claims_of_messages_get_that_are_tried_apart() -> N
     assert "184 ready, 139 of them isolated" in bell.busy({"orders": Backlog(184, 1.0, apart)}, 3)
 
 
-def test_sensors_tick_every_ten_seconds_unless_told_otherwise() -> None:
+def test_sensors_tick_every_ten_seconds_by_default() -> None:
     made = [build_redis_queue_sensor("orders", target=drain), *redis_queue_status_sensors("orders")]
     assert {sensor.minimum_interval_seconds for sensor in made} == {10}
     (*_, told) = redis_queue_status_sensors("orders", minimum_interval_seconds=3)
@@ -89,7 +87,7 @@ def test_the_queue_whose_oldest_message_has_waited_longest_comes_first() -> None
 
 
 @pytest.mark.parametrize("parameter", ["batch", "max_in_flight_runs", "min_messages"])
-def test_a_bell_that_could_never_ring_is_refused_with_the_name_of_the_parameter(parameter: str) -> None:
+def test_a_doorbell_that_could_never_ring_is_refused_by_parameter(parameter: str) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         build_redis_queue_sensor("flights", target=drain, **{parameter: 0})  # type: ignore[arg-type]
 
@@ -107,7 +105,7 @@ def test_options_of_dagsters_own_sensors_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize(("parameter", "value"), [("max_age", -1), ("claim_for", 0), ("claim_for", float("nan"))])
-def test_times_that_cannot_be_meant_are_refused_by_name(parameter: str, value: float) -> None:
+def test_invalid_durations_are_refused_by_name(parameter: str, value: float) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         build_redis_queue_sensor("flights", target=drain, **{parameter: value})  # type: ignore[arg-type]
 
@@ -121,7 +119,7 @@ TENANTS = QueuePartitions("orders", dg.DynamicPartitionsDefinition(name="tenants
 
 
 @given(st.text(min_size=1, max_size=20))
-def test_any_value_has_a_partition_key_that_dagster_accepts_and_that_leads_back_to_its_queue(value: str) -> None:
+def test_any_value_has_a_valid_partition_key_that_maps_back_to_its_queue(value: str) -> None:
     key = TENANTS.key(value)
     assert "..." not in key
     assert key.isascii()
@@ -136,12 +134,12 @@ def test_a_value_that_makes_no_partition_key_is_refused(value: str) -> None:
         TENANTS.key(value)
 
 
-def test_queues_of_others_are_no_partitions() -> None:
+def test_queues_that_do_not_match_the_pattern_are_not_partitions() -> None:
     others = ["orders", "orders/", "others/b", "orders/not:encoded", f"orders/{'x' * 300}"]
     assert TENANTS.among(["orders/a", *others]) == {"orders/a": "a"}
 
 
-def test_partitions_beyond_the_limit_are_left_out_and_the_known_ones_go_on() -> None:
+def test_partitions_beyond_the_limit_are_left_out_and_the_known_ones_stay() -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         keys = {f"orders/{key}": key for key in "dcba"}
         instance.add_dynamic_partitions("tenants", ["a"])

@@ -41,7 +41,7 @@ def call() -> Generator[Any, Any, Any]:
 
 
 def slot_and_number(sent: bytes) -> tuple[bytes, bytes]:
-    """The call slot and the number of the call, out of a packed script call."""
+    """Return the call slot and the number of the call in a packed script call."""
     words = sent.split(b"\r\n")[2::2]
     keys = int(words[2])
     return words[3], words[3 + keys]
@@ -57,7 +57,7 @@ def test_an_operation_gets_its_replies_and_returns_its_result(rig: Rig) -> None:
     assert rig.run(operation()) == [b"one", b"two"]
 
 
-def test_an_operation_may_ask_for_nothing(rig: Rig) -> None:
+def test_an_operation_may_send_nothing(rig: Rig) -> None:
     def operation() -> Generator[Any, Any, Any]:
         return 5
         yield
@@ -75,7 +75,7 @@ def test_calls_share_one_connection_until_the_driver_is_closed(rig: Rig) -> None
     assert rig.wire.opened == 2
 
 
-def test_the_connection_of_a_thread_that_waits_is_given_back_when_its_call_ends() -> None:
+def test_the_connection_of_a_waiting_thread_is_returned_when_its_call_ends() -> None:
     rig = Rig(asynchronous=False)
     waits, answered = threading.Event(), threading.Event()
 
@@ -95,7 +95,7 @@ def test_the_connection_of_a_thread_that_waits_is_given_back_when_its_call_ends(
     assert rig.wire.released == 1
 
 
-async def test_the_connection_of_a_task_that_waits_is_given_back_when_its_call_ends() -> None:
+async def test_the_connection_of_a_waiting_task_is_returned_when_its_call_ends() -> None:
     wire = Wire()
     wire.replies = [SILENCE]
     driver = AsyncDriver(AsyncClient(wire), b"rmq:{q}:", 0)
@@ -111,7 +111,7 @@ async def test_the_connection_of_a_task_that_waits_is_given_back_when_its_call_e
 
 
 class SlowToConnect(AsyncClient):
-    """Its connections drop a cancellation that meets their last step, as asyncio.wait_for of Python 3.11 does."""
+    """A client whose connections swallow a cancellation in their last step, as asyncio.wait_for of Python 3.11 does."""
 
     async def get_connection(self) -> Any:
         with contextlib.suppress(asyncio.CancelledError):
@@ -119,7 +119,7 @@ class SlowToConnect(AsyncClient):
         return await super().get_connection()
 
 
-async def test_a_cancellation_that_connecting_drops_ends_the_call_all_the_same() -> None:
+async def test_a_cancellation_swallowed_while_connecting_still_ends_the_call() -> None:
     wire = Wire()
     driver = AsyncDriver(SlowToConnect(wire), b"rmq:{q}:", 0)
     waiting = asyncio.create_task(driver.run(call()))
@@ -131,7 +131,7 @@ async def test_a_cancellation_that_connecting_drops_ends_the_call_all_the_same()
 
 
 class SlowToAnswer(AsyncClient):
-    """Its commands drop a cancellation likewise."""
+    """A client whose commands swallow a cancellation likewise."""
 
     async def execute_command(self, *args: Any) -> Any:
         with contextlib.suppress(asyncio.CancelledError):
@@ -140,7 +140,7 @@ class SlowToAnswer(AsyncClient):
 
 
 @pytest.mark.parametrize(("driver", "want"), [(AsyncDriver, Command(("PING",))), (AsyncPublicDriver, CALL)])
-async def test_a_cancellation_that_a_command_drops_ends_the_call_all_the_same(driver: Any, want: Any) -> None:
+async def test_a_cancellation_swallowed_by_a_command_still_ends_the_call(driver: Any, want: Any) -> None:
     wire = Wire()
     wire.replies = [b"ok", b"ok"]
 
@@ -169,7 +169,7 @@ def test_a_connection_is_not_used_in_another_event_loop_than_its_own() -> None:
     assert wire.opened == 2
 
 
-def test_a_call_whose_answer_was_lost_is_sent_again_as_it_was(rig: Rig) -> None:
+def test_a_call_whose_reply_was_lost_is_resent_unchanged(rig: Rig) -> None:
     assert rig.ask(CALL, CUT, b"ok") == b"ok"
     first, second = rig.wire.sent
     assert first == second
@@ -184,7 +184,7 @@ def test_each_new_call_has_a_higher_number_in_the_same_slot(rig: Rig) -> None:
     assert [int(number) for _, number in slots] == [1, 2, 3]
 
 
-def test_a_server_that_stays_away_is_unavailable_once_the_budget_is_spent(rig: Rig) -> None:
+def test_an_unreachable_server_is_unavailable_once_the_retry_budget_is_spent(rig: Rig) -> None:
     with pytest.raises(QueueUnavailable, match="cut") as unavailable:
         rig.ask(CALL, CUT, CUT)
     assert unavailable.value.__cause__ is CUT
@@ -198,7 +198,7 @@ def test_a_server_that_stays_away_is_unavailable_once_the_budget_is_spent(rig: R
         redis_errors.ClusterDownError("x"), redis_errors.MasterDownError("x"), ConnectionResetError("x"),
     ],
 )  # fmt: skip
-def test_what_passes_is_tried_again(rig: Rig, transient: Exception) -> None:
+def test_a_transient_error_is_retried(rig: Rig, transient: Exception) -> None:
     assert rig.ask(CALL, transient, b"ok") == b"ok"
     assert len(rig.wire.sent) == 2
 
@@ -210,13 +210,13 @@ def test_what_passes_is_tried_again(rig: Rig, transient: Exception) -> None:
         (redis_errors.AuthenticationError("WRONGPASS"), ConfigurationError),
     ],
 )
-def test_what_stays_wrong_is_raised_at_once_as_an_error_of_ours(rig: Rig, reply: Any, error: type[Exception]) -> None:
+def test_a_permanent_error_is_raised_at_once_as_an_error_of_rmq(rig: Rig, reply: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         rig.ask(CALL, reply)
     assert len(rig.wire.sent) == 1
 
 
-def test_an_operation_may_handle_an_error_and_go_on(rig: Rig) -> None:
+def test_an_operation_may_handle_an_error_and_continue(rig: Rig) -> None:
     def operation() -> Generator[Any, Any, Any]:
         try:
             yield CALL
@@ -235,21 +235,21 @@ def test_a_script_the_server_does_not_know_is_sent_whole_in_the_same_slot(rig: R
     assert slot_and_number(by_hash) == slot_and_number(whole)
 
 
-def test_waiting_and_claiming_go_out_in_one_write(rig: Rig) -> None:
+def test_a_wait_and_its_claim_are_sent_in_one_write(rig: Rig) -> None:
     assert rig.ask(Wait(b"wake", 2500, CALL), [b"wake", b"1"], b"ok") == b"ok"
     (sent,) = rig.wire.sent
     assert sent.startswith(b"*3\r\n$5\r\nBLPOP\r\n$4\r\nwake\r\n$5\r\n2.500\r\n")
     assert b"EVALSHA" in sent
 
 
-def test_what_was_waited_for_is_not_waited_for_again(rig: Rig) -> None:
+def test_a_completed_wait_is_not_repeated_in_a_resend(rig: Rig) -> None:
     assert rig.ask(Wait(b"wake", 2500, CALL), CUT, b"ok") == b"ok"
     assert [b"BLPOP" in sent for sent in rig.wire.sent] == [True, False]
     assert rig.ask(Wait(b"wake", 2500, CALL), None, redis_errors.NoScriptError("NOSCRIPT"), b"ok") == b"ok"
     assert [b"BLPOP" in sent for sent in rig.wire.sent[2:]] == [True, False]
 
 
-def test_the_calls_of_a_chain_go_out_in_one_write_each_naming_the_one_before(rig: Rig) -> None:
+def test_the_calls_of_a_chain_are_sent_in_one_write_each_naming_its_predecessor(rig: Rig) -> None:
     replies = [b"accepted 0", redis_errors.ResponseError("WRONGTYPE x"), b"unchained"]
     first, second, third = rig.ask(Chain((CALL, CALL, CALL)), *replies)
     assert (first, type(second), third) == (b"accepted 0", WrongKeyType, b"unchained")
@@ -263,14 +263,14 @@ def test_the_calls_of_a_chain_go_out_in_one_write_each_naming_the_one_before(rig
         assert slot in words
 
 
-def test_the_calls_of_a_batch_stand_alone(rig: Rig) -> None:
+def test_the_calls_of_a_batch_are_independent(rig: Rig) -> None:
     plain = CALL._replace(script=SCRIPT._replace(has_slot=False))
     replies = rig.ask(Batch((plain, plain)), b"one", redis_errors.ResponseError("ERR no"))
     assert (replies[0], str(replies[1])) == (b"one", "ERR no")
     assert b"slot" not in rig.wire.sent[0]
 
 
-def test_a_confirmation_travels_with_its_call(rig: Rig) -> None:
+def test_a_durability_confirmation_is_sent_with_its_call(rig: Rig) -> None:
     call = CALL._replace(confirm=("WAIT", 1, 100))
     assert rig.ask(call, b"accepted 0", 1) == (b"accepted 0", 1)
     assert rig.wire.sent[0].endswith(b"*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$3\r\n100\r\n")
@@ -283,7 +283,7 @@ def test_plain_commands_go_through_the_client_and_are_tried_again(rig: Rig) -> N
     assert rig.wire.commands == [("GET", b"key")] * 2
 
 
-def test_a_pause_of_no_length_is_no_pause(rig: Rig) -> None:
+def test_a_sleep_of_no_length_does_not_sleep(rig: Rig) -> None:
     assert rig.ask(Sleep(0)) is None
 
 

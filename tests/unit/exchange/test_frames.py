@@ -20,37 +20,37 @@ def slots() -> Slots:
     return Slots(b"p:", 30)
 
 
-def test_a_call_names_its_slot_first_and_its_number_and_time_to_live(slots: Slots) -> None:
+def test_a_call_begins_with_its_slot_its_number_and_its_time_to_live(slots: Slots) -> None:
     made = frame(CALL, slots)
     assert made.slot is not None
     assert made.args == ("EVALSHA", b"f" * 40, 3, made.slot.key, b"one", b"two", 1, 60_000, "a", 5)
 
 
-def test_a_call_that_changes_nothing_needs_no_slot(slots: Slots) -> None:
+def test_a_read_only_call_needs_no_slot(slots: Slots) -> None:
     made = frame(CALL._replace(script=SCRIPT._replace(has_slot=False)), slots)
     assert made.args == ("EVALSHA", b"f" * 40, 2, b"one", b"two", "a", 5)
     assert made.slot is None
 
 
-def test_a_chained_call_names_the_slot_and_the_number_before_it_last(slots: Slots) -> None:
+def test_a_chained_call_ends_with_the_slot_and_number_of_its_predecessor(slots: Slots) -> None:
     first, second = plan(Chain((CALL, CALL)), slots).frames
     assert second.args[2] == 4
     assert first.slot is not None
     assert (second.args[6], second.args[-1]) == (first.slot.key, first.slot.seq)
 
 
-def test_independent_calls_name_only_themselves(slots: Slots) -> None:
+def test_independent_calls_name_no_predecessor(slots: Slots) -> None:
     made = plan(Batch((CALL, CALL)), slots)
     assert [one.args[2] for one in made.frames] == [3, 3]
 
 
-def test_the_bytes_are_redis_commands(slots: Slots) -> None:
+def test_frames_are_encoded_as_redis_commands(slots: Slots) -> None:
     packed = plan(CALL._replace(script=SCRIPT._replace(has_slot=False)), slots).packed()
     expected = [b"EVALSHA", b"f" * 40, b"2", b"one", b"two", b"a", b"5"]
     assert packed == b"*7\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in expected)
 
 
-def test_whole_scripts_replace_only_the_hash(slots: Slots) -> None:
+def test_sending_a_script_in_full_replaces_only_the_hash(slots: Slots) -> None:
     made = plan(CALL._replace(confirm=("WAIT", 1, 5)), slots)
     words, whole = made.packed().split(b"\r\n"), made.packed(whole_scripts=True).split(b"\r\n")
     assert (words[2], whole[2], whole[4]) == (b"EVALSHA", b"EVAL", b"return 'whole'")
@@ -64,7 +64,7 @@ def test_a_wait_blocks_first_and_only_once(slots: Slots) -> None:
     assert (made.again().frames, made.again().block_ms) == (made.frames[1:], 0)
 
 
-def test_a_wait_may_move_what_comes_to_another_list(slots: Slots) -> None:
+def test_a_wait_may_move_the_arriving_entry_to_another_list(slots: Slots) -> None:
     made = plan(Wait(b"queue", 1234, CALL, into=b"mine"), slots)
     assert made.frames[0].args == ("BLMOVE", b"queue", b"mine", "RIGHT", "LEFT", "1.234")
     assert made.again().frames == made.frames[1:]
@@ -76,7 +76,7 @@ def test_a_blocking_command_has_a_form_that_does_not_block(slots: Slots) -> None
     assert at_once(moving).args == ("LMOVE", b"queue", b"mine", "RIGHT", "LEFT")
 
 
-def test_a_plan_that_does_not_block_is_resent_as_it_is(slots: Slots) -> None:
+def test_a_plan_that_does_not_block_is_resent_unchanged(slots: Slots) -> None:
     made = plan(CALL, slots)
     assert made.again() is made
 
@@ -99,7 +99,7 @@ def test_the_answer_of_a_wait_is_that_of_its_call(slots: Slots) -> None:
     assert answer(want, plan(want, slots), [None, b"ok"]) == b"ok"
 
 
-def test_the_answer_of_a_wait_that_moves_tells_what_it_moved(slots: Slots) -> None:
+def test_the_answer_of_a_wait_that_moves_contains_what_it_moved(slots: Slots) -> None:
     want = Wait(b"queue", 1, CALL, into=b"mine")
     planned = plan(want, slots)
     assert answer(want, planned, [b"entry", b"ok"]) == (b"entry", b"ok")
@@ -132,7 +132,7 @@ def test_the_answer_of_many_calls_holds_their_errors(slots: Slots) -> None:
         redis_errors.ResponseError("ERR Error running script (call to f): @user_script: -READONLY You can't write"),
     ],
 )  # fmt: skip
-def test_a_server_that_cannot_answer_now_is_asked_again(reply: Any) -> None:
+def test_a_call_is_resent_when_the_server_cannot_answer_now(reply: Any) -> None:
     with pytest.raises(redis_errors.RedisError):
         raise_retryable([b"ok", reply])
 
@@ -141,10 +141,10 @@ def test_a_server_that_cannot_answer_now_is_asked_again(reply: Any) -> None:
     "reply",
     [b"-LOADING", None, 5, [], redis_errors.ResponseError("WRONGTYPE x"), redis_errors.AuthenticationError("x")],
 )
-def test_any_other_reply_is_taken_as_it_is(reply: Any) -> None:
+def test_any_other_reply_is_returned_unchanged(reply: Any) -> None:
     raise_retryable([reply])
 
 
 @pytest.mark.parametrize(("block_ms", "timeout"), [(0, "0.002"), (1, "0.002"), (2, "0.002"), (5000, "5.000")])
-def test_no_wait_is_so_short_that_redis_takes_it_for_ever(block_ms: int, timeout: str) -> None:
+def test_a_very_short_wait_is_not_rounded_to_zero_which_redis_treats_as_endless(block_ms: int, timeout: str) -> None:
     assert blocks_for(block_ms) == timeout

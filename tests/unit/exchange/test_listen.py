@@ -1,4 +1,4 @@
-"""Commands that block in Redis and are what was asked for."""
+"""Commands that block in Redis and whose reply is the result."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rmq_core.exchange.slots import Slots
 WANT = Listen(("XREAD", "COUNT", 1, "BLOCK", 250, "STREAMS", b"s", "0"), 250)
 
 
-def test_it_goes_out_alone_and_may_block_as_long_as_it_says() -> None:
+def test_a_listen_is_sent_alone_and_may_block_for_its_time() -> None:
     planned = plan(WANT, Slots(b"q:", 1))
     assert (planned.frames, planned.block_ms, planned.alone) == ([Frame(WANT.args)], 250, True)
 
 
-def test_a_resend_asks_again() -> None:
+def test_a_resend_repeats_the_read() -> None:
     planned = plan(WANT, Slots(b"q:", 1))
     assert planned.again() is planned
 
@@ -30,6 +30,6 @@ def test_its_reply_is_the_answer_and_its_error_is_raised() -> None:
         answer(WANT, planned, [errors.ResponseError("no")])
 
 
-def test_a_client_that_cannot_block_asks_without_waiting() -> None:
+def test_a_client_that_cannot_block_reads_without_blocking() -> None:
     assert at_once(Frame(WANT.args)).args == ("XREAD", "COUNT", 1, "STREAMS", b"s", "0")
     assert at_once(Frame(("BLPOP", b"alarm", "5.000"))).args == ("LPOP", b"alarm")

@@ -23,7 +23,7 @@ PING = Command(("PING",))
 
 
 class Rig:
-    """A driver of one attempt on a wire, run from plain code whichever world it belongs to."""
+    """A driver of one attempt on a wire, run from plain code in both concurrency models."""
 
     def __init__(self, *, asynchronous: bool) -> None:
         self.wire = Wire()
@@ -63,7 +63,7 @@ def test_the_next_request_uses_a_new_connection(rig: Rig) -> None:
     assert rig.wire.opened == 2
 
 
-def test_a_refusal_is_told_and_a_server_that_cannot_answer_now_is_unavailable(rig: Rig) -> None:
+def test_a_refusal_is_raised_and_a_server_that_cannot_answer_now_is_unavailable(rig: Rig) -> None:
     with pytest.raises(ScriptFailed, match="WRONG"):
         rig.ask(PING, ResponseError("WRONG"))
     with pytest.raises(QueueUnavailable, match="LOADING"):
@@ -89,14 +89,14 @@ def pools() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["pool", "blocking", "sentinel", "asyncio", "unix"])
-def test_connections_are_opened_without_the_retries_of_the_client_which_keeps_its_own(kind: str) -> None:
+def test_connections_are_opened_without_the_retries_of_the_client_which_stay_configured(kind: str) -> None:
     pool = pools()[kind]
     twin = without_retries(pool)
     assert twin.make_connection().retry.get_retries() == 0
     assert pool.make_connection().retry.get_retries() == 9
 
 
-def test_a_client_that_is_not_redis_pys_own_is_asked_once_too() -> None:
+def test_a_client_that_is_not_of_redis_py_is_also_called_once() -> None:
     calls = []
 
     class Fake:
@@ -111,7 +111,7 @@ def test_a_client_that_is_not_redis_pys_own_is_asked_once_too() -> None:
     assert calls == [("PING",)]
 
 
-def test_an_asyncio_client_that_is_not_redis_pys_own_is_asked_once_too() -> None:
+def test_an_asyncio_client_that_is_not_of_redis_py_is_also_called_once() -> None:
     calls = []
 
     class Fake:

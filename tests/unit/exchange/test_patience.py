@@ -36,7 +36,7 @@ def driver(wire: Wire, budget_s: float = 0) -> AsyncDriver:
     return AsyncDriver(AsyncClient(wire), b"rmq:{q}:", budget_s)
 
 
-def test_a_reply_that_never_comes_ends_the_connection_and_is_asked_for_again(wire: Wire) -> None:
+def test_a_missing_reply_closes_the_connection_and_the_call_is_resent(wire: Wire) -> None:
     wire.replies = [SILENCE, b"ok"]
     assert asyncio.run(ask(driver(wire, budget_s=5), CALL)) == b"ok"
     assert (len(wire.sent), wire.closed >= 1) == (2, True)
@@ -77,7 +77,7 @@ def test_a_short_wait_after_a_long_one_has_its_own_end(wire: Wire) -> None:
         asyncio.run(two_calls())
 
 
-def test_a_cancellation_by_the_caller_stays_one(wire: Wire) -> None:
+def test_a_cancellation_by_the_caller_is_raised_as_a_cancellation(wire: Wire) -> None:
     async def cancelled() -> Any:
         task = asyncio.create_task(ask(driver(wire), CALL))
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The driver for clients that are not what they seem."""
+"""The driver for clients that are not plain redis-py clients."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def test_redis_pys_own_clients_get_the_fast_driver() -> None:
     assert type(async_driver(redis.asyncio.Redis(), b"", 0)) is AsyncDriver
 
 
-def test_fakes_and_stubs_get_the_one_that_asks_them() -> None:
+def test_fakes_and_stubs_get_the_driver_that_uses_their_public_methods() -> None:
     assert type(sync_driver(fakeredis.FakeRedis(), b"", 0)) is PublicDriver
     assert type(async_driver(fakeredis.FakeAsyncRedis(), b"", 0)) is AsyncPublicDriver
     assert not is_genuine(Stub())
 
 
-def test_users_without_an_end_share_the_driver_and_so_the_connections_of_a_client() -> None:
+def test_queues_that_are_never_closed_share_the_driver_and_connections_of_a_client() -> None:
     client, other = redis.Redis(), redis.Redis()
     one = shared(sync_driver, client, b"rmq:{q}:", 30)
     assert shared(sync_driver, client, b"rmq:{q}:", 30) is one
@@ -82,7 +82,7 @@ def test_users_without_an_end_share_the_driver_and_so_the_connections_of_a_clien
     assert shared(sync_driver, other, b"rmq:{q}:", 30) is not one
 
 
-def test_a_client_without_attributes_has_a_driver_for_each_user() -> None:
+def test_a_client_without_attributes_gets_a_driver_for_each_queue() -> None:
     class Slotted:
         __slots__ = ()
 
@@ -92,7 +92,7 @@ def test_a_client_without_attributes_has_a_driver_for_each_user() -> None:
     assert shared(sync_driver, client, b"", 30) is not shared(sync_driver, client, b"", 30)
 
 
-def test_a_client_whose_commands_somebody_watches_is_asked_too() -> None:
+def test_a_client_that_overrides_execute_command_gets_the_public_driver_too() -> None:
     class Watched(redis.Redis):
         def execute_command(self, *args: Any, **options: Any) -> Any:
             return super().execute_command(*args, **options)
@@ -100,7 +100,7 @@ def test_a_client_whose_commands_somebody_watches_is_asked_too() -> None:
     assert not is_genuine(Watched())
 
 
-def test_replies_are_bytes_whatever_the_client_decodes(kind: type[Stub]) -> None:
+def test_replies_are_bytes_whether_or_not_the_client_decodes(kind: type[Stub]) -> None:
     client = kind(["a", [1, "b"], None])
     assert ask(client, CALL) == [b"a", [1, b"b"], None]
     assert client.commands == [("EVALSHA", b"f" * 40, 1, b"key", "arg")]
@@ -118,7 +118,7 @@ def test_an_error_of_one_call_does_not_keep_others_from_their_answer(kind: type[
     assert (str(first), second) == ("ERR", b"ok")
 
 
-def test_waiting_looks_for_a_token_instead_of_blocking(kind: type[Stub]) -> None:
+def test_waiting_polls_for_a_token_instead_of_blocking(kind: type[Stub]) -> None:
     client = kind(None, None, b"1", b"claimed")
     assert ask(client, Wait(b"wake", 5000, CALL)) == b"claimed"
     assert [command[0] for command in client.commands] == ["LPOP", "LPOP", "LPOP", "EVALSHA"]
@@ -135,7 +135,7 @@ def test_waiting_ends_with_its_time() -> None:
     assert len(client.commands) > 2
 
 
-def test_waiting_ends_when_it_is_given_up(kind: type[Stub]) -> None:
+def test_waiting_ends_when_it_is_interrupted(kind: type[Stub]) -> None:
     looks: list[int] = []
     patience = Patience(0, given_up=lambda: bool(looks.append(1)) or len(looks) > 2)
     with pytest.raises(Interrupted):
@@ -148,7 +148,7 @@ def test_a_lost_connection_is_repeated_within_the_budget(kind: type[Stub]) -> No
     assert len(client.commands) == 2
 
 
-def test_without_a_budget_the_clients_own_policy_is_all_there_is(kind: type[Stub]) -> None:
+def test_without_a_budget_only_the_retry_policy_of_the_client_applies(kind: type[Stub]) -> None:
     cut = redis_errors.ConnectionError("cut")
     client = kind(cut, b"ok")
     with pytest.raises(Exception, match="cut"):

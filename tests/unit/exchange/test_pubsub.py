@@ -11,7 +11,7 @@ from rmq_core.exchange.pubsub import PubSubListener
 
 
 class PubSub:
-    """A subscription of which everything succeeds, or hangs."""
+    """A subscription whose calls all succeed, or hang."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, bytes]] = []
@@ -60,14 +60,14 @@ async def heard(pubsub: PubSub, rung: list[bytes]) -> AsyncIterator[PubSubListen
     await made.aclose()
 
 
-async def test_a_subscription_that_stands_is_not_asked_for_again(heard: PubSubListener, pubsub: PubSub) -> None:
+async def test_an_active_subscription_is_not_requested_again(heard: PubSubListener, pubsub: PubSub) -> None:
     for _ in range(3):
         await heard.listen(b"a")
     await heard.listen(b"b")
     assert pubsub.said == [("subscribe", b"a"), ("subscribe", b"b")]
 
 
-async def test_a_bell_is_heard_and_so_is_the_begin_of_a_subscription(
+async def test_notifications_and_the_start_of_a_subscription_are_reported(
     heard: PubSubListener, pubsub: PubSub, rung: list[bytes]
 ) -> None:
     await heard.listen(b"a")
@@ -78,7 +78,7 @@ async def test_a_bell_is_heard_and_so_is_the_begin_of_a_subscription(
     assert rung == [b"a", b"a"]
 
 
-async def test_a_subscription_that_was_given_up_is_asked_for_anew(heard: PubSubListener, pubsub: PubSub) -> None:
+async def test_a_cancelled_subscription_is_requested_again(heard: PubSubListener, pubsub: PubSub) -> None:
     await heard.listen(b"a")
     await heard.forget(b"a")
     await heard.listen(b"a")
@@ -99,7 +99,7 @@ async def test_a_server_that_hangs_holds_up_neither_the_end_of_a_subscription_no
         await heard.listen(b"d")
 
 
-async def test_a_client_that_cannot_listen_hears_nothing_and_says_nothing() -> None:
+async def test_a_client_without_pubsub_receives_nothing_and_logs_nothing() -> None:
     deaf = PubSubListener(object(), lambda _: None)
     await deaf.listen(b"a")
     await deaf.forget(b"a")

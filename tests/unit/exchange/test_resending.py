@@ -1,4 +1,4 @@
-"""How patient a call is: with the driver's own patience or with one for this call alone."""
+"""How long a call retries: by the driver's own setting or by one for this call alone."""
 
 from __future__ import annotations
 
@@ -37,37 +37,37 @@ def ask(rig: Rig, want: Any, patience: Patience, *replies: Any) -> Any:
 
 
 def after(looks: int) -> Callable[[], bool]:
-    """Gives up at that look."""
+    """Return a function that interrupts at its nth call."""
     seen: list[int] = []
     return lambda: bool(seen.append(1)) or len(seen) >= looks
 
 
-def test_every_failure_that_is_followed_by_another_attempt_is_noticed(rig: Rig) -> None:
+def test_every_failure_before_another_attempt_is_reported(rig: Rig) -> None:
     noticed: list[Exception] = []
     assert ask(rig, CALL, Patience(5, 0.001, 0.001, noticed=noticed.append), CUT, CUT, b"ok") == b"ok"
     assert noticed == [CUT, CUT]
 
 
-def test_whoever_gives_up_gets_the_last_failure(rig: Rig) -> None:
+def test_an_interrupted_call_raises_the_last_failure(rig: Rig) -> None:
     with pytest.raises(QueueUnavailable, match="cut"):
         ask(rig, CALL, Patience(60, given_up=lambda: True), CUT)
 
 
-def test_giving_up_ends_the_pause_between_two_attempts(rig: Rig) -> None:
+def test_an_interrupt_ends_the_pause_between_two_attempts(rig: Rig) -> None:
     with pytest.raises(QueueUnavailable):
         ask(rig, CALL, Patience(600, 100, 100, given_up=after(4)), CUT, CUT, CUT)
 
 
-def test_giving_up_ends_a_sleep(rig: Rig) -> None:
+def test_an_interrupt_ends_a_sleep(rig: Rig) -> None:
     with pytest.raises(Interrupted):
         ask(rig, Sleep(3600), Patience(0, given_up=after(2)))
 
 
-def test_a_sleep_that_nobody_gives_up_is_slept(rig: Rig) -> None:
+def test_a_sleep_without_an_interrupt_lasts_its_full_time(rig: Rig) -> None:
     assert ask(rig, Sleep(0.001), Patience(0, given_up=lambda: False)) is None
 
 
-def test_giving_up_ends_a_wait_and_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_a_wait_and_closes_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Connection, "can_read", lambda *_, **__: False)
     rig = Rig(asynchronous=False)
     with pytest.raises(Interrupted):
@@ -75,7 +75,7 @@ def test_giving_up_ends_a_wait_and_its_connection(monkeypatch: pytest.MonkeyPatc
     assert rig.wire.closed == 1
 
 
-def test_whoever_is_in_a_hurry_does_not_even_wait_for_a_reply_that_should_come_at_once(
+def test_a_hurried_interrupt_does_not_even_wait_for_a_reply_that_should_come_at_once(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connection, "can_read", lambda *_, **__: False)
@@ -85,7 +85,7 @@ def test_whoever_is_in_a_hurry_does_not_even_wait_for_a_reply_that_should_come_a
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-def test_without_a_budget_a_call_is_repeated_as_the_client_says(rig: Rig, retries: int) -> None:
+def test_without_a_budget_a_call_is_retried_by_the_policy_of_the_client(rig: Rig, retries: int) -> None:
     retry = (Retry if rig._loop is None else AsyncRetry)(NoBackoff(), retries)  # type: ignore[call-arg]
     rig.driver.client.connection_kwargs = {"retry": retry}
     with pytest.raises(QueueUnavailable):
@@ -101,7 +101,7 @@ def test_without_a_budget_and_a_policy_a_call_is_made_once(rig: Rig) -> None:
     assert len(rig.wire.sent) == 1
 
 
-def test_a_pause_is_taken_in_parts_only_if_somebody_may_give_up() -> None:
+def test_a_pause_is_split_only_when_it_may_be_interrupted() -> None:
     assert naps(Patience(0), 0.25) == [0.25]
     assert sum(naps(Patience(0, given_up=lambda: False), 2.5 * LOOK_S)) == pytest.approx(2.5 * LOOK_S)
 
@@ -113,7 +113,7 @@ def calls(*names: str) -> Exchange[list[Any]]:
     return got
 
 
-def test_exchanges_side_by_side_share_their_writes() -> None:
+def test_exchanges_run_together_share_their_writes() -> None:
     both = together([calls("a", "b"), calls("c")])
     first = next(both)
     assert isinstance(first, Batch)
@@ -125,7 +125,7 @@ def test_exchanges_side_by_side_share_their_writes() -> None:
     assert end.value.value == [[1, 3], [2]]
 
 
-def test_an_error_of_one_exchange_side_by_side_goes_to_that_one() -> None:
+def test_an_error_of_one_of_several_exchanges_is_raised_in_that_exchange() -> None:
     def careful() -> Exchange[str]:
         try:
             yield Command(("x",))
@@ -140,7 +140,7 @@ def test_an_error_of_one_exchange_side_by_side_goes_to_that_one() -> None:
     assert end.value.value == ["caught", "not raised"]
 
 
-def test_no_exchange_side_by_side_asks_nothing() -> None:
+def test_running_no_exchanges_sends_nothing() -> None:
     with pytest.raises(StopIteration) as end:
         next(together([]))
     assert end.value.value == []

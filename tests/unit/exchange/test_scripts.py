@@ -11,7 +11,7 @@ KEYS = LeasedKeys("q")
 ACK = {"lease": b"lease", "settled": b"settled", "lease_id": "a", "token": "1.x"}
 
 
-def test_keys_and_arguments_stand_in_the_order_of_the_header_whatever_the_order_of_their_names() -> None:
+def test_keys_and_arguments_are_sent_in_the_order_of_the_header() -> None:
     made = script("leased/ack", KEYS, **dict(reversed(ACK.items())))
     assert made == script("leased/ack", KEYS, **ACK)
     assert made.keys == (KEYS.leases, b"lease", b"settled")
@@ -19,7 +19,7 @@ def test_keys_and_arguments_stand_in_the_order_of_the_header_whatever_the_order_
     assert made.slot
 
 
-def test_what_may_be_left_out_is_sent_when_it_is_given() -> None:
+def test_an_optional_argument_is_sent_when_it_is_given() -> None:
     kept = {"done": b"done", "completed": b"log", "done_ttl_ms": 5, "completed_cap": 0}
     made = script("leased/ack", KEYS, **ACK, **kept)
     assert made.keys[2:] == (b"settled", b"done", b"log")
@@ -32,7 +32,7 @@ def test_a_script_without_a_slot_is_called_without() -> None:
     assert made.args == ("a", "1.x", "inf", 0)
 
 
-def test_a_call_tells_what_it_was_given() -> None:
+def test_a_call_exposes_its_given_arguments() -> None:
     assert script("leased/ack", KEYS, **ACK).given == ACK | {"leases": KEYS.leases}
 
 
@@ -45,7 +45,7 @@ def test_a_call_tells_what_it_was_given() -> None:
         (ACK | {"completed_cap": 1}, "leased/ack: 'completed_cap' is passed, so 'done_ttl_ms' must be passed too"),
     ],
 )
-def test_a_wrong_name_is_told(given: dict[str, Any], message: str) -> None:
+def test_an_unknown_argument_name_is_reported(given: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError) as refused:
         script("leased/ack", KEYS, **given)
     assert str(refused.value) == message

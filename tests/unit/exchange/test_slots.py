@@ -11,7 +11,7 @@ from rmq_core.exchange import slots as module
 from rmq_core.exchange.slots import Slot, Slots
 
 
-def test_a_slot_in_use_is_nobody_elses() -> None:
+def test_a_slot_in_use_is_not_assigned_again() -> None:
     slots = Slots(b"rmq:{q}:", 30)
     one, two = slots.take(), slots.take()
     assert one.key != two.key
@@ -45,7 +45,7 @@ def test_threads_that_take_at_the_same_moment_get_different_slots(monkeypatch: p
     taken: list[Slot] = []
 
     class Overtaken(Slot):
-        """Another thread takes a slot just while this one is being made."""
+        """Another thread takes a slot while this one is being made."""
 
         __slots__ = ()
 
@@ -82,7 +82,7 @@ def test_threads_of_a_forked_child_take_no_slot_of_its_parent(monkeypatch: pytes
     slots.give(parents)
 
     def overtaken() -> str:
-        """Another thread takes a slot just while this one finds that it was forked."""
+        """Another thread takes a slot while this one finds that it was forked."""
         if not drawn:
             drawn.append(parents)
             thread = threading.Thread(target=lambda: drawn.append(slots.take()))
@@ -96,7 +96,7 @@ def test_threads_of_a_forked_child_take_no_slot_of_its_parent(monkeypatch: pytes
     assert len({parents.key, mine.key, drawn[1].key}) == 3
 
 
-def test_a_forked_child_has_slots_of_its_own() -> None:
+def test_a_forked_child_has_its_own_slots() -> None:
     slots = Slots(b"p:", 30)
     slots.give(slots.take())
     mine = slots.take().key

@@ -1,4 +1,4 @@
-"""A wire without a server: what was sent is kept, and the replies are those a test laid out."""
+"""A wire without a server: it stores what was sent, and returns the replies that a test prepared."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Connection:
 
 
 class Client:
-    """As much of a redis-py client as a driver uses."""
+    """The part of a redis-py client that a driver uses."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -98,7 +98,7 @@ class AsyncClient(Client):
 
 
 class Rig:
-    """A driver on a wire, run from plain code whichever world it belongs to."""
+    """A driver on a wire, run from plain code in both concurrency models."""
 
     def __init__(self, *, asynchronous: bool, budget_s: float = 0) -> None:
         self.wire = Wire()
@@ -113,7 +113,7 @@ class Rig:
         return self._finish(self.driver.run, exchange)
 
     def ask(self, want: Any, *replies: Reply) -> Any:
-        """Lay out the replies, make one request and return what the operation would get for it."""
+        """Prepare the replies, make one request and return what the operation would get for it."""
         self.wire.replies = list(replies)
 
         def operation() -> Generator[Any, Any, Any]:

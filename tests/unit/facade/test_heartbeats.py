@@ -24,7 +24,7 @@ PATIENCE_S = 300
 
 
 class Clock:
-    """A clock that a test turns."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -43,7 +43,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Extender:
-    """A queue that answers extensions with what it was told to, and notes what it was asked."""
+    """A queue that answers extensions as configured, and records the requests."""
 
     def __init__(self, *answers: list[bool] | BaseException, server: str = "here") -> None:
         self.server = server
@@ -106,13 +106,13 @@ def test_a_refused_extension_loses_the_lease_at_once(clock: Clock) -> None:
     assert lost == [kept.lease]
 
 
-def test_a_refusal_that_met_a_settlement_of_the_same_process_is_no_loss(clock: Clock) -> None:
+def test_an_extension_refused_because_this_process_settled_the_lease_is_no_loss(clock: Clock) -> None:
     lost: list[Lease] = []
     kept = heartbeat(30, on_lost=lost.append)
     kept.asked()
-    with kept.lease.state:  # an ack that reached Redis before the heartbeat, and whose answer is still on its way
+    with kept.lease.state:  # an ack that reached Redis before the heartbeat, and whose reply is still on its way
         settle_beat(kept, False, 110)
-    settle_beat(kept, False, 110)  # or has just come
+    settle_beat(kept, False, 110)  # or has just arrived
     assert (kept.over, lost, kept.next_at) == (False, [], clock.now + 1)
     kept.asked()
     settle_beat(kept, False, 111)
@@ -120,7 +120,7 @@ def test_a_refusal_that_met_a_settlement_of_the_same_process_is_no_loss(clock: C
 
 
 @pytest.mark.parametrize(("lease_s", "pause_s"), [(5, 0.5), (30, 1), (3600, 1)])
-def test_an_unanswered_extension_is_soon_tried_again(clock: Clock, lease_s: float, pause_s: float) -> None:
+def test_an_unanswered_extension_is_soon_retried(clock: Clock, lease_s: float, pause_s: float) -> None:
     kept = heartbeat(lease_s)
     clock.now = kept.next_at
     settle_beat(kept, None, clock.now)
@@ -128,7 +128,7 @@ def test_an_unanswered_extension_is_soon_tried_again(clock: Clock, lease_s: floa
     assert not kept.lease.lost
 
 
-def test_a_lease_is_tried_for_the_last_time_at_its_deadline_and_is_lost_then(clock: Clock) -> None:
+def test_an_extension_is_tried_last_at_the_deadline_and_then_the_lease_is_lost(clock: Clock) -> None:
     lost: list[Lease] = []
     kept = heartbeat(30, on_lost=lost.append)
     clock.now = 129.5
@@ -142,7 +142,7 @@ def test_a_lease_is_tried_for_the_last_time_at_its_deadline_and_is_lost_then(clo
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_settled_lease_is_over_and_never_lost() -> None:
+def test_a_settled_lease_has_ended_and_is_never_lost() -> None:
     lost: list[Lease] = []
     kept = heartbeat(on_lost=lost.append)
     kept.lease.state.settled = True
@@ -164,7 +164,7 @@ def test_a_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> N
     assert record.exc_info
 
 
-def test_a_callback_that_asks_for_what_was_cancelled_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_reads_a_cancelled_result_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def cancelled(_: Lease) -> None:
         raise asyncio.CancelledError
 
@@ -172,7 +172,7 @@ def test_a_callback_that_asks_for_what_was_cancelled_is_logged(caplog: pytest.Lo
     assert caplog.messages == ["on_lost raised for lease 'job'"]
 
 
-def test_only_what_is_due_is_extended(clock: Clock) -> None:
+def test_only_leases_that_are_due_are_extended(clock: Clock) -> None:
     own = HeartbeatThread()
     early, late = heartbeat(3), heartbeat(30)
     own._heartbeats = {early, late}
@@ -182,7 +182,7 @@ def test_only_what_is_due_is_extended(clock: Clock) -> None:
     assert set(own._due(clock.now) or []) == {early, late}
 
 
-def test_a_beat_extends_the_leases_of_a_queue_in_one_write_and_forgets_those_that_are_over(clock: Clock) -> None:
+def test_a_heartbeat_extends_the_leases_of_a_queue_in_one_write_and_drops_ended_ones(clock: Clock) -> None:
     own, queue = HeartbeatThread(), Extender([True, False, True])
     kept = heartbeat(30, queue)
     lost = heartbeat(20, queue, lease=held(lease_id="b"))
@@ -221,7 +221,7 @@ def test_a_queue_that_breaks_does_not_stop_the_heartbeat_of_the_others(caplog: p
     assert "heartbeat of 1 leases failed" in caplog.text
 
 
-def test_a_callback_that_exits_ends_nobodys_heartbeat(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_raises_system_exit_ends_no_heartbeat(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     own, queue = HeartbeatThread(), Extender([False, True])
     lost, kept = heartbeat(30, queue, on_lost=sys.exit), heartbeat(30, queue, lease=held(lease_id="b"))
     own._heartbeats = {lost, kept}
@@ -231,7 +231,7 @@ def test_a_callback_that_exits_ends_nobodys_heartbeat(clock: Clock, caplog: pyte
     assert caplog.messages == ["on_lost raised for lease 'job'"]
 
 
-def test_a_queue_that_exits_ends_nobodys_heartbeat(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_queue_that_raises_system_exit_ends_no_heartbeat(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     own, queue = HeartbeatThread(), Extender(SystemExit())
     kept = heartbeat(30, queue)
     own._heartbeats = {kept}
@@ -287,7 +287,7 @@ def test_the_thread_ends_with_the_last_lease_and_starts_anew_with_the_next(monke
         assert queue.called.is_set()
 
 
-def test_a_forked_child_looks_after_none_of_its_parents_leases() -> None:
+def test_a_forked_child_extends_none_of_its_parents_leases() -> None:
     own, queue = HeartbeatThreads(), Extender()
     parents = own.of(queue)
     own.reset()
@@ -295,7 +295,7 @@ def test_a_forked_child_looks_after_none_of_its_parents_leases() -> None:
 
 
 class Hanging(Extender):
-    """A queue whose server does not answer until it is let go."""
+    """A queue whose server does not answer until the test releases it."""
 
     def __init__(self) -> None:
         super().__init__(server="hangs")
@@ -361,7 +361,7 @@ async def test_a_server_that_hangs_delays_no_heartbeat_of_the_task() -> None:
     assert hanging.inner.asked == [[("job", 30)]]
 
 
-def test_a_lease_that_is_not_looked_after_has_no_end_that_this_process_knows() -> None:
+def test_a_lease_without_a_heartbeat_has_no_deadline_known_to_this_process() -> None:
     assert held().state.until == math.inf
 
 
@@ -429,7 +429,7 @@ async def test_a_beat_on_asyncio_treats_answers_as_the_thread_does(
     assert "heartbeat of 1 leases failed: gone" in caplog.text
 
 
-async def test_a_queue_that_breaks_does_not_stop_the_task(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_queue_does_not_stop_the_task(caplog: pytest.LogCaptureFixture) -> None:
     own, queue = HeartbeatTask(), AsyncExtender(RuntimeError("credentials"))
     kept = heartbeat(30, queue)
     own._heartbeats = {kept}
@@ -448,7 +448,7 @@ def test_a_lease_that_was_reported_lost_is_not_extended_by_a_late_answer() -> No
     assert kept.lease.lost
 
 
-async def test_an_event_loop_has_one_heartbeat_task_of_its_own() -> None:
+async def test_an_event_loop_has_its_own_single_heartbeat_task() -> None:
     mine = aio_heartbeats.heartbeats()
     assert aio_heartbeats.heartbeats() is mine
 

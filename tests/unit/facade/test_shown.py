@@ -1,4 +1,4 @@
-"""What `help` says of the methods of queues."""
+"""What `help` shows for the methods of queues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_help_shows_what_users_call(method: Any) -> None:
+def test_help_shows_the_public_signatures(method: Any) -> None:
     first, *others = inspect.signature(method).parameters.values()
     assert (first.name, first.annotation) == ("self", inspect.Parameter.empty)
     assert "engine" not in {one.name for one in others}
@@ -43,7 +43,7 @@ def test_help_shows_what_users_call(method: Any) -> None:
     assert "Generator" not in text
 
 
-def test_there_are_methods_of_both_worlds() -> None:
+def test_methods_of_the_sync_and_of_the_async_queues_are_found() -> None:
     assert len(METHODS) > 100
     assert {queue.__module__.rpartition(".")[2] for queue in QUEUES} >= {"sync", "aio"}
 
@@ -57,7 +57,7 @@ def test_the_types_are_those_of_a_call() -> None:
     assert (get_origin(awaited), get_args(awaited)[2]) == (Coroutine, Published)
 
 
-def test_the_method_of_an_object_and_its_source_are_found() -> None:
+def test_inspect_finds_the_method_of_an_object_and_its_source() -> None:
     queue = rmq_core.LeasedQueue("redis://127.0.0.1:1/0", "q")
     assert next(iter(inspect.signature(queue.publish).parameters)) == "payload"
     assert inspect.getsource(queue.publish) == inspect.getsource(publishing.publish)

@@ -14,17 +14,17 @@ from rmq_core.jobs import JobsConfig, WorkerConfig
      ("max_dead", 0), ("max_events", -1), ("max_payload_bytes", 0), ("max_payload_depth", 501),
      ("retry_budget", 301), ("backoff", 5)],
 )  # fmt: skip
-def test_a_setting_that_cannot_work_is_refused_by_name(parameter: str, value: Any) -> None:
+def test_an_invalid_setting_is_refused_by_name(parameter: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         JobsConfig(**{parameter: value})
 
 
 @pytest.mark.parametrize(("parameter", "value"), [("concurrency", 0), ("prefetch", -1), ("ack_window", -1),
                                                    ("grace", "x")])  # fmt: skip
-def test_a_setting_of_a_worker_that_cannot_work_is_refused_by_name(parameter: str, value: Any) -> None:
+def test_an_invalid_setting_of_a_worker_is_refused_by_name(parameter: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         WorkerConfig(**{parameter: value})
 
 
-def test_units_are_told_to_scripts_in_milliseconds() -> None:
+def test_durations_are_sent_to_scripts_in_milliseconds() -> None:
     assert (JobsConfig(lease=1.5).lease_ms, JobsConfig(retry_budget=2).retry_budget_s) == (1500, 2)

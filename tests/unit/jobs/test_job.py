@@ -16,34 +16,34 @@ def envelope(data: Any, options: bytes = b"", deliveries: int = 0, history: byte
 
 
 @pytest.mark.parametrize("data", [None, True, 0, 1.5, "", "a b", b" 1 ", {}, [{"a": [None]}]])
-def test_a_job_survives_being_written_down(data: Any) -> None:
+def test_a_job_is_restored_from_its_envelope(data: Any) -> None:
     options = encode_options("name", 3, exponential(1, 2, 0.5))
     assert job_of(envelope(data, options)) == Job("id", "name", data, 1, 1000, 3, exponential(1, 2, 0.5))
 
 
-def test_an_attempt_counts_what_failed_and_what_nobody_answered() -> None:
+def test_an_attempt_counts_failures_and_deliveries_without_an_outcome() -> None:
     assert job_of(envelope(1, deliveries=2), delivered=3).attempt == 6
 
 
-def test_a_job_knows_what_its_attempts_died_of() -> None:
+def test_a_job_lists_the_failures_of_its_attempts() -> None:
     history = b"nack\t1000\tw\tno\nexpired\t2000\tw\t\n"
     assert [failure.reason for failure in job_of(envelope("a b", history=history)).history] == ["no", ""]
 
 
-def test_an_envelope_of_a_job_is_one_of_a_message() -> None:
+def test_the_envelope_of_a_job_is_a_valid_message_envelope() -> None:
     message = message_of(envelope({"a": 1}, encode_options("n", None, None)))
     assert (message.payload, message.headers) == ({"a": 1}, {"rmq-name": "n"})
 
 
 @pytest.mark.parametrize("damaged", [b"", b"x", b"0 1 0 id j9 {}", b"0 1 0 id", b"0 x 0 id j0 {}", b"0 1 0 id j0 {",
                                      b"0 1 0 id q0 x"])  # fmt: skip
-def test_a_damaged_envelope_is_said_to_be(damaged: bytes) -> None:
+def test_a_damaged_envelope_is_reported(damaged: bytes) -> None:
     with pytest.raises(MalformedMessage):
         job_of(damaged)
 
 
 @pytest.mark.parametrize("job_id", ["", "a b", "a\n", "x" * 513, 5, "{x}"])
-def test_an_id_that_cannot_be_is_refused(job_id: Any) -> None:
+def test_an_invalid_id_is_refused(job_id: Any) -> None:
     with pytest.raises(ConfigurationError, match="job_id"):
         check_id(job_id)
 

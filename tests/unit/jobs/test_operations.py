@@ -24,7 +24,7 @@ def engine(native: bool | None = True, **settings: Any) -> JobsEngine:  # noqa: 
 
 
 def drive(exchange: Exchange[R], replies: Iterable[Any]) -> tuple[R, list[Any]]:
-    """Answer each request with the next reply: the result, and the requests. Every reply must be asked for."""
+    """Answer each request with the next reply; return the result, and the requests. Every reply must be used."""
     wants, left = [], list(replies)
     try:
         want = next(exchange)
@@ -45,7 +45,7 @@ def held(count: int = 1) -> Lease:
     return Lease("q", "job", "me", count, 5000, "7.abc", named=True)
 
 
-def test_the_server_is_asked_before_the_first_job_and_never_again() -> None:
+def test_the_server_version_is_queried_before_the_first_job_and_never_again() -> None:
     one = JobsEngine(JobsKeys("q"), JobsConfig())
     _, wants = drive(adding.add(one, "j"), [b"native", 1, 1, b"accepted"])
     assert names(wants) == ["jobs/prepare", "Command", "Command", "jobs/add_native"]
@@ -57,25 +57,25 @@ def test_a_server_that_is_too_old_is_refused() -> None:
         drive(adding.add(engine(None), "j"), [b"unable XAUTOCLAIM"])
 
 
-def test_a_job_goes_out_with_the_producer_and_its_id_where_the_server_knows_resends() -> None:
+def test_a_job_is_sent_with_producer_and_id_where_the_server_deduplicates_resends() -> None:
     one = engine()
     job, (call,) = drive(adding.add(one, "j", 1), [b"accepted"])
     assert (call.slot, call.given["producer"], call.given["jobs"][0]) == (False, one.producer, job.id)
 
 
 @pytest.mark.parametrize("options", [{"delay": 1}, {"job_id": "a"}], ids=["delayed", "an id of the caller's choice"])
-def test_what_the_server_cannot_tell_from_a_resend_goes_out_with_a_call_slot(options: dict[str, Any]) -> None:
+def test_a_job_whose_resend_the_server_cannot_recognize_is_sent_with_a_call_slot(options: dict[str, Any]) -> None:
     _, (call,) = drive(adding.add(engine(), "j", **options), [b"accepted"])
     assert (call.slot, call.script.name) == (True, "jobs/add")
     assert drive(adding.add(engine(False), "j"), [b"accepted"])[1][0].script.name == "jobs/add"
 
 
-def test_a_duplicate_is_told() -> None:
+def test_a_duplicate_is_reported() -> None:
     job, (call,) = drive(adding.add_unique(engine(), "j", job_id="a"), [b"accepted 0"])
     assert (job.accepted, len(call.given["markers"])) == (False, 1)
 
 
-def test_many_jobs_go_out_in_chunks_and_runs() -> None:
+def test_many_jobs_are_sent_in_chunks_and_runs() -> None:
     jobs = [*(NewJob("j", n) for n in range(1500)), NewJob("u", job_id="a", unique=True), NewJob("j")]
     added, wants = drive(adding.add_bulk(engine(), jobs), [b"accepted"] * 2 + [b"accepted 1", b"accepted"])
     assert names(wants) == ["jobs/add_native", "jobs/add_native", "jobs/add", "jobs/add_native"]
@@ -108,43 +108,43 @@ def test_a_claim_that_waits_listens_to_the_stream_until_something_is_due() -> No
     assert wants[1] == Listen(("XREAD", "COUNT", 1, "BLOCK", 200, "STREAMS", JobsKeys("q").ready, "7-1"), 200)
 
 
-def test_no_wait_is_longer_than_five_seconds_and_none_longer_than_asked_for() -> None:
+def test_a_wait_lasts_at_most_five_seconds_and_at_most_the_requested_time() -> None:
     replies = [[b"empty 1000 0 0-0", [], []], None, [b"empty 6000 0 0-0", [], []], None, [b"empty 8000 0 0-0", [], []]]
     lease, wants = drive(claiming.claim(engine(), wait=7), replies)
     assert lease is None
     assert [want.block_ms for want in wants if isinstance(want, Listen)] == [5000, 2000]
 
 
-def test_a_claim_takes_back_what_expired_and_looks_again() -> None:
+def test_a_claim_reclaims_expired_leases_and_tries_again() -> None:
     late = [b"empty 1000 0 0-0", [b"old"], []]
     replies = [late, b"returned 1 0 0 9.x", [b"claimed 1.x 5000 1 0", [], [b"e"]]]
     assert names(drive(claiming.claim(engine()), replies)[1]) == ["jobs/claim", "jobs/reclaim", "jobs/claim"]
 
 
-def test_a_lease_whose_attempts_are_used_up_is_taken_back_at_once() -> None:
+def test_a_lease_without_attempts_left_is_reclaimed_at_once() -> None:
     replies = [[b"exhausted", [], []], b"returned 1 1 0 9.x", [b"empty 1000 0 0-0", [], []]]
     lease, wants = drive(claiming.claim(engine(), lease_id="job"), replies)
     assert (lease, wants[1].given["if_used_up"]) == (None, "1")
 
 
-def test_a_settled_lease_is_told_with_its_count() -> None:
+def test_settling_a_lease_emits_an_event_with_its_count() -> None:
     with pytest.raises(LeaseAlreadySettled, match="all its 3 messages"):
         drive(claiming.claim(engine(), lease_id="job"), [[b"settled 3 1000 me", [], []]])
 
 
-def test_a_lost_lease_is_noted() -> None:
+def test_a_lost_lease_is_marked_as_lost() -> None:
     lease = held()
     with pytest.raises(LeaseLost):
         drive(settling.extend(engine(), lease), [b"lost"])
     assert lease.lost
 
 
-def test_giving_back_goes_on_until_nothing_is_left() -> None:
+def test_releasing_continues_until_nothing_is_left() -> None:
     report, wants = drive(settling.release(engine(), held(1500)), [b"settled 1000 0 500 ", b"settled 500 0 0 "])
     assert (report.settled, len(wants)) == (1500, 2)
 
 
-def test_a_chunk_that_ends_the_lease_leaves_nothing_to_ask_and_nothing_lost() -> None:
+def test_a_chunk_that_ends_the_lease_leaves_nothing_to_send_and_nothing_lost() -> None:
     lease = held(1500)
     refs = [MessageRef("job", index, "") for index in range(1500)]
     report, wants = drive(settling.ack(engine(), lease, refs), [b"settled 1000 0 0 " + b"s" * 1000])
@@ -153,7 +153,7 @@ def test_a_chunk_that_ends_the_lease_leaves_nothing_to_ask_and_nothing_lost() ->
     assert (report.settled, lease.state.lost, lease.state.settled) == (1000, False, True)
 
 
-def test_the_group_is_made_again_when_it_is_gone() -> None:
+def test_a_missing_consumer_group_is_created_again() -> None:
     turn = working.turn(engine(), "w", Done.nothing(), 5)
     found, wants = drive(turn, [ScriptFailed("NOGROUP no such key"), b"native", []])
     assert (found, names(wants)) == ([], ["jobs/turn", "jobs/prepare", "jobs/turn"])
@@ -165,7 +165,7 @@ def test_another_error_of_the_server_is_not_retried() -> None:
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_a_worker_listens_with_claim_where_the_server_has_it(native: bool) -> None:  # noqa: FBT001
+def test_a_worker_reads_with_the_claim_option_where_the_server_supports_it(native: bool) -> None:  # noqa: FBT001
     _, (want,) = drive(working.listen(engine(native), "w", 5, 1000), [None])
     assert ("CLAIM" in want.args) == native
 
@@ -175,11 +175,11 @@ def test_a_worker_listens_with_claim_where_the_server_has_it(native: bool) -> No
     [[[b"s", [[b"1-0", [b"e", b"x"]]]]], {b"s": [[b"1-0", [b"e", b"x"]]]}, [b"s", [[b"1-0", [b"e", b"x"]]]]],
     ids=["RESP2", "a dict", "RESP3, flat"],
 )
-def test_entries_are_read_in_every_shape_that_protocols_give_them(reply: Any) -> None:
+def test_entries_are_parsed_in_the_reply_formats_of_both_protocols(reply: Any) -> None:
     assert drive(working.listen(engine(), "w", 5, 1000), [reply])[0] == [Delivery("1-0", b"x")]
 
 
-def test_claimed_entries_tell_how_often_they_were_delivered_before() -> None:
+def test_claimed_entries_state_their_earlier_deliveries() -> None:
     reply = [[b"s", [[b"1-0", [b"e", b"x"], 500, 2], [b"2-0", [b"e", b"y"], 0, 0]]]]
     assert [one.before for one in drive(working.listen(engine(), "w", 5, 1000), [reply])[0]] == [2, 0]
 
@@ -192,17 +192,17 @@ def test_a_promoter_waits_until_something_is_due_five_seconds_at_most() -> None:
     assert names(wants) == ["jobs/tick"]
 
 
-def test_results_of_several_jobs_come_in_the_order_asked_for() -> None:
+def test_results_of_several_jobs_are_in_the_requested_order() -> None:
     entry = [[b"1-0", [b"state", b"completed", b"value", b"5"]]]
     found, wants = drive(managing.get_results(engine(), ["a", "b"]), [entry, []])
     assert (found, all(isinstance(want, Command) for want in wants)) == ([managing.JobResult(5), None], True)
 
 
-def test_purging_what_does_not_exist_is_refused() -> None:
+def test_purging_an_unknown_part_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="which"):
         drive(managing.purge(engine(), "leases"), [])
 
 
-def test_the_age_is_that_of_the_oldest_ready_job() -> None:
+def test_the_age_of_the_backlog_is_that_of_the_oldest_ready_job() -> None:
     replies = [[9000, b"", 0, [], []], [1, 0, 0, 0, 0, 9000, [b"0 4000 0 id s0 x"], []]]
     assert drive(reading.backlog(engine()), replies)[0][:2] == (1, 5.0)

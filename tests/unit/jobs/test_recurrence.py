@@ -22,7 +22,7 @@ def local(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, WARSAW).strftime("%d %H:%M %Z")
 
 
-def test_a_period_goes_on_from_its_anchor_without_drift() -> None:
+def test_a_period_continues_from_its_anchor_without_drift() -> None:
     every = Every(10, anchor_ms=1003)
     assert [every.after(1003), every.after(1002), every.until(1003), every.until(25_000)] == [
         11_003,
@@ -33,7 +33,7 @@ def test_a_period_goes_on_from_its_anchor_without_drift() -> None:
 
 
 @given(st.integers(1, 10**7), st.integers(0, 10**12), st.integers(0, 10**12))
-def test_what_is_after_is_later_and_what_is_until_is_not(period_ms: int, anchor: int, at: int) -> None:
+def test_after_excludes_the_given_time_and_until_includes_it(period_ms: int, anchor: int, at: int) -> None:
     every = Every(period_ms / 1000, anchor_ms=anchor)
     assert every.until(at) <= at < every.after(at) == every.until(at) + every.period_ms
     assert (every.until(at) - anchor) % every.period_ms == 0
@@ -66,18 +66,18 @@ def test_a_time_that_a_clock_change_repeats_fires_once() -> None:
 
 
 @pytest.mark.parametrize("expression", ["", "x", "* * * *", "61 * * * *", "* * * * * * *"])
-def test_an_expression_that_is_none_is_refused(expression: str) -> None:
+def test_an_invalid_cron_expression_is_refused(expression: str) -> None:
     with pytest.raises(ConfigurationError, match="expression"):
         Cron(expression)
 
 
 @pytest.mark.parametrize("tz", ["Mars", "", "../etc"])
-def test_a_time_zone_that_is_none_is_refused(tz: str) -> None:
+def test_an_unknown_time_zone_is_refused(tz: str) -> None:
     with pytest.raises(ConfigurationError, match="tz"):
         Cron("* * * * *", tz=tz)
 
 
-def test_a_period_of_nothing_is_refused() -> None:
+def test_a_period_of_zero_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="period"):
         Every(0)
 
@@ -100,5 +100,5 @@ def test_missed_times_fire_as_the_policy_says(missed: Missed, late_ms: int, expe
 
 
 @pytest.mark.parametrize("schedule", [Every(60), Cron("*/5 * * * *", tz="Europe/Warsaw")])
-def test_a_schedule_survives_being_written_down(schedule: Every | Cron) -> None:
+def test_a_schedule_is_restored_from_its_stored_form(schedule: Every | Cron) -> None:
     assert schedule_of({**schedule.described(), "anchor_ms": None}) == schedule

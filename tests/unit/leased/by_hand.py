@@ -1,4 +1,4 @@
-"""Drives operations by hand: no Redis, no driver, only requests and the replies a test makes up."""
+"""Drive operations by hand: no Redis, no driver, only requests and the replies that a test makes up."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TOKEN = "7.abc"
 
 
 def engine(*, on_event: OnEvent | None = None, registered: bool = True, **settings: Any) -> LeasedEngine:
-    """An engine of the queue `q`, by default one that has told its name before."""
+    """Return an engine of the queue `q`, by default one that has registered its name before."""
     return LeasedEngine(LeasedKeys("q"), LeasedConfig(**settings), on_event, registered)
 
 
 def step(exchange: Exchange[Any], reply: Any) -> Want:
-    """Answer the present request; an exception is thrown instead. The operation must go on."""
+    """Answer the present request; throw the reply if it is an exception. The operation must continue."""
     try:
         return exchange.throw(reply) if isinstance(reply, BaseException) else exchange.send(reply)
     except StopIteration as stop:
@@ -33,7 +33,7 @@ def step(exchange: Exchange[Any], reply: Any) -> Want:
 
 
 def drive(exchange: Exchange[R], replies: Iterable[Any]) -> tuple[R, list[Any]]:
-    """Answer each request with the next reply: the result, and the requests. Every reply must be asked for."""
+    """Answer each request with the next reply; return the result, and the requests. Every reply must be used."""
     wants: list[Any] = []
     waiting = list(replies)
     try:
@@ -49,28 +49,28 @@ def drive(exchange: Exchange[R], replies: Iterable[Any]) -> tuple[R, list[Any]]:
 
 
 def result(exchange: Exchange[R], *replies: Any) -> R:
-    """What the operation returns after these replies."""
+    """Return what the operation returns after these replies."""
     return drive(exchange, replies)[0]
 
 
 def asked(exchange: Exchange[Any], *replies: Any) -> list[Any]:
-    """What the operation asks for, given these replies."""
+    """Return the requests of the operation, given these replies."""
     return drive(exchange, replies)[1]
 
 
 def given(call: Any, *names: str) -> list[Any]:
-    """Values of a call, by the names that its script has for them."""
+    """Return values of a call, by the names that its script has for them."""
     assert isinstance(call, Call)
     return [call.given[name] for name in names]
 
 
 def scripts(wants: Sequence[Any]) -> list[str]:
-    """The names of the scripts that were called."""
+    """Return the names of the scripts that were called."""
     return [want.script.name.removeprefix("leased/") for want in wants if isinstance(want, Call)]
 
 
 def envelope(payload: Payload, message_id: str = "m", deliveries: int = 0, history: bytes = b"") -> bytes:
-    """A message as the server stores it, enqueued at second 1 of 1970."""
+    """Return a message as the server stores it, enqueued at second 1 of 1970."""
     kind, data = encode_payload(payload)
     return b"%d 1000 %d %b%b" % (deliveries, len(history), history, codec.body(message_id, kind, data))
 
@@ -80,7 +80,7 @@ def envelopes(count: int) -> list[bytes]:
 
 
 def held(count: int = 1, *, lease_id: str = "job", in_memory: bool = True, **fields: Any) -> Lease:
-    """A lease of the queue `q`."""
+    """Return a lease of the queue `q`."""
     about = {"deadline_ms": 5000, "token": TOKEN, "named": not lease_id.startswith("~"), **fields}
     kept = envelopes(count) if in_memory else None
     return Lease("q", lease_id, "me", count, envelopes=kept, **about)
@@ -91,7 +91,7 @@ def ref(index: int, lease_id: str = "job") -> MessageRef:
 
 
 def told(events: Sequence[QueueEvent]) -> list[tuple[Operation, int]]:
-    """Which steps were told of, and how many messages each was about."""
+    """Return which steps emitted an event, and the number of messages of each."""
     return [(event.operation, event.count) for event in events]
 
 
@@ -100,6 +100,6 @@ def payloads(messages: Iterable[Message]) -> list[Payload]:
 
 
 def claimed(count: int = 1, limit: int | None = None, deadline: str = "5000", acked: str = "") -> list[Any]:
-    """A granted claim; with `acked`, one by claim_next."""
+    """Return the reply of a granted claim; with `acked`, of one by claim_next."""
     head = f"claimed 7.abc {deadline} {count} {limit or count} 0 0{acked}"
     return [head.encode(), [], [envelopes(count)]]

@@ -53,7 +53,7 @@ def test_an_adoption_names_the_new_owner_and_the_expected_one(owners: dict[str, 
     assert given(call, "set_owner", "owner", "required", "required_owner") == sent
 
 
-def test_an_anonymous_lease_may_be_adopted_and_one_for_ever_has_no_deadline() -> None:
+def test_a_lease_without_an_owner_may_be_adopted_and_an_endless_one_has_no_deadline() -> None:
     lease = result(adopt(engine(), "~1"), b"taken 9.x +inf 3 0 0 1 0 ")
     assert (lease.named, lease.deadline, lease.owner) == (False, None, "")
 
@@ -67,13 +67,13 @@ def test_an_anonymous_lease_may_be_adopted_and_one_for_ever_has_no_deadline() ->
         (b"settled 5 1700000000000 me", LeaseAlreadySettled, "all its 5 messages are acked"),
     ],
 )
-def test_an_adoption_that_is_refused_says_why(reply: bytes, error: type[Exception], words: str) -> None:
+def test_a_refused_adoption_states_why(reply: bytes, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=re.escape(words)) as refused:
         drive(adopt(engine(), "job", if_owner="A"), [reply])
     assert type(refused.value) is error
 
 
-def test_an_adoption_beyond_the_deliveries_takes_the_lease_back() -> None:
+def test_an_adoption_beyond_max_deliveries_reclaims_the_lease() -> None:
     operation = adopt(engine(), "job", owner="B")
     next(operation)
     reclaim = step(operation, b"exhausted")
@@ -91,7 +91,7 @@ def test_a_wrong_adoption_is_refused_by_its_parameter(wrong: dict[str, Any]) -> 
         next(adopt(engine(), **{"lease_id": "job", **wrong}))
 
 
-def test_an_adoption_of_an_unanswered_claim_is_made_under_its_nonce() -> None:
+def test_an_adoption_of_an_unanswered_claim_uses_its_nonce() -> None:
     core = engine()
     core.unanswered = {"job": "n1"}
     (call,) = asked(adopt(core, "job"), b"taken 9.n1 5000 1 0 0 0 0 me")
@@ -100,7 +100,7 @@ def test_an_adoption_of_an_unanswered_claim_is_made_under_its_nonce() -> None:
 
 
 @pytest.mark.parametrize(("reply", "found"), [(b"taken 9.n1 5000 1 0 0 0 0 me", True), (b"lost", False)])
-def test_an_unanswered_claim_is_only_entered_again_under_its_own_nonce(reply: bytes, found: bool) -> None:  # noqa: FBT001
+def test_an_unanswered_claim_is_resumed_only_under_its_own_nonce(reply: bytes, found: bool) -> None:  # noqa: FBT001
     core: LeasedEngine = engine()
     core.unanswered = {"~1": "n1"}
     lease, (call,) = drive(reenter(core, "~1"), [reply])
@@ -109,7 +109,7 @@ def test_an_unanswered_claim_is_only_entered_again_under_its_own_nonce(reply: by
 
 
 @pytest.mark.parametrize("reply", [QueueUnavailable("gone"), KeyboardInterrupt(), b"owned somebody"])
-def test_an_adoption_that_does_not_enter_an_unanswered_claim_does_not_forget_it(reply: Any) -> None:
+def test_an_adoption_that_does_not_resume_an_unanswered_claim_keeps_it(reply: Any) -> None:
     core = engine()
     core.unanswered = {"job": "n1"}
     with pytest.raises((QueueUnavailable, KeyboardInterrupt, LeaseOwnedByOther)):
@@ -118,7 +118,7 @@ def test_an_adoption_that_does_not_enter_an_unanswered_claim_does_not_forget_it(
 
 
 @pytest.mark.parametrize("reply", [b"lost", b"settled 1 1000 me"])
-def test_an_adoption_that_finds_an_unanswered_claim_gone_forgets_it(reply: bytes) -> None:
+def test_an_adoption_that_finds_an_unanswered_claim_missing_forgets_it(reply: bytes) -> None:
     core = engine()
     core.unanswered = {"job": "n1"}
     with pytest.raises((LeaseLost, LeaseAlreadySettled)):

@@ -27,7 +27,7 @@ from tests.unit.leased.by_hand import (
 )
 
 
-def test_the_next_claim_acks_and_claims_in_one_call_under_the_same_owner() -> None:
+def test_claim_next_acks_and_claims_in_one_call_under_the_same_owner() -> None:
     events: list[QueueEvent] = []
     core, done = engine(on_event=events.append, completed_log=3, settled_ttl=9), held(2)
     lease, (call,) = drive(claim_next(core, ack=done, max_messages=3, lease=4), [claimed(3, acked=" 2")])
@@ -54,12 +54,12 @@ def test_a_lost_lease_claims_nothing() -> None:
     assert core.unanswered == {}
 
 
-def test_a_lease_without_token_cannot_be_acked_on_the_way() -> None:
+def test_a_lease_without_a_token_cannot_be_acked_by_claim_next() -> None:
     with pytest.raises(ConfigurationError, match=r"lease 'job' was read from JSON and has no token; adopt"):
         next(claim_next(engine(), ack=Lease.from_json(held().to_json())))
 
 
-def test_the_next_claim_ends_with_nothing_or_waits_as_told() -> None:
+def test_claim_next_returns_none_or_waits_as_configured() -> None:
     assert result(claim_next(engine(), ack=held()), [b"empty 1", [], []]) is None
     wants = asked(claim_next(engine(), ack=held(), wait=5), [b"empty 1", [], []], claimed())
     assert scripts(wants) == ["claim_next", "claim"]
@@ -67,19 +67,19 @@ def test_the_next_claim_ends_with_nothing_or_waits_as_told() -> None:
     assert wants[1].given["wait_ms"] == 5000
 
 
-def test_the_next_claim_looks_again_when_it_took_expired_leases_back() -> None:
+def test_claim_next_tries_again_after_reclaiming_expired_leases() -> None:
     wants = asked(claim_next(engine(), ack=held()), [b"empty 1", [b"a"], []], b"returned 1 0 9.x", claimed())
     assert scripts(wants) == ["claim_next", "reclaim", "claim"]
 
 
-def test_an_unknown_answer_to_the_next_claim_is_an_error_and_settles_nothing() -> None:
+def test_an_unknown_reply_to_claim_next_is_an_error_and_settles_nothing() -> None:
     done = held()
     with pytest.raises(ScriptFailed, match="claim_next got 'superseded'"):
         drive(claim_next(engine(), ack=done), [[b"superseded", [], []]])
     assert not done.state.settled
 
 
-def test_an_unanswered_next_claim_is_remembered_and_never_enters_an_earlier_one() -> None:
+def test_an_unanswered_claim_next_is_remembered_and_never_resumes_an_earlier_claim() -> None:
     core = engine()
     core.unanswered = {"~1": "n1"}
     operation = claim_next(core, ack=held())
@@ -90,7 +90,7 @@ def test_an_unanswered_next_claim_is_remembered_and_never_enters_an_earlier_one(
     assert core.unanswered == {"~1": "n1", call.given["lease_id"]: call.given["nonce"]}
 
 
-def test_the_next_claim_is_remembered_when_the_ack_is_not_as_durable_as_asked() -> None:
+def test_claim_next_remembers_its_claim_when_the_ack_misses_the_requested_durability() -> None:
     core, done = engine(durability=Durability(2)), held()
     operation = claim_next(core, ack=done)
     call: Any = next(operation)

@@ -37,7 +37,7 @@ EMPTY = [b"empty 0 1000", [], []]
 
 
 def known(call: Any) -> tuple[bytes, ...]:
-    """The keys that not every claim has: what may be known of an id that is not new."""
+    """The keys that not every claim sends: they may hold state of an id that is not new."""
     return tuple(call.given[name] for name in ("settled", "done") if name in call.given)
 
 
@@ -47,7 +47,7 @@ def granted(exchange: Any, *replies: Any) -> Lease:
     return lease
 
 
-def test_a_claim_brings_the_messages_under_a_token() -> None:
+def test_a_claim_returns_its_messages_with_a_token() -> None:
     lease = granted(claim(engine(), max_messages=3, owner="me"), claimed(3))
     assert (lease.queue, lease.owner, lease.count, lease.token) == ("q", "me", 3, "7.abc")
     assert lease.deadline == datetime.fromtimestamp(5, UTC)
@@ -55,7 +55,7 @@ def test_a_claim_brings_the_messages_under_a_token() -> None:
     assert {message.lease_id for message in lease.messages} == {lease.id}
 
 
-def test_a_claim_for_ever_has_no_deadline() -> None:
+def test_an_endless_claim_has_no_deadline() -> None:
     core = engine(lease=None)
     operation = claim(core)
     assert next(operation).given["lease_ms"] == "inf"
@@ -64,7 +64,7 @@ def test_a_claim_for_ever_has_no_deadline() -> None:
     assert stop.value.value.deadline is None
 
 
-def test_an_empty_queue_gives_nothing_when_nobody_waits() -> None:
+def test_a_claim_without_a_wait_returns_none_for_an_empty_queue() -> None:
     core = engine()
     lease, (call,) = drive(claim(core), [EMPTY])
     assert lease is None
@@ -82,14 +82,14 @@ def test_an_anonymous_claim_has_a_new_id_and_a_named_one_that_of_its_caller() ->
     assert (named.given["lease_id"], known(named)) == ("job", (b"rmq:{q}:settled:job", b"rmq:{q}:done:job"))
 
 
-def test_what_the_caller_wants_is_sent_along() -> None:
+def test_the_arguments_of_the_caller_are_sent() -> None:
     (call,) = asked(claim(engine(max_deliveries=4), max_messages=5, lease=timedelta(seconds=2), owner="me"), EMPTY)
     assert given(call, "lease_ms", "max_messages", "owner", "max_deliveries") == [2000, 5, "me", 4]
     (call,) = asked(claim(engine(max_deliveries=None), max_messages=4001), EMPTY)
     assert given(call, "lease_ms", "max_messages", "owner", "max_deliveries") == [300_000, 4001, "", 0]
 
 
-def test_only_a_named_lease_remembers_that_it_was_settled() -> None:
+def test_only_a_named_lease_leaves_a_record_when_it_is_settled() -> None:
     assert granted(claim(engine(), lease_id="job"), claimed()).named
     assert not granted(claim(engine()), claimed()).named
 
@@ -118,7 +118,7 @@ def test_a_wrong_parameter_is_refused_by_its_name_before_anything_is_sent(wrong:
     assert core.unanswered == {"~1": "n1", "job": "n2"}
 
 
-def test_the_first_claim_tells_the_name_of_the_queue() -> None:
+def test_the_first_claim_registers_the_name_of_the_queue() -> None:
     core = engine(registered=False)
     wants = asked(claim(core), 1, EMPTY)
     assert wants[0] == Command(("SADD", QUEUES, "q"))
@@ -131,7 +131,7 @@ def test_a_full_server_does_not_keep_a_new_consumer_from_draining_it() -> None:
     assert not core.registered
 
 
-def test_a_waiting_claim_blocks_between_attempts_until_the_time_the_server_named() -> None:
+def test_a_waiting_claim_blocks_between_attempts_until_the_time_the_server_returned() -> None:
     core = engine()
     operation = claim(core, wait=7)
     first = next(operation)
@@ -148,18 +148,18 @@ def test_a_waiting_claim_blocks_between_attempts_until_the_time_the_server_named
     assert stop.value.value is None
 
 
-def test_a_waiting_claim_returns_what_it_is_woken_for() -> None:
+def test_a_waiting_claim_returns_the_messages_that_woke_it() -> None:
     assert granted(claim(engine(), wait=7), [b"empty 5000 8000", [], []], claimed(1)).message.payload == "p0"
 
 
-def test_a_claim_that_finds_expired_leases_takes_them_back_and_looks_again() -> None:
+def test_a_claim_that_finds_expired_leases_reclaims_them_and_tries_again() -> None:
     wants = asked(claim(engine()), [b"empty 0 1000", [b"a", b"b"], []], b"returned 1 0 9.x", b"live", claimed())
     assert scripts(wants) == ["claim", "reclaim", "reclaim", "claim"]
     assert [want.given["lease_id"] for want in wants[1:3]] == ["b", "a"]
     assert wants[3].given["wait_end"] == 1000
 
 
-def test_a_granted_claim_takes_expired_leases_back_before_it_returns() -> None:
+def test_a_granted_claim_reclaims_expired_leases_before_it_returns() -> None:
     lease, wants = drive(claim(engine()), [[claimed()[0], [b"a"], envelopes(1)], b"live"])
     assert scripts(wants) == ["claim", "reclaim"]
     assert lease is not None
@@ -170,7 +170,7 @@ def test_an_unknown_answer_is_an_error() -> None:
         drive(claim(engine()), [[b"superseded", [], []]])
 
 
-def test_a_claim_of_a_settled_id_says_how_much_was_acked() -> None:
+def test_a_claim_of_a_settled_id_reports_how_much_was_acked() -> None:
     core = engine()
     with pytest.raises(LeaseAlreadySettled) as settled:
         drive(claim(core, lease_id="job"), [[b"settled 12 1700000000000 me", [], []]])
@@ -211,7 +211,7 @@ def test_a_takeover_of_a_lease_beyond_one_chunk_reads_nothing() -> None:
     assert (lease.count, lease.complete) == (4001, False)
 
 
-def test_a_lease_whose_deliveries_are_used_up_is_taken_back_and_its_id_claimed_anew() -> None:
+def test_a_lease_whose_deliveries_are_used_up_is_reclaimed_and_its_id_claimed_again() -> None:
     wants = asked(claim(engine(), lease_id="job"), [b"exhausted", [], []], b"returned 1 0 9.x m0", claimed())
     assert scripts(wants) == ["claim", "reclaim", "claim"]
     assert wants[1].given["if_used_up"] == "1"
@@ -236,12 +236,12 @@ def test_a_fill_ends_when_nothing_is_ready_any_more() -> None:
     assert (lease.count, lease.complete) == (5, False)
 
 
-def test_a_fill_that_finds_nothing_keeps_the_messages_that_came_along() -> None:
+def test_a_fill_that_finds_nothing_keeps_the_messages_of_the_first_reply() -> None:
     lease = granted(claim(engine(), max_messages=10), claimed(3, limit=10), b"filled 0")
     assert (lease.count, lease.complete) == (3, True)
 
 
-def test_a_lease_that_is_lost_while_it_is_filled_is_not_entered_again() -> None:
+def test_a_lease_lost_while_it_is_filled_is_not_resumed() -> None:
     core = engine()
     with pytest.raises(LeaseLost):
         drive(claim(core, max_messages=10), [claimed(3, limit=10), b"lost"])
@@ -249,7 +249,7 @@ def test_a_lease_that_is_lost_while_it_is_filled_is_not_entered_again() -> None:
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), GeneratorExit(), QueueUnavailable("gone")])
-def test_an_unanswered_claim_is_entered_again_by_the_next_one_under_the_same_nonce(
+def test_the_next_claim_resumes_an_unanswered_one_under_the_same_nonce(
     interruption: BaseException,
 ) -> None:
     core = engine()
@@ -265,7 +265,7 @@ def test_an_unanswered_claim_is_entered_again_by_the_next_one_under_the_same_non
     assert core.unanswered == {}
 
 
-def test_an_unanswered_named_claim_is_entered_again_by_its_name_only() -> None:
+def test_an_unanswered_named_claim_is_resumed_only_under_its_name() -> None:
     core = engine()
     operation = claim(core, lease_id="job")
     secret = next(operation).given["nonce"]
@@ -287,7 +287,7 @@ def test_a_claim_that_stays_unanswered_keeps_its_nonce() -> None:
         assert core.unanswered == {"~1": "n1"}
 
 
-def test_a_claim_that_could_not_tell_its_name_first_forgets_nothing() -> None:
+def test_a_claim_that_could_not_register_the_queue_name_forgets_nothing() -> None:
     core = engine(registered=False)
     core.unanswered = {"~1": "n1"}
     with pytest.raises(QueueUnavailable):

@@ -18,20 +18,20 @@ LOGS = ["completed_log", "failed_log"]
 
 @pytest.mark.parametrize("name", DURATIONS)
 @pytest.mark.parametrize("value", [0, -1, 0.0001, True, "5", math.nan, math.inf, 10**9 + 1, timedelta(0)])
-def test_a_duration_that_cannot_work_is_refused_by_its_name(name: str, value: Any) -> None:
+def test_an_invalid_duration_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=rf"^{name} must be a timedelta or 0\.001 to 1000000000 seconds"):
         LeasedConfig(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["dedup_window", "settled_ttl", "retry_budget"])
-def test_a_duration_that_must_end_cannot_be_none(name: str) -> None:
+def test_a_duration_that_must_be_finite_cannot_be_none(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{name} must be"):
         LeasedConfig(**{name: None})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "5"])
-def test_a_size_that_cannot_work_is_refused_by_its_name(name: str, value: Any) -> None:
+def test_an_invalid_size_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"^{name} must be a whole number >= 1, not {value!r}"):
         LeasedConfig(**{name: value})
 
@@ -58,13 +58,13 @@ def test_an_overflow_without_a_limit_is_refused(overflow: Overflow) -> None:
 
 
 @pytest.mark.parametrize("dedup", [{"dedup": True}, {"dedup_key": str}])
-def test_dropping_messages_that_could_not_be_published_again_is_refused(dedup: dict[str, Any]) -> None:
+def test_dropping_the_oldest_messages_with_deduplication_is_refused(dedup: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="DROP_OLDEST cannot be combined with dedup"):
         LeasedConfig(overflow=Overflow.DROP_OLDEST, max_ready=1, **dedup)
     assert LeasedConfig(overflow=Overflow.BLOCK(1), max_ready=1, **dedup).max_ready == 1
 
 
-def test_a_dedup_key_that_cannot_be_called_is_refused() -> None:
+def test_a_dedup_key_that_is_not_callable_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="dedup_key must be a callable"):
         LeasedConfig(dedup_key="id")  # type: ignore[arg-type]
 
@@ -76,7 +76,7 @@ def test_times_are_given_to_the_scripts_in_milliseconds() -> None:
     assert (config.lease_ms, config.max_hold_ms, config.settled_ttl_ms, config.retry_budget_s) == (60_000, 2500, 1, 9)
 
 
-def test_no_lease_time_is_for_ever_and_no_hold_is_no_bound() -> None:
+def test_a_lease_of_none_is_endless_and_a_max_hold_of_none_is_no_limit() -> None:
     config = LeasedConfig(lease=None, max_hold=None, max_deliveries=None, max_ready=None)
     assert (config.lease_ms, config.max_hold_ms) == ("inf", 0)
 
@@ -86,7 +86,7 @@ def test_the_defaults_work() -> None:
     assert LeasedConfig().settled_ttl_ms == 7 * 86_400_000
 
 
-def test_settings_are_named_and_cannot_be_changed() -> None:
+def test_settings_are_keyword_only_and_immutable() -> None:
     config = LeasedConfig()
     with pytest.raises(FrozenInstanceError):
         config.lease = 5  # type: ignore[misc]

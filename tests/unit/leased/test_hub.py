@@ -17,14 +17,14 @@ PATIENCE_S = 300
 
 
 class Client:
-    """Looks like an asyncio client that cannot listen to channels."""
+    """Looks like an asyncio client without pub/sub."""
 
     async def execute_command(self, *_: Any) -> None:
         raise AssertionError("the hub only looks, through its driver")
 
 
 class Stock:
-    """What the queues of a server hold, by the prefix of their keys, and how often it was looked at."""
+    """The contents of the queues of a server, by the prefix of their keys, and how often they were queried."""
 
     def __init__(self) -> None:
         self.replies: dict[bytes, list[Any]] = {}
@@ -42,7 +42,7 @@ class Stock:
 
 
 class Driver:
-    """Answers every look with what the stock is."""
+    """Answers every backlog query with the contents of the stock."""
 
     def __init__(self, stock: Stock) -> None:
         self.stock = stock
@@ -99,7 +99,7 @@ def wish(min_messages: int = 1, max_age_s: float | None = None) -> Waiter:
         (3, 0, Backlog(1, 0.0)),
     ],
 )
-async def test_a_wish_is_met_by_enough_messages_or_an_old_one(
+async def test_a_condition_is_met_by_enough_messages_or_by_an_old_one(
     min_messages: int, max_age_s: float | None, backlog: Backlog
 ) -> None:
     assert wish(min_messages, max_age_s).enough.met_by(backlog)
@@ -114,25 +114,25 @@ async def test_a_wish_is_met_by_enough_messages_or_an_old_one(
         (1, 0, Backlog(0, None)),
     ],
 )
-async def test_a_wish_is_not_met_by_few_young_messages(
+async def test_a_condition_is_not_met_by_few_young_messages(
     min_messages: int, max_age_s: float | None, backlog: Backlog
 ) -> None:
     assert not wish(min_messages, max_age_s).enough.met_by(backlog)
 
 
-async def test_a_wish_says_when_the_oldest_message_will_be_old_enough() -> None:
+async def test_a_condition_computes_when_the_oldest_message_will_be_old_enough() -> None:
     assert wish(3, 10).enough.met_in(Backlog(1, 7.5), 5) == 2.5
     assert wish(3, 10).enough.met_in(Backlog(0, None), 5) == 5
     assert wish(3).enough.met_in(Backlog(1, 7.5), 5) == 5
 
 
-async def test_a_wait_for_work_that_is_there_returns_at_once(hub: WaitHub, stock: Stock) -> None:
+async def test_a_wait_for_ready_messages_returns_at_once(hub: WaitHub, stock: Stock) -> None:
     stock.holds(2, age_s=3)
     assert await hub.wait("q") == Backlog(2, 3.0)
     assert stock.looks == 1
 
 
-async def test_a_wait_goes_on_until_the_bell_rings_for_enough(hub: WaitHub, stock: Stock) -> None:
+async def test_a_wait_continues_until_a_notification_for_enough_messages(hub: WaitHub, stock: Stock) -> None:
     stock.holds(2)
     waiting = asyncio.create_task(hub.wait("q", min_messages=3))
     await stock.looked.wait()
@@ -142,7 +142,7 @@ async def test_a_wait_goes_on_until_the_bell_rings_for_enough(hub: WaitHub, stoc
     assert (await waiting).ready == 3
 
 
-async def test_the_bell_of_another_queue_is_no_reason_to_look(hub: WaitHub, stock: Stock) -> None:
+async def test_a_notification_for_another_queue_causes_no_query(hub: WaitHub, stock: Stock) -> None:
     waiting = asyncio.create_task(hub.wait("q"))
     await stock.looked.wait()
     watch = hub._watches["q"]
@@ -153,7 +153,7 @@ async def test_the_bell_of_another_queue_is_no_reason_to_look(hub: WaitHub, stoc
     waiting.cancel()
 
 
-async def test_a_wait_looks_again_when_a_message_falls_due(hub: WaitHub, stock: Stock) -> None:
+async def test_a_wait_queries_again_when_a_message_is_due(hub: WaitHub, stock: Stock) -> None:
     stock.holds(0, due_s=0.01)
     waiting = asyncio.create_task(hub.wait("q"))
     await stock.looked.wait()
@@ -162,7 +162,7 @@ async def test_a_wait_looks_again_when_a_message_falls_due(hub: WaitHub, stock: 
     assert stock.looks >= 2
 
 
-async def test_a_wait_looks_again_when_the_oldest_message_is_old_enough(hub: WaitHub, stock: Stock) -> None:
+async def test_a_wait_queries_again_when_the_oldest_message_is_old_enough(hub: WaitHub, stock: Stock) -> None:
     stock.holds(1, age_s=0.99)
     waiting = asyncio.create_task(hub.wait("q", min_messages=9, max_age=1))
     await stock.looked.wait()
@@ -170,14 +170,14 @@ async def test_a_wait_looks_again_when_the_oldest_message_is_old_enough(hub: Wai
     assert await waiting == Backlog(1, 1.0)
 
 
-async def test_many_waits_on_a_queue_are_answered_by_one_look(hub: WaitHub, stock: Stock) -> None:
+async def test_one_query_answers_many_waits_on_a_queue(hub: WaitHub, stock: Stock) -> None:
     stock.holds(5)
     answers = await asyncio.gather(*(hub.wait("q", min_messages=count) for count in (1, 2, 3, 4, 5)))
     assert {answer.ready for answer in answers} == {5}
     assert stock.looks == 1
 
 
-async def test_each_queue_is_looked_at_for_itself(hub: WaitHub, stock: Stock) -> None:
+async def test_each_queue_is_queried_separately(hub: WaitHub, stock: Stock) -> None:
     stock.holds(1, queue="a")
     stock.holds(2, queue="b")
     found = await asyncio.gather(hub.wait("a"), hub.wait("b"))
@@ -185,7 +185,7 @@ async def test_each_queue_is_looked_at_for_itself(hub: WaitHub, stock: Stock) ->
     assert (stock.looks, stock.writes) == (2, 1), "and those that are due together go in one write"
 
 
-async def test_a_queue_that_cannot_be_looked_at_does_not_end_the_waits_of_others(hub: WaitHub, stock: Stock) -> None:
+async def test_a_queue_that_cannot_be_queried_does_not_end_the_waits_on_others(hub: WaitHub, stock: Stock) -> None:
     stock.replies[b"rmq:{a}:"] = WrongKeyType("foreign")  # type: ignore[assignment]
     stock.holds(2, queue="b")
     failed, found = await asyncio.gather(hub.wait("a"), hub.wait("b"), return_exceptions=True)
@@ -195,7 +195,7 @@ async def test_a_queue_that_cannot_be_looked_at_does_not_end_the_waits_of_others
 
 
 class Clock:
-    """A loop whose time passes only while somebody pauses."""
+    """An event loop whose time passes only during pauses."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -209,7 +209,7 @@ class Clock:
     [(0.05, [0.4, 0.8, 1.0, 1.0]), (0.5, [0.2, 0.2, 0.2, 0.2])],
     ids=["a bell that rings on is heard ever more seldom", "one after a quiet time is heard at once"],
 )
-async def test_looks_follow_the_bell_at_a_pace(
+async def test_queries_after_notifications_are_rate_limited(
     quiet_s: float, paces: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, slept = Clock(), []
@@ -230,7 +230,7 @@ async def test_looks_follow_the_bell_at_a_pace(
     assert slept[1::2] == pytest.approx([pace - quiet_s for pace in paces])
 
 
-async def test_a_new_wait_is_answered_at_once_however_often_the_bell_rings(hub: WaitHub, stock: Stock) -> None:
+async def test_a_new_wait_is_answered_at_once_at_any_rate_of_notifications(hub: WaitHub, stock: Stock) -> None:
     stock.holds(1)
     patient = asyncio.create_task(hub.wait("q", min_messages=9))
     await stock.looked.wait()
@@ -242,7 +242,7 @@ async def test_a_new_wait_is_answered_at_once_however_often_the_bell_rings(hub: 
     patient.cancel()
 
 
-async def test_a_wait_that_is_over_leaves_the_others_alone(hub: WaitHub, stock: Stock) -> None:
+async def test_a_wait_that_ends_does_not_affect_the_others(hub: WaitHub, stock: Stock) -> None:
     patient = asyncio.create_task(hub.wait("q"))
     with pytest.raises(TimeoutError):
         await hub.wait("q", timeout=0.01)
@@ -252,7 +252,7 @@ async def test_a_wait_that_is_over_leaves_the_others_alone(hub: WaitHub, stock: 
     assert (await patient).ready == 1
 
 
-async def test_a_queue_nobody_waits_for_is_looked_at_no_longer(hub: WaitHub, stock: Stock) -> None:
+async def test_a_queue_without_waits_is_no_longer_queried(hub: WaitHub, stock: Stock) -> None:
     stock.holds(1)
     await hub.wait("q")
     task = hub._watches["q"].task
@@ -262,7 +262,7 @@ async def test_a_queue_nobody_waits_for_is_looked_at_no_longer(hub: WaitHub, sto
     assert hub._watches == {}
 
 
-async def test_a_failure_reaches_everybody_who_waits_and_the_next_wait_looks_anew(hub: WaitHub, stock: Stock) -> None:
+async def test_a_failure_ends_all_waits_and_the_next_wait_queries_again(hub: WaitHub, stock: Stock) -> None:
     stock.failure = QueueUnavailable("gone")
     failed = await asyncio.gather(hub.wait("q"), hub.wait("q", max_age=5), return_exceptions=True)
     assert [type(error) for error in failed] == [QueueUnavailable, QueueUnavailable]
@@ -283,12 +283,12 @@ async def test_closing_cancels_the_waits_that_are_under_way(hub: WaitHub, stock:
 @pytest.mark.parametrize(
     "wrong", [{"min_messages": 0}, {"min_messages": True}, {"max_age": -1}, {"max_age": "5"}, {"timeout": -1}]
 )
-async def test_a_wait_for_what_cannot_come_is_refused_by_its_parameter(hub: WaitHub, wrong: dict[str, Any]) -> None:
+async def test_a_wait_for_an_impossible_condition_is_refused_by_parameter(hub: WaitHub, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=f"{next(iter(wrong))} must be"):
         await hub.wait("q", **wrong)
     assert hub._watches == {}
 
 
-async def test_a_wait_on_a_queue_that_cannot_exist_is_refused(hub: WaitHub) -> None:
+async def test_a_wait_on_an_invalid_queue_name_is_refused(hub: WaitHub) -> None:
     with pytest.raises(ConfigurationError, match="name "):
         await hub.wait("a{b}")

@@ -50,7 +50,7 @@ def test_columns_are_read_as_messages_are_without_those_settled_before() -> None
         result(read_columns(engine(), lease), [b"lost", 0, 0, b"", []])
 
 
-def test_anybody_may_look_into_a_lease_without_its_token() -> None:
+def test_browsing_a_lease_requires_no_token() -> None:
     found, (call,) = drive(browse_lease(engine(), "job", 1, 3), [[b"read", 0, 0, b"", envelopes(2)]])
     assert [(message.index, message.lease_id) for message in found] == [(1, "job"), (2, "job")]
     assert given(call, "token", "first", "last") == ["", 1, 2]
@@ -65,11 +65,11 @@ def test_a_slice_is_read_by_place_and_ends_with_the_lease() -> None:
 
 
 @pytest.mark.parametrize(("lo", "hi"), [(3, 3), (5, 2), (0, 0), (10, None)])
-def test_an_empty_slice_asks_nothing(lo: int, hi: int | None) -> None:
+def test_reading_an_empty_slice_sends_nothing(lo: int, hi: int | None) -> None:
     assert result(read(engine(), held(10, in_memory=False), lo, hi)) == []
 
 
-def test_a_long_slice_is_read_in_parts_of_as_many_as_came() -> None:
+def test_a_long_slice_is_read_in_parts_as_large_as_each_reply() -> None:
     lease = held(9000, in_memory=False)
     parts = [[b"read", 0, 0, b"", envelopes(count)] for count in (4000, 1500, 3500)]
     found, wants = drive(read(engine(), lease), parts)
@@ -77,7 +77,7 @@ def test_a_long_slice_is_read_in_parts_of_as_many_as_came() -> None:
     assert [message.index for message in found] == list(range(9000))
 
 
-def test_reading_ends_where_the_lease_turns_out_to_end() -> None:
+def test_reading_ends_at_the_actual_end_of_the_lease() -> None:
     assert result(read(engine(), held(5, in_memory=False)), [b"read", 0, 0, b"", []]) == []
 
 
@@ -108,7 +108,7 @@ def test_reading_a_lost_lease_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"lo": -1}, {"lo": True}, {"hi": -1}, {"hi": 1.5}])
-def test_a_slice_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_slice_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=f"^{next(iter(wrong))} must be a whole number"):
         next(read(engine(), held(), **wrong))
 
@@ -118,13 +118,13 @@ def test_reading_without_token_is_refused_with_the_way_to_one() -> None:
         next(read(engine(), Lease.from_json(held().to_json())))
 
 
-def test_the_backlog_counts_and_dates_what_is_ready() -> None:
+def test_the_backlog_counts_ready_messages_and_has_the_age_of_the_oldest() -> None:
     state, (call,) = drive(backlog(engine()), [[5, b"1000", 3500, b"", [], []]])
     assert state == Backlog(5, 2.5)
     assert call.given["bell_ms"] == 0
 
 
-def test_a_backlog_names_the_groups_that_are_isolated_and_how_many_claims_it_all_takes() -> None:
+def test_a_backlog_lists_isolated_groups_and_the_number_of_claims_for_all_messages() -> None:
     state = result(backlog(engine()), [65, b"1000", 3500, b"", [], [30, 15, 5, 1]])
     assert state.groups == (IsolatedGroup(30, 15), IsolatedGroup(5, 1))
     assert [state.claims(batch) for batch in (30, 10, 1)] == [1 + 2 + 5, 3 + 3 + 5, 65]
@@ -138,7 +138,7 @@ def test_an_age_is_never_negative_after_the_clock_of_a_new_primary_went_back() -
     assert result(backlog(engine()), [1, b"4000", 3500, b"", [], []]) == Backlog(1, 0.0)
 
 
-def test_the_backlog_takes_expired_leases_back_until_nothing_moves() -> None:
+def test_the_backlog_reclaims_expired_leases_until_none_is_left() -> None:
     wants = asked(
         backlog(engine()),
         [0, b"", 1000, b"", [b"a", b"b"], []],
@@ -151,13 +151,15 @@ def test_the_backlog_takes_expired_leases_back_until_nothing_moves() -> None:
 
 
 @pytest.mark.parametrize(("due", "until"), [(b"", None), (b"4250", 0.75), (b"3500", 0.0), (b"100", 0.0)])
-def test_a_look_arms_the_bell_and_tells_how_long_until_something_is_due(due: bytes, until: float | None) -> None:
+def test_a_backlog_query_requests_a_notification_and_returns_the_time_until_something_is_due(
+    due: bytes, until: float | None
+) -> None:
     (state, seconds), (call,) = drive(look(engine(), 15_000), [[1, b"3000", b"3500", due, [], []]])
     assert (state, seconds) == (Backlog(1, 0.5), until)
     assert call.given["bell_ms"] == 15_000
 
 
-def test_stats_count_what_the_leases_still_hold() -> None:
+def test_stats_count_the_unsettled_messages_of_leases() -> None:
     found, (call, batch) = drive(
         stats(engine()),
         [[4, 3, 2, 1, 1, b"1000", 3000, [b"a", b"b"], 2], [INFO, [b"", b"h", 1, 0, b"inf", 1, 0, b"1", 0, 0]]],
@@ -167,7 +169,7 @@ def test_stats_count_what_the_leases_still_hold() -> None:
     assert [info.given["lease_id"] for info in batch.calls] == ["a", "b"]
 
 
-def test_stats_of_an_empty_queue_ask_once() -> None:
+def test_stats_of_an_empty_queue_take_one_call() -> None:
     assert result(stats(engine()), [0, 0, 0, 0, 0, b"", 3000, [], 0]) == QueueStats(0, 0, 0, 0, 0, None, False)
 
 
@@ -179,13 +181,13 @@ def test_a_lease_is_described_without_its_token() -> None:
     assert batch.calls[0].given["lease_id"] == "job"
 
 
-def test_a_lease_for_ever_has_no_deadline() -> None:
+def test_an_endless_lease_has_no_deadline() -> None:
     info = result(lease_info(engine(), "job"), [[*INFO[:4], b"inf", *INFO[5:]]])
     assert info is not None
     assert info.deadline is None
 
 
-def test_a_lease_of_isolated_messages_says_why_it_is_small() -> None:
+def test_a_lease_of_isolated_messages_states_why_it_is_small() -> None:
     info = result(lease_info(engine(), "job"), [[*INFO[:8], 3, 4]])
     assert info is not None
     assert info.isolation == Isolation(3, 4)
@@ -194,27 +196,27 @@ def test_a_lease_of_isolated_messages_says_why_it_is_small() -> None:
     )
 
 
-def test_there_may_be_no_lease_of_an_id() -> None:
+def test_lease_info_of_a_missing_lease_is_none() -> None:
     assert result(lease_info(engine(), "job"), [None]) is None
 
 
-def test_the_leases_that_expire_first_are_listed_without_those_that_ended_meanwhile() -> None:
+def test_leases_are_listed_by_their_deadline_without_those_that_ended_in_the_meantime() -> None:
     found, (command, _) = drive(leases(engine(), 3), [[b"a", "b", b"c"], [INFO, None, INFO]])
     assert [info.id for info in found] == ["a", "c"]
     assert command == Command(("ZRANGE", engine().keys.leases, 0, 2))
 
 
-def test_no_leases_ask_for_nothing_more() -> None:
+def test_listing_no_leases_sends_no_further_call() -> None:
     assert result(leases(engine()), []) == []
 
 
-def test_a_lease_that_cannot_be_described_is_an_error() -> None:
+def test_a_lease_with_an_unreadable_description_is_an_error() -> None:
     with pytest.raises(ScriptFailed, match="odd"):
         drive(leases(engine()), [[b"a", b"b"], [INFO, ScriptFailed("odd")]])
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5])
-def test_a_list_of_no_leases_is_refused(limit: Any) -> None:
+def test_a_limit_of_no_leases_is_refused(limit: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^limit must be"):
         next(leases(engine(), limit))
 
@@ -235,7 +237,7 @@ def test_a_record_may_have_no_owner_or_not_exist() -> None:
 
 @pytest.mark.parametrize("operation", [lease_info, settled])
 @pytest.mark.parametrize("lease_id", ["", 5, "a{b}", "\n"])
-def test_an_id_that_no_lease_can_have_is_refused(operation: Any, lease_id: Any) -> None:
+def test_an_invalid_lease_id_is_refused(operation: Any, lease_id: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^lease_id "):
         next(operation(engine(), lease_id))
 
@@ -246,7 +248,7 @@ def test_a_peek_shows_the_oldest_first() -> None:
     assert call.given == {"list": engine().keys.ready, "count": -3}
 
 
-def test_isolated_messages_are_shown_behind_the_others_as_far_as_there_is_room() -> None:
+def test_isolated_messages_are_listed_after_the_others_up_to_the_limit() -> None:
     found, (_, call) = drive(peek(engine(), 3), [envelopes(2), [1, [envelope("apart")], []]])
     assert payloads(found) == ["p0", "p1", "apart"]
     assert given(call, "key", "offset", "most", "kind") == [engine().keys.delayed, 0, 1, "isolated"]
@@ -262,12 +264,12 @@ def test_dead_letters_are_shown_newest_first_with_their_history() -> None:
 
 @pytest.mark.parametrize("operation", [peek, dead_letters])
 @pytest.mark.parametrize("count", [0, -1, True, "1"])
-def test_a_look_at_no_messages_is_refused(operation: Any, count: Any) -> None:
+def test_a_peek_at_no_messages_is_refused(operation: Any, count: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^count must be"):
         next(operation(engine(), count))
 
 
-def test_an_entry_of_somebody_else_is_malformed() -> None:
+def test_an_entry_of_another_program_is_malformed() -> None:
     with pytest.raises(MalformedMessage):
         drive(peek(engine()), [[b"hello"]])
 
@@ -282,7 +284,7 @@ def test_a_mark_of_isolation_is_no_part_of_the_reason() -> None:
 
 
 @pytest.mark.parametrize("target", ["ready", "dead", "completed"])
-def test_a_page_of_messages_tells_how_many_there_are_in_all(target: str) -> None:
+def test_a_page_of_messages_includes_the_total_number(target: str) -> None:
     page, (call,) = drive(browse(engine(), target, 50, 2), [[1_000_000, envelopes(2), []]])
     assert (page.total, payloads(page.messages), page.due) == (1_000_000, ["p0", "p1"], [])
     assert call.given["key"] == getattr(engine().keys, target)
@@ -290,7 +292,7 @@ def test_a_page_of_messages_tells_how_many_there_are_in_all(target: str) -> None
     assert not call.slot
 
 
-def test_a_page_of_delayed_messages_says_when_each_is_due() -> None:
+def test_a_page_of_delayed_messages_includes_the_due_time_of_each() -> None:
     page, (call,) = drive(browse(engine(), "delayed"), [[2, envelopes(2), [b"1000", b"2500.5"]]])
     assert [moment.timestamp() for moment in page.due] == [1, 2.5005]
     assert given(call, "offset", "most", "kind") == [0, 25, "delayed"]
@@ -302,7 +304,7 @@ def test_a_page_has_at_most_a_thousand_messages() -> None:
 
 
 @pytest.mark.parametrize("target", ["leases", "lease", "fence", "", None, ["ready"]])
-def test_only_what_nobody_holds_can_be_browsed(target: Any) -> None:
+def test_only_parts_without_a_holder_can_be_browsed(target: Any) -> None:
     with pytest.raises(
         ConfigurationError, match="target must be one of ready, isolated, delayed, dead, completed, failed"
     ):
@@ -310,6 +312,6 @@ def test_only_what_nobody_holds_can_be_browsed(target: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"offset": -1}, {"offset": True}, {"count": 0}, {"count": 1.5}])
-def test_a_page_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_page_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=f"^{next(iter(wrong))} must be a whole number"):
         next(browse(engine(), "ready", **wrong))

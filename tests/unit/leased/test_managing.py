@@ -30,13 +30,13 @@ def test_all_dead_letters_are_redriven_a_thousand_at_a_time() -> None:
     assert told(events) == [(Operation.REDRIVE, 1020)]
 
 
-def test_a_redrive_of_some_stops_at_their_number() -> None:
+def test_a_redrive_with_a_limit_stops_there() -> None:
     moved, wants = drive(redrive(engine(), 1500), [b"redriven 1000", b"redriven 500"])
     assert moved == 1500
     assert [want.given["most"] for want in wants] == [1000, 500]
 
 
-def test_nothing_to_redrive_is_no_event() -> None:
+def test_a_redrive_of_no_messages_emits_no_event() -> None:
     events: list[QueueEvent] = []
     assert result(redrive(engine(on_event=events.append)), b"redriven 0") == 0
     assert events == []
@@ -77,7 +77,7 @@ def test_many_chosen_dead_letters_are_moved_ten_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("message_ids", [[], ["elsewhere"]])
-def test_dead_letters_that_are_not_there_are_not_redriven(message_ids: list[str]) -> None:
+def test_missing_dead_letters_are_not_redriven(message_ids: list[str]) -> None:
     replies = [envelopes(3)] if message_ids else []
     assert result(redrive_some(engine(), message_ids), *replies) == 0
 
@@ -85,7 +85,7 @@ def test_dead_letters_that_are_not_there_are_not_redriven(message_ids: list[str]
 @pytest.mark.parametrize(
     ("message_ids", "match"), [("m1", "pass \\[message_id\\]"), ([5], "must be the str that publish returned")]
 )
-def test_what_names_no_dead_letters_is_refused(message_ids: Any, match: str) -> None:
+def test_an_argument_without_dead_letter_ids_is_refused(message_ids: Any, match: str) -> None:
     with pytest.raises(ConfigurationError, match=match):
         next(redrive_some(engine(), message_ids))
 
@@ -101,7 +101,7 @@ def test_what_names_no_dead_letters_is_refused(message_ids: Any, match: str) -> 
         ("failed", [b"failed"], "list"),
     ],
 )
-def test_a_purge_names_the_keys_and_what_they_hold(target: str, keys: list[bytes], kind: str) -> None:
+def test_a_purge_sends_the_keys_and_their_kinds(target: str, keys: list[bytes], kind: str) -> None:
     removed, (call,) = drive(purge(engine(), target), [b"removed 7"])
     assert removed == 7
     assert call.keys == tuple(b"rmq:{q}:" + key for key in keys)
@@ -110,7 +110,7 @@ def test_a_purge_names_the_keys_and_what_they_hold(target: str, keys: list[bytes
 
 
 @pytest.mark.parametrize("target", ["leases", "lease", "fence", "", "prefix", "Ready", None, ["ready"]])
-def test_only_messages_that_nobody_holds_can_be_purged(target: Any) -> None:
+def test_only_parts_without_a_holder_can_be_purged(target: Any) -> None:
     with pytest.raises(
         ConfigurationError, match="target must be one of ready, isolated, delayed, dead, completed, failed"
     ):
@@ -181,7 +181,7 @@ def test_a_key_that_no_message_can_have_is_refused(dedup_key: Any) -> None:
         next(forget(engine(), dedup_key))
 
 
-def test_without_unanswered_claims_there_is_nothing_to_release() -> None:
+def test_without_unanswered_claims_closing_releases_nothing() -> None:
     assert asked(release_unanswered(engine())) == []
 
 
@@ -196,14 +196,14 @@ def test_every_unanswered_claim_that_was_granted_is_released() -> None:
     assert core.unanswered == {}
 
 
-def test_an_unanswered_claim_that_is_lost_on_the_way_is_no_error() -> None:
+def test_a_lost_unanswered_claim_is_no_error() -> None:
     core = engine()
     core.unanswered = {"~1": "n1", "~2": "n2"}
     assert scripts(asked(release_unanswered(core), TAKEN, b"lost", b"lost")) == ["adopt", "give_back", "adopt"]
     assert core.unanswered == {}
 
 
-def test_unanswered_claims_are_kept_while_redis_is_away() -> None:
+def test_unanswered_claims_are_kept_during_an_outage_of_redis() -> None:
     core = engine()
     core.unanswered = {"~1": "n1", "~2": "n2"}
     with pytest.raises(QueueUnavailable):

@@ -29,12 +29,12 @@ WINDOW = {"dedup": True, "dedup_window": 60}
 
 
 def bodies(call: Call) -> list[bytes]:
-    """The bodies a publish call carries."""
+    """Return the bodies in a publish call."""
     return list(call.given["messages"])
 
 
 def sent(call: Call) -> list[Any]:
-    """The payloads a publish call carries, in order."""
+    """Return the payloads in a publish call, in order."""
     parts = [codec.split(b"0 1 0 " + body) for body in bodies(call)]
     return [decode_payload(part.kind, part.payload) for part in parts]
 
@@ -50,7 +50,7 @@ def test_a_published_message_has_the_id_it_was_sent_with() -> None:
     assert call.given["markers"] == ()
 
 
-def test_the_first_publish_tells_the_name_of_the_queue() -> None:
+def test_the_first_publish_registers_the_name_of_the_queue() -> None:
     core = engine(registered=False)
     wants = asked(publish(core, "x"), 1, b"accepted 0")
     assert wants[0] == Command(("SADD", QUEUES, "q"))
@@ -58,7 +58,7 @@ def test_the_first_publish_tells_the_name_of_the_queue() -> None:
     assert len(asked(publish(core, "x"), b"accepted 0")) == 1
 
 
-def test_a_full_server_that_refuses_the_name_is_told_it_again_next_time() -> None:
+def test_a_registration_that_a_full_server_refused_is_repeated_by_the_next_call() -> None:
     core = engine(registered=False)
     result(publish(core, "x"), QueueFull("OOM"), b"accepted 0")
     assert not core.registered
@@ -66,7 +66,7 @@ def test_a_full_server_that_refuses_the_name_is_told_it_again_next_time() -> Non
     assert core.registered
 
 
-def test_a_name_that_cannot_be_told_for_another_reason_stops_the_publish() -> None:
+def test_a_registration_that_fails_for_another_reason_stops_the_publish() -> None:
     core = engine(registered=False)
     with pytest.raises(QueueUnavailable):
         drive(publish(core, "x"), [QueueUnavailable("gone")])
@@ -86,7 +86,7 @@ def test_the_limit_of_the_queue_is_sent_along() -> None:
     assert (bounded.given["max_ready"], bounded.given["drop_oldest"]) == (5, "1")
 
 
-def test_a_duplicate_is_told_by_the_verdict_of_the_server() -> None:
+def test_the_reply_of_the_server_decides_what_is_a_duplicate() -> None:
     events: list[QueueEvent] = []
     published = result(publish(engine(on_event=events.append, **WINDOW), "x"), b"accepted 0 0")
     assert not published.accepted
@@ -101,7 +101,7 @@ def test_deduplication_sends_a_key_a_nonce_and_the_window() -> None:
     assert one.given["nonce"] != two.given["nonce"]
 
 
-def test_a_payload_counts_as_another_than_its_text() -> None:
+def test_a_text_its_bytes_and_its_json_value_are_no_duplicates() -> None:
     core = engine(**WINDOW)
     keys = {asked(publish(core, payload), b"accepted 0 1")[0].given["markers"] for payload in ("[1]", b"[1]", [1])}
     assert len(keys) == 3
@@ -126,7 +126,7 @@ def test_a_key_of_the_caller_goes_before_that_of_the_queue(dedup_key: Any) -> No
         ("\ud800", "lone surrogate"),
     ],
 )
-def test_a_key_that_is_none_is_refused_before_anything_is_sent(dedup_key: Any, words: str) -> None:
+def test_an_invalid_key_is_refused_before_anything_is_sent(dedup_key: Any, words: str) -> None:
     with pytest.raises(PayloadError, match=f"^dedup_key .*{words}"):
         next(publish(engine(), "x", dedup_key=dedup_key))
 
@@ -168,13 +168,13 @@ def test_a_blocked_publish_tries_again_at_growing_intervals_by_the_clock_of_the_
     assert stop.value.value.accepted
 
 
-def test_a_blocked_publish_gives_up_when_its_time_is_over() -> None:
+def test_a_blocked_publish_times_out() -> None:
     operation = publish(engine(max_ready=1, overflow=Overflow.BLOCK(2)), "x")
     with pytest.raises(QueueFull):
         drive(operation, [b"full 1000", None, b"full 2999", None, b"full 3000"])
 
 
-def test_a_dropped_message_is_told_of() -> None:
+def test_a_dropped_message_emits_an_event() -> None:
     events: list[QueueEvent] = []
     core = engine(on_event=events.append, max_ready=1, overflow=Overflow.DROP_OLDEST)
     published = result(publish(core, "x"), b"accepted 1")
@@ -182,7 +182,7 @@ def test_a_dropped_message_is_told_of() -> None:
     assert events[0].message_id == published.id
 
 
-def test_durability_waits_behind_the_publish_and_says_when_it_is_not_enough() -> None:
+def test_a_publish_waits_for_its_durability_and_reports_when_it_is_missed() -> None:
     core = engine(durability=Durability(replicas=2, timeout=0.5))
     assert asked(publish(core, "x"), (b"accepted 0", 2))[0].confirm == ("WAIT", 2, 500)
     for too_few in (1, ScriptFailed("ERR unknown command")):
@@ -190,16 +190,16 @@ def test_durability_waits_behind_the_publish_and_says_when_it_is_not_enough() ->
             drive(publish(core, "x"), [(b"accepted 0", too_few)])
 
 
-def test_a_full_queue_is_full_whatever_the_replicas_say() -> None:
+def test_a_full_queue_is_reported_whatever_the_replicas_confirm() -> None:
     with pytest.raises(QueueFull):
         drive(publish(engine(max_ready=1, durability=Durability()), "x"), [(b"full 5", 0)])
 
 
-def test_nothing_to_publish_asks_nothing() -> None:
+def test_publishing_no_messages_sends_nothing() -> None:
     assert result(publish_many(engine(), [])) == PublishReport(0, 0, 0, ())
 
 
-def test_many_payloads_go_out_in_order_in_chunks_of_a_thousand_four_to_a_write() -> None:
+def test_many_payloads_are_sent_in_order_in_chunks_of_a_thousand_four_per_write() -> None:
     payloads = [str(number) for number in range(5200)]
     report, (chain, pair) = drive(publish_many(engine(), iter(payloads)), [[b"accepted 0"] * 4, [b"accepted 0"] * 2])
     assert isinstance(chain, Chain)
@@ -209,7 +209,7 @@ def test_many_payloads_go_out_in_order_in_chunks_of_a_thousand_four_to_a_write()
     assert len(set(report.ids)) == 5200
 
 
-def test_a_publisher_that_was_told_the_time_writes_it_before_what_goes_out_next() -> None:
+def test_a_publisher_stamps_its_further_messages_with_the_time_the_server_returned() -> None:
     payloads = [*map(str, range(5_000)), {"not": "alike"}, *map(str, range(3_000))]
     told_at = [[b"accepted 0 @1700000000001"] * 4, [b"accepted 0 @1700000000001"] * 3 + [b"accepted 0"], b"accepted 0"]
     _, wants = drive(publish_many(engine(), payloads), told_at)
@@ -261,7 +261,7 @@ def test_one_key_for_many_payloads_is_refused() -> None:
         next(publish_many(engine(), ["a", "b"], dedup_key="k"))
 
 
-def test_a_chunk_refused_in_a_chain_is_sent_again_and_so_is_what_it_held_back() -> None:
+def test_a_refused_chunk_of_a_chain_is_resent_with_the_chunks_it_blocked() -> None:
     core = engine(max_ready=1, overflow=Overflow.BLOCK(5))
     replies = [[b"accepted 0", b"full 1000", b"unchained"], b"full 1000", None, b"accepted 0", b"accepted 0"]
     report, wants = drive(publish_many(core, "abc"), replies)
@@ -271,7 +271,7 @@ def test_a_chunk_refused_in_a_chain_is_sent_again_and_so_is_what_it_held_back() 
     assert list(report.ids) == [codec.split(b"0 1 0 " + bodies(call)[0]).id for call in chain.calls]
 
 
-def test_an_error_says_what_was_accepted_before_it() -> None:
+def test_an_error_states_what_was_accepted_before_it() -> None:
     with pytest.raises(QueueFull) as full:
         drive(
             publish_many(engine(max_ready=1), "abcd"),
@@ -282,14 +282,14 @@ def test_an_error_says_what_was_accepted_before_it() -> None:
     assert report.accepted == len(report.ids) == 2
 
 
-def test_a_chunk_that_fails_in_a_chain_says_what_was_accepted_before_it() -> None:
+def test_a_failed_chunk_of_a_chain_states_what_was_accepted_before_it() -> None:
     with pytest.raises(ScriptFailed, match="odd") as failed:
         drive(publish_many(engine(max_ready=1), "abc"), [[b"accepted 0", ScriptFailed("odd"), b"unchained"]])
     assert isinstance(failed.value.report, PublishReport)
     assert failed.value.report.accepted == 1
 
 
-def test_a_bad_payload_midway_says_what_was_accepted_before_it() -> None:
+def test_a_bad_payload_in_the_middle_states_what_was_accepted_before_it() -> None:
     payloads = ["x"] * 4500 + ["too long"] + ["x"]
     with pytest.raises(PayloadTooLarge) as refused:
         drive(publish_many(engine(max_payload_bytes=3), payloads), [[b"accepted 0"] * 4])
@@ -297,7 +297,7 @@ def test_a_bad_payload_midway_says_what_was_accepted_before_it() -> None:
     assert refused.value.report.accepted == len(refused.value.report.ids) == 4000
 
 
-def test_a_lost_server_says_what_was_accepted_before_it() -> None:
+def test_a_lost_server_states_what_was_accepted_before_it() -> None:
     with pytest.raises(QueueUnavailable) as gone:
         drive(publish_many(engine(), ["x"] * 4001), [[b"accepted 0"] * 4, QueueUnavailable("gone")])
     assert isinstance(gone.value.report, PublishReport)

@@ -8,13 +8,13 @@ from tests.unit.leased.by_hand import asked, drive, engine, given, result, scrip
 
 
 @pytest.mark.parametrize("reply", [b"live", b"superseded"])
-def test_a_living_lease_is_left_alone(reply: bytes) -> None:
+def test_an_unexpired_lease_is_left_alone(reply: bytes) -> None:
     events: list[QueueEvent] = []
     assert result(reclaim(engine(on_event=events.append), "job"), reply) == 0
     assert events == []
 
 
-def test_an_expired_lease_goes_back_chunk_by_chunk_under_the_token_of_the_first() -> None:
+def test_an_expired_lease_is_requeued_in_chunks_under_the_token_of_the_first() -> None:
     events: list[QueueEvent] = []
     moved, wants = drive(
         reclaim(engine(on_event=events.append), "job"),
@@ -27,11 +27,11 @@ def test_an_expired_lease_goes_back_chunk_by_chunk_under_the_token_of_the_first(
     assert told(events) == [(Operation.RECLAIM, 4000), (Operation.RECLAIM, 4000), (Operation.RECLAIM, 1000)]
 
 
-def test_a_half_done_reclaim_that_somebody_else_finishes_ends_with_what_was_moved() -> None:
+def test_a_reclaim_that_another_client_finishes_ends_with_what_was_moved() -> None:
     assert result(reclaim(engine(), "job"), b"returned 4000 1000 9.x", b"live") == 4000
 
 
-def test_dead_letters_are_told_of_one_by_one() -> None:
+def test_each_dead_letter_emits_an_event() -> None:
     events: list[QueueEvent] = []
     assert result(reclaim(engine(on_event=events.append), "job"), b"returned 3 0 9.x m1 m2") == 3
     assert told(events) == [(Operation.RECLAIM, 3), (Operation.DEAD, 1), (Operation.DEAD, 1)]

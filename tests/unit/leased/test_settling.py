@@ -28,7 +28,7 @@ def test_a_lease_without_token_settles_nothing(settle: Callable[..., Any]) -> No
 
 
 @pytest.mark.parametrize("settle", [*WHOLE, extend])
-def test_a_lost_lease_is_an_error_and_is_known_to_be_lost(settle: Callable[..., Any]) -> None:
+def test_a_lost_lease_raises_and_is_marked_as_lost(settle: Callable[..., Any]) -> None:
     events: list[QueueEvent] = []
     lease = held(3)
     with pytest.raises(LeaseLost, match="lease 'job' is lost"):
@@ -54,7 +54,7 @@ def test_an_extension_returns_the_new_deadline() -> None:
     assert not call.slot
 
 
-def test_an_extension_may_be_for_ever() -> None:
+def test_an_extension_may_be_endless() -> None:
     deadline, (call,) = drive(extend(engine(lease=None), held()), [b"inf"])
     assert deadline is None
     assert (call.given["lease_ms"], call.given["max_hold_ms"]) == ("inf", 0)
@@ -99,7 +99,7 @@ def test_an_anonymous_lease_leaves_no_record() -> None:
     assert "done" not in call.given
 
 
-def test_an_ack_that_is_not_as_durable_as_asked_took_effect_all_the_same() -> None:
+def test_an_ack_that_misses_the_requested_durability_still_took_effect() -> None:
     lease = held()
     core = engine(durability=Durability(2, timeout=0.1))
     assert asked(ack(core, held()), (b"acked 1", 2))[0].confirm == ("WAIT", 2, 100)
@@ -110,7 +110,7 @@ def test_an_ack_that_is_not_as_durable_as_asked_took_effect_all_the_same() -> No
         drive(ack(core, held()), [(b"lost", 0)])
 
 
-def test_giving_back_waits_for_no_replica() -> None:
+def test_releasing_waits_for_no_replica() -> None:
     core = engine(durability=Durability())
     for settle in (nack, release):
         assert asked(settle(core, held()), b"returned 1 0")[0].confirm is None  # type: ignore[operator]
@@ -118,7 +118,7 @@ def test_giving_back_waits_for_no_replica() -> None:
 
 
 @pytest.mark.parametrize(("settle", "operation"), [(nack, Operation.NACK), (release, Operation.RELEASE)])
-def test_a_large_lease_is_given_back_chunk_by_chunk(settle: Callable[..., Any], operation: Operation) -> None:
+def test_a_large_lease_is_released_in_chunks(settle: Callable[..., Any], operation: Operation) -> None:
     events: list[QueueEvent] = []
     lease = held(3)
     exchange = settle(engine(on_event=events.append), lease)
@@ -132,7 +132,7 @@ def test_a_large_lease_is_given_back_chunk_by_chunk(settle: Callable[..., Any], 
     assert told(events) == [(operation, 4000), (operation, 2000)]
 
 
-def test_a_nack_tells_which_messages_are_dead_and_why() -> None:
+def test_a_nack_reports_which_messages_are_dead_and_why() -> None:
     events: list[QueueEvent] = []
     report = result(nack(engine(on_event=events.append), held(3), reason="bad"), b"returned 2 1 m2", b"returned 1 0 m0")
     assert report == SettleReport(3, 2)
@@ -184,7 +184,7 @@ def test_the_backoff_grows_with_the_deliveries_that_are_known(lease: Lease, dela
     assert asked(nack(core, lease, [ref(0)]), b"all s")[0].given["delay_ms"] == delay_ms
 
 
-def test_a_delay_of_the_nack_goes_before_the_backoff() -> None:
+def test_a_delay_of_the_nack_overrides_the_backoff() -> None:
     core = engine(backoff=exponential(base=2, jitter=0))
     assert asked(nack(core, held(), delay=0), b"returned 1 0")[0].given["delay_ms"] == 0
     assert asked(nack(core, held(), delay=0.0001), b"returned 1 0")[0].given["delay_ms"] == 1
@@ -200,7 +200,7 @@ def test_a_backoff_that_gives_no_duration_is_refused() -> None:
 
 
 @pytest.mark.parametrize("verb", SOME)
-def test_settling_nothing_asks_nothing(verb: str) -> None:
+def test_settling_no_messages_sends_nothing(verb: str) -> None:
     assert result(SOME[verb](engine(), held(), [])) == SettleReport(0, 0, ())  # type: ignore[operator]
 
 
@@ -249,7 +249,7 @@ def test_a_lease_lost_halfway_reports_what_was_settled_before() -> None:
     assert set(report.outcomes[1:]) == {Outcome.SETTLED}
 
 
-def test_a_chunk_that_ends_the_lease_leaves_nothing_to_ask_and_nothing_lost() -> None:
+def test_a_chunk_that_ends_the_lease_leaves_nothing_to_send_and_nothing_lost() -> None:
     events: list[QueueEvent] = []
     lease = held(2500, in_memory=False)
     refs = [ref(index) for index in (-1, *range(2500), 2500)]

@@ -25,18 +25,18 @@ PLAIN, KEYED = Stage("plain", 2, plain=True), Stage("keyed", 1, plain=False)
 DIGEST = b"00" * 16
 
 
-def test_chunks_of_a_stage_say_how_many_messages_come_before_them() -> None:
+def test_chunks_of_a_stage_state_how_many_messages_precede_them() -> None:
     staged, (batch,) = drive(stage(engine(), map(str, range(2_500))), [[b"staged"] * 3])
     assert isinstance(batch, Batch)
     assert [call.given["count"] for call in batch.calls] == [0, 1000, 2000]
     assert (staged.count, staged.plain) == (2_500, True)
 
 
-def test_a_stage_of_nothing_asks_for_nothing() -> None:
+def test_staging_no_messages_sends_nothing() -> None:
     assert result(stage(engine(), [])).count == 0
 
 
-def test_delay_and_deduplication_key_stand_before_the_body() -> None:
+def test_delay_and_deduplication_key_precede_the_body() -> None:
     messages = ["x", NewMessage("x", delay=2), NewMessage("x", dedup_key="k")]
     staged, (batch,) = drive(stage(engine(), messages), [[b"staged"]])
     plain, delayed, keyed = batch.calls[0].given["messages"]
@@ -47,7 +47,7 @@ def test_delay_and_deduplication_key_stand_before_the_body() -> None:
 
 
 @pytest.mark.parametrize("own", [{"delay": 2}, {"dedup_key": "k"}])
-def test_a_stage_with_one_message_that_must_be_looked_at_is_not_plain(own: dict[str, Any]) -> None:
+def test_a_stage_with_a_delayed_or_deduplicated_message_is_not_plain(own: dict[str, Any]) -> None:
     messages = [*map(str, range(2_000)), NewMessage("x", **own)]
     assert not result(stage(engine(), messages), [b"staged"] * 3).plain
 
@@ -59,7 +59,7 @@ def test_a_stage_that_holds_another_number_of_messages_is_lost() -> None:
         result(stage(engine(), ["x"]), [ScriptFailed("no")], [b"dropped"])
 
 
-def test_what_was_staged_before_a_failure_is_dropped_while_redis_answers() -> None:
+def test_messages_staged_before_a_failure_are_dropped_while_redis_answers() -> None:
     failing = (text if text != "0" else {1: "no key"} for text in map(str, range(2_500, -1, -1)))  # type: ignore[misc]
     with pytest.raises(PayloadError):
         result(stage(engine(), failing), [b"dropped"])
@@ -79,7 +79,7 @@ def test_a_queue_that_drops_its_oldest_messages_stages_nothing() -> None:
         result(stage(engine(max_ready=1, overflow=Overflow.DROP_OLDEST), ["x"]))
 
 
-def test_publishing_decides_then_moves_until_nothing_is_left() -> None:
+def test_publishing_commits_and_then_moves_until_nothing_is_left() -> None:
     replies = [
         b"committed", [b"2 1 plain", b"1 0 keyed"], b"moved 1 0 1", b"moved 1 0 0", [1, [DIGEST]], b"moved 0 1 0",
         [], b"elsewhere",
@@ -92,14 +92,14 @@ def test_publishing_decides_then_moves_until_nothing_is_left() -> None:
     assert [wants[at].given["most"] for at in (2, 5)] == [4000, 1]
 
 
-def test_what_is_decided_is_published_although_redis_went_away_then() -> None:
+def test_a_committed_publication_succeeds_although_redis_becomes_unreachable_then() -> None:
     away = QueueUnavailable("away")
     for replies in ([b"committed", away], [b"committed", [b"2 1 plain"], b"moved 1 0 1", away]):
         published, _ = drive(publish_staged(engine(), [PLAIN]), replies)
         assert published
 
 
-def test_what_was_published_before_is_dropped() -> None:
+def test_stages_that_were_already_published_are_dropped() -> None:
     published, wants = drive(publish_staged(engine(), [PLAIN], sink="s", batch=3), [b"before", [b"dropped"]])
     assert not published
     assert wants[0].given["batch"] == 3
@@ -107,7 +107,7 @@ def test_what_was_published_before_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(("reply", "error"), [(b"gone plain", StageLost), (b"odd", ScriptFailed)])
-def test_a_publication_that_is_refused_says_why(reply: bytes, error: type[Exception]) -> None:
+def test_a_refused_publication_states_why(reply: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         result(publish_staged(engine(), [PLAIN]), reply)
 
@@ -121,7 +121,7 @@ def test_a_publication_waits_for_room_as_long_as_it_may() -> None:
     assert isinstance(wants[1], Sleep)
 
 
-def test_a_publication_is_confirmed_where_the_queue_asks_for_it() -> None:
+def test_a_publication_is_confirmed_when_the_queue_requires_durability() -> None:
     with pytest.raises(NotDurable):
         result(publish_staged(engine(durability=Durability(replicas=1)), [PLAIN]), (b"committed", 0))
 

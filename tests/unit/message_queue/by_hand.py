@@ -18,7 +18,7 @@ CLAIMED = ClaimedMessage("payload", "job:7.abc")
 
 
 class Scripted:
-    """A foreign gateway whose verbs return, or raise, what was laid out for them; anything else is a mistake."""
+    """A foreign gateway whose methods return or raise what was prepared for them; any other call is a mistake."""
 
     message_visibility_timeout_seconds: int | None = 300
     dead_letter_queue = None
@@ -44,7 +44,7 @@ class Scripted:
 
 
 class Clock:
-    """An IoMode in which pausing takes no time; `me` is whoever is set."""
+    """An IoMode in which pausing takes no time; `me` returns the caller that is set."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []

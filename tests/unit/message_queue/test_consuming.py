@@ -15,20 +15,20 @@ from tests.unit.message_queue.by_hand import CLAIMED, Clock, Scripted, body, run
 LOGS = Logs(5, 5)
 
 
-def test_a_claimed_message_is_told_and_handed_over() -> None:
+def test_a_claimed_message_emits_an_event_and_is_returned() -> None:
     told: list[QueueEvent] = []
     delivery = run(consuming.claim(body(Scripted(wait_for_message_and_move=CLAIMED), told=told)))
     assert (delivery.message, delivery.token) == ("payload", "job:7.abc")
     assert steps_of(told) == ["claim/success"]
 
 
-def test_nothing_to_claim_is_told() -> None:
+def test_an_empty_claim_emits_an_event() -> None:
     told: list[QueueEvent] = []
     assert run(consuming.claim(body(Scripted(wait_for_message_and_move=None), told=told))) is None
     assert steps_of(told) == ["claim_empty/skipped"]
 
 
-def test_a_drained_queue_asks_nobody_and_does_not_spin() -> None:
+def test_a_drained_queue_calls_no_gateway_and_does_not_spin() -> None:
     clock = Clock()
     drained = body(Scripted(), clock=clock)
     drained.draining = True
@@ -36,7 +36,7 @@ def test_a_drained_queue_asks_nobody_and_does_not_spin() -> None:
     assert sum(clock.pauses) > 0
 
 
-def test_a_failed_claim_is_told_and_raised_as_it_is() -> None:
+def test_a_failed_claim_emits_an_event_and_raises_the_original_error() -> None:
     told: list[QueueEvent] = []
     error = OSError("gateway")
     with pytest.raises(OSError, match="gateway") as caught:
@@ -57,7 +57,7 @@ def test_a_claim_of_another_type_is_a_broken_contract(claimed: object) -> None:
         run(consuming.claim(body(Scripted(wait_for_message_and_move=claimed))))
 
 
-def test_strict_envelopes_refuse_what_is_in_none() -> None:
+def test_strict_envelopes_refuse_a_message_without_one() -> None:
     with pytest.raises(MalformedMessage):
         run(consuming.claim(body(Scripted(wait_for_message_and_move=CLAIMED), strict_envelopes=True)))
 
@@ -69,7 +69,7 @@ def test_strict_envelopes_refuse_what_is_in_none() -> None:
         (Logs(None, 0), "move_message", ["completed/success", "ack/success"]),
     ],
 )
-def test_success_ends_the_message(logs: Logs, verb: str, events: list[str]) -> None:
+def test_a_success_removes_the_message(logs: Logs, verb: str, events: list[str]) -> None:
     told: list[QueueEvent] = []
     gateway = Scripted(wait_for_message_and_move=CLAIMED, **{verb: True})
     queue = body(gateway, told=told, logs=logs)
@@ -102,7 +102,7 @@ def test_a_success_that_comes_too_late_warns() -> None:
     assert steps_of(told)[1:] == ["ack/skipped", "stale_lease_ack/skipped"]
 
 
-def test_a_success_that_cannot_be_told_to_redis_raises_with_its_cause() -> None:
+def test_a_success_that_cannot_be_stored_raises_with_its_cause() -> None:
     told: list[QueueEvent] = []
     error = OSError("away")
     queue = body(Scripted(wait_for_message_and_move=CLAIMED, remove_message=error), told=told)
@@ -112,7 +112,7 @@ def test_a_success_that_cannot_be_told_to_redis_raises_with_its_cause() -> None:
     assert steps_of(told)[1:] == ["cleanup_failed/failure"]
 
 
-def test_failure_ends_the_message_too_and_is_told_before() -> None:
+def test_a_failure_also_removes_the_message_and_emits_its_event_first() -> None:
     told: list[QueueEvent] = []
     gateway = Scripted(wait_for_message_and_move=CLAIMED, move_message=True, trim_queue=None)
     queue, error = body(gateway, told=told, logs=LOGS), ZeroDivisionError()
@@ -121,7 +121,7 @@ def test_failure_ends_the_message_too_and_is_told_before() -> None:
     assert (told[1].error, told[1].destination_queue) == (error, "q::failed")
 
 
-def test_a_failure_that_cannot_be_put_away_is_told_and_forgiven() -> None:
+def test_a_failed_cleanup_after_a_failure_emits_an_event_and_does_not_raise() -> None:
     told: list[QueueEvent] = []
     queue = body(Scripted(wait_for_message_and_move=CLAIMED, remove_message=OSError()), told=told)
     with pytest.warns(RuntimeWarning, match="could not be settled"):
@@ -130,7 +130,7 @@ def test_a_failure_that_cannot_be_put_away_is_told_and_forgiven() -> None:
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, asyncio.CancelledError])
-def test_an_interruption_while_a_failure_is_put_away_does_not_hide_it(
+def test_an_interrupt_during_the_cleanup_after_a_failure_does_not_hide_the_failure(
     interruption: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, error = body(Scripted(wait_for_message_and_move=CLAIMED, remove_message=interruption())), ZeroDivisionError()
@@ -143,14 +143,14 @@ def test_an_interruption_while_a_failure_is_put_away_does_not_hide_it(
 
 
 @pytest.mark.parametrize("answer", [None, 1, "yes"])
-def test_a_gateway_that_does_not_say_whether_it_settled_breaks_its_contract(answer: object) -> None:
+def test_a_gateway_that_does_not_return_whether_it_settled_breaks_its_contract(answer: object) -> None:
     queue = body(Scripted(wait_for_message_and_move=CLAIMED, remove_message=answer))
     with pytest.raises(CleanupFailedError) as caught:
         run(consuming.succeed(queue, run(consuming.claim(queue)), 0))
     assert isinstance(caught.value.__cause__, GatewayContractError)
 
 
-def test_a_callback_that_raises_harms_nothing() -> None:
+def test_a_callback_that_raises_has_no_further_effect() -> None:
     def fail(_: QueueEvent) -> None:
         raise ZeroDivisionError
 

@@ -17,7 +17,7 @@ def test_an_idle_queue_is_drained_at_once() -> None:
     assert (queue.draining, queue.drained) == (True, True)
 
 
-def test_draining_waits_for_a_publish_of_another() -> None:
+def test_draining_waits_for_a_publish_in_another_thread() -> None:
     clock = Clock()
     queue = body(Scripted(), clock=clock)
     queue.publishing.append(2)
@@ -26,7 +26,7 @@ def test_draining_waits_for_a_publish_of_another() -> None:
     assert len(clock.pauses) == 2
 
 
-def test_draining_does_not_wait_for_what_its_caller_has_interrupted() -> None:
+def test_draining_does_not_wait_for_a_call_that_its_own_thread_has_interrupted() -> None:
     queue = body(Scripted())
     queue.publishing.append(1)
     queue.claiming.append(1)
@@ -34,7 +34,7 @@ def test_draining_does_not_wait_for_what_its_caller_has_interrupted() -> None:
 
 
 @pytest.mark.parametrize("place", ["publishing", "claiming"])
-def test_time_that_runs_out_is_false_and_the_queue_refuses_work_all_the_same(place: str) -> None:
+def test_a_drain_that_times_out_returns_false_and_the_queue_still_refuses_work(place: str) -> None:
     queue = body(Scripted())
     getattr(queue, place).append(2)
     assert run(queue_methods.drain(queue, 0.001)) is False
@@ -43,7 +43,7 @@ def test_time_that_runs_out_is_false_and_the_queue_refuses_work_all_the_same(pla
     assert run(queue_methods.drain(queue, 0.001)) is True
 
 
-def test_no_time_at_all_only_tells() -> None:
+def test_a_drain_with_no_timeout_only_returns_the_state() -> None:
     queue = body(Scripted())
     queue.claiming.append(2)
     assert run(queue_methods.drain(queue, 0)) is True
@@ -55,14 +55,14 @@ def test_no_time_at_all_only_tells() -> None:
     ("timeout", "error"),
     [("1", TypeError), (True, TypeError), (-1, ConfigurationError), (float("nan"), ConfigurationError)],
 )
-def test_a_timeout_that_is_none_is_refused_and_nothing_is_drained(timeout: Any, error: type[Exception]) -> None:
+def test_an_invalid_timeout_is_refused_and_nothing_is_drained(timeout: Any, error: type[Exception]) -> None:
     queue = body(Scripted())
     with pytest.raises(error, match="timeout"):
         run(queue_methods.drain(queue, timeout))
     assert not queue.draining
 
 
-def test_whoever_waits_inside_learns_that_the_queue_is_drained() -> None:
+def test_a_waiting_call_is_notified_when_the_queue_is_drained() -> None:
     queue = body(Scripted())
     with Inside(queue, queue.claiming):
         over = giving_up.get()

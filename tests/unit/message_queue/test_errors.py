@@ -10,7 +10,7 @@ from rmq_core.errors import LeaseLost, QueueFull, RedisMessageQueueError, transl
 CUT = redis_errors.ConnectionError("cut")
 
 
-def test_a_lost_connection_is_redis_pys_error_when_nothing_was_repeated() -> None:
+def test_a_lost_connection_without_retries_is_redis_pys_error() -> None:
     assert in_redis_terms(translate(CUT), resent=False) is CUT
 
 
@@ -36,7 +36,7 @@ def test_a_refused_login_is_redis_pys_error() -> None:
 
 
 @pytest.mark.parametrize("error", [LeaseLost("job"), RedisMessageQueueError("x")])
-def test_other_errors_stay_what_they_are(error: RedisMessageQueueError) -> None:
+def test_other_errors_stay_unchanged(error: RedisMessageQueueError) -> None:
     assert in_redis_terms(error, resent=True) is error
 
 

@@ -33,11 +33,11 @@ def gateway(**options: Any) -> RedisGateway:
 
 
 class Asked(Exception):
-    """Instead of an answer."""
+    """An exception that is raised in place of a reply."""
 
 
 def patience_of(made: RedisGateway, verb: str, *args: Any) -> Patience:
-    """How patiently a gateway asks Redis for something."""
+    """Return the retry settings with which a gateway calls Redis."""
     channel, _ = made.channels.find("q::pending")
     found: list[Patience] = []
 
@@ -65,7 +65,7 @@ def test_the_settings_of_a_gateway_are_those_of_its_engine() -> None:
     assert (engine.dedup_window_ms, engine.name) == (9000, "q")
 
 
-def test_a_queue_has_one_engine_whatever_part_is_named() -> None:
+def test_all_parts_of_a_queue_share_one_engine() -> None:
     made = gateway()
     channel, part = made.channels.find("q::pending")
     assert made.channels.find("q::processing") == (channel, QueuePart.PROCESSING)
@@ -80,14 +80,14 @@ def test_the_place_for_dead_letters_may_have_any_name() -> None:
     assert made.channels.log("poison") == QueuePart.DEAD_LETTER
 
 
-def test_calls_are_repeated_for_the_budget_and_a_claim_no_longer_than_it_waits() -> None:
+def test_calls_are_retried_for_the_budget_and_a_claim_no_longer_than_its_wait() -> None:
     made = gateway(retry_budget_seconds=60, retry_initial_delay_seconds=0.5, retry_max_delay_seconds=2)
     published, claimed = patience_of(made, "publish_message", "x", "key"), patience_of(made, *CLAIM)
     assert published[:3] == (60, 0.5, 2)
     assert claimed.budget_s == 5
 
 
-def test_without_a_budget_or_a_key_nothing_is_repeated_by_us() -> None:
+def test_without_a_budget_or_a_deduplication_key_rmq_retries_nothing() -> None:
     assert patience_of(gateway(retry_budget_seconds=0), "publish_message", "x", "key").budget_s is None
     assert patience_of(gateway(), "add_message", "x").budget_s is None
 
@@ -116,14 +116,14 @@ def test_an_interrupted_gateway_claims_nothing() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "expected"), [(True, False, True), (False, False, False), (False, True, True)]
 )
-def test_either_of_two_is_enough(one: object, other: object, expected: object) -> None:
+def test_either_returns_true_when_one_of_its_two_functions_does(one: object, other: object, expected: object) -> None:
     combined = either(lambda: bool(one), lambda: bool(other))
     assert combined is not None
     assert combined() is expected
     assert either(None, None) is None
 
 
-def test_what_the_engine_tells_is_told_in_the_words_of_the_queue() -> None:
+def test_events_of_the_engine_are_emitted_in_the_terms_of_the_message_queue() -> None:
     made = gateway(message_visibility_timeout_seconds=7, max_delivery_count=3, dead_letter_queue="q::dlq")
     channel, _ = made.channels.find("q::pending")
     channel.listen()
@@ -137,7 +137,7 @@ def test_what_the_engine_tells_is_told_in_the_words_of_the_queue() -> None:
 
 
 def unreachable(made: RedisGateway) -> Channel:
-    """The channel of a gateway whose claims fail twice, the second time for good."""
+    """Return the channel of a gateway whose claims fail twice, the second time finally."""
     channel, _ = made.channels.find("q::pending")
 
     def run(_: object, patience: Patience) -> None:
@@ -149,7 +149,7 @@ def unreachable(made: RedisGateway) -> Channel:
     return channel
 
 
-def test_a_spent_budget_of_a_claim_is_told_with_its_attempt() -> None:
+def test_the_event_of_a_spent_claim_budget_contains_its_attempt() -> None:
     made = gateway()
     channel = unreachable(made)
     channel.listen()
@@ -161,7 +161,7 @@ def test_a_spent_budget_of_a_claim_is_told_with_its_attempt() -> None:
     assert [event.exception_type for event in told] == ["ConnectionError"] * 2
 
 
-def test_nobody_has_to_listen() -> None:
+def test_events_without_a_callback_are_dropped() -> None:
     made = gateway()
     channel = unreachable(made)
     with pytest.raises(RetryBudgetExhaustedError):
@@ -186,6 +186,6 @@ def test_names_that_are_no_part_of_a_queue_are_refused() -> None:
         gateway().add_message("jobs", "x")
 
 
-def test_an_event_speaks_both_languages() -> None:
+def test_an_event_has_the_attributes_of_both_event_types() -> None:
     event = QueueEvent("q", EventOperation.ACK, EventOutcome.SUCCESS, claim_id="job")
     assert event.lease_id == "job"

@@ -1,4 +1,4 @@
-"""The verbs as exchanges with the engine's scripts: what is asked, given the replies."""
+"""The methods of a gateway as exchanges with the engine's scripts: their requests, given the replies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.message_queue.by_hand import run
 
 
 class ByHand:
-    """A driver that gets the replies of a test."""
+    """A driver that receives the replies of a test."""
 
     def __init__(self, *replies: object) -> None:
         self.replies = replies
@@ -41,7 +41,7 @@ def channels(*replies: object, **settings: Any) -> Channels:
 
 
 def answer(verb: Any, *args: Any, replies: Sequence[object] = (), **settings: Any) -> Any:
-    """What a verb returns after these replies."""
+    """Return what a method returns after these replies."""
     return run(verb(channels(*replies, **settings), *args))
 
 
@@ -49,16 +49,16 @@ EMPTY = [b"empty 0 9", [], []]
 
 
 def delivered(times: int) -> list[object]:
-    """A claim whose message was delivered so often before."""
+    """Return a claim whose message was delivered so often before."""
     return [claimed()[0], [], [[envelope("p", "m", times)]]]
 
 
-def test_publishing_says_whether_the_message_is_new() -> None:
+def test_publishing_returns_whether_the_message_is_new() -> None:
     for reply, fresh in ((b"accepted 0 1", True), (b"accepted 0 0", False)):
         assert answer(gateway_methods.publish_message, "q::pending", "x", "key", replies=[reply]) is fresh
 
 
-def test_a_full_queue_is_backpressure_in_the_words_of_its_user() -> None:
+def test_a_full_queue_raises_the_backpressure_error_of_the_message_queue() -> None:
     with pytest.raises(QueueBackpressureError, match="max_pending_length=2 messages wait; consume some"):
         answer(gateway_methods.add_message, "q::pending", "x", replies=[b"full 1000"], max_ready=2)
 
@@ -70,7 +70,7 @@ def test_a_full_server_is_no_backpressure() -> None:
         answer(gateway_methods.add_message, "q::pending", "x", replies=[full])
 
 
-def test_a_wait_for_room_can_be_given_up() -> None:
+def test_a_wait_for_room_can_be_interrupted() -> None:
     with pytest.raises(QueueBackpressureError, match="given up"):
         answer(gateway_methods.add_message, "q::pending", "x", replies=[Interrupted()], max_ready=2)
 
@@ -88,7 +88,7 @@ def test_an_interrupted_claim_is_none_and_its_id_is_kept() -> None:
     assert len(own.unanswered) == 1
 
 
-def test_what_is_expired_comes_before_the_message_just_claimed_the_earliest_first() -> None:
+def test_expired_messages_precede_the_message_just_claimed_earliest_first() -> None:
     late = [claimed()[0], [b"a", b"b"], claimed()[2]]
     replies = [late, b"returned 1 0", [b"a", b"b"], [b"returned 1 0 8.x", b"returned 1 0 9.x"], claimed()]
     lease, wants = drive(operations.claim(engine(max_deliveries=None), 0), replies)
@@ -99,7 +99,7 @@ def test_what_is_expired_comes_before_the_message_just_claimed_the_earliest_firs
     assert [call.given["lease_id"] for call in batch.calls] == ["b", "a"]
 
 
-def test_those_that_die_are_reclaimed_first_in_the_order_of_their_deadlines() -> None:
+def test_messages_that_become_dead_letters_are_reclaimed_first_in_the_order_of_their_deadlines() -> None:
     late = [claimed()[0], [b"a"], claimed()[2]]
     head = b"7.abc h 1 0 0 me"
     looked = [[head, envelope("p", "m", 0)], [head, envelope("p", "m", 1)], [head, envelope("p", "m", 1)]]
@@ -113,18 +113,18 @@ def test_those_that_die_are_reclaimed_first_in_the_order_of_their_deadlines() ->
     assert [[call.given["lease_id"] for call in batch.calls] for batch in batches[1:]] == [["b", "c"], ["a"]]
 
 
-def test_a_message_that_was_delivered_often_enough_before_the_limit_was_lowered_is_not_handed_out() -> None:
+def test_a_message_beyond_a_lowered_delivery_limit_is_not_delivered() -> None:
     wants = asked(operations.claim(engine(max_deliveries=3), 0), delivered(3), b"returned 1 0 m", EMPTY)
     assert scripts(wants) == ["claim", "give_back", "claim"]
     assert wants[1].given["verb"] == "nack"
 
 
-def test_a_message_at_its_last_delivery_is_handed_out() -> None:
+def test_a_message_at_its_last_delivery_is_delivered() -> None:
     assert result(operations.claim(engine(max_deliveries=3), 0), delivered(2)) is not None
 
 
 @pytest.mark.parametrize(("reply", "applied"), [(b"acked 1", True), (b"lost", False)])
-def test_finishing_says_whether_the_lease_was_still_held(reply: bytes, applied: object) -> None:
+def test_finishing_returns_whether_the_lease_was_still_held(reply: bytes, applied: object) -> None:
     assert result(operations.finish(engine(), held()), reply) is applied
 
 
@@ -144,7 +144,7 @@ def test_finishing_into_a_log_keeps_the_message_there(log: QueuePart, key: bytes
     assert call.given["completed_cap"] > 10**9
 
 
-def test_moving_back_to_what_waits_releases() -> None:
+def test_moving_back_to_pending_releases_the_lease() -> None:
     own = channels(b"returned 1 0")
     assert run(gateway_methods.move_message(own, "q::processing", "q::pending", "x", lease_token="~x:7.abc")) is True
     (call,) = own.find("q::pending")[0].driver.wants
@@ -157,7 +157,7 @@ def test_an_unknown_answer_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(("reply", "renewed"), [(b"9000", True), (b"inf", True), (b"lost", False)])
-def test_renewing_says_whether_the_lease_is_still_held(reply: bytes, renewed: object) -> None:
+def test_renewing_returns_whether_the_lease_is_still_held(reply: bytes, renewed: object) -> None:
     assert result(operations.unless_lost(settling.extend(engine(), held())), reply) is renewed
 
 
@@ -168,7 +168,7 @@ def test_trimming_keeps_the_newest() -> None:
 
 
 @pytest.mark.parametrize(("verb", "args"), [(gateway_methods.trim_queue, [10]), (gateway_methods.purge_queue, [])])
-def test_what_is_being_processed_is_neither_trimmed_nor_purged(verb: Any, args: list[int]) -> None:
+def test_the_processing_part_can_be_neither_trimmed_nor_purged(verb: Any, args: list[int]) -> None:
     with pytest.raises(ConfigurationError, match="process"):
         answer(verb, "q::processing", *args)
 
@@ -182,19 +182,19 @@ def test_the_length_of_a_part_is_counted_by_redis(part: QueuePart, commands: lis
     assert (length, [want.args[0] for want in wants]) == (3 * len(commands), commands)
 
 
-def test_peeking_shows_what_is_next_and_the_newest_of_a_log() -> None:
+def test_peeking_returns_the_next_messages_and_the_newest_of_a_log() -> None:
     for part in (QueuePart.PENDING, QueuePart.FAILED):
         found, (call,) = drive(operations.peek(engine(), part, 2), [[envelope("first"), envelope("second")]])
         assert (found, call.given["count"]) == ([b"first", b"second"], -2)
 
 
-def test_peeking_at_what_is_being_processed_shows_the_payloads_of_leases() -> None:
+def test_peeking_at_the_processing_part_returns_the_payloads_of_leases() -> None:
     info = [b"me", b"h", 1, 0, b"5000", 1, 0, b"7", 0, 0]
     replies = [[b"a", b"b"], [info, info], [[envelope("x")], []]]
     assert result(operations.peek(engine(), QueuePart.PROCESSING, 9), *replies) == [b"x"]
 
 
-def test_recovering_says_whether_anything_is_left() -> None:
+def test_recovering_returns_whether_anything_is_left() -> None:
     assert answer(gateway_methods.recover_claims, "q::processing") is True
     for reply, recovered, left in ((Interrupted(), False, {"~a": "n"}), (b"lost", True, {})):
         own = channels(reply)

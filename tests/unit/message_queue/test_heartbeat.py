@@ -1,4 +1,4 @@
-"""What a heartbeat does, step by step; threads and tasks are only looked at where they are the subject."""
+"""The steps of a heartbeat; threads and tasks are tested only where they are the subject."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECEIVED = Received("x", "x", "job:7.abc")
 
 
 class Renewals(Scripted):
-    """A gateway that answers renewals as laid out; the last answer, or an empty list of them, ends the beat."""
+    """A gateway that answers renewals as prepared; the last answer, or an empty list of them, ends the heartbeat."""
 
     def __init__(self, *answers: Any, on_failure: Callable[[], Any] | None = None) -> None:
         super().__init__()
@@ -45,11 +45,11 @@ class Renewals(Scripted):
         return steps_of(self.told)
 
 
-def test_each_renewal_is_told() -> None:
+def test_each_renewal_emits_an_event() -> None:
     assert Renewals(True, True).run() == ["lease_renew/success"] * 2
 
 
-def test_a_lost_lease_ends_the_heartbeat_and_is_called_out() -> None:
+def test_a_lost_lease_ends_the_heartbeat_and_calls_the_failure_callback() -> None:
     called: list[int] = []
     renewals = Renewals(True, False, True, on_failure=lambda: called.append(1))
     assert renewals.run() == ["lease_renew/success", "lease_renew_failed/skipped"]
@@ -57,7 +57,7 @@ def test_a_lost_lease_ends_the_heartbeat_and_is_called_out() -> None:
 
 
 @pytest.mark.parametrize("answer", [OSError("away"), None, 1])
-def test_a_renewal_that_fails_or_does_not_say_ends_it_too(answer: Any) -> None:
+def test_a_renewal_that_raises_or_returns_no_bool_also_ends_the_heartbeat(answer: Any) -> None:
     called: list[int] = []
     renewals = Renewals(answer, True, on_failure=lambda: called.append(1))
     with pytest.warns(RuntimeWarning, match="could not be renewed"):
@@ -66,7 +66,7 @@ def test_a_renewal_that_fails_or_does_not_say_ends_it_too(answer: Any) -> None:
     assert renewals.told[0].error is not None
 
 
-def test_a_failure_after_the_end_is_nobodys_business() -> None:
+def test_a_failure_after_the_end_of_the_heartbeat_is_ignored() -> None:
     called: list[int] = []
     renewals = Renewals(False, on_failure=lambda: called.append(1))
 
@@ -84,7 +84,7 @@ def test_a_callback_that_raises_is_warned_of() -> None:
         Renewals(False, on_failure=lambda: 1 // 0).run()
 
 
-def test_a_callback_that_must_be_awaited_is_warned_of_where_nobody_can() -> None:
+def test_an_async_callback_causes_a_warning_where_it_cannot_be_awaited() -> None:
     async def later() -> None:
         pass
 
@@ -99,7 +99,7 @@ def test_without_an_interval_there_is_neither_thread_nor_task() -> None:
     assert {*threading.enumerate()} <= before
 
 
-def test_a_renewal_that_does_not_end_in_time_is_told() -> None:
+def test_a_renewal_that_does_not_end_in_time_causes_a_warning() -> None:
     go_on, begun = threading.Event(), threading.Event()
     renewals = Renewals()
 
@@ -135,7 +135,7 @@ def test_a_task_is_cancelled_in_the_middle_of_a_renewal() -> None:
     asyncio.run(main())
 
 
-def test_a_message_without_a_token_has_no_heartbeat_which_is_said_once() -> None:
+def test_a_message_without_a_token_has_no_heartbeat_and_warns_once() -> None:
     queue = body(Scripted(), heartbeat=HeartbeatSettings(1, None))
     with pytest.warns(RuntimeWarning, match="no lease token"):
         ThreadHeartbeat(queue, Received("x", "x", None)).stop()

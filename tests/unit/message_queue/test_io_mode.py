@@ -17,12 +17,12 @@ async def later() -> int:
 
 
 @pytest.mark.parametrize("finish", [False, True])
-def test_only_what_has_to_be_awaited_is(finish: object) -> None:
+def test_only_awaitables_are_awaited(finish: object) -> None:
     assert asyncio.run(awaited(later(), finish=bool(finish))) == 5
     assert run(awaited(5, finish=bool(finish))) == 5
 
 
-def test_what_an_operation_raises_goes_on() -> None:
+def test_an_exception_of_an_operation_propagates() -> None:
     async def operation() -> None:
         raise OSError("inside")
 
@@ -30,7 +30,7 @@ def test_what_an_operation_raises_goes_on() -> None:
         run(operation())
 
 
-def test_what_waits_for_a_loop_has_none_in_the_blocking_world() -> None:
+def test_an_operation_that_needs_an_event_loop_fails_in_blocking_code() -> None:
     async def operation() -> None:
         await asyncio.sleep(0)
 
@@ -39,7 +39,7 @@ def test_what_waits_for_a_loop_has_none_in_the_blocking_world() -> None:
 
 
 def cancelled_while(*, finish: bool) -> list[str]:
-    """What a call got done whose task was cancelled in its middle."""
+    """Return what a call completed whose task was cancelled in its middle."""
     done: list[str] = []
 
     async def work() -> None:
@@ -68,11 +68,11 @@ def test_a_cancellation_cuts_a_call_short() -> None:
     assert cancelled_while(finish=False) == ["cancelled"]
 
 
-def test_a_call_to_be_finished_ends_before_the_cancellation_is_seen() -> None:
+def test_a_call_marked_to_finish_ends_before_the_cancellation_is_raised() -> None:
     assert cancelled_while(finish=True) == ["work", "cancelled"]
 
 
-def test_a_call_to_be_finished_raises_like_any_other() -> None:
+def test_a_call_marked_to_finish_raises_like_any_other() -> None:
     async def fail() -> Any:
         raise OSError("inside")
 
@@ -81,7 +81,7 @@ def test_a_call_to_be_finished_raises_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("module", [rmq_core, rmq_core.asyncio])
-def test_help_shows_what_users_call(module: Any) -> None:
+def test_help_shows_the_public_signatures(module: Any) -> None:
     publish, move = module.RedisMessageQueue.publish, module.RedisGateway.move_message
     assert str(inspect.signature(publish)) == "(self, message: str | dict[str, typing.Any]) -> bool"
     assert [*inspect.signature(move).parameters] == ["self", "from_queue", "to_queue", "message", "lease_token"]

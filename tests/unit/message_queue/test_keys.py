@@ -34,7 +34,7 @@ def test_a_name_that_would_be_ambiguous_is_refused(name: str) -> None:
         ("orders--completed", "orders--%", QueuePart.COMPLETED),
     ],
 )
-def test_a_name_stands_for_a_part_of_an_engines_queue(key: str, queue: str, part: QueuePart) -> None:
+def test_a_name_maps_to_a_part_of_an_engines_queue(key: str, queue: str, part: QueuePart) -> None:
     assert place(key) == (queue, part)
 
 
@@ -50,7 +50,7 @@ def test_queues_that_differ_never_share_an_engines_queue() -> None:
 
 
 @pytest.mark.parametrize(("key", "tag"), [("{a}b", "a"), ("a{b}{c}", "b"), ("a{}b", None), ("a{b", None), ("ab", None)])
-def test_a_hash_tag_is_what_stands_in_the_first_braces(key: str, tag: str | None) -> None:
+def test_a_hash_tag_is_the_text_in_the_first_braces(key: str, tag: str | None) -> None:
     assert hash_tag(key) == tag
 
 
@@ -60,7 +60,7 @@ def test_a_name_without_hash_tag_is_refused_on_a_cluster(name: str) -> None:
         QueueKeyManager(name).check_slots()
 
 
-def test_dead_letters_elsewhere_are_refused_on_a_cluster() -> None:
+def test_a_dead_letter_key_in_another_slot_is_refused_on_a_cluster() -> None:
     QueueKeyManager("{orders}", dead_letter="dead{orders}").check_slots()
     with pytest.raises(ConfigurationError, match="dead_letter_queue"):
         QueueKeyManager("{orders}", dead_letter="{poison}").check_slots()

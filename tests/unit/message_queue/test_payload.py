@@ -9,7 +9,7 @@ from rmq_core.compat.payload import PayloadRules
 from rmq_core.errors import PayloadError, PayloadTooDeep, PayloadTooLarge
 
 
-def test_text_is_stored_as_it_is() -> None:
+def test_text_is_stored_unchanged() -> None:
     assert PayloadRules().serialize("größe") == "größe"
 
 
@@ -18,7 +18,7 @@ def test_a_dict_becomes_json_with_sorted_keys() -> None:
 
 
 @pytest.mark.parametrize("message", [None, 1, b"x", ["x"], ("x",)])
-def test_neither_text_nor_dict_is_refused(message: Any) -> None:
+def test_a_message_that_is_neither_text_nor_dict_is_refused(message: Any) -> None:
     with pytest.raises(TypeError, match="'message' must be a str or a dict"):
         PayloadRules().serialize(message)
 
@@ -36,20 +36,20 @@ def test_keys_that_json_would_change_are_refused_at_any_depth(message: Any, path
         PayloadRules().serialize(message)
 
 
-def test_what_contains_itself_is_refused() -> None:
+def test_a_payload_that_contains_itself_is_refused() -> None:
     loop: dict[str, Any] = {}
     loop["loop"] = [loop]
     with pytest.raises(ValueError, match="contains itself"):
         PayloadRules().serialize(loop)
 
 
-def test_the_same_value_twice_is_no_loop() -> None:
+def test_a_value_that_occurs_twice_is_not_a_cycle() -> None:
     part = {"x": 1}
     assert PayloadRules().serialize({"a": part, "b": part}) == '{"a": {"x": 1}, "b": {"x": 1}}'
 
 
 @pytest.mark.parametrize("message", [{"x": float("nan")}, {"x": [float("-inf")]}, "\ud800"])
-def test_what_has_no_stored_form_is_a_value_error(message: Any) -> None:
+def test_a_payload_without_a_stored_form_is_a_value_error(message: Any) -> None:
     with pytest.raises(ValueError):
         PayloadRules().serialize(message)
 
@@ -74,7 +74,7 @@ def test_depth_counts_nested_containers() -> None:
 
 
 @pytest.mark.parametrize("value", [(1,), {1}, b"x", datetime(2026, 1, 1, tzinfo=UTC)])
-def test_strict_types_refuse_what_json_does_not_have(value: Any) -> None:
+def test_strict_types_refuse_values_that_json_lacks(value: Any) -> None:
     with pytest.raises(TypeError, match=rf"message\['x'\]\[0\] is a {type(value).__name__}"):
         PayloadRules(strict=True).serialize({"x": [value]})
 

@@ -30,7 +30,7 @@ def test_without_a_key_function_the_text_is_the_key() -> None:
     assert gateway.calls == [("publish_message", "q::pending", '{"a": 1}', 'q::deduplication::{"a": 1}')]
 
 
-def test_a_key_function_gets_the_message_as_it_was_published() -> None:
+def test_a_key_function_receives_the_message_as_it_was_published() -> None:
     gateway = Scripted(publish_message=True)
     run(queue_methods.publish(body(gateway, deduplication=by(lambda message: message["id"])), {"id": "7"}))
     assert gateway.calls[0][3] == "q::deduplication::7"
@@ -43,21 +43,21 @@ def test_without_deduplication_there_is_no_key() -> None:
 
 
 @pytest.mark.parametrize(("answer", "event"), [(True, "publish/success"), (False, "publish_dedup_hit/skipped")])
-def test_what_became_of_a_message_is_returned_and_told(answer: object, event: str) -> None:
+def test_the_outcome_of_a_publish_is_returned_and_emitted(answer: object, event: str) -> None:
     told: list[QueueEvent] = []
     assert run(queue_methods.publish(body(Scripted(publish_message=answer), told=told), "x")) is answer
     assert steps_of(told) == [event]
 
 
 @pytest.mark.parametrize(("key", "error"), [(7, TypeError), (None, TypeError), ("", ConfigurationError)])
-def test_a_key_that_is_none_is_refused_before_anything_is_stored(key: Any, error: type[Exception]) -> None:
+def test_an_invalid_key_is_refused_before_anything_is_stored(key: Any, error: type[Exception]) -> None:
     told: list[QueueEvent] = []
     with pytest.raises(error):
         run(queue_methods.publish(body(Scripted(), deduplication=by(lambda _: key), told=told), "x"))
     assert steps_of(told) == ["publish/failure"]
 
 
-def test_a_key_function_that_must_be_awaited_is_refused_and_not_left_hanging() -> None:
+def test_an_async_key_function_is_refused_and_its_coroutine_closed() -> None:
     async def later(_: object) -> str:
         return "x"
 
@@ -66,7 +66,7 @@ def test_a_key_function_that_must_be_awaited_is_refused_and_not_left_hanging() -
 
 
 @pytest.mark.parametrize("error", [OSError("gateway"), KeyError("x")])
-def test_a_failed_publish_is_told_and_raised_as_it_is(error: Exception) -> None:
+def test_a_failed_publish_emits_an_event_and_raises_the_original_error(error: Exception) -> None:
     told: list[QueueEvent] = []
     with pytest.raises(type(error)) as caught:
         run(queue_methods.publish(body(Scripted(publish_message=error), told=told), "x"))
@@ -87,7 +87,7 @@ def test_a_gateway_that_returns_something_else_breaks_its_contract(verb: str, an
         )
 
 
-def test_a_drained_queue_publishes_nothing_and_tells_so() -> None:
+def test_a_drained_queue_publishes_nothing_and_emits_an_event() -> None:
     told: list[QueueEvent] = []
     queue = body(Scripted(), told=told)
     queue.draining = True

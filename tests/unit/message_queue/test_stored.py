@@ -20,7 +20,7 @@ def enveloped(**fields: Any) -> str:
 
 
 @pytest.mark.parametrize("decode", [True, False])
-def test_what_the_built_in_gateway_hands_out_is_the_payload_and_remembers_its_lease(decode: object) -> None:
+def test_a_stored_message_of_the_built_in_gateway_is_the_payload_and_remembers_its_lease(decode: object) -> None:
     lease = lease_of_one(lease_id="~x")
     stored = held(granted(lease), decode=bool(decode))
     delivery = Received.of(ClaimedMessage(stored, token_text(lease)), strict=True)
@@ -31,14 +31,14 @@ def test_what_the_built_in_gateway_hands_out_is_the_payload_and_remembers_its_le
     assert lease_of("q", stored, token_text(lease)) is lease
 
 
-def test_the_token_counts_when_it_is_not_that_of_the_message() -> None:
+def test_an_explicit_token_overrides_that_of_the_message() -> None:
     lease = lease_of_one(lease_id="~x")
     found = lease_of("q", held(granted(lease), decode=True), "~x:8.def")
     assert found is not None
     assert found.token == "8.def"
 
 
-def test_a_token_is_all_it_takes_to_settle_from_anywhere() -> None:
+def test_a_token_suffices_to_settle_from_another_process() -> None:
     lease = lease_of("q", "whatever", "a:b:7.abc")
     assert lease is not None
     assert (lease.queue, lease.id, lease.token, lease.count) == ("q", "a:b", "7.abc", 1)
@@ -49,7 +49,7 @@ def test_without_a_lease_in_it_a_token_settles_nothing(token: str | None) -> Non
     assert lease_of("q", "payload", token) is None
 
 
-def test_the_hash_of_a_token_tells_holders_apart_and_is_no_token() -> None:
+def test_the_hash_of_a_token_identifies_the_holder_and_is_not_the_token() -> None:
     first, second = (Received.of(ClaimedMessage("x", token), strict=False).token_hash for token in "ab")
     assert first != second
     assert [len(first or ""), len(second or "")] == [16, 16]
@@ -67,7 +67,7 @@ DAMAGED = [enveloped(id=7, payload="p"), enveloped(payload="p"), "\x1eRMQ1:{", "
 
 
 @pytest.mark.parametrize("stored", DAMAGED)
-def test_what_is_in_no_sound_envelope_is_its_own_payload_unless_strict(stored: str | bytes) -> None:
+def test_a_stored_value_without_a_valid_envelope_is_its_own_payload_unless_strict(stored: str | bytes) -> None:
     assert Received.of(stored, strict=False)[:2] == (stored, stored)
     with pytest.raises(MalformedMessage, match="envelope"):
         Received.of(stored, strict=True)
@@ -77,6 +77,6 @@ def test_what_is_in_no_sound_envelope_is_its_own_payload_unless_strict(stored: s
     ("stored", "token", "error"),
     [("x", "", ValueError), ("x", 7, TypeError), (7, "t", TypeError), (None, "t", TypeError)],
 )
-def test_a_claimed_message_is_checked(stored: Any, token: Any, error: type[Exception]) -> None:
+def test_the_values_of_a_claimed_message_are_validated(stored: Any, token: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         ClaimedMessage(stored, token)

@@ -28,7 +28,7 @@ from rmq_core.reliable import ReliableConfig
         ("worker", ""),
     ],
 )
-def test_a_setting_that_cannot_work_is_refused_by_name(name: str, value: Any) -> None:
+def test_an_invalid_setting_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=name):
         ReliableConfig(**{name: value})
 
@@ -38,7 +38,7 @@ def test_settings_cannot_be_changed() -> None:
         ReliableConfig().timeout = 1  # type: ignore[misc]
 
 
-def test_the_capabilities_say_what_the_structure_allows() -> None:
+def test_the_capabilities_are_those_the_data_structure_allows() -> None:
     assert ReliableQueue.capabilities == Capabilities(
         fenced=True, extend=True, dead_letters=True, partial_settle=True, batch=True, headers=True
     )
@@ -55,7 +55,7 @@ def test_the_schema_in_the_docstring_lists_every_key() -> None:
     assert (keys.processing("w"), keys.claims("w")) == (keys.prefix + b"processing:w", keys.prefix + b"claims:w")
 
 
-def test_a_reaper_rests_a_tenth_of_the_timeout_within_reason() -> None:
+def test_a_reaper_sleeps_a_tenth_of_the_timeout_within_limits() -> None:
     assert [pause_between(None, timeout) for timeout in (600, 10, 0.1, 86400)] == [60, 1, 0.1, 60]
     assert pause_between(7, 600) == 7
     with pytest.raises(ConfigurationError, match="interval"):

@@ -26,20 +26,20 @@ def engine() -> ReliableEngine:
     return ReliableEngine(KEYS, ReliableConfig(worker="w"), registered=True)
 
 
-def test_the_first_call_writes_the_queues_name_where_tools_look(engine: ReliableEngine) -> None:
+def test_the_first_call_registers_the_name_of_the_queue_for_tools(engine: ReliableEngine) -> None:
     engine.registered = False
     wants = asked(publishing.publish(engine, "a"), 1, 1, b"accepted 1")
     assert wants[:2] == [Command(("SADD", b"rmq:queues", "q")), Command(("SADD", b"rmq:queues:reliable", "q"))]
     assert engine.registered
 
 
-def test_a_full_server_does_not_keep_consumers_away(engine: ReliableEngine) -> None:
+def test_a_full_server_does_not_keep_consumers_from_claiming(engine: ReliableEngine) -> None:
     engine.registered = False
     assert result(claiming.claim(engine), QueueFull("full"), EMPTY) is None
     assert not engine.registered
 
 
-def test_a_waiting_claim_blocks_on_the_queue_into_its_own_list(engine: ReliableEngine) -> None:
+def test_a_waiting_claim_moves_from_the_queue_into_its_own_list(engine: ReliableEngine) -> None:
     moved = [b"claimed 1000", [envelope("a", "m0")]]
     lease, wants = drive(claiming.claim(engine, wait=9), [[b"empty 5000 9000", []], (b"entry", moved)])
     assert isinstance(wants[1], Wait)
@@ -49,7 +49,7 @@ def test_a_waiting_claim_blocks_on_the_queue_into_its_own_list(engine: ReliableE
     assert (lease.message.payload, lease.deadline_ms) == ("a", 601_000)
 
 
-def test_a_server_that_refuses_to_block_is_not_asked_again_at_once(engine: ReliableEngine) -> None:
+def test_a_server_that_refused_to_block_is_not_asked_to_block_again_at_once(engine: ReliableEngine) -> None:
     exchange = claiming.claim(engine, wait=9)
     next(exchange)
     step(exchange, [b"empty 5000 9000", []])
@@ -58,7 +58,7 @@ def test_a_server_that_refuses_to_block_is_not_asked_again_at_once(engine: Relia
     assert isinstance(step(exchange, None), Wait)
 
 
-def test_what_was_reaped_before_the_answer_to_a_resend_is_claimed_anew(engine: ReliableEngine) -> None:
+def test_messages_reaped_before_the_reply_to_a_resend_are_claimed_again(engine: ReliableEngine) -> None:
     gone = [b"claimed 1000", []]
     lease, wants = drive(claiming.claim(engine), [gone, [b"claimed 2000", [envelope("a")]]])
     assert lease is not None
@@ -66,7 +66,7 @@ def test_what_was_reaped_before_the_answer_to_a_resend_is_claimed_anew(engine: R
 
 
 @pytest.mark.parametrize("error", [QueueUnavailable("gone"), KeyboardInterrupt()])
-def test_a_claim_without_an_answer_is_entered_again_by_the_next(engine: ReliableEngine, error: BaseException) -> None:
+def test_a_claim_without_a_reply_is_resumed_by_the_next(engine: ReliableEngine, error: BaseException) -> None:
     first = claiming.claim(engine)
     token = next(first).given["token"]  # type: ignore[union-attr]
     with pytest.raises(type(error)):
@@ -76,7 +76,7 @@ def test_a_claim_without_an_answer_is_entered_again_by_the_next(engine: Reliable
     assert engine.unanswered == {}
 
 
-def test_a_claim_that_was_refused_is_over(engine: ReliableEngine) -> None:
+def test_a_refused_claim_is_forgotten(engine: ReliableEngine) -> None:
     first = claiming.claim(engine)
     next(first)
     with pytest.raises(ScriptFailed):
@@ -84,14 +84,14 @@ def test_a_claim_that_was_refused_is_over(engine: ReliableEngine) -> None:
     assert engine.unanswered == {}
 
 
-def test_leaving_gives_back_what_may_have_been_granted(engine: ReliableEngine) -> None:
+def test_closing_releases_what_may_have_been_granted(engine: ReliableEngine) -> None:
     engine.unanswered["t"] = "w"
     wants = asked(settling.leave(engine), [b"claimed 1000", [envelope("a")]], b"settled s")
     assert (wants[0].given["mode"], wants[1].given["verb"]) == ("rest", "release")
     assert asked(settling.leave(engine)) == []
 
 
-def test_leaving_that_fails_can_be_tried_again(engine: ReliableEngine) -> None:
+def test_a_failed_close_can_be_repeated(engine: ReliableEngine) -> None:
     engine.unanswered["t"] = "w"
     exchange = settling.leave(engine)
     next(exchange)
@@ -109,16 +109,16 @@ def test_an_ack_names_the_entries_it_removes_and_their_token(engine: ReliableEng
     assert (report.settled, lease.state.settled) == (2, True)
 
 
-def test_what_somebody_removed_by_hand_is_not_counted_as_settled(engine: ReliableEngine) -> None:
+def test_manually_removed_entries_do_not_count_as_settled(engine: ReliableEngine) -> None:
     lease = Lease("q", "~1", "w", 2, 5000, "t", envelopes=HELD.envelopes)
     assert result(settling.ack(engine, lease), b"settled sm").settled == 1
 
 
-def test_settling_nothing_asks_nothing(engine: ReliableEngine) -> None:
+def test_settling_no_messages_sends_nothing(engine: ReliableEngine) -> None:
     assert result(settling.ack(engine, HELD, [])) == (0, 0, ())
 
 
-def test_heartbeats_ask_only_for_what_is_not_settled(engine: ReliableEngine) -> None:
+def test_heartbeats_extend_only_unsettled_messages(engine: ReliableEngine) -> None:
     lease = Lease("q", "~1", "w", 2, 5000, "t", envelopes=HELD.envelopes)
     result(settling.ack(engine, lease, [lease.messages[0]]), b"settled s")
     kept, wants = drive(settling.extend_all(engine, [(lease, 5.0)]), [[b"6000"]])
@@ -145,7 +145,7 @@ def test_an_entry_is_known_by_the_id_that_the_scripts_read_from_it(entry: bytes,
     assert settling._id_of(entry) == known_as
 
 
-def test_a_lost_lease_is_known_as_lost(engine: ReliableEngine) -> None:
+def test_a_lost_lease_is_marked_as_lost(engine: ReliableEngine) -> None:
     lease = Lease("q", "~1", "w", 2, 5000, "t", envelopes=HELD.envelopes)
     with pytest.raises(LeaseLost):
         result(settling.nack(engine, lease), b"lost")
@@ -176,7 +176,7 @@ ODD: dict[str, Callable[[ReliableEngine], Exchange[Any]]] = {
 
 
 @pytest.mark.parametrize("name", list(ODD))
-def test_an_answer_that_makes_no_sense_is_not_taken_for_success(engine: ReliableEngine, name: str) -> None:
+def test_an_unknown_reply_is_not_treated_as_a_success(engine: ReliableEngine, name: str) -> None:
     with pytest.raises(ScriptFailed, match="superseded"):
         result(ODD[name](engine), b"superseded")
 

@@ -18,7 +18,7 @@ from rmq_core.rotation import RotationConfig
     ("name", "value"),
     [("timeout", -1), ("timeout", 0.5), ("timeout", "30"), ("retry_budget", 0), ("max_id_bytes", 0)],
 )
-def test_a_setting_that_cannot_work_is_refused_by_name(name: str, value: Any) -> None:
+def test_an_invalid_setting_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=name):
         RotationConfig(**{name: value})
 
@@ -33,7 +33,7 @@ def test_settings_cannot_be_changed() -> None:
         RotationConfig().timeout = 1  # type: ignore[misc]
 
 
-def test_the_capabilities_say_what_the_structure_allows() -> None:
+def test_the_capabilities_are_those_the_data_structure_allows() -> None:
     assert RotationQueue.capabilities == Capabilities(
         auto_reclaim=True, partial_settle=True, batch=True, payload="id", order="rotation"
     )

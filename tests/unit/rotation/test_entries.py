@@ -12,12 +12,12 @@ from rmq_core.envelope.codec import message_of
 @pytest.mark.parametrize(
     "plain", [b"123", b"a|b", b"a|", b"|", b"|0", b"|1417696237", b"a|5", b"a|14176962370", b"a|0 "]
 )
-def test_an_id_that_does_not_look_stamped_is_its_own_entry(plain: bytes) -> None:
+def test_an_id_that_does_not_look_timestamped_is_its_own_entry(plain: bytes) -> None:
     assert new_entry(plain) == plain
 
 
 @pytest.mark.parametrize("stamped", [b"a|0", b"a|1417696237", b"a|b|0", b"\n|0", b"a\n|0"])
-def test_an_id_that_looks_stamped_is_written_with_the_stamp_of_never(stamped: bytes) -> None:
+def test_an_id_that_looks_timestamped_is_stored_with_a_zero_timestamp(stamped: bytes) -> None:
     assert new_entry(stamped) == stamped + b"|0"
 
 

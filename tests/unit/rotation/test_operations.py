@@ -32,7 +32,7 @@ def held() -> Lease:
     )
 
 
-def test_a_pop_that_does_not_wait_asks_once(engine: RotationEngine) -> None:
+def test_a_pop_without_a_wait_takes_one_call(engine: RotationEngine) -> None:
     (call,) = asked(popping.safe_pop(engine), NOTHING)
     asks = {"timeout_s": 30, "max_messages": 1, "most": 0, "waiter": "", "wait_ms": 0, "wait_end": 0, "bell": KEYS.bell}
     assert asks.items() <= call.given.items()
@@ -46,13 +46,13 @@ def test_ids_are_read_by_their_length(engine: RotationEngine) -> None:
     assert (lease.token, lease.deadline_ms) == ("1417696237", 1417696268000)
 
 
-def test_a_long_list_is_turned_in_parts_and_not_further_than_once_around(engine: RotationEngine) -> None:
+def test_a_long_list_is_rotated_in_parts_and_at_most_once(engine: RotationEngine) -> None:
     found, wants = drive(popping.safe_pop(engine), [b"1417696237 700 0 5000  ", NOTHING])
     assert found is None
     assert [want.given["most"] for want in wants] == [0, 700]
 
 
-def test_a_waiting_pop_blocks_on_the_wake_list_for_as_long_as_it_is_told(engine: RotationEngine) -> None:
+def test_a_waiting_pop_blocks_on_the_wake_list_for_its_time(engine: RotationEngine) -> None:
     found, wants = drive(popping.safe_pop(engine, wait=9), [b"1417696237 0 4000 9000  ", b"1417696237 0 0 9000 n 1:a"])
     assert found == "a"
     assert isinstance(wants[1], Wait)
@@ -62,24 +62,24 @@ def test_a_waiting_pop_blocks_on_the_wake_list_for_as_long_as_it_is_told(engine:
     assert first["waiter"].startswith("w")
 
 
-def test_a_full_server_does_not_keep_consumers_away(engine: RotationEngine) -> None:
+def test_a_full_server_does_not_keep_consumers_from_popping(engine: RotationEngine) -> None:
     engine.registered = False
     assert result(popping.safe_pop(engine), QueueFull("full"), NOTHING) is None
     assert not engine.registered
 
 
-def test_ids_that_are_given_back_name_their_old_and_their_new_entry(engine: RotationEngine) -> None:
+def test_releasing_ids_sends_their_old_and_their_new_entries(engine: RotationEngine) -> None:
     (call,) = asked(settling.release(engine, held()), b"returned ss")
     assert call.given["scope"] == "whole"
     assert call.given["entries"] == (b"a|1417696237", b"a", b"b|0|1417696237", b"b|0|0")
 
 
-def test_settling_nothing_asks_nothing(engine: RotationEngine) -> None:
+def test_settling_no_messages_sends_nothing(engine: RotationEngine) -> None:
     assert asked(settling.ack(engine, held(), [])) == []
     assert asked(settling.nack(engine, held(), [])) == []
 
 
-def test_purging_goes_once_around(engine: RotationEngine) -> None:
+def test_purging_rotates_the_list_once(engine: RotationEngine) -> None:
     removed, wants = drive(inspecting.purge(engine, "ready"), [b"removed 3 500", b"removed 1 0"])
     assert (removed, [want.given["most"] for want in wants]) == (4, [0, 500])
 
@@ -94,6 +94,6 @@ ODD: dict[str, Callable[[RotationEngine], Exchange[Any]]] = {
 
 
 @pytest.mark.parametrize("name", list(ODD))
-def test_an_answer_that_makes_no_sense_is_not_taken_for_success(engine: RotationEngine, name: str) -> None:
+def test_an_unknown_reply_is_not_treated_as_a_success(engine: RotationEngine, name: str) -> None:
     with pytest.raises(ScriptFailed, match="superseded"):
         result(ODD[name](engine), b"superseded")

@@ -33,11 +33,11 @@ def messages(batch: dict[str, list[Any]], dedup_key: str | None = None, **column
 
 
 @pytest.mark.parametrize(("kind", "payloads"), [(StringType(), ["a", "b"]), (BinaryType(), [b"a", b"b"])])
-def test_payloads_alone_are_messages_by_themselves(kind: Any, payloads: list[Any]) -> None:
+def test_rows_with_only_payloads_become_messages(kind: Any, payloads: list[Any]) -> None:
     assert messages({"value": payloads}, value=kind) == payloads
 
 
-def test_a_message_has_what_its_row_has() -> None:
+def test_a_message_has_the_values_of_its_row() -> None:
     batch = {
         "payload": ["a", "b"],
         "message_id": ["i", None],
@@ -60,7 +60,7 @@ def test_a_read_message_can_be_forwarded() -> None:
     assert columns_of(MESSAGE_SCHEMA).own == ("message_id", "headers")
 
 
-def test_what_is_written_fills_a_field_of_a_message_each() -> None:
+def test_every_writable_column_fills_one_field_of_a_message() -> None:
     fields = [column.field for column in WRITTEN.values()]
     assert len(set(fields)) == len(fields)
     assert set(fields) | {"payload", "dedup_key"} == set(NewMessage._fields), (
@@ -68,7 +68,7 @@ def test_what_is_written_fills_a_field_of_a_message_each() -> None:
     )
 
 
-def test_json_becomes_what_it_says() -> None:
+def test_json_text_becomes_its_value() -> None:
     assert messages({"payload": ['{"a": 1}', "[]"]}, payload=StringType(), as_json=True) == [{"a": 1}, []]
 
 

@@ -47,7 +47,7 @@ LEASE, COUNT = ("lease",), ("deliveries",)
         (LessThanOrEqual(COUNT, 2), {2: True, 3: False}),
     ],
 )
-def test_a_filter_says_of_a_value_what_sql_says(pushed: Filter, of_values: dict[Any, bool]) -> None:
+def test_a_filter_evaluates_a_value_as_sql_does(pushed: Filter, of_values: dict[Any, bool]) -> None:
     test = row_test(pushed)
     assert test is not None
     column = "deliveries" if getattr(pushed, "attribute", LEASE) == COUNT else "lease"
@@ -71,5 +71,5 @@ def test_a_row_without_the_column_passes() -> None:
         Not(EqualTo(("payload",), b"x")),
     ],
 )
-def test_what_spark_knows_better_is_left_to_spark(pushed: Filter) -> None:
+def test_a_filter_that_depends_on_spark_semantics_is_left_to_spark(pushed: Filter) -> None:
     assert row_test(pushed) is None

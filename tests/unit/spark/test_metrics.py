@@ -14,7 +14,7 @@ from rmq_spark.stream.offsets import Offset
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_our_offsets_are_known_among_those_of_other_sources() -> None:
+def test_offsets_of_rmq_are_recognized_among_those_of_other_sources() -> None:
     ours = Offset("work", "c", "s", 3)
     assert offset_of(json.dumps(ours.plain)) == ours
     for other in (None, "", "17", '{"topic":{"0":1}}', "[]", "null"):
@@ -34,6 +34,6 @@ def test_a_rate_is_always_a_number(rate: float | None, number: float) -> None:
     assert _number(rate) == number
 
 
-def test_a_listener_that_tells_nobody_is_refused() -> None:
+def test_a_listener_without_a_callback_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="on_metrics, meter or both"):
         RmqMetricsListener("redis://nowhere")

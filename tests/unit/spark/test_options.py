@@ -18,7 +18,7 @@ DECLARED = (URL, QUEUE, BATCH, SINK)
 GIVEN = {"url": "redis://localhost", "queue": "work"}
 
 
-def test_values_are_found_by_their_declaration_in_any_case() -> None:
+def test_options_are_found_in_any_case_by_their_declaration() -> None:
     options = OptionValues(GIVEN | {"BATCHSIZE": "50"}, DECLARED)
     assert (options[QUEUE], options[BATCH], options[SINK]) == ("work", 50, None)
 
@@ -27,7 +27,7 @@ def test_every_discipline_of_the_core_can_be_named() -> None:
     assert [DISCIPLINE.value(name) for name in DISCIPLINES] == list(DISCIPLINES)
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_an_option_that_is_not_given_has_its_default() -> None:
     assert OptionValues(GIVEN, DECLARED)[BATCH] == 1000
 
 
@@ -51,7 +51,7 @@ def test_an_unknown_option_is_refused_when_a_frame_is_made(mode: str) -> None:
 
 
 @pytest.mark.parametrize("given", [{"mode": "browse", "limit": "5"}, {"lease": "x"}, {"maxMessagesPerBatch": "5"}])
-def test_options_of_reads_and_of_streams_are_no_mistake_when_a_frame_is_made(given: dict[str, str]) -> None:
+def test_read_and_stream_options_are_accepted_when_a_frame_is_created(given: dict[str, str]) -> None:
     assert "payload" in RmqDataSource(GIVEN | given).schema().names
 
 
@@ -62,18 +62,18 @@ def test_a_missing_lease_names_the_two_ways_to_read_without_one() -> None:
 
 
 @pytest.mark.parametrize("hook", ["reader", "streamReader"])
-def test_options_that_a_table_lost_are_said_to_be_lost(hook: str) -> None:
+def test_the_error_for_options_that_a_table_lost_states_it(hook: str) -> None:
     source = RmqDataSource({})
     with pytest.raises(ConfigurationError, match=r"(?s)CREATE TEMPORARY VIEW v USING rmq.* WITH \('url'"):
         getattr(source, hook)(source.schema())
 
 
-def test_what_spark_adds_for_itself_is_left_alone() -> None:
+def test_options_that_spark_adds_are_ignored() -> None:
     assert OptionValues(GIVEN | {"checkpointLocation": "/tmp/x"}, DECLARED)[QUEUE] == "work"
 
 
 @pytest.mark.parametrize("given", [{"url": "redis://localhost"}, GIVEN | {"queue": ""}])
-def test_a_missing_option_is_named_with_what_it_has_to_be(given: dict[str, str]) -> None:
+def test_a_missing_option_is_named_with_its_accepted_values(given: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="needs the option 'queue': the name of a queue"):
         OptionValues(given, DECLARED)
 
@@ -98,7 +98,7 @@ def test_a_missing_option_is_named_with_what_it_has_to_be(given: dict[str, str])
         (size("bytes"), "1000", 1000),
     ],
 )
-def test_a_text_becomes_a_value(option: Option[Any], given: str, value: object) -> None:
+def test_the_text_of_an_option_is_converted_to_its_type(option: Option[Any], given: str, value: object) -> None:
     assert option.value(given) == value
 
 
@@ -117,7 +117,7 @@ def test_a_text_becomes_a_value(option: Option[Any], given: str, value: object) 
         (size("bytes"), "0", "not '0'"),
     ],
 )
-def test_a_wrong_text_is_refused_with_the_way_out(option: Option[Any], given: str, message: str) -> None:
+def test_an_invalid_text_is_refused_with_a_hint(option: Option[Any], given: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         option.value(given)
 

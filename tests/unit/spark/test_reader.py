@@ -44,7 +44,7 @@ def test_slices_cover_every_message_once(count: int, parts: int) -> None:
     assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
-def test_slices_of_a_lease_settled_in_part_cover_what_is_left() -> None:
+def test_slices_of_a_partly_settled_lease_cover_the_rest() -> None:
     lease = Lease("work", "lease-1", "", 30, None, "7.token")
     slices = plan(Queue(10, left=[0, 1, 5, 6, 7, 20]), lease, info(6), 2)  # type: ignore[arg-type]
     assert [(piece.lo, piece.hi, piece.unsettled) for piece in slices] == [(0, 6, 3), (6, 21, 3)]
@@ -82,7 +82,7 @@ def test_headers_become_maps(headers: tuple[bytes, ...], expected: list[dict[str
     assert batch.schema.equals(to_arrow_schema(MESSAGE_SCHEMA, timezone="UTC"))
 
 
-def test_damaged_headers_are_said() -> None:
+def test_damaged_headers_raise_an_error() -> None:
     with pytest.raises(MalformedMessage):
         record_batch(columns(b"x", headers=(b"{",)), "lease-1", "work")
 
@@ -102,7 +102,7 @@ def info(settled: int) -> Any:
 
 
 class Queue:
-    """A queue that remembers which slices were asked for; every third message is left, of `size` bytes."""
+    """A queue that records which slices were requested; every third message is left, of `size` bytes."""
 
     name = "work"
 

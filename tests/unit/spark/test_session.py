@@ -13,7 +13,7 @@ MODULE = import_module("rmq_spark.runtime.session")  # the package has a functio
 
 
 class Builder:
-    """Notes what a session is built with."""
+    """A builder that records the settings of a session."""
 
     def __init__(self) -> None:
         self.conf: dict[str, Any] = {}
@@ -31,7 +31,7 @@ class Builder:
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that never started Spark and has Java in /java."""
+    """A machine that has never started Spark and has Java in /java."""
     started = SimpleNamespace(builder=Builder(), getActiveSession=lambda: None)
     monkeypatch.setattr(MODULE, "SparkSession", started)
     for variable in ("JAVA_HOME", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
@@ -47,7 +47,7 @@ def test_a_session_gets_its_settings_and_java() -> None:
 
 
 @pytest.mark.parametrize("variable", ["SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"])
-def test_under_connect_and_spark_submit_java_is_none_of_our_business(variable: str) -> None:
+def test_java_is_not_checked_under_connect_and_spark_submit(variable: str) -> None:
     os.environ[variable] = "set"
     rmq_spark.session("job")
     assert "JAVA_HOME" not in os.environ

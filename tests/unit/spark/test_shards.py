@@ -1,4 +1,4 @@
-"""Which shard a message goes to, what shards and their leases are called, and what becomes of a claim that fails."""
+"""The shard of a message, the names of shards and their leases, and the outcome of a claim that fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCHEMA = StructType([StructField("payload", StringType())])
 
 
 class Queue:
-    """A shard with so many messages, which remembers what was asked of it."""
+    """A shard with so many messages, which records its calls."""
 
     def __init__(self, ready: int, *, left: int = 0, acked: int = 0, down: bool = False) -> None:
         self.ready, self.left, self.acked, self.down = ready, left, acked, down
@@ -63,12 +63,12 @@ def claimed(*queues: Queue, **claim: Any) -> list[tuple[str, int]]:
     return [(each.lease.id, each.lease.count) for each in held]
 
 
-def test_shards_are_queues_with_names_of_their_own() -> None:
+def test_shards_are_queues_with_their_own_names() -> None:
     assert shard_names("orders", 3) == ["orders/s0", "orders/s1", "orders/s2"]
 
 
 @pytest.mark.parametrize("shards", [0, -1, 2.0, "4", None])
-def test_their_number_is_checked(shards: Any) -> None:
+def test_the_number_of_shards_is_validated(shards: Any) -> None:
     with pytest.raises(ConfigurationError, match="shards must be a whole number >= 1"):
         shard_names("orders", shards)
 
@@ -80,13 +80,13 @@ def test_a_key_goes_to_the_same_shard_in_every_process_and_release() -> None:
     assert found == [[3, 1, 0, 2, 1, 3]] * 2
 
 
-def test_many_keys_are_spread() -> None:
+def test_many_keys_are_distributed_evenly() -> None:
     router = Router(4)
     found = Counter(router.shard_of(NewMessage("x", dedup_key=f"key {number}")) for number in range(4000))
     assert all(abs(count - 1000) < 150 for count in found.values())
 
 
-def test_messages_without_a_key_go_to_all_shards_in_turn_in_their_order() -> None:
+def test_messages_without_a_key_are_distributed_round_robin_in_order() -> None:
     messages = ["a", {"b": 1}, NewMessage("c"), NewMessage("d", dedup_key="a"), "e"]
     assert Router(4, first=6).sorted(messages) == {2: ["a"], 3: [{"b": 1}, messages[3]], 0: [messages[2]], 1: ["e"]}
 
@@ -96,7 +96,7 @@ def test_each_shard_has_a_lease_named_after_the_batch() -> None:
 
 
 @pytest.mark.parametrize("counts", [(100, 100, 100), (1, 100, 100), (100, 0, 7), (0, 0, 5), (0, 0, 0)])
-def test_what_one_shard_lacks_is_had_from_those_behind_it(counts: tuple[int, ...]) -> None:
+def test_messages_missing_in_one_shard_are_claimed_from_later_ones(counts: tuple[int, ...]) -> None:
     assert sum(count for _, count in claimed(*map(Queue, counts))) <= 12
     assert sum(count for _, count in claimed(*map(Queue, sorted(counts)))) == min(12, sum(counts))
 
@@ -105,19 +105,19 @@ def test_no_more_is_claimed_than_wanted() -> None:
     assert claimed(*(Queue(9) for _ in range(4)), max_messages=2) == [("run/s0", 1), ("run/s1", 1)]
 
 
-def test_leases_without_a_name_of_the_caller_are_named_by_the_queues() -> None:
+def test_leases_without_an_id_of_the_caller_are_named_by_the_queues() -> None:
     queue = Queue(1)
     assert claimed(queue, lease_id=None) == [("made up", 1)]
     assert queue.said == [("claim 12", None)]
 
 
-def test_a_retry_has_what_an_earlier_try_left_and_nothing_else() -> None:
+def test_a_retry_gets_exactly_what_an_earlier_try_left() -> None:
     fresh, left = Queue(100), Queue(100, left=50)
     assert claimed(fresh, left) == [("run/s1", 50)]
     assert fresh.said == []
 
 
-def test_what_a_batch_that_began_to_ack_has_left_is_acked() -> None:
+def test_the_rest_of_a_partly_acked_batch_is_acked() -> None:
     queues = Queue(9, left=3), Queue(9, acked=4), Queue(9)
     with pytest.raises(LeaseAlreadySettled) as settled:
         claimed(*queues)
@@ -126,7 +126,7 @@ def test_what_a_batch_that_began_to_ack_has_left_is_acked() -> None:
 
 
 @pytest.mark.parametrize(("keep", "after"), [(False, [("release", "run/s0")]), (True, [])])
-def test_a_claim_that_fails_gives_back_what_it_had_unless_a_retry_wants_it(
+def test_a_failed_claim_releases_the_earlier_shards_unless_a_retry_needs_them(
     *, keep: bool, after: list[tuple[str, str]]
 ) -> None:
     queue = Queue(9)
@@ -143,7 +143,7 @@ def test_a_batch_of_shards_is_named_after_the_claims_of_all() -> None:
     assert len(name_of(infos * 100)) == 64
 
 
-def test_a_lease_that_is_gone_is_lost() -> None:
+def test_a_missing_lease_counts_as_lost() -> None:
     with pytest.raises(LeaseLost):
         info_of(Queue(1), "run/s0")  # type: ignore[arg-type]
 
@@ -168,7 +168,7 @@ def test_a_sink_that_publishes_at_once_may_have_shards() -> None:
     ],
     ids=["staged", "claim", "browse", "stream"],
 )
-def test_what_cannot_have_shards_says_what_can(make: Any) -> None:
+def test_an_option_that_cannot_have_shards_is_refused_with_an_example_of_a_shard(make: Any) -> None:
     with pytest.raises(
         ConfigurationError, match=r"option shards: .* such as 'orders/s0', .*shard_names\('orders', 4\)"
     ):

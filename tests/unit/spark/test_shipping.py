@@ -52,13 +52,13 @@ def test_the_class_works_in_a_python_without_the_package(archive: bytes, tmp_pat
 
 
 class Reader:
-    """Something that a source makes."""
+    """An object that a source creates."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
-def test_what_a_source_makes_is_the_same_after_a_journey() -> None:
+def test_an_object_created_by_a_source_is_equal_after_pickling() -> None:
     made = self_contained(Reader(7), b"")
     assert isinstance(made, Reader)
     arrived = pickle.loads(cloudpickle.dumps(made))  # type: ignore[no-untyped-call]

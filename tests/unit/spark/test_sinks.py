@@ -23,19 +23,19 @@ ROWS = StructType(
 )
 
 
-def test_rows_are_staged_unless_options_say_otherwise() -> None:
+def test_rows_are_staged_by_default() -> None:
     assert not sink_of(PLACE, SCHEMA).direct
     assert sink_of(PLACE | {"DELIVERY": "Direct"}, SCHEMA).direct
 
 
-def test_a_sink_travels_to_the_executors_whole() -> None:
+def test_a_sink_reaches_the_executors_unchanged() -> None:
     sink = sink_of(PLACE | {"sinkId": "s", "maxReady": "5", "waitForRoom": "2 s"}, SCHEMA)
     assert pickle.loads(pickle.dumps(sink)) == sink
     assert sink.config.overflow == Overflow.BLOCK(2)
     assert "canary" not in repr(sink)
 
 
-def test_stages_come_in_the_order_of_the_partitions_without_those_that_have_none() -> None:
+def test_stages_are_ordered_by_partition_without_the_empty_ones() -> None:
     first, second = (Written(Stage(name, 1, plain=True)) for name in "ab")
     assert [stage.id for stage in stages_of([first, None, Written(), second])] == ["a", "b"]
 
@@ -58,7 +58,7 @@ def test_a_queue_is_not_overwritten(make: Any) -> None:
         ({"operation": "nack", "delivery": "staged"}, ConfigurationError, "has no option 'delivery' here"),
     ],
 )
-def test_options_that_cannot_work_are_refused(
+def test_invalid_options_are_refused(
     options: dict[str, str], error: type[RedisMessageQueueError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -78,7 +78,7 @@ def test_options_that_cannot_work_are_refused(
         ({"operation": "dead", "delay": "3 s"}, ConfigurationError, "option delay: operation=dead sets"),
     ],
 )
-def test_options_that_cannot_work_for_failed_rows_are_refused(
+def test_invalid_options_for_failed_rows_are_refused(
     options: dict[str, str], error: type[RedisMessageQueueError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -114,7 +114,7 @@ def test_failed_rows_of_another_queue_are_refused_before_any_is_settled() -> Non
         settler.write(iter([other]))
 
 
-def test_failed_rows_have_a_writer_of_their_own() -> None:
+def test_failed_rows_have_their_own_writer() -> None:
     assert isinstance(writer_of(PLACE | {"operation": "dead"}, ROWS, overwrite=False), RmqSettler)
     with pytest.raises(ConfigurationError, match="a stream only publishes"):
         stream_writer_of(PLACE | {"operation": "nack"}, ROWS, overwrite=False)

@@ -32,7 +32,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, ConfigurationError("wrong"), set()),
     ],
 )
-def test_only_our_own_errors_in_spark_s_own_process_are_shown_without_a_trace(
+def test_only_errors_of_rmq_in_sparks_python_process_are_shown_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, program: str | None, error: Exception, switches: set[str]
 ) -> None:
     spec = None if program is None else SimpleNamespace(name=program)

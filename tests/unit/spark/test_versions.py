@@ -1,4 +1,4 @@
-"""What a Spark lacks that is older than ours: the modules are taken away here, as they are missing there."""
+"""Features that an older Spark lacks: the modules are removed here, as they are missing there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLACE = {"url": "redis://localhost:6379/0", "queue": "q", "consumer": "c"}
         ("streamWriter", "rmq_spark.write.stream", "pyspark.sql.datasource", "4.1"),
     ],
 )
-def test_an_older_spark_is_told_which_one_streams_need(
+def test_the_error_for_an_older_spark_names_the_version_that_streams_need(
     monkeypatch: pytest.MonkeyPatch, hook: str, ours: str, theirs: str, version: str
 ) -> None:
     monkeypatch.delitem(sys.modules, ours, raising=False)
@@ -37,6 +37,6 @@ def test_an_older_spark_is_told_which_one_streams_need(
         getattr(RmqDataSource(PLACE), hook)(*arguments)
 
 
-def test_what_batches_need_is_in_spark_4_0() -> None:
+def test_spark_4_0_has_everything_that_batches_need() -> None:
     ended = subprocess.run([sys.executable, "-c", SPARK_4_0], check=False, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr

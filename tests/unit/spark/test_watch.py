@@ -18,7 +18,7 @@ LEASE = Lease("work", "lease-1", "me", 1, None, "7.token")
 
 
 class Queue:
-    """A queue whose look at the lease says what the test wants."""
+    """A queue whose `lease_info` returns what the test sets."""
 
     def __init__(self, info: Any) -> None:
         self.info = info
@@ -43,20 +43,20 @@ def watch(info: Any, on_lost: Any = lambda: None) -> LossWatch:
     ],
     ids=["ours", "taken over", "reclaimed or settled", "not to be seen"],
 )
-def test_a_lease_is_gone_when_its_fence_says_so(info: Any, *, gone: bool) -> None:
+def test_a_lease_with_another_fencing_token_is_lost(info: Any, *, gone: bool) -> None:
     seen = watch(info)
     assert (seen.gone() is LEASE) is gone
     seen.close()
 
 
-def test_a_loss_is_acted_on() -> None:
+def test_a_loss_triggers_the_callback() -> None:
     cancelled = Event()
     seen = watch(None, cancelled.set)
     assert cancelled.wait(5)
     seen.close()
 
 
-def test_nobody_looks_after_the_end() -> None:
+def test_nothing_is_checked_after_the_end() -> None:
     acted = Event()
     seen = watch(SimpleNamespace(fence=7), acted.set)
     seen.close()
@@ -70,19 +70,19 @@ def test_the_starter_of_a_driver_is_its_parent(monkeypatch: pytest.MonkeyPatch) 
     assert _starters() == (os.getppid(),)
 
 
-def test_under_spark_submit_the_parent_of_java_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_spark_submit_the_parent_of_the_java_process_is_a_starter_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert _starters() == (os.getppid(), _parent_of(os.getppid()))
     assert _parent_of(os.getpid()) == os.getppid()
 
 
-def test_a_process_that_is_gone_has_no_parent() -> None:
+def test_a_process_that_has_ended_has_no_parent() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert _parent_of(ended.pid) == 0
 
 
-def test_what_the_heartbeat_knows_is_acted_on_while_redis_is_out_of_sight() -> None:
+def test_a_loss_known_to_the_heartbeat_triggers_the_callback_while_redis_is_unreachable() -> None:
     acted = Event()
     seen = watch(QueueUnavailable("Redis did not answer"), acted.set)
     assert not seen.gone()
@@ -92,7 +92,7 @@ def test_what_the_heartbeat_knows_is_acted_on_while_redis_is_out_of_sight() -> N
     seen.close()
 
 
-def test_a_hanging_look_does_not_hide_a_deadline_that_comes_near(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_hangs_does_not_hide_an_approaching_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent:
         def lease_info(self, lease_id: str) -> Any:
             answered.wait()

@@ -1,4 +1,4 @@
-"""Drives the operations of a stream queue by hand."""
+"""Drive the operations of a stream queue by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONFIG = QueueConfig("orders", "billing", "me", block_ms=70)
 
 
 def engine(*, known: bool = True, on_event: Any = None, **settings: Any) -> StreamEngine:
-    """An engine whose group is known to exist."""
+    """Return an engine whose group is known to exist."""
     config = QueueConfig("orders", "billing", "me", **{"block_ms": 70, **settings})
     made = engine_of(config, None, on_event)
     made.grouped = known
@@ -21,7 +21,7 @@ def engine(*, known: bool = True, on_event: Any = None, **settings: Any) -> Stre
 
 
 def drive(exchange: Exchange[Any], *replies: Any) -> tuple[Any, list[Any]]:
-    """Answer each request with the next reply, raising those that are exceptions: the result, and the requests."""
+    """Answer each request with the next reply, raising those that are exceptions; return result and requests."""
     wants: list[Any] = []
     waiting = list(replies)
     try:
@@ -37,7 +37,7 @@ def drive(exchange: Exchange[Any], *replies: Any) -> tuple[Any, list[Any]]:
 
 
 def verbs(wants: Iterable[Any]) -> list[str]:
-    """What was asked for: names of commands and of scripts."""
+    """Return the requests: names of commands and of scripts."""
     return [_verb(want) for want in wants]
 
 
@@ -52,11 +52,11 @@ def _verb(want: Any) -> str:
 
 
 def entries(*payloads: bytes) -> Any:
-    """The reply of XREADGROUP with entries 1-0, 2-0, ..."""
+    """Return the reply of XREADGROUP with entries 1-0, 2-0, ..."""
     return [[b"orders", [[b"%d-0" % number, [b"data", data]] for number, data in enumerate(payloads, 1)]]]
 
 
 def claimed(*payloads: bytes, verdict: bytes = b"claimed") -> Any:
-    """The reply of a claim that was granted until second 9 of 1970."""
+    """Return the reply of a claim that was granted until second 9 of 1970."""
     found = [[b"%d-0" % number, 1, data] for number, data in enumerate(payloads, 1)]
     return [verdict, 9000, *found]

@@ -40,14 +40,14 @@ def test_a_wait_blocks_for_one_message_and_claims_in_the_same_write() -> None:
     )  # fmt: skip
 
 
-def test_a_wait_is_cut_into_blocks_of_a_second_and_shorter_ones_when_something_turns_stale() -> None:
+def test_a_wait_is_split_into_blocks_of_a_second_and_shorter_ones_when_entries_become_stale() -> None:
     found, wants = drive(claiming.claim(engine(), wait=2.2), EMPTY, [b"empty", 300], EMPTY, EMPTY)
     assert found is None
     assert [want.block_ms for want in wants if isinstance(want, Wait)] == [1000, 300, 900]
 
 
 @pytest.mark.parametrize("failure", [QueueUnavailable("gone"), KeyboardInterrupt()])
-def test_what_a_claim_without_an_answer_took_is_released_before_the_next(failure: BaseException) -> None:
+def test_messages_of_a_claim_without_a_reply_are_released_before_the_next_claim(failure: BaseException) -> None:
     one = engine()
     operation = claiming.claim(one)
     token = next(operation).given["token"]  # type: ignore[union-attr]
@@ -60,14 +60,14 @@ def test_what_a_claim_without_an_answer_took_is_released_before_the_next(failure
     assert not one.unanswered
 
 
-def test_a_claim_that_was_refused_owes_nothing() -> None:
+def test_a_refused_claim_leaves_nothing_to_release() -> None:
     one = engine()
     with pytest.raises(ScriptFailed):
         drive(claiming.claim(one), ScriptFailed("NOGROUP"))
     assert not one.unanswered
 
 
-def test_closing_gives_back_what_was_taken_without_an_answer() -> None:
+def test_closing_releases_what_was_claimed_without_a_reply() -> None:
     one = engine()
     one.unanswered.append("~a/1.2")
     assert verbs(drive(settling.give_back_unanswered(one), [])[1]) == ["streams/held"]
@@ -85,14 +85,14 @@ def test_a_whole_lease_is_settled_by_the_ids_it_has_left() -> None:
         drive(settling.ack(engine(), lease), b"lost")
 
 
-def test_a_lost_lease_is_said_to_be_lost() -> None:
+def test_a_lost_lease_is_reported_as_lost() -> None:
     lease = held(b"{}")
     with pytest.raises(LeaseLost):
         drive(settling.nack(engine(), lease), b"lost")
     assert lease.lost
 
 
-def test_a_late_request_has_no_verdict() -> None:
+def test_a_request_that_arrives_late_returns_no_outcome() -> None:
     with pytest.raises(ScriptFailed, match="superseded"):
         drive(settling.ack(engine(), held(b"{}")), b"superseded")
     with pytest.raises(ScriptFailed, match="superseded"):
@@ -114,7 +114,7 @@ def test_heartbeats_extend_many_leases_in_one_write() -> None:
     assert stop.value.value == [True, False]
 
 
-def test_a_report_tells_what_was_stored_before_a_failure() -> None:
+def test_a_report_states_what_was_stored_before_a_failure() -> None:
     one = engine()
     replies = (b"added " + b" ".join(b"%d-0" % n for n in range(1000)), QueueUnavailable("gone"))
     with pytest.raises(QueueUnavailable) as raised:
@@ -122,12 +122,12 @@ def test_a_report_tells_what_was_stored_before_a_failure() -> None:
     assert raised.value.report.accepted == 1000  # type: ignore[attr-defined]
 
 
-def test_what_is_repeated_ends_with_the_first_part_that_is_not_full() -> None:
+def test_a_repeated_call_ends_with_the_first_part_that_is_not_full() -> None:
     total, wants = drive(inspecting.trim(engine()), b"trimmed 1000", b"trimmed 1000", b"trimmed 5")
     assert (total, len(wants)) == (2005, 3)
 
 
-def test_stats_count_what_is_stale_as_ready() -> None:
+def test_stats_count_stale_messages_as_ready() -> None:
     reply = [10, 3, 5, 2, 8000, 6000, 99, 2, 9000]
     stats, _ = drive(inspecting.stats(engine()), reply)
     assert (stats.ready, stats.leased, stats.leases, stats.oldest_age) == (5, 3, 2, 3.0)

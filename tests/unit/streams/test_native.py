@@ -21,13 +21,13 @@ def test_a_read_is_one_blocking_command() -> None:
     assert wants == [Listen(args, 70)]
 
 
-def test_the_first_call_makes_the_group_and_the_others_do_not() -> None:
+def test_only_the_first_call_creates_the_group() -> None:
     one = engine(known=False)
     assert verbs(drive(native.read(one), b"OK", None)[1]) == ["XGROUP", "XREADGROUP"]
     assert verbs(drive(native.read(one), None)[1]) == ["XREADGROUP"]
 
 
-def test_a_group_that_exists_is_fine_and_any_other_refusal_is_told() -> None:
+def test_an_existing_group_is_no_error_and_any_other_refusal_is_raised() -> None:
     one = engine(known=False)
     drive(native.start(one), ScriptFailed("BUSYGROUP Consumer Group name already exists"))
     assert one.grouped
@@ -35,7 +35,7 @@ def test_a_group_that_exists_is_fine_and_any_other_refusal_is_told() -> None:
         drive(native.read(engine(known=False)), ScriptFailed("WRONG"))
 
 
-def test_a_full_server_keeps_nobody_from_reading() -> None:
+def test_a_full_server_does_not_prevent_reading() -> None:
     one = engine(known=False)
     assert drive(native.read(one), QueueFull("OOM"), entries(b"{}"))[0]
     assert not one.grouped
@@ -77,7 +77,7 @@ def test_times_and_counts_are_whole_numbers_above_zero(number: Any) -> None:
             drive(operation)
 
 
-def test_a_malformed_entry_waits_for_the_next_read_behind_its_good_neighbours() -> None:
+def test_a_malformed_entry_is_raised_by_the_next_read_after_its_good_neighbours() -> None:
     one = engine(max_read_count=9)
     messages, _ = drive(native.read(one), entries(b"{", b"{}", b"3"))
     assert [message.id for message in messages] == ["2-0"]
@@ -87,7 +87,7 @@ def test_a_malformed_entry_waits_for_the_next_read_behind_its_good_neighbours() 
     assert drive(native.read(one), None)[0] == []
 
 
-def test_claiming_stale_messages_is_a_look_and_one_claim_of_what_it_found() -> None:
+def test_claiming_stale_messages_is_one_query_and_one_claim_of_its_result() -> None:
     found = [[b"1-0", b"other", 99, 1], [b"2-0", b"me", 99, 1]]
     _, wants = drive(native.claim_stale(engine()), found, [[b"1-0", [b"data", b"{}"]], None])
     assert wants == [
@@ -96,7 +96,7 @@ def test_claiming_stale_messages_is_a_look_and_one_claim_of_what_it_found() -> N
     ]
 
 
-def test_what_the_consumer_holds_itself_is_left_out_when_told_so() -> None:
+def test_messages_that_the_consumer_holds_can_be_excluded() -> None:
     found = [[b"1-0", b"me", 99, 1], [b"2-0", b"other", 99, 1], [b"3-0", b"other", 99, 1]]
     _, wants = drive(native.claim_stale(engine(claim_skip_own_messages=True), count=1), found, [])
     assert wants[1].args[-2:] == (60_000, "2-0")

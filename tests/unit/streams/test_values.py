@@ -51,7 +51,7 @@ def test_a_consumer_cannot_take_the_name_of_a_lease() -> None:
         QueueConfig("s", "g", "~c")
 
 
-def test_queues_known_by_a_name_have_a_stream_and_a_consumer_of_their_own() -> None:
+def test_queues_opened_by_a_name_have_their_own_stream_and_consumer() -> None:
     first, second = QueueConfig.named("q"), QueueConfig.named("q")
     assert (first.stream_key, first.consumer_group) == ("rmq:{q}:stream", "rmq")
     assert first.consumer_name != second.consumer_name
@@ -66,12 +66,12 @@ def test_keys_beside_a_stream_have_its_hash_tag(stream: str, prefix: bytes) -> N
 
 
 @pytest.mark.parametrize("stream", ["a}b", "a{b", "{}a{b}", "}{"])
-def test_braces_that_are_no_hash_tag_are_refused(stream: str) -> None:
+def test_braces_without_a_hash_tag_are_refused(stream: str) -> None:
     with pytest.raises(ConfigurationError, match="braces that are no hash tag"):
         StreamKeys(stream)
 
 
-def test_a_queue_error_belongs_to_the_tree() -> None:
+def test_a_queue_error_belongs_to_the_error_hierarchy() -> None:
     assert issubclass(QueueError, RedisMessageQueueError)
 
 
@@ -85,7 +85,7 @@ def test_a_queue_error_belongs_to_the_tree() -> None:
         [["s", [("1-0", {"data": "{}"})]]],
     ],
 )
-def test_a_read_is_understood_in_every_shape_that_clients_give_it(reply: Any) -> None:
+def test_a_read_is_parsed_in_every_format_that_clients_return(reply: Any) -> None:
     assert read_entries(reply) == [StreamEntry("1-0", b"{}")]
 
 
@@ -102,13 +102,13 @@ def test_gaps_in_a_claim_are_passed_over() -> None:
     ("data", "why"),
     [(None, "no field data"), (b"{", "not JSON"), (b"\xff", "not JSON"), (b"[]", "no object"), (b"null", "no object")],
 )
-def test_what_is_no_message_says_why_and_how_to_be_rid_of_it(data: bytes | None, why: str) -> None:
+def test_the_error_for_a_malformed_entry_states_why_and_how_to_remove_it(data: bytes | None, why: str) -> None:
     with pytest.raises(QueueError, match=rf"entry 1-0 of stream 's' is malformed: .*{why}.*XACK") as raised:
         decode("s", "g", StreamEntry("1-0", data))
     assert (raised.value.queue, raised.value.message_id) == ("s", "1-0")
 
 
-def test_messages_are_values() -> None:
+def test_messages_are_immutable_values() -> None:
     message = QueueMessage("s", "g", "1-0", {"a": 1})
     assert message == QueueMessage("s", "g", "1-0", {"a": 1})
     assert len({message, QueueMessage("s", "g", "1-0", {"a": 1})}) == 1
@@ -121,7 +121,7 @@ class Stopped:
         self.count += 1
 
 
-def test_sigterm_stops_the_consumers_it_is_wired_to_while_the_block_runs() -> None:
+def test_sigterm_stops_the_given_consumers_while_the_block_runs() -> None:
     """Section 5.1: upon stop() (or SIGTERM)."""
     first, second, former = Stopped(), Stopped(), signal.getsignal(signal.SIGTERM)
     with stop_on_signals(first, second):

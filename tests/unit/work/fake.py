@@ -1,4 +1,4 @@
-"""A queue in memory, as far as claiming under a name and settling go."""
+"""A queue in memory with claiming under a name and settling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rmq_core import (
 
 
 class FakeQueue:
-    """Leases by id. `away`: Redis does not answer; `taken`: others have the messages of each lease by now."""
+    """Leases by id. `away`: Redis does not answer; `taken`: others own the messages of each lease by now."""
 
     name = "q"
 

@@ -1,4 +1,4 @@
-"""The same work on a batch of Airflow's and of Dagster's: verdicts, how it ends, what becomes of the rest."""
+"""The same work on a batch of Airflow's and of Dagster's: verdicts, its end, and the settlement of the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def batch(request: pytest.FixtureRequest, queue: FakeQueue) -> Any:
     return made
 
 
-def test_a_verdict_is_settled_when_it_is_spoken_and_counted(batch: HeldBatch, queue: FakeQueue) -> None:
+def test_a_verdict_is_settled_and_counted_at_once(batch: HeldBatch, queue: FakeQueue) -> None:
     first, second, third = batch
     batch.ack(first)
     batch.nack(second, reason="bad")
@@ -42,7 +42,7 @@ def test_a_verdict_that_comes_too_late_raises(batch: HeldBatch, queue: FakeQueue
     assert batch.acked == 0
 
 
-def test_the_end_acks_what_nobody_spoke_about_once(batch: HeldBatch, queue: FakeQueue) -> None:
+def test_the_end_acks_messages_without_a_verdict_once(batch: HeldBatch, queue: FakeQueue) -> None:
     batch.finish()
     batch.finish()
     assert queue.did == [("ack", "all")]
@@ -58,7 +58,7 @@ def test_the_end_acks_what_nobody_spoke_about_once(batch: HeldBatch, queue: Fake
         ({"keep_s": 60.0, "blameless": True}, ("release", "all"), "released"),
     ],
 )
-def test_a_failure_keeps_for_the_retry_or_nacks_and_what_is_no_failure_releases(
+def test_a_failure_keeps_the_lease_for_the_retry_or_nacks_and_an_interruption_releases(
     batch: Any, queue: FakeQueue, terms: Any, did: tuple[Any, ...], said: str
 ) -> None:
     assert conclude(batch, "why", **terms) == said
@@ -66,7 +66,7 @@ def test_a_failure_keeps_for_the_retry_or_nacks_and_what_is_no_failure_releases(
 
 
 @pytest.mark.parametrize("terms", [{"keep_s": 60.0}, {"retried": False}, {"blameless": True}])
-def test_what_is_settled_or_lost_is_no_longer_ours_and_what_redis_hinders_is_left_to_expire(
+def test_a_settled_or_lost_lease_is_left_alone_and_one_that_redis_cannot_settle_expires(
     batch: Any, queue: FakeQueue, terms: Any
 ) -> None:
     queue.away = True
@@ -79,7 +79,7 @@ def test_what_is_settled_or_lost_is_no_longer_ours_and_what_redis_hinders_is_lef
 
 
 @pytest.mark.parametrize("kind", [TaskBatch, ClaimedBatch])
-def test_an_empty_batch_holds_nothing_and_says_so(kind: Any, queue: FakeQueue) -> None:
+def test_an_empty_batch_holds_nothing_and_reports_it(kind: Any, queue: FakeQueue) -> None:
     empty = kind(queue, None)
     assert (len(empty), list(empty), empty.payloads, empty.isolation, empty.queue) == (0, [], [], None, "q")
     empty.check()

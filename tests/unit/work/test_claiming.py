@@ -19,7 +19,7 @@ RUN, EARLIER = (f"{number}0000000-0000-0000-0000-000000000000" for number in (2,
 
 
 class Kind(NamedTuple):
-    """A claimant, and the owner that an earlier attempt of its had."""
+    """A claimant, and the owner string of an earlier attempt."""
 
     claimant: Claimant
     earlier: str
@@ -50,14 +50,14 @@ def record(owner: str) -> SettledRecord:
     return SettledRecord("work", 7, owner, datetime.now(UTC))
 
 
-def test_a_claim_has_the_name_of_the_work_and_the_owner_of_the_attempt(kind: Kind) -> None:
+def test_the_lease_id_is_that_of_the_work_and_the_owner_that_of_the_attempt(kind: Kind) -> None:
     queue = FakeQueue()
     claimed = take(queue, kind)
     assert (claimed.lease.count, claimed.settled_before) == (2, False)
     assert queue.owners == {kind.claimant.lease_id: kind.claimant.owner}
 
 
-def test_what_an_earlier_attempt_holds_is_found_and_taken_over(kind: Kind) -> None:
+def test_the_lease_of_an_earlier_attempt_is_found_and_taken_over(kind: Kind) -> None:
     queue = FakeQueue()
     queue.owners[kind.claimant.lease_id] = kind.earlier
     assert has_left(kind.claimant, queue)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def test_what_an_earlier_attempt_holds_is_found_and_taken_over(kind: Kind) -> No
 
 
 @pytest.mark.parametrize("owner", ["by hand", "airflow:another/run/work/-1/1", "airflow:dag/run/work/-1/3"])
-def test_what_somebody_else_holds_is_refused_and_left_alone(kind: Kind, owner: str) -> None:
+def test_the_lease_of_a_foreign_owner_is_refused_and_left_alone(kind: Kind, owner: str) -> None:
     queue = FakeQueue()
     queue.owners[kind.claimant.lease_id] = owner
     assert not has_left(kind.claimant, queue)  # type: ignore[arg-type]
@@ -75,7 +75,7 @@ def test_what_somebody_else_holds_is_refused_and_left_alone(kind: Kind, owner: s
     assert queue.owners == {kind.claimant.lease_id: owner}
 
 
-def test_what_was_acked_is_skipped_or_followed_by_the_next(kind: Kind) -> None:
+def test_a_retry_after_the_ack_skips_or_claims_the_next_batch(kind: Kind) -> None:
     queue, name = FakeQueue(), kind.claimant.lease_id
     queue.records = {name: record(kind.earlier), f"{name}#2": record(kind.earlier)}
     with pytest.raises(LeaseAlreadySettled):
@@ -84,20 +84,20 @@ def test_what_was_acked_is_skipped_or_followed_by_the_next(kind: Kind) -> None:
     assert (claimed.lease.id, claimed.settled_before) == (f"{name}#3", True)
 
 
-def test_an_id_that_the_next_batch_has_is_guarded_too(kind: Kind) -> None:
+def test_the_lease_id_of_the_next_batch_is_protected_too(kind: Kind) -> None:
     queue, name = FakeQueue(), kind.claimant.lease_id
     queue.records, queue.owners = {name: record(kind.earlier)}, {f"{name}#2": "by hand"}
     with pytest.raises(LeaseOwnedByOther):
         take(queue, kind, on_settled="next")
 
 
-def test_whoever_claims_is_asked_once_about_what_was_settled(kind: Kind) -> None:
+def test_the_claimer_checks_a_settled_lease_once(kind: Kind) -> None:
     queue, name, asked = FakeQueue(), kind.claimant.lease_id, []
     queue.records = {name: record(kind.earlier), f"{name}#2": record(kind.earlier)}
     take(queue, kind, check_settled=lambda settled, found: asked.append((settled.lease_id, found.owner)))
     assert asked == [(name, kind.earlier)]
 
 
-def test_an_unknown_word_for_what_is_acked_is_refused() -> None:
+def test_an_unknown_value_of_on_settled_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="on_settled must be one of skip, next, not 'again'"):
         check_on_settled("again")

@@ -22,17 +22,17 @@ def test_a_handover_names_the_lease_and_the_connection() -> None:
 
 
 @pytest.mark.parametrize("lease", [20, 0.5, None])
-def test_a_driver_holds_for_as_long_as_its_submitter_would(lease: float | None) -> None:
+def test_a_driver_extends_the_lease_as_long_as_its_submitter_would(lease: float | None) -> None:
     lease_ms = LeasedConfig(lease=lease).lease_ms
     given = Handover(RedisSettings.from_url("redis://cache"), **NAMES, lease_ms=lease_ms).environment()
     assert Handover.from_environment(given).config == LeasedConfig(lease=lease)
 
 
-def test_a_submitter_that_does_not_say_leaves_an_ordinary_lease() -> None:
+def test_a_submitter_without_a_hold_time_leaves_an_ordinary_lease() -> None:
     assert Handover.from_environment(environment()).config == LeasedConfig()
 
 
-def test_a_driver_leaves_credentials_alone_that_it_inherited_for_another_server() -> None:
+def test_a_driver_does_not_use_inherited_credentials_of_another_server() -> None:
     given = Handover(RedisSettings.from_url("redis://spark@cache"), **NAMES).environment()
     settings = Handover.from_environment({"RMQ_PASSWORD": "of another", **given}).settings
     assert (settings.username, settings.password) == ("spark", None)
@@ -43,7 +43,7 @@ def test_a_handover_never_shows_the_password() -> None:
 
 
 @pytest.mark.parametrize("missing", ["RMQ_HANDOVER", "RMQ_URL"])
-def test_what_is_missing_is_named(missing: str) -> None:
+def test_a_missing_variable_is_named(missing: str) -> None:
     incomplete = environment()
     del incomplete[missing]
     with pytest.raises(ConfigurationError, match=missing):
@@ -51,6 +51,6 @@ def test_what_is_missing_is_named(missing: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "lease", "[]", "7", '{"queue": "work"}'])
-def test_a_handover_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_handover_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="RMQ_HANDOVER"):
         Handover.from_environment(environment(RMQ_HANDOVER=text))

@@ -1,4 +1,4 @@
-"""The submitter's side of a hand-over against a queue that is a few fields of Python."""
+"""The submitter's side of a hand-over with a queue that is a few fields of Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOON = dt.timedelta(seconds=60)
 
 
 class ScriptedQueue:
-    """One lease and what others did to it: `token`, `info`, `record` and the server's `clock` are set by the test."""
+    """One lease and what others did to it: the test sets `token`, `info`, `record` and the server's `clock`."""
 
     name = "flights"
     config = LeasedConfig(lease=6)
@@ -106,13 +106,13 @@ def record() -> SettledRecord:
     return SettledRecord("run-1/step", 3, "run-1", dt.datetime.now(dt.UTC))
 
 
-def test_the_driver_is_told_the_lease_and_its_owner_but_not_the_token(submission: Submission) -> None:
+def test_the_driver_receives_the_lease_and_its_owner_but_not_the_token(submission: Submission) -> None:
     text = submission.handover(RedisSettings.from_url("redis://cache")).environment()["RMQ_HANDOVER"]
     names = {"queue": "flights", "lease_id": "run-1/step", "owner": "run-1"}
     assert json.loads(text) == {**names, "lease_ms": 6000, "credentials": []}
 
 
-def test_being_overtaken_by_ones_own_driver_is_recognised_and_the_submitter_only_watches_from_then_on(
+def test_a_submitter_recognizes_the_adoption_by_its_own_driver_and_only_watches_from_then_on(
     queue: ScriptedQueue, submission: Submission
 ) -> None:
     submission.look()
@@ -140,7 +140,7 @@ def test_a_reclaim_before_the_driver_adopted_means_the_lease_is_lost(
         submission.look()
 
 
-def test_a_driver_that_adopts_and_settles_message_by_message_between_two_looks_has_settled(
+def test_a_driver_that_adopts_and_settles_message_by_message_between_two_checks_has_settled(
     queue: ScriptedQueue, submission: Submission
 ) -> None:
     queue.token = queue.info = None  # a message was nacked: no record
@@ -149,7 +149,7 @@ def test_a_driver_that_adopts_and_settles_message_by_message_between_two_looks_h
     assert submission.finish() is None
 
 
-def test_a_lease_that_goes_after_its_deadline_was_reclaimed_even_if_the_driver_had_adopted_it(
+def test_a_lease_that_disappears_after_its_deadline_was_reclaimed_even_if_the_driver_had_adopted_it(
     queue: ScriptedQueue, submission: Submission
 ) -> None:
     adopt_as_driver(queue)
@@ -160,7 +160,7 @@ def test_a_lease_that_goes_after_its_deadline_was_reclaimed_even_if_the_driver_h
         submission.look()
 
 
-def test_a_lease_that_goes_before_its_deadline_was_settled_by_the_driver(
+def test_a_lease_that_disappears_before_its_deadline_was_settled_by_the_driver(
     queue: ScriptedQueue, submission: Submission
 ) -> None:
     adopt_as_driver(queue)
@@ -171,7 +171,7 @@ def test_a_lease_that_goes_before_its_deadline_was_settled_by_the_driver(
 
 
 @pytest.mark.parametrize("hours", [-2, 2])
-def test_a_servers_clock_that_differs_from_ours_does_not_make_a_settled_lease_a_lost_one(
+def test_a_different_clock_of_the_server_does_not_turn_a_settled_lease_into_a_lost_one(
     queue: ScriptedQueue, submission: Submission, hours: int
 ) -> None:
     queue.clock = dt.timedelta(hours=hours)
@@ -182,7 +182,7 @@ def test_a_servers_clock_that_differs_from_ours_does_not_make_a_settled_lease_a_
 
 
 @pytest.mark.parametrize("hours", [-2, 2])
-def test_a_servers_clock_that_differs_from_ours_does_not_make_a_lost_lease_a_settled_one(
+def test_a_different_clock_of_the_server_does_not_turn_a_lost_lease_into_a_settled_one(
     queue: ScriptedQueue, submission: Submission, hours: int
 ) -> None:
     queue.clock = dt.timedelta(hours=hours)
@@ -193,13 +193,13 @@ def test_a_servers_clock_that_differs_from_ours_does_not_make_a_lost_lease_a_set
         submission.look()
 
 
-def test_success_rests_on_the_record_of_the_drivers_ack(queue: ScriptedQueue, submission: Submission) -> None:
+def test_success_requires_the_record_of_the_drivers_ack(queue: ScriptedQueue, submission: Submission) -> None:
     queue.token, queue.info, queue.record = None, None, record()
     assert submission.finish() == 3
     assert queue.calls == []
 
 
-def test_a_driver_that_never_adopted_is_acked_for(queue: ScriptedQueue, submission: Submission) -> None:
+def test_the_submitter_acks_for_a_driver_that_never_adopted(queue: ScriptedQueue, submission: Submission) -> None:
     assert submission.finish() == 3
     assert queue.calls == ["ack"]
 
@@ -222,7 +222,7 @@ def test_keeping_a_lease_for_the_retry_fences_the_driver_off_and_moves_the_deadl
     assert queue.token == "9.z"
 
 
-def test_a_lease_that_is_kept_for_no_certain_time_is_an_ordinary_one(
+def test_a_lease_kept_for_an_unknown_time_has_its_ordinary_duration(
     queue: ScriptedQueue, submission: Submission
 ) -> None:
     adopt_as_driver(queue)
@@ -230,18 +230,18 @@ def test_a_lease_that_is_kept_for_no_certain_time_is_an_ordinary_one(
     assert queue.calls == ["adopt for None"]
 
 
-def test_giving_up_nacks_with_the_reason(queue: ScriptedQueue, submission: Submission) -> None:
+def test_a_final_failure_nacks_with_the_reason(queue: ScriptedQueue, submission: Submission) -> None:
     assert submission.give_up("exit code 3")
     assert queue.calls[-1] == "nack: exit code 3"
 
 
-def test_giving_back_releases(queue: ScriptedQueue, submission: Submission) -> None:
+def test_give_back_releases_the_lease(queue: ScriptedQueue, submission: Submission) -> None:
     assert submission.give_back()
     assert queue.calls[-1] == "release"
 
 
 @pytest.mark.parametrize("ending", ["keep", "give_up", "give_back"])
-def test_a_late_ending_never_touches_the_lease_of_a_living_retry(
+def test_a_late_end_never_affects_the_lease_of_a_running_retry(
     queue: ScriptedQueue, submission: Submission, ending: str
 ) -> None:
     queue.info = info("run-2")
@@ -250,7 +250,7 @@ def test_a_late_ending_never_touches_the_lease_of_a_living_retry(
     assert queue.calls == []
 
 
-def test_a_submitter_that_starts_anew_watches_a_driver_that_has_adopted(queue: ScriptedQueue) -> None:
+def test_a_restarted_submitter_watches_a_driver_that_has_adopted(queue: ScriptedQueue) -> None:
     held: Any = queue
     resumed = Submission.resumed(held, made(token="1.a"), fence=1)
     assert resumed is not None
@@ -259,7 +259,7 @@ def test_a_submitter_that_starts_anew_watches_a_driver_that_has_adopted(queue: S
     assert queue.calls == []
 
 
-def test_a_submitter_that_starts_anew_takes_back_what_no_driver_has_adopted(queue: ScriptedQueue) -> None:
+def test_a_restarted_submitter_takes_back_a_lease_that_no_driver_has_adopted(queue: ScriptedQueue) -> None:
     held: Any = queue
     resumed = Submission.resumed(held, made(token="1.a"), fence=2)
     assert resumed is not None
@@ -269,7 +269,7 @@ def test_a_submitter_that_starts_anew_takes_back_what_no_driver_has_adopted(queu
 
 
 @pytest.mark.parametrize("present", [None, info("run-2")])
-def test_a_submitter_that_starts_anew_leaves_alone_what_others_have(
+def test_a_restarted_submitter_leaves_the_leases_of_others_alone(
     queue: ScriptedQueue, present: LeaseInfo | None
 ) -> None:
     queue.info = present

@@ -1,4 +1,4 @@
-"""When there is enough: the same in a sensor of Airflow, a doorbell of Dagster and a wait of the core."""
+"""The threshold is the same in a sensor of Airflow, a doorbell of Dagster and a wait of the core."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def in_the_core(min_messages: int, max_age: float | None, backlog: Backlog) -> b
         (1, 1, Backlog(0, 5.0), False),
     ],
 )
-def test_many_are_enough_whatever_their_age_and_an_old_one_whatever_their_number(
+def test_enough_messages_of_any_age_or_one_old_message_meet_the_threshold(
     enough: Enough, min_messages: int, max_age: float | None, backlog: Backlog, *, met: bool
 ) -> None:
     assert enough(min_messages, max_age, backlog) is met
 
 
 @pytest.mark.parametrize("min_messages", [0, -1, 1.5, True, "3"])
-def test_a_number_that_makes_no_sense_is_refused_by_name(min_messages: Any) -> None:
+def test_an_invalid_number_is_refused_by_name(min_messages: Any) -> None:
     with pytest.raises(ConfigurationError, match="min_messages"):
         threshold_of(min_messages, None)
     with pytest.raises(ConfigurationError, match="min_messages"):
@@ -61,12 +61,12 @@ def test_a_number_that_makes_no_sense_is_refused_by_name(min_messages: Any) -> N
 
 
 @pytest.mark.parametrize("max_age", [0, -1.0, True, "1h", timedelta(0), float("nan")])
-def test_an_age_that_makes_no_sense_is_refused_by_name(max_age: Any) -> None:
+def test_an_invalid_age_is_refused_by_name(max_age: Any) -> None:
     with pytest.raises(ConfigurationError, match="max_age"):
         threshold_of(1, max_age)
 
 
 @pytest.mark.parametrize(("count", "number"), [("ready", 1), ("dead", 4), ("depth", 6)])
-def test_depth_is_all_that_is_still_to_be_done(count: Any, number: int) -> None:
+def test_depth_counts_ready_delayed_and_leased_messages(count: Any, number: int) -> None:
     stats = QueueStats(ready=1, delayed=2, leased=3, dead=4, leases=1, oldest_age=None, paused=False)
     assert counted(count, stats) == number

@@ -22,25 +22,25 @@ LATE = {"retries": 1, "retry_delay": timedelta(minutes=30)}
 
 
 def keeps(queue: str) -> bool:
-    """Whether this is the try that is to end while it holds its messages."""
+    """Return whether this is the try that must end while it holds its messages."""
     return (Ledger(queue).folder / "keeps").exists()
 
 
 def hang(messages: Any) -> None:
-    """Until it is killed."""
+    """Wait until the process is killed."""
     if keeps(messages.queue):
         Ledger(messages.queue).stand_still()
 
 
 def work(messages: Any) -> int:
-    """Fail, or have them acked."""
+    """Raise, or return and thereby ack the messages."""
     if keeps(messages.queue):
         raise RuntimeError("as it was told")
     return len(messages)
 
 
 def java_and_python() -> dict[str, str]:
-    """Java for Spark, where the launcher is Spark's."""
+    """Set Java for Spark, where the launcher is Spark's."""
     if os.environ["RMQ_TESTS_DRIVER"].endswith("light.py"):
         return {}
     from rmq_spark import spark_environment
@@ -74,7 +74,7 @@ with DAG("sensor_again", schedule=None, catchup=False):
 
     @task
     def between(dag_run: Any = None) -> None:
-        """Nobody adopts what the sensor handed over."""
+        """A sensor that hands over a lease that no task adopts."""
         if keeps(dag_run.conf["queue"]):
             raise RuntimeError("as it was told")
 

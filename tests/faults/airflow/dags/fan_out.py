@@ -1,4 +1,4 @@
-"""Mapped tasks share a queue, and a last task takes what is left, as whatever a task that was marked had in hand."""
+"""Mapped tasks that share a queue, and a last task that takes the rest, such as the messages of a marked task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shares(dag_run: Any = None) -> list[int]:
 
 @task.redis_queue(queue=QUEUE, max_messages=SHARE, lease=timedelta(minutes=10), **RETRY)
 def work(messages: Any, share: int, ti: Any = None) -> int:
-    """The first tasks stand still while they hold messages: meanwhile it happens."""
+    """The first tasks wait while they hold messages; the faults hit them in the meantime."""
     if share < len(VICTIMS) and ti.try_number == 1:
         Ledger(place_of(messages.queue, share)).stand_still()
     ledger = Ledger(messages.queue)
@@ -33,7 +33,7 @@ def work(messages: Any, share: int, ti: Any = None) -> int:
 
 @task.redis_queue(queue=QUEUE, max_messages=SHARE, max_batches=None, trigger_rule="all_done", **RETRY)
 def rest(messages: Any) -> int:
-    """Goes on until nothing is left."""
+    """Consume until nothing is left."""
     ledger = Ledger(messages.queue)
     for message in messages:
         ledger.have_effect(message.deliveries, message.id, message.payload)

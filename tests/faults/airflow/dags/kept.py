@@ -15,7 +15,7 @@ for name in ("kept", *(f"kept_deleted_{number}" for number in range(ROUNDS))):
 
         @task.redis_queue(queue=QUEUE, retries=3, retry_delay=timedelta(hours=1))
         def take(messages: Any) -> None:
-            """Fails."""
+            """Raise."""
             raise RuntimeError(f"{len(messages)} messages and no luck")
 
         take()

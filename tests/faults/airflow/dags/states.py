@@ -1,4 +1,4 @@
-"""Four states in which a fault may find a pipeline, a DAG each; and each again with a task that times out."""
+"""Four states in which a fault may find a pipeline, one DAG each; and each again with a task that times out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def one_by_one(batch: Any) -> None:
 
 
 def java_and_python() -> dict[str, str]:
-    """Java for Spark, where the driver is one of Spark's."""
+    """Set Java for Spark, where the driver is one of Spark's."""
     if os.environ["RMQ_TESTS_DRIVER"].endswith("light.py"):
         return {}
     from rmq_spark import spark_environment
@@ -57,7 +57,7 @@ for timeout in (None, TIMEOUT):
             min_messages=TOTAL,
             deferrable=True,
             timeout=900,
-            execution_timeout=2 * timeout if timeout else None,  # the trigger has to start meanwhile
+            execution_timeout=2 * timeout if timeout else None,  # the trigger must start in this time
             **(at_once if timeout else {"redis_queue": QUEUE}),
         )
         wait >> RedisQueueConsumeOperator(task_id="take", redis_queue=QUEUE, on_batch=one_by_one)
@@ -71,7 +71,7 @@ for timeout in (None, TIMEOUT):
             redis_queue=QUEUE,
             application=os.environ["RMQ_TESTS_DRIVER"],
             spark_env=java_and_python,
-            execution_timeout=6 * timeout if timeout else None,  # Spark has to start meanwhile
+            execution_timeout=6 * timeout if timeout else None,  # Spark must start in this time
         )
 
     with dag("handover", timeout) as handover:
@@ -81,12 +81,12 @@ for timeout in (None, TIMEOUT):
 
         @task(execution_timeout=timeout)
         def between(dag_run: Any = None) -> None:
-            """The lease waits for this task: nobody but its deadline holds it."""
+            """The lease waits for this task: it has no holder, and only its deadline ends it."""
             Ledger(dag_run.conf["queue"]).stand_still()
 
         @task.redis_queue(hand_over=wait.output)
         def take(messages: Any) -> None:
-            """Adopts."""
+            """Adopt the lease."""
             if messages:
                 one_by_one(messages)
 

@@ -1,4 +1,4 @@
-"""A driver that adopts and acks; where it is told to it fails in between."""
+"""A driver that adopts and acks; where it is configured to, it fails in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Spark job: its executors have the effects, and stand still in the middle of them."""
+"""A Spark job whose executors have the effects, and pause in the middle of them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.faults.airflow.ledger import Ledger, fence_of
 
 
 def work(fence: int, rows: Iterator[Any]) -> None:
-    """In an executor."""
+    """Run in an executor."""
     for row in rows:
         Ledger(row.queue).work(fence, row.message_id, bytes(row.payload).decode())
 
 
 def write(verb: str) -> None:
-    """What became of the messages that the executors worked on."""
+    """Return the outcome of the messages that the executors worked on."""
     worked = [message_id for message_id, fences in ledger.fences("did").items() if fence in fences]
     ledger.write(verb, fence, worked)
 

@@ -13,14 +13,14 @@ TASKS = [
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_owner_that_a_task_writes_is_read_back(task: TaskIdentity) -> None:
+def test_an_owner_string_of_a_task_is_parsed(task: TaskIdentity) -> None:
     assert TaskIdentity.read(task.owner) == task
 
 
 @pytest.mark.parametrize(
     "owner", ["", "worker-7", "airflow:", "airflow:dag/run/task/0", "airflow:dag/run/task/x/1", "dagster:a/b/c/0/1"]
 )
-def test_what_no_task_wrote_names_no_task(owner: str) -> None:
+def test_a_foreign_owner_string_names_no_task(owner: str) -> None:
     assert holder_of(owner) is None
 
 
@@ -35,6 +35,6 @@ def test_a_mapped_task_has_a_page_for_each_index() -> None:
     assert path_of(TASKS[1]).endswith("/tasks/group.load/mapped/7?try_number=3")
 
 
-def test_names_cannot_leave_the_path_they_stand_in() -> None:
+def test_names_are_escaped_in_the_path() -> None:
     path = path_of(TaskIdentity("a?b", "../../x", "t#1", -1, 1))
     assert path == "/dags/a%3Fb/runs/..%2F..%2Fx/tasks/t%231?try_number=1"

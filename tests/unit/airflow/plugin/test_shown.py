@@ -26,7 +26,7 @@ def lease(**fields: Any) -> LeaseInfo:
 
 
 @pytest.mark.parametrize(("kind", "word"), [("j", "json"), ("s", "text")])
-def test_a_payload_that_is_text_is_shown_as_it_is_stored(kind: str, word: str) -> None:
+def test_a_text_payload_is_shown_as_it_is_stored(kind: str, word: str) -> None:
     shown = message_shown(message('{"a":"ż"}'.encode(), kind, headers={"k": "v"}))
     assert (shown["kind"], shown["payload"], shown["cut"], shown["size"]) == (word, '{"a":"ż"}', False, 10)
     assert shown["headers"] == {"k": "v"}
@@ -39,7 +39,7 @@ def test_bytes_are_shown_as_hexadecimal_numbers() -> None:
 
 
 @pytest.mark.parametrize(("kind", "limit"), [("s", SHOWN_BYTES), ("b", SHOWN_BINARY)])
-def test_a_long_payload_is_cut_and_says_so(kind: str, limit: int) -> None:
+def test_a_long_payload_is_truncated_and_marked(kind: str, limit: int) -> None:
     whole, longer = (message_shown(message(b"x" * size, kind)) for size in (limit, limit + 1))
     assert (whole["cut"], longer["cut"]) == (False, True)
     assert longer["size"] == limit + 1
@@ -51,7 +51,7 @@ def test_a_cut_inside_a_character_leaves_it_out() -> None:
     assert shown["payload"] == "x" * (SHOWN_BYTES - 1)
 
 
-def test_a_dead_letter_tells_what_happened_to_it_and_to_whom() -> None:
+def test_a_dead_letter_shows_what_happened_and_its_owner() -> None:
     shown = message_shown(message(history=(Failure("nack", AT, OWNER, "bad row"), Failure("expired", AT, "me", ""))))
     first, second = shown["history"]
     assert (first["kind"], first["at"], first["reason"], first["holder"]["task_id"]) == (
@@ -63,7 +63,7 @@ def test_a_dead_letter_tells_what_happened_to_it_and_to_whom() -> None:
     assert (second["owner"], second["holder"]) == ("me", None)
 
 
-def test_a_delayed_message_says_when_it_is_due() -> None:
+def test_a_delayed_message_shows_when_it_is_due() -> None:
     assert message_shown(message(), AT)["due"] == 1500
     assert message_shown(message())["due"] is None
 
@@ -75,14 +75,14 @@ def test_a_lease_is_shown_with_its_task_and_without_its_token() -> None:
     assert not {"token", "fence"} & set(shown)
 
 
-def test_a_lease_that_was_shortened_says_why() -> None:
+def test_a_lease_reduced_by_isolation_shows_why() -> None:
     assert lease_shown(lease())["isolation"] is None
     words = lease_shown(lease(isolation=Isolation(3, 4)))["isolation"]
     assert words == str(Isolation(3, 4))
     assert "3 times" in words
 
 
-def test_a_lease_may_last_for_ever() -> None:
+def test_an_endless_lease_is_shown_without_a_deadline() -> None:
     assert lease_shown(lease(deadline=None))["deadline"] is None
 
 
