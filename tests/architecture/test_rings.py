@@ -1,4 +1,4 @@
-"""A nightly test names a cheaper test that `make test` runs, and each mutant still matches the code it breaks."""
+"""A nightly test names a cheaper one that `make test` runs; a mutant matches its code and names a test that fails."""
 
 from __future__ import annotations
 
@@ -36,6 +36,12 @@ def test_nightly_tests_are_found() -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_code_that_a_mutant_replaces_occurs_once_in_its_file(mutant: Any) -> None:
     assert (TESTS.parent / mutant.file).read_text("utf-8").count(mutant.old) == 1
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_names_a_test_that_make_test_runs(mutant: Any) -> None:
+    path, _, expression = mutant.killer.partition("::")
+    assert runs_in_ring_two(TESTS.parent / path, expression.split()[0])
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -152,9 +152,9 @@ async def test_a_worker_whose_replies_are_lost_loses_no_job(client: redis.Redis,
     seen: Counter[int] = Counter()
 
     async def handler(job: Any) -> None:
-        seen[job.data] += 1
         if job.data % 10 == 0 and job.attempt == 1:
             raise ValueError("once")
+        seen[job.data] += 1
 
     async with AsyncJobQueue(wire.url, "q", JobsConfig(lease=0.5)) as queue:
         await queue.add_bulk(NewJob("j", number) for number in range(400))
@@ -196,9 +196,9 @@ async def test_a_full_server_refuses_new_jobs_and_drains_to_empty(own_server: Se
     seen: set[int] = set()
 
     async def handler(job: Any) -> None:
-        seen.add(job.data)
         if job.data == 5 and job.attempt == 1:
             raise ValueError("once")
+        seen.add(job.data)
 
     with JobQueue(own_server.url, "q") as queue:
         queue.add_bulk(NewJob("j", number) for number in range(20))

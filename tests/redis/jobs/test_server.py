@@ -9,7 +9,9 @@ import redis
 
 from rmq_core import JobQueue, ScriptFailed, Unsupported, WrongKeyType
 from rmq_core.asyncio import Worker
+from rmq_core.discipline.jobs.operations.working import Delivery, Verdict, fail, requeue
 from tests.redis.jobs.bench import KEYS, jobs, native, queue_at
+from tests.redis.leases import engine_of, run
 from tests.redis.worlds import World
 from tests.servers import Server, start_server
 
@@ -51,6 +53,27 @@ def test_features_of_a_newer_server_are_used(world: World) -> None:
     stats = set(world.client.info("commandstats"))
     assert ("cmdstat_xackdel" in stats) == native(world.client)
     assert ("cmdstat_xack" in stats) != native(world.client)
+
+
+test_features_of_a_newer_server_are_used.everywhere = lambda _: True  # type: ignore[attr-defined]  # read by tests.covering
+
+
+def test_a_job_is_requeued_or_failed_once(world: World) -> None:
+    queue = jobs(world)
+    queue.add("j")
+
+    def taken() -> Delivery:
+        ((_, ((entry, _),)),) = world.client.xreadgroup("jobs", "w", {KEYS.ready: ">"})
+        return Delivery(entry.decode(), b"")
+
+    engine, first = engine_of(queue), taken()
+    assert [run(world, queue, next(requeue(engine, "w", [first]))) for _ in range(2)] == [1, 0]
+    second, verdict = taken(), Verdict(1, 60, "why")
+    assert [run(world, queue, next(fail(engine, "w", second, "id", verdict))) for _ in range(2)] == [b"later", b"gone"]
+    assert queue.stats()[:3] == (0, 1, 0)
+
+
+test_a_job_is_requeued_or_failed_once.everywhere = lambda _: True  # type: ignore[attr-defined]  # see tests.covering
 
 
 def test_a_key_of_another_type_is_reported_and_left_alone(world: World) -> None:
