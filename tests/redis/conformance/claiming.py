@@ -33,7 +33,7 @@ def ready_messages_are_claimed_in_the_order_of_their_publishing(subject: Subject
 
 
 @promise
-def each_field_of_a_message_is_told_to_who_claims_it_and_to_who_reads_columns(subject: Subject) -> None:
+def a_claim_and_a_read_of_columns_return_each_field_of_a_message(subject: Subject) -> None:
     subject.publish(1)
     lease = subject.queue.claim()
     (message,) = subject.queue.messages(lease)
@@ -53,7 +53,7 @@ def an_empty_queue_has_nothing_to_claim(subject: Subject) -> None:
 
 
 @promise
-def no_message_is_handed_to_two_workers(subject: Subject) -> None:
+def no_message_is_delivered_to_two_workers(subject: Subject) -> None:
     subject.publish(*range(24))
 
     def work(queue: Any) -> list[str]:
@@ -71,7 +71,7 @@ def no_message_is_handed_to_two_workers(subject: Subject) -> None:
 
 
 @promise
-def what_is_held_is_not_claimed_again(subject: Subject) -> None:
+def held_messages_are_not_claimed_again(subject: Subject) -> None:
     subject.publish(1)
     lease = subject.queue.claim()
     assert subject.open().claim() is None
@@ -99,7 +99,7 @@ def _woken_after(subject: Subject, make_ready: Callable[[], Any]) -> float:
 
 
 @promise
-def a_waiting_claim_is_woken_by_a_message_that_is_given_back(subject: Subject) -> None:
+def a_waiting_claim_is_woken_by_a_released_message(subject: Subject) -> None:
     def attempt() -> float:
         worker, lease = subject.held(1)
         return _woken_after(subject, lambda: worker.release(lease))
@@ -108,14 +108,14 @@ def a_waiting_claim_is_woken_by_a_message_that_is_given_back(subject: Subject) -
 
 
 @promise
-def a_waiting_claim_ends_with_nothing_when_its_time_is_over(subject: Subject) -> None:
+def a_waiting_claim_returns_nothing_when_its_time_is_over(subject: Subject) -> None:
     began = time.monotonic()
     assert subject.queue.claim(wait=SHORT_S) is None
     assert time.monotonic() - began > SHORT_S / 2
 
 
 @promise
-def a_lease_says_which_queue_it_is_of_who_owns_it_and_until_when(subject: Subject) -> None:
+def a_lease_states_its_queue_its_owner_and_its_deadline(subject: Subject) -> None:
     subject.publish(1)
     lease = subject.open().claim(owner="worker 7")
     assert (lease.queue, lease.owner, lease.count) == (subject.name, "worker 7", 1)
@@ -125,7 +125,7 @@ def a_lease_says_which_queue_it_is_of_who_owns_it_and_until_when(subject: Subjec
 
 
 @promise_of("extend", refused(lambda queue, _: queue.claim(lease=200)))
-def a_claim_may_ask_for_a_time_of_its_own(subject: Subject) -> None:
+def a_claim_may_set_the_duration_of_its_lease(subject: Subject) -> None:
     subject.publish(1, 2)
     lease = subject.queue.claim(lease=timedelta(seconds=200))
     assert 140 < (lease.deadline - datetime.now(UTC)).total_seconds() < 260
@@ -134,7 +134,7 @@ def a_claim_may_ask_for_a_time_of_its_own(subject: Subject) -> None:
 
 
 @promise
-def a_claim_of_nothing_or_of_the_past_is_refused(subject: Subject) -> None:
+def a_claim_with_an_invalid_argument_is_refused(subject: Subject) -> None:
     subject.publish(1)
     for wrong in ({"max_messages": 0}, {"max_messages": 1.5}, {"wait": -1}, {"owner": "a\nb"}):
         with pytest.raises(ConfigurationError):
@@ -143,7 +143,7 @@ def a_claim_of_nothing_or_of_the_past_is_refused(subject: Subject) -> None:
 
 
 @promise
-def queues_of_different_names_share_nothing(subject: Subject) -> None:
+def queues_with_different_names_share_nothing(subject: Subject) -> None:
     other = subject.open(f"{subject.name}-other")
     subject.publish(1)
     assert other.claim() is None
@@ -153,7 +153,7 @@ def queues_of_different_names_share_nothing(subject: Subject) -> None:
 
 
 @promise_of("batch", refused(lambda queue, _: queue.claim(max_messages=2)))
-def a_lease_holds_as_many_messages_as_were_asked_for_and_are_there(subject: Subject) -> None:
+def a_lease_holds_as_many_messages_as_are_requested_and_ready(subject: Subject) -> None:
     subject.publish(1, 2, 3, 4, 5)
     first, second = subject.queue.claim(max_messages=3), subject.queue.claim(max_messages=3)
     assert [message.payload for message in first.messages] == subject.payloads(1, 2, 3)
@@ -188,7 +188,7 @@ def claiming_a_lease_id_again_takes_its_messages_over_and_fences_the_former_hold
 
 
 @promise_of("takeover", refused(lambda queue, _: queue.claim(lease_id="job")))
-def a_lease_id_that_was_acked_whole_is_not_handed_out_again(subject: Subject) -> None:
+def a_lease_id_that_was_acked_as_a_whole_cannot_be_claimed_again(subject: Subject) -> None:
     subject.publish(1, 2)
     subject.queue.ack(subject.queue.claim(lease_id="job"))
     with pytest.raises(RedisMessageQueueError, match="settled"):

@@ -38,7 +38,7 @@ def a_late_settle_counts(subject: Subject) -> None:
 
 
 @promise
-def what_a_vanished_worker_held_is_delivered_again(subject: Subject) -> None:
+def messages_of_a_vanished_worker_are_delivered_again(subject: Subject) -> None:
     _, lease = subject.held(1, lease_s=SHORT_S)
     subject.expire()
     again = subject.recovered()
@@ -48,7 +48,7 @@ def what_a_vanished_worker_held_is_delivered_again(subject: Subject) -> None:
 
 
 @promise_of("batch", refused(lambda queue, _: queue.claim(max_messages=2)))
-def what_comes_back_from_a_vanished_worker_keeps_its_order(subject: Subject) -> None:
+def messages_of_a_vanished_worker_keep_their_order(subject: Subject) -> None:
     subject.held(1, 2, 3, lease_s=SHORT_S)
     subject.expire()
     found = [subject.recovered(), subject.queue.claim(), subject.queue.claim()]
@@ -56,7 +56,7 @@ def what_comes_back_from_a_vanished_worker_keeps_its_order(subject: Subject) -> 
 
 
 @promise_of("auto_reclaim", needs_a_reaper)
-def claiming_takes_back_what_expired(subject: Subject) -> None:
+def claiming_reclaims_expired_messages(subject: Subject) -> None:
     _, lease = subject.held(1, lease_s=SHORT_S)
     subject.expire()
     assert subject.queue.claim().message.id == lease.message.id
@@ -87,7 +87,7 @@ def a_lease_that_was_extended_in_time_is_kept(subject: Subject) -> None:
 
 
 @promise_of("dead_letters", _dead_letters)
-def a_message_that_fails_too_often_is_set_aside_and_no_longer_claimed(subject: Subject) -> None:
+def a_message_that_fails_too_often_becomes_a_dead_letter_and_is_no_longer_claimed(subject: Subject) -> None:
     subject.publish(1)
     for delivery in range(1, DELIVERIES + 1):
         lease = subject.queue.claim(wait=10)
@@ -100,7 +100,7 @@ def a_message_that_fails_too_often_is_set_aside_and_no_longer_claimed(subject: S
 
 
 @promise_of("dead_letters", _dead_letters)
-def a_message_whose_workers_keep_vanishing_is_set_aside(subject: Subject) -> None:
+def a_message_whose_workers_keep_vanishing_becomes_a_dead_letter(subject: Subject) -> None:
     subject.publish(1)
     for _ in range(DELIVERIES):
         _, lease = subject.claimed(1, SHORT_S)

@@ -10,7 +10,7 @@ from tests.redis.conformance.subject import Subject
 
 
 @promise
-def a_queue_says_what_it_is_and_what_it_can_do(subject: Subject) -> None:
+def a_queue_implements_the_protocol_and_states_its_discipline_and_capabilities(subject: Subject) -> None:
     queue = getattr(subject.queue, "inner", subject.queue)
     assert isinstance(queue, WorkQueue if subject.stage.flavour == "sync" else AsyncWorkQueue)
     assert (queue.name, queue.discipline) == (subject.name, subject.discipline)
@@ -18,14 +18,14 @@ def a_queue_says_what_it_is_and_what_it_can_do(subject: Subject) -> None:
 
 
 @promise
-def a_name_that_no_queue_can_have_is_refused(subject: Subject) -> None:
+def an_invalid_queue_name_is_refused(subject: Subject) -> None:
     for name in ("", "a{b}", "a\nb", "x" * 513):
         with pytest.raises(ConfigurationError):
             subject.open(name)
 
 
 @promise
-def the_backlog_is_how_much_is_ready_and_how_old_and_claims_nothing(subject: Subject) -> None:
+def the_backlog_counts_ready_messages_with_the_age_of_the_oldest_and_claims_nothing(subject: Subject) -> None:
     assert tuple(subject.queue.backlog())[:2] == (0, None)
     subject.publish(1, 2, 3)
     ready, age = subject.queue.backlog()[:2]
@@ -38,7 +38,7 @@ def the_backlog_is_how_much_is_ready_and_how_old_and_claims_nothing(subject: Sub
 
 
 @promise
-def stats_tell_what_is_ready_and_what_is_held(subject: Subject) -> None:
+def stats_count_ready_and_held_messages(subject: Subject) -> None:
     assert subject.queue.stats().oldest_age is None
     subject.publish(1, 2, 3)
     subject.queue.claim()
@@ -49,7 +49,7 @@ def stats_tell_what_is_ready_and_what_is_held(subject: Subject) -> None:
 
 
 @promise
-def peeking_shows_what_is_claimed_next_and_leaves_it_there(subject: Subject) -> None:
+def peeking_returns_the_next_messages_and_claims_none(subject: Subject) -> None:
     assert subject.queue.peek() == []
     ids = subject.publish(1, 2, 3)
     assert [message.id for message in subject.queue.peek(2)] == list(ids[:2])
@@ -69,7 +69,7 @@ def ready_messages_can_be_purged_and_held_ones_are_left_to_their_holder(subject:
 
 
 @promise
-def purging_what_does_not_exist_is_refused(subject: Subject) -> None:
+def purging_an_unknown_part_is_refused(subject: Subject) -> None:
     subject.publish(1)
     with pytest.raises(ConfigurationError):
         subject.queue.purge("everything")
@@ -77,7 +77,7 @@ def purging_what_does_not_exist_is_refused(subject: Subject) -> None:
 
 
 @promise_of("delay", refused(lambda queue, _: queue.purge("delayed")))
-def delayed_messages_are_counted_apart_and_can_be_purged(subject: Subject) -> None:
+def delayed_messages_are_counted_separately_and_can_be_purged(subject: Subject) -> None:
     subject.queue.publish_many(subject.payloads(1, 2), delay=60)
     subject.publish(3)
     assert subject.counts() == (1, 2, 0, 0, 0)

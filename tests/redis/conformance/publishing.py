@@ -35,7 +35,7 @@ def many_messages_are_published_from_any_iterable_and_reported_one_by_one(subjec
 
 
 @promise
-def what_cannot_be_stored_is_refused_before_anything_is_sent(subject: Subject) -> None:
+def a_payload_that_cannot_be_stored_is_refused_before_anything_is_sent(subject: Subject) -> None:
     for payload in (None, 7, object(), {"n": float("nan")}, {1: 2}, "\ud800"):
         with pytest.raises(RedisMessageQueueError):
             subject.queue.publish(payload)
@@ -54,22 +54,22 @@ def comes_back(subject: Subject, payloads: Iterable[Any]) -> None:
 
 
 @promise_of("str payload", refused(lambda queue, _: queue.publish("text"), says=" has no |must be "))
-def a_str_comes_back_as_it_was_published(subject: Subject) -> None:
+def a_str_is_delivered_unchanged(subject: Subject) -> None:
     comes_back(subject, ("text", "{}", "a|b", "a|5|6", "12", "ünï 😀"))
 
 
 @promise_of("bytes payload", refused(lambda queue, _: queue.publish(b"bytes"), says=" has no |must be "))
-def bytes_come_back_as_they_were_published(subject: Subject) -> None:
+def bytes_are_delivered_unchanged(subject: Subject) -> None:
     comes_back(subject, (b"bytes", b"", b"\x00\xff\r\n", b"{}"))
 
 
 @promise_of("dict payload", refused(lambda queue, _: queue.publish({"a": 1}), says=" has no |must be "))
-def a_dict_comes_back_as_it_was_published(subject: Subject) -> None:
+def a_dict_is_delivered_unchanged(subject: Subject) -> None:
     comes_back(subject, ({}, {"a": [1, 2.5, None, True, {"b": "ü\u2028"}], "big": 2**80}))
 
 
 @promise_of("list payload", refused(lambda queue, _: queue.publish([1]), says=" has no |must be "))
-def a_list_comes_back_as_it_was_published(subject: Subject) -> None:
+def a_list_is_delivered_unchanged(subject: Subject) -> None:
     comes_back(subject, ([], [1, "two", [3.5, None]]))
 
 
@@ -80,7 +80,7 @@ def a_list_comes_back_as_it_was_published(subject: Subject) -> None:
         lambda queue, _: queue.publish_many([queue.peek()[0].payload], headers={"a": "b"}),
     ),
 )
-def headers_travel_with_their_message(subject: Subject) -> None:
+def headers_are_delivered_with_their_message(subject: Subject) -> None:
     subject.queue.publish(subject.payload(1), headers={"trace": "ü 1"})
     subject.queue.publish_many(subject.payloads(2, 3), headers={"trace": "2"})
     subject.publish(4)
@@ -95,7 +95,7 @@ def headers_travel_with_their_message(subject: Subject) -> None:
         lambda queue, _: queue.publish_many([queue.peek()[0].payload], delay=1),
     ),
 )
-def a_delayed_message_is_claimed_when_its_time_has_come_and_not_before(subject: Subject) -> None:
+def a_delayed_message_is_claimed_when_it_is_due_and_not_before(subject: Subject) -> None:
     subject.queue.publish(subject.payload(1), delay=timedelta(minutes=1))
     subject.queue.publish_many(subject.payloads(2), delay=SHORT_S)
     subject.publish(3)
@@ -113,7 +113,7 @@ def a_delayed_message_is_claimed_when_its_time_has_come_and_not_before(subject: 
         lambda queue, _: queue.publish_many([queue.peek()[0].payload], dedup_key=str),
     ),
 )
-def a_deduplication_key_is_accepted_once_whoever_publishes(subject: Subject) -> None:
+def a_deduplication_key_is_accepted_once_from_any_publisher(subject: Subject) -> None:
     assert subject.queue.publish(subject.payload(1), dedup_key="k").accepted
     assert not subject.queue.publish(subject.payload(2), dedup_key="k").accepted
     assert not subject.open().publish(subject.payload(3), dedup_key="k").accepted

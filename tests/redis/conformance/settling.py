@@ -21,7 +21,7 @@ def an_acked_message_is_gone(subject: Subject) -> None:
 
 
 @promise
-def a_released_message_comes_back_untouched(subject: Subject) -> None:
+def a_released_message_is_delivered_again_without_a_counted_delivery(subject: Subject) -> None:
     worker, lease = subject.held(1)
     assert worker.release(lease).settled == 1
     message = subject.queue.claim().message
@@ -29,7 +29,7 @@ def a_released_message_comes_back_untouched(subject: Subject) -> None:
 
 
 @promise
-def a_nacked_message_comes_back(subject: Subject) -> None:
+def a_nacked_message_is_delivered_again(subject: Subject) -> None:
     worker, lease = subject.held(1)
     report = worker.nack(lease, reason="no disk")
     assert (report.settled, report.dead) == (1, 0)
@@ -38,7 +38,7 @@ def a_nacked_message_comes_back(subject: Subject) -> None:
 
 
 @promise
-def messages_with_equal_payloads_are_settled_apart(subject: Subject) -> None:
+def messages_with_equal_payloads_are_settled_separately(subject: Subject) -> None:
     subject.publish(1, 1)
     first, second = subject.queue.claim(), subject.queue.claim()
     subject.queue.ack(second)
@@ -48,7 +48,7 @@ def messages_with_equal_payloads_are_settled_apart(subject: Subject) -> None:
 
 
 @promise
-def what_is_settled_cannot_be_settled_again(subject: Subject) -> None:
+def a_settled_message_cannot_be_settled_again(subject: Subject) -> None:
     for first in ("ack", "nack", "release"):
         subject.publish(1)
         lease = subject.queue.claim()
@@ -128,7 +128,7 @@ def messages_of_a_lease_are_settled_one_by_one(subject: Subject) -> None:
 
 
 @promise_of("partial_settle", refused(lambda queue, lease: queue.ack(lease, lease.messages)))
-def acking_a_lease_acks_what_is_left_of_it(subject: Subject) -> None:
+def acking_a_lease_acks_its_unsettled_messages(subject: Subject) -> None:
     worker, lease = subject.held(1, 2, 3)
     worker.release(lease, [lease.messages[1]])
     assert worker.ack(lease).settled == 2
@@ -145,7 +145,7 @@ def a_message_that_is_settled_already_is_reported_and_not_settled_twice(subject:
 
 
 @promise_of("extend", refused(lambda queue, lease: queue.extend(lease, 100)))
-def a_holder_who_asks_for_more_time_gets_it(subject: Subject) -> None:
+def a_holder_can_extend_its_lease(subject: Subject) -> None:
     worker, lease = subject.held(1, lease_s=60)
     later = worker.extend(lease, LONG_S)
     assert (later - lease.deadline).total_seconds() > 400

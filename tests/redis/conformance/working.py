@@ -20,7 +20,7 @@ class HandlerFailed(Exception):
 
 
 @promise
-def a_block_that_ends_well_acks_what_it_claimed(subject: Subject) -> None:
+def a_block_that_succeeds_acks_its_messages(subject: Subject) -> None:
     subject.publish(1, 2)
     with subject.queue.process() as lease:
         assert lease.message.payload == subject.payload(1)
@@ -29,7 +29,7 @@ def a_block_that_ends_well_acks_what_it_claimed(subject: Subject) -> None:
 
 
 @promise
-def a_block_that_raises_gives_back_what_it_claimed_and_the_exception_goes_on(subject: Subject) -> None:
+def a_block_that_raises_returns_its_messages_and_the_exception_propagates(subject: Subject) -> None:
     subject.publish(1)
     with pytest.raises(HandlerFailed, match=r"^no disk$"), subject.queue.process():
         raise HandlerFailed("no disk")
@@ -37,7 +37,7 @@ def a_block_that_raises_gives_back_what_it_claimed_and_the_exception_goes_on(sub
 
 
 @promise
-def an_interrupted_block_leaves_what_it_claimed_to_expiry(subject: Subject) -> None:
+def an_interrupted_block_leaves_its_messages_to_expire(subject: Subject) -> None:
     subject.publish(1)
     with pytest.raises(KeyboardInterrupt), subject.queue.process():
         raise KeyboardInterrupt
@@ -51,7 +51,7 @@ def a_block_without_work_gets_nothing(subject: Subject) -> None:
 
 
 @promise
-def what_was_settled_in_a_block_stays_as_it_is(subject: Subject) -> None:
+def messages_settled_in_a_block_stay_settled(subject: Subject) -> None:
     worker: Any = subject.open()
     subject.publish(1)
     with worker.process() as lease:
@@ -60,7 +60,7 @@ def what_was_settled_in_a_block_stays_as_it_is(subject: Subject) -> None:
 
 
 @promise_of("partial_settle", refused(lambda queue, lease: queue.ack(lease, lease.messages)))
-def a_block_settles_what_was_left_unsettled_in_it(subject: Subject) -> None:
+def a_block_settles_its_unsettled_messages_at_its_end(subject: Subject) -> None:
     subject.publish(1, 2, 3)
     with contextlib.suppress(HandlerFailed), subject.queue.process(max_messages=3) as lease:
         subject.queue.ack(lease, lease.messages[:2])
@@ -70,7 +70,7 @@ def a_block_settles_what_was_left_unsettled_in_it(subject: Subject) -> None:
 
 
 @promise_of("extend", refused(lambda queue, lease: queue.extend(lease, 100)))
-def a_block_keeps_what_it_claimed_for_longer_than_one_lease(subject: Subject) -> None:
+def a_block_holds_its_messages_for_longer_than_one_lease(subject: Subject) -> None:
     subject.publish(1)
     with beating_often(), subject.open().process(lease=LONG_S) as lease:
         for _ in range(3):
@@ -82,7 +82,7 @@ def a_block_keeps_what_it_claimed_for_longer_than_one_lease(subject: Subject) ->
 
 
 @promise
-def a_block_that_lost_what_it_claimed_says_so_at_its_end(subject: Subject) -> None:
+def a_block_that_lost_its_messages_raises_at_its_end(subject: Subject) -> None:
     subject.publish(1)
     with pytest.raises(LeaseLost), subject.queue.process() as lease:
         subject.open().release(pickle.loads(pickle.dumps(lease)))  # as another process that holds the lease would
@@ -90,7 +90,7 @@ def a_block_that_lost_what_it_claimed_says_so_at_its_end(subject: Subject) -> No
 
 
 @promise
-def closing_a_queue_object_leaves_the_queue_as_it_is(subject: Subject) -> None:
+def closing_a_queue_object_leaves_the_queue_unchanged(subject: Subject) -> None:
     worker, lease = subject.held(1)
     subject.publish(2)
     worker.close()
