@@ -1,4 +1,4 @@
-"""The settings of a gateway and how long it tries; what it asks of Redis is in `test_verbs`."""
+"""The settings of a gateway and how long it tries; what it sends to Redis is tested in `test_gateway_methods`."""
 
 from __future__ import annotations
 
