@@ -1,6 +1,6 @@
 """Look up the task instances that hold leases in Airflow's database.
 
-Invariant: a holder has ended if Airflow will not rerun its task instance on its own. A sensor that hands over its lease
+Law: a holder has ended if Airflow will not rerun its task instance on its own. A sensor that hands over its lease
 finishes before the adopting task starts, so its lease lives as long as its DAG run. A missing task instance belongs
 to this Airflow only if its audit log has it: other Airflows may share this Redis.
 """

@@ -1,6 +1,6 @@
 """Waiting for work.
 
-Invariant: a sensor polls and claims nothing, so it can be killed, retried or cleared. Messages may be gone when the
+Law: a sensor polls and claims nothing, so it can be killed, retried or cleared. Messages may be gone when the
 next task claims, so an empty claim succeeds. Every mode returns the same report. With `hand_over` it claims last, on
 the worker, under its own lease id, so a retry finds the lease.
 """
