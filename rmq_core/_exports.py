@@ -18,6 +18,7 @@ from rmq_core.envelope.codec import header_items as header_items
 from rmq_core.errors import CleanupFailedError as CleanupFailedError
 from rmq_core.errors import ConfigurationError as ConfigurationError
 from rmq_core.errors import ConsumerTaken as ConsumerTaken
+from rmq_core.errors import FormatMismatch as FormatMismatch
 from rmq_core.errors import GatewayContractError as GatewayContractError
 from rmq_core.errors import JobFailed as JobFailed
 from rmq_core.errors import LeaseAlreadySettled as LeaseAlreadySettled

@@ -95,6 +95,25 @@ class WrongKeyType(RedisMessageQueueError):
     """A key of this queue holds another type of value; nothing was written. Remove the key or rename the queue."""
 
 
+class FormatMismatch(RedisMessageQueueError):
+    """The queue is stored in a format that this version of RMQ does not understand; nothing was written.
+
+    kept: the format of the queue. understood: the format of this version. needs: the first version of RMQ that
+    understands `kept`; empty if the queue does not state it.
+    """
+
+    def __init__(self, kept: int, understood: int, needs: str = "") -> None:
+        version = f"RMQ {needs} or later" if needs else "the version of RMQ that migrated it"
+        super().__init__(
+            f"the queue is stored in format {kept}, and this version of RMQ understands format {understood}: install"
+            f" {version} here"
+        )
+        self.kept, self.understood, self.needs = kept, understood, needs
+
+    def __reduce__(self) -> tuple[type[FormatMismatch], tuple[int, int, str]]:
+        return type(self), (self.kept, self.understood, self.needs)
+
+
 class ScriptFailed(RedisMessageQueueError):
     """Redis refused a command or script of RMQ; the message is the server's."""
 

@@ -17,8 +17,9 @@ import tenacity
 from redis import exceptions as errors
 
 from rmq_core.envelope.ids import process
-from rmq_core.errors import translate
+from rmq_core.errors import WrongKeyType, translate
 from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
+from rmq_core.exchange.format import explained
 from rmq_core.exchange.frames import (
     FAILURES,
     NOT_RETRYABLE,
@@ -144,6 +145,9 @@ class AsyncDriver:
         except StopIteration as stop:
             result: R = stop.value
             return result
+        except WrongKeyType as error:
+            known = await self.run(explained(self._key, error), patience)
+            raise known from known.__cause__
 
     async def close(self) -> None:
         """Return the connections to the client's pool; one that another task uses is returned when its call ends."""

@@ -17,8 +17,9 @@ import tenacity
 from redis import exceptions as errors
 
 from rmq_core.envelope.ids import process
-from rmq_core.errors import translate
+from rmq_core.errors import WrongKeyType, translate
 from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
+from rmq_core.exchange.format import explained
 from rmq_core.exchange.frames import (
     FAILURES,
     NOT_RETRYABLE,
@@ -67,6 +68,9 @@ class SyncDriver:
         except StopIteration as stop:
             result: R = stop.value
             return result
+        except WrongKeyType as error:
+            known = self.run(explained(self._key, error), patience)
+            raise known from known.__cause__
 
     def close(self) -> None:
         """Return the connections to the client's pool; one that another thread uses is returned when its call ends."""

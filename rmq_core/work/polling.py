@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.inspecting import Glance, glance, look
+from rmq_core.errors import WrongKeyType
 from rmq_core.exchange import Exchange, together
 from rmq_core.reports import Backlog
 
@@ -78,7 +79,8 @@ def _attempt(engine: LeasedEngine) -> Exchange[Glance | Exception]:
 
 
 async def _tell(asked: _Asked, seen: Glance | Exception) -> None:
-    found = await _reclaim(asked) if isinstance(seen, Glance) and seen.late else seen
+    again = seen.late if isinstance(seen, Glance) else isinstance(seen, WrongKeyType)
+    found = await _reclaim(asked) if again else seen
     if asked.answer.done():
         return
     if isinstance(found, Exception):
@@ -88,7 +90,7 @@ async def _tell(asked: _Asked, seen: Glance | Exception) -> None:
 
 
 async def _reclaim(asked: _Asked) -> Look | Exception:
-    """Poll again with the queue's own driver, because a reclaim writes to the keys of that queue only."""
+    """Poll again with the queue's own driver: it reclaims, and it explains an error by the format of the queue."""
     try:
         return await asked.driver.run(look(asked.engine, BELL_MS))
     except Exception as error:  # noqa: BLE001  every error must reach the waiters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import pickle
 import threading
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from redis import exceptions as redis_errors
 
-from rmq_core.errors import ConfigurationError, QueueUnavailable, WrongKeyType
+from rmq_core.errors import ConfigurationError, FormatMismatch, QueueUnavailable, WrongKeyType
 from rmq_core.exchange import Batch, Call, Chain, Command, Exchange, Sleep, Wait
 from rmq_core.exchange.aio import AsyncDriver
 from rmq_core.exchange.public import AsyncPublicDriver
@@ -211,9 +212,17 @@ def test_a_transient_error_is_retried(rig: Rig, transient: Exception) -> None:
     ],
 )
 def test_a_permanent_error_is_raised_at_once_as_an_error_of_rmq(rig: Rig, reply: Any, error: type[Exception]) -> None:
+    no_format_key = None
     with pytest.raises(error):
-        rig.ask(CALL, reply)
+        rig.ask(CALL, reply, no_format_key)
     assert len(rig.wire.sent) == 1
+
+
+def test_a_key_of_another_type_is_explained_by_the_format_of_the_queue(rig: Rig) -> None:
+    with pytest.raises(FormatMismatch, match="format 2") as raised:
+        rig.ask(CALL, redis_errors.ResponseError("WRONGTYPE x"), b"2 0.9.0")
+    assert rig.wire.commands == [("GET", b"rmq:{q}:format")]
+    assert pickle.loads(pickle.dumps(raised.value)).needs == "0.9.0"
 
 
 def test_an_operation_may_handle_an_error_and_continue(rig: Rig) -> None:
@@ -275,7 +284,7 @@ def test_a_durability_confirmation_is_sent_with_its_call(rig: Rig) -> None:
     assert rig.ask(call, b"accepted 0", 1) == (b"accepted 0", 1)
     assert rig.wire.sent[0].endswith(b"*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$3\r\n100\r\n")
     with pytest.raises(WrongKeyType):
-        rig.ask(call, redis_errors.ResponseError("WRONGTYPE x"), 0)
+        rig.ask(call, redis_errors.ResponseError("WRONGTYPE x"), 0, None)
 
 
 def test_plain_commands_go_through_the_client_and_are_tried_again(rig: Rig) -> None:
