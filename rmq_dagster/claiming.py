@@ -27,9 +27,9 @@ def claim(
     """Take over the lease of an earlier attempt of this step, else claim new messages; None when nothing is ready.
 
     `on_settled`: when all messages of the step's lease are acked already, "skip" raises LeaseAlreadySettled and "next"
-    claims more, under `<name>#2`, `#3`, ... If an earlier attempt acked and then failed while it stored its
-    result, this attempt would overwrite what was stored: dg.Failure is raised and allows no retries. Raises
-    LeaseOwnedByOther when the lease of that name has another owner.
+    claims more, under `<name>#2`, `#3`, ... If an earlier attempt acked and then failed to store its result,
+    this attempt would store a result without those messages in its place: dg.Failure is raised and allows no retries.
+    Raises LeaseOwnedByOther when the lease of that name has another owner.
     """
     _refuse_interrupted(context)
     tags = context.run.tags
@@ -84,10 +84,9 @@ def _refuse_interrupted(context: runs.StepContext) -> None:
 def _refuse_lost_result(context: runs.StepContext, settled: LeaseAlreadySettled) -> None:
     if runs.result_was_lost(context):
         raise dg.Failure(
-            f"An earlier try acked {settled.acked} message(s) of {settled.lease_id!r} and then failed while it"
-            " stored its result; a try without messages would overwrite what it stored. `yield` results inside the"
-            " block, so that they are stored before the ack; to work on the next messages, launch a new run, not a"
-            " re-execution.",
+            f"An earlier try acked {settled.acked} message(s) of {settled.lease_id!r} and then failed to store its"
+            " result; this try would store one without these messages instead. `yield` results inside the block, so"
+            " that they are stored before the ack; to work on the next messages, launch a new run, not a re-execution.",
             allow_retries=False,
         ) from settled
 
