@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIME_ORDERED = 7  # the version of UUIDs that begin with a timestamp
 PREFIX = "airflow:"
-LONGEST_LEASE_ID = 500  # Redis Queue accepts 512 characters; a suffix follows: `#2`, `#3`, …, or an owner's try and run
+LONGEST_LEASE_ID = 500  # RMQ accepts 512 characters; a suffix follows: `#2`, `#3`, …, or an owner's try and run
 LONGEST_IN_OWNER = 440
 DIGEST = 32
 

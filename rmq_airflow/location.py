@@ -118,8 +118,9 @@ def _url(connection: ConnectionLike, extra: Mapping[str, Any]) -> str:
     _check_alone(connection, extra)
     if _has_credentials(url):
         raise ConfigurationError(
-            "the URL contains a user or a password: put those of Redis into the fields for them, and those of TLS and "
-            "of sentinels into the extras of the same names, which Airflow masks"
+            "the URL contains a user or a password: put those of Redis into the fields for user and "
+            "password, and the others into the extras `ssl_password`, `sentinel_username` and `sentinel_password`, "
+            "which Airflow masks"
         )
     return url
 

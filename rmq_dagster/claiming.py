@@ -27,9 +27,9 @@ def claim(
     """Take over the lease of an earlier attempt of this step, else claim new messages; None when nothing is ready.
 
     `on_settled`: when all messages of the step's lease are acked already, "skip" raises LeaseAlreadySettled and "next"
-    claims more, under `<name>#2`, `#3`, ... If an earlier attempt acked and then failed to store its result, either
-    would overwrite that result: dg.Failure is raised and allows no retries. Raises LeaseOwnedByOther when the lease of
-    that name has another owner.
+    claims more, under `<name>#2`, `#3`, ... If an earlier attempt acked and then failed to store its result,
+    this attempt would store a result without those messages in its place: dg.Failure is raised and allows no retries.
+    Raises LeaseOwnedByOther when the lease of that name has another owner.
     """
     _refuse_interrupted(context)
     tags = context.run.tags
@@ -73,7 +73,7 @@ class StepClaimant:
 
 
 def _refuse_interrupted(context: runs.StepContext) -> None:
-    """Raise dg.Failure for an interrupted step, which Dagster may retry in the process that it shares with its run."""
+    """Raise dg.Failure if the step was interrupted: Dagster may retry it although its run or process is stopping."""
     if runs.is_interrupted(context):
         raise dg.Failure(
             "The run was cancelled or deleted, or its process was told to stop; nothing was claimed.",
@@ -85,8 +85,8 @@ def _refuse_lost_result(context: runs.StepContext, settled: LeaseAlreadySettled)
     if runs.result_was_lost(context):
         raise dg.Failure(
             f"An earlier try acked {settled.acked} message(s) of {settled.lease_id!r} and then failed to store its"
-            " result, which a try without messages would overwrite. `yield` results inside the block, so that they are"
-            " stored before the ack; to work on the next messages, launch a new run, not a re-execution.",
+            " result; this try would store one without these messages instead. `yield` results inside the block, so"
+            " that they are stored before the ack; to work on the next messages, launch a new run, not a re-execution.",
             allow_retries=False,
         ) from settled
 

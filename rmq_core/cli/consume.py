@@ -74,8 +74,8 @@ def consume(
     """Take messages: print and ack each, or run a command for each.
 
     Ends when the queue is empty, after --max messages, or at the first Ctrl-C or SIGTERM once the current message is
-    done; a second one ends the command and releases its message. The exit code is 1 when a message failed or the queue
-    is paused. With --json, prints or passes whole messages instead of payloads.
+    done; a second signal ends the command and releases its message. The exit code is 1 when a message failed or the
+    queue is paused. With --json, prints or passes whole messages instead of payloads.
     """
     if command and shutil.which(command[0]) is None:
         raise ConfigurationError(f"command {command[0]!r} was not found; nothing was claimed")
@@ -111,7 +111,7 @@ class Consumer:
     ) -> None:
         self.queue, self.command, self.as_json = queue, command, as_json
         self.lease_s, self.retry_after_s = lease_s, retry_after_s
-        if retry_after_s is None and queue.capabilities.delay:  # else it might fail repeatedly without a pause
+        if retry_after_s is None and queue.capabilities.delay:  # else a message might fail repeatedly without a pause
             self.retry_after_s = _RETRY_S
         self.acked = self.nacked = self.dead = self.lost = 0
 
@@ -124,7 +124,7 @@ class Consumer:
         return self.nacked + self.dead + self.lost
 
     def step(self, wait_s: float, stopping: Stopping) -> bool:
-        """Wait for a message, at most 1 s at a time, and process it. Return False if none came, or a signal did."""
+        """Wait for a message, at most 1 s at a time, and process it. Return False if no message or a signal came."""
         while not stopping.asked:
             turn_s = min(wait_s, _LOOK_S)
             lease = self.queue.claim(lease=self.lease_s, wait=turn_s)

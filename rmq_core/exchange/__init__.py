@@ -116,7 +116,7 @@ Exchange: TypeAlias = Generator[Want, Any, R]
 
 
 def together(exchanges: Sequence[Exchange[R]]) -> Exchange[list[R]]:
-    """Run exchanges that yield only `Call`s concurrently; each round's calls share one write, in order."""
+    """Run exchanges concurrently; each may yield only `Call`s. Each round's calls share one write, in order."""
     results: dict[int, R] = {}
     wants: dict[int, Any] = {}
     for at, exchange in enumerate(exchanges):

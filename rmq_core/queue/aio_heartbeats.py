@@ -53,7 +53,7 @@ class HeartbeatTask:
             while self._heartbeats or self._beating:
                 await self._send_due()
         finally:
-            if not self._heartbeats:  # an entry left behind would keep its event loop in memory, and so the heartbeats
+            if not self._heartbeats:  # the entry refers to its event loop: if it stayed, both would stay in memory
                 _tasks_of.pop(asyncio.get_running_loop(), None)
 
     async def _send_due(self) -> None:

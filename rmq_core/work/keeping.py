@@ -34,7 +34,8 @@ def conclude(
     """Keep, release or nack a lease after a failure, and return in words what was done.
 
     If Redis is unavailable, the lease is not changed; its messages are redelivered when it expires. blameless: release
-    the lease, because the work did not fail by itself. retried: hold it for another `keep_s` seconds; otherwise nack.
+    the lease, because its messages did not cause the failure (the task was stopped or skipped). Otherwise, `retried`
+    holds it for another `keep_s` seconds; without `retried`, the messages are nacked.
     """
     try:
         if blameless:

@@ -1,7 +1,7 @@
 """Every promise of the queue protocol: over all disciplines, sync and async, on every server and cluster.
 
-A discipline that does not declare the capability behind a promise must refuse, which is then what is asserted. The
-promises are in `tests/redis/conformance`; `catalogue` writes them into docs/reference/conformance.md.
+A discipline that does not declare the capability behind a promise must refuse the call; the test then asserts the
+refusal. The promises are in `tests/redis/conformance`; `catalogue` writes them into docs/reference/conformance.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.redis.conformance.subject import Subject, capabilities_of, declares
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Return every server and cluster of this run."""
+    """Run each test with `place` on every server and cluster of this run."""
     if "place" in metafunc.fixturenames:
         metafunc.parametrize("place", place_names(metafunc.config), indirect=True, scope="session")
 

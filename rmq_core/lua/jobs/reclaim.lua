@@ -2,8 +2,8 @@
 -- KEYS: slot  ready  delayed  later  dead  leases  heads  lease  events  alarm  fence
 -- ARGV: seq  slot_ttl_ms  lease_id  nonce  max_attempts:number  max_dead:number  events_cap:number
 --       if_used_up, '1' to reclaim before the deadline, because attempts are used up
---       earlier_token, of an earlier chunk, or ''
--- Reply: 'returned <count> <dead> <left> <token>', 'live' (not expired, or gone) or 'superseded'.
+--       earlier_token, which the call for an earlier chunk returned, or ''
+-- Reply: 'returned <count> <dead> <left> <token>', 'live' (not expired, taken over, or gone) or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: jobs_entry

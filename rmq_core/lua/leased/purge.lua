@@ -1,7 +1,7 @@
 -- Deletes everything under one key of the queue.
--- KEYS: slot  key, list, sorted set or string  delayed?, for ready
--- ARGV: seq  slot_ttl_ms  kind, what `key` is: list, zset or string; delayed or isolated, which share a sorted
---         set; or ready, which has isolated ones as well
+-- KEYS: slot  key, to delete: a list, sorted set or string  delayed?, only if kind is ready
+-- ARGV: seq  slot_ttl_ms  kind, what to delete: list, zset or string, the whole of such a key; delayed or
+--         isolated, one half of the sorted set `key`; ready, the list `key` and the isolated messages in `delayed`
 -- Reply: 'removed <count>' or 'superseded'.
 -- include: replay
 -- include: isolated

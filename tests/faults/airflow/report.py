@@ -1,6 +1,6 @@
-"""Prints the matrix of what faults cost in Airflow, and keeps it once it is complete; `tests/conftest.py` loads it.
+"""A pytest plugin that prints the cost of each fault in Airflow as a table; `tests/conftest.py` loads it.
 
-The folder that keeps it is that of `--faults-report`.
+When every fault was measured, it also saves the table, in the folder that `--faults-report` names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _played: dict[str, tuple[Mapping[str, Any], float]] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Collect the rounds, also those that another process of `pytest -n` played."""
+    """Collect the results of the tests, including those that another process of `pytest -n` ran."""
     for name, value in report.user_properties if report.when == "call" else ():
         if name == RECORD:
             fault, counts, seconds = value  # type: ignore[misc]  # pytest takes properties for plain objects

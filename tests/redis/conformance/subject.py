@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 
 def declares(capabilities: Capabilities, row: str) -> bool:
-    """Return whether it is one of the capabilities; `str payload` and so on count as such."""
+    """Return whether the capabilities include `row`: the name of one, or a kind of payload such as `str payload`."""
     kind, _, payload = row.partition(" ")
     return kind in KINDS[capabilities.payload] if payload else bool(getattr(capabilities, row))
 

@@ -20,7 +20,7 @@ class Client:
     """Looks like an asyncio client without pub/sub."""
 
     async def execute_command(self, *_: Any) -> None:
-        raise AssertionError("the hub only looks, through its driver")
+        raise AssertionError("the hub sends commands only through its driver")
 
 
 class Stock:
@@ -58,11 +58,11 @@ class Driver:
             exchange.send([self._look(call) for call in want.calls])
         except StopIteration as stop:
             return stop.value
-        raise AssertionError("a look without expired leases is one call")
+        raise AssertionError("a query that finds no expired lease needs one write")
 
     def _look(self, call: Call) -> Any:
-        assert call.given["bell_ms"] == 15_000, "every look arms the bell"
-        assert not call.slot, "queues that look together share no slot"
+        assert call.given["bell_ms"] == 15_000, "every query arms the bell"
+        assert not call.slot, "queries that share a write use no call slot"
         self.stock.looks += 1
         return self.stock.replies.get(call.given["ready"].removesuffix(b"ready"), [0, b"", 10_000, b"", [], []])
 
@@ -191,7 +191,7 @@ async def test_a_queue_that_cannot_be_queried_does_not_end_the_waits_on_others(h
     failed, found = await asyncio.gather(hub.wait("a"), hub.wait("b"), return_exceptions=True)
     assert isinstance(failed, WrongKeyType)
     assert found == Backlog(2, 0.0)
-    assert "a" not in hub._watches, "nobody waits for it, so nothing is kept of it"
+    assert "a" not in hub._watches, "no caller waits for it, so the hub forgets it"
 
 
 class Clock:
@@ -207,7 +207,7 @@ class Clock:
 @pytest.mark.parametrize(
     ("quiet_s", "paces"),
     [(0.05, [0.4, 0.8, 1.0, 1.0]), (0.5, [0.2, 0.2, 0.2, 0.2])],
-    ids=["a bell that rings on is heard ever more seldom", "one after a quiet time is heard at once"],
+    ids=["frequent notifications are answered less often", "a notification after a quiet time is answered at once"],
 )
 async def test_queries_after_notifications_are_rate_limited(
     quiet_s: float, paces: list[float], monkeypatch: pytest.MonkeyPatch

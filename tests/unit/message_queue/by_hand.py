@@ -44,7 +44,7 @@ class Scripted:
 
 
 class Clock:
-    """An IoMode in which pausing takes no time; `me` returns the caller that is set."""
+    """An IoMode in which pausing takes no time; `me` returns `who`, which a test sets."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []

@@ -55,7 +55,7 @@ def adopt(
 def join(engine: LeasedEngine, lease_id: str) -> Exchange[Lease]:
     """Return a lease with its holder's token, for a process that works for the holder; the holder keeps the lease.
 
-    The caller is responsible for acting on behalf of the holder when it settles messages. Only the holder ends the
+    The caller must make sure that it settles messages only on behalf of the holder. Only the holder ends the
     lease, even when none of its messages is left. Raises LeaseLost when no lease has this id.
     """
     name = check_name("lease_id", lease_id)

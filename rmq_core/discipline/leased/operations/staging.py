@@ -138,7 +138,7 @@ def _push(
 
 
 def _set_aside(entries: Iterable[Entry]) -> Iterator[Chunk]:
-    """Yield chunks whose bodies hold delay and digest; `delay_ms` and `digests` only show whether any body has one."""
+    """Yield chunks whose bodies contain delay and digest; a chunk's `delay_ms` and `digests` show if any has one."""
     for chunk in chunks(entries, lambda entry: len(entry.body)):
         digests = [entry.digest for entry in chunk if entry.digest]
         longest_ms = max(entry.delay_ms for entry in chunk)
@@ -146,7 +146,7 @@ def _set_aside(entries: Iterable[Entry]) -> Iterator[Chunk]:
 
 
 def _staged(entry: Entry) -> bytes:
-    """Return the body, after a marker byte, the delay and the digest if there is a delay or a digest."""
+    """Return the body; if there is a delay or a digest, put a marker byte, the delay and the digest before it."""
     if entry.digest is None and not entry.delay_ms:
         return entry.body
     digest = entry.digest.hex() if entry.digest else "-"

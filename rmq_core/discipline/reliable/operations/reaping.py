@@ -26,7 +26,8 @@ def reap(
 ) -> Exchange[Reaped]:
     """Check the messages of every worker once, and requeue those that are held for longer than `timeout`.
 
-    timeout, max_deliveries: None is the queue's own. A time that a claim or extension set overrides `timeout`.
+    timeout, max_deliveries: None uses the queue's configuration. A time that a claim or extension set overrides
+    `timeout`.
     """
     timeout_ms = milliseconds("timeout", engine.config.timeout if timeout is None else timeout, minimum=0.001)
     most = (
