@@ -1,7 +1,8 @@
 """The environments in which redis-message-queue and RMQ are compared: Python 3.12, the same redis-py parser for all.
 
-RMQ gets the newest redis-py that 7.0.0 accepts, because users who migrate from 7.0.0 have it: redis-py 8 sets a timeout
-on sockets, which costs every call two more system calls. The newest release of redis-message-queue requires redis-py 8.
+RMQ gets the newest redis-py that redis-message-queue 7.0.0 accepts, because users who migrate from that version have
+it: redis-py 8 sets a timeout on sockets, which costs every call two more system calls. The newest release of
+redis-message-queue requires redis-py 8.
 
 The library that RMQ is compared with is never a dependency of RMQ: uv creates its environments once, in a cache folder.
 RMQ gets an environment there too, so that all run on the same interpreter.

@@ -123,7 +123,7 @@ class ClusterSubmitHook(LeasedSparkSubmitHook):
             self._properties_file = named
 
     def _poll_k8s_driver_via_api(self) -> str | None:
-        # The provider does not treat a deleted pod as a failure. For the messages it is one.
+        # The provider does not treat a deleted pod as a failure. Here it is one: its messages may be unprocessed.
         phase: str | None = super()._poll_k8s_driver_via_api()
         if phase != "Succeeded":
             raise AirflowException(

@@ -62,12 +62,12 @@ class SensorTrigger(QueueTrigger):
             yield TriggerEvent({"status": "success", "report": report})
 
     async def _wait(self) -> Mapping[str, Any]:
-        """Wait until there is enough, and return the sensor's report."""
+        """Wait until there is enough work, and return the sensor's report."""
         raise NotImplementedError
 
 
 async def wait_for_work(conn_id: str, queue: str, log: Any, enough: Threshold = ANYTHING) -> Backlog:
-    """Return when there is enough; while Redis is unavailable, keep waiting. Raises errors that waiting cannot fix."""
+    """Wait for enough work, also while Redis is unavailable. Raises errors that waiting cannot fix."""
     away = False
     while True:
         try:

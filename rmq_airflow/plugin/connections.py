@@ -53,7 +53,7 @@ def settings(connection_id: str) -> RedisSettings:
 
 
 def place(connection_id: str, client_name: str) -> RedisSettings:
-    """Return the same under the given client name, for a connection that is known to be on the page."""
+    """Return the settings for clients of that name; the connection must be known to be on the page."""
     found = read(_looked_up(connection_id)).settings
     return replace(found, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name=client_name)
 

@@ -9,7 +9,7 @@ from rmq_airflow.identity import TaskIdentity
 
 
 class Holder(TypedDict):
-    """A try of a task instance, and the path of its page behind Airflow's base path."""
+    """A try of a task instance, and the path of its page below Airflow's base path."""
 
     dag_id: str
     run_id: str

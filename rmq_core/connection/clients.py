@@ -54,7 +54,7 @@ def check_gateway_client(client: Any, *, asynchronous: bool) -> None:
         raise TypeError(f"'redis_client' is a {kind}, which only collects commands; pass the client it was made from")
     if inspect.iscoroutinefunction(execute) != asynchronous:
         wanted, other = ("an asyncio", "rmq_core") if asynchronous else ("a blocking", "rmq_core.asyncio")
-        raise TypeError(f"'redis_client' must be {wanted} client here; RedisMessageQueue of {other} takes this {kind}")
+        raise TypeError(f"'redis_client' must be {wanted} client here; pass this {kind} to {other}.RedisMessageQueue")
     if not asynchronous and getattr(client, "connection", None) is not None:
         raise TypeError(
             "'redis_client' is a single-connection client, which threads and forks cannot share; use a pool"

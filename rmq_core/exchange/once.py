@@ -47,7 +47,7 @@ def _told(reply: Any) -> Any:
 
 
 class OncePublicDriver(PublicDriver):
-    """One attempt through the public methods of any client."""
+    """A driver that makes one attempt, through the public methods of any client."""
 
     def _persist(self, send: Callable[[W], Any], first: W, again: W, patience: Patience) -> Any:
         del again, patience
@@ -59,7 +59,7 @@ class OncePublicDriver(PublicDriver):
 
 
 class OnceDriver(SyncDriver):
-    """One attempt over connections of its own."""
+    """A driver that makes one attempt, over connections that it opens itself."""
 
     _persist = OncePublicDriver._persist  # noqa: SLF001  the same rule applies here
 
@@ -70,7 +70,7 @@ class OnceDriver(SyncDriver):
         return without_retries(super()._find_pool())
 
     def _release(self, pool: Any, connection: Any) -> None:
-        """Close the connection before its release: no other user of the pool can use it."""
+        """Close the connection before releasing it, so that no other user of the pool gets it while it is open."""
         connection.disconnect()
         pool.release(connection)
 
@@ -99,6 +99,6 @@ class AsyncOnceDriver(AsyncDriver):
         return without_retries(await super()._find_pool())
 
     async def _release(self, line: PooledConnection) -> None:
-        """Close the connection before its release: no other user of the pool can use it."""
+        """Close the connection before releasing it, so that no other user of the pool gets it while it is open."""
         await line.connection.disconnect(nowait=True)
         await line.release()

@@ -13,7 +13,7 @@ def script(name: str, keys: object = None, /, **given: Any) -> Call:
     """Return a call of a script. Parameters are passed by the names that the script's header declares.
 
     A key that is not passed is read from the attribute of `keys` with the same name. Optional parameters may be omitted
-    from the end. A list takes any sequence. Raises TypeError for a missing or unknown parameter and names it.
+    from the end. A list parameter takes any sequence. Raises TypeError for a missing or unknown parameter and names it.
     """
     arrange = _ARRANGED.get((name, *given))
     if arrange is None:

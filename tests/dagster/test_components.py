@@ -15,7 +15,7 @@ from rmq_dagster.components.base import QueueComponent
 from rmq_dagster.tags import QUEUE
 from tests.dagster.pipeline import DRIVER, ROOT, notes
 
-# Dagster's own Pipes session calls what Dagster itself deprecates or calls a preview; and what it makes of assets.
+# Dagster's Pipes session and its definitions of assets use what Dagster itself deprecates or marks as a preview.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:AssetExecutionContext.run_id is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning"),

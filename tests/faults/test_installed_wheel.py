@@ -1,7 +1,7 @@
-"""The wheel in fresh environments, filled by pip and by uv: what of Spark is there, and what the Spark operator does.
+"""The wheel, installed by pip and by uv in fresh environments: which Spark they get, and what the Spark operator does.
 
-Each environment is a whole Airflow: minutes, and in full length only. `architecture/test_extras_of_the_wheel.py` stands
-for it otherwise.
+Each environment is a whole Airflow and takes minutes, so these tests run only with `--faults=full`. In shorter runs,
+`architecture/test_extras_of_the_wheel.py` tests what the installers resolve.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def check_that_a_job_runs(python: str, folder: Path, redis_url: str, **variables
 
 
 def run_task(python: str, folder: Path, redis_url: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The operator in the environment, as in a worker that was started by the path of its interpreter."""
+    """Run the operator by the path of the environment's Python, as some workers are started: PATH lacks its `bin`."""
     connections: dict[str, dict[str, Any]] = {
         "AIRFLOW_CONN_REDIS_QUEUE_DEFAULT": {"conn_type": "redis_queue", "extra": {"url": redis_url}},
         "AIRFLOW_CONN_SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},

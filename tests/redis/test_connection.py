@@ -90,7 +90,7 @@ async def test_an_async_client_does_not_send_a_write_again_by_itself(topology: T
 
 
 def cleared(client: Any) -> bool:
-    """Return whether the server deleted the key in time; one that hangs for a moment does not."""
+    """Return whether the server deleted the key; False when it did not answer in time."""
     try:
         return client.delete(KEY) is not None
     except LOST:
@@ -168,7 +168,7 @@ def fail_over(client: redis.Redis) -> bool:
 
 
 def port_of(client: redis.Redis) -> int:
-    # A failover closes connections; a driver connects again, too.
+    # A failover closes connections. Close them here too, so that the client connects again, as a driver does.
     client.connection_pool.disconnect()
     try:
         return int(client.config_get("port")["port"])

@@ -1,6 +1,6 @@
 """Ways to set Redis up: alone, behind TLS, watched by a sentinel, as a cluster. Each asks for a user and a password.
 
-The default user may only ping, so whatever works has authenticated. TLS servers ask clients for a certificate too.
+The default user may only ping, so a client that does more has authenticated. TLS servers ask for a certificate too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ACL += ["--user", USER, "on", f">{PASSWORD}", "~*", "&*", "+@all"]
 
 @dataclass
 class Topology:
-    """The URL (without credentials) and the options that reach `KEY`, and its server, before any replica."""
+    """A client's URL (without credentials) and options, and the servers: first that of `KEY`, then any replica."""
 
     url: str
     servers: list[Server]

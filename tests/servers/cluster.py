@@ -14,8 +14,8 @@ from redis.crc import key_slot
 from tests.servers.process import START_S, Server, free_port, on_free_ports, start_server, until
 
 MASTERS = 3
-BATCH = 2  # keys that move at once: most of the time some are here and some are there
-SILENT_MS = 30_000  # how long a node may be silent before the others refuse to work: longer than a machine stands still
+BATCH = 2  # keys that move at once; few, so that a slot's keys are on both nodes during most of its move
+SILENT_MS = 30_000  # the silence after which the others refuse to work; longer than a loaded machine stalls
 
 
 class Cluster:

@@ -10,7 +10,7 @@ from rmq_core.errors import ConfigurationError
 from rmq_core.policy import milliseconds, whole
 
 ON_TIME_MS = 10_000
-"""A time that is noticed at most this late counts as on time: schedules promise no more than seconds."""
+"""A time that is noticed at most this late counts as on time: schedules promise an accuracy of seconds, not better."""
 
 
 class Schedule(Protocol):
@@ -31,7 +31,7 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """A fixed period, in seconds or as timedelta. `anchor_ms` is one of its times; None until the rule is set."""
+    """A fixed period, in seconds or as timedelta. `anchor_ms`: a time at which it fires, None until the rule is set."""
 
     period: timedelta | float
     anchor_ms: int | None = None
@@ -101,7 +101,7 @@ class Cron:
         return found
 
     def _repeated(self, at_ms: int) -> bool:
-        """Return whether local clocks show this time for the second time, after a change, and the rule names hours."""
+        """Return whether a clock change repeats this local time, this is its repetition, and the rule names hours."""
         at = datetime.fromtimestamp(at_ms / 1000, _zone(self.tz))
         return bool(at.fold) and not self.expression.split()[-4].startswith("*")
 
@@ -134,7 +134,7 @@ Missed.FIRE_ONCE = Missed(1)
 
 
 def times_to_fire(schedule: Schedule, due_ms: int, now_ms: int, missed: Missed) -> list[int]:
-    """Return the times from `due_ms` to `now_ms` to fire for, oldest first."""
+    """Return those times from `due_ms` to `now_ms` for which a job is added, oldest first."""
     latest = max(due_ms, schedule.until(now_ms))
     if missed.most == 0:
         return [latest] if now_ms - latest <= ON_TIME_MS else []
