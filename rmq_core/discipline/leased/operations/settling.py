@@ -96,7 +96,7 @@ def nack(
     delay: timedelta | float | None = None,
     reason: str | None = None,
 ) -> Exchange[SettleReport]:
-    """Requeue messages as failed: the delivery is counted; past `max_deliveries` they become dead letters.
+    """Requeue messages as failed: the delivery counts; after `max_deliveries` failures they become dead letters.
 
     delay: seconds or timedelta before they are ready again; None is the queue's backoff. reason: its first 200
     characters are kept in the message's history. When the lease is lost, nacking the whole lease raises LeaseLost;

@@ -38,7 +38,7 @@ def nack(
     delay: timedelta | float | None = None,
     reason: str | None = None,
 ) -> Exchange[SettleReport]:
-    """Requeue messages as failed: the delivery is counted; past `max_deliveries` they become dead letters.
+    """Requeue messages as failed: the delivery counts; after `max_deliveries` failures they become dead letters.
 
     reason: its first 200 characters are kept in the message's history. When the lease is lost, nacking the whole lease
     raises LeaseLost; nacking some messages reports it as their outcome. Raises Unsupported for a `delay`.
