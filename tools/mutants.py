@@ -1,8 +1,9 @@
 """Mutation tests: break RMQ in one place at a time and print which test fails: `python tools/mutants.py [number ...]`.
 
 `make test` runs a share of the full product. It is enough if `make test` fails for each of these mutants. Each names a
-test that kills it, which runs first; if that test passes, all others are searched for one that fails. The mutants are
-made in a git worktree under `build`; a mutant's number is its index in MUTANTS. The committed code must pass first.
+test that kills it, which runs first, without the mutant and with it; if it passes both times, all others are searched
+for one that fails. The mutants are made in a git worktree under `build`; a mutant's number is its index in MUTANTS. The
+committed code must pass first.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ class Mutant(NamedTuple):
         source = path.read_text("utf-8")
         if source.count(self.old) != 1:
             sys.exit(f"{self.name}: {self.file} does not contain `old` exactly once; adapt the mutant")
+        test, _, expression = self.killer.partition("::")
+        named = [[test, "-k", expression]] if self.killer else []
+        if any(map(_failed, named)):
+            sys.exit(f"{self.name}: its killer fails without it, too")
         path.write_text(source.replace(self.old, self.new), "utf-8")
         try:
-            return next(filter(None, map(_failed, self._runs())), [])
+            return next(filter(None, map(_failed, [*named, *SEARCH])), [])
         finally:
             path.write_text(source, "utf-8")
-
-    def _runs(self) -> list[list[str]]:
-        test, _, expression = self.killer.partition("::")
-        return [*([[test, "-k", expression]] if self.killer else []), *SEARCH]
 
 
 def _failed(tests: list[str]) -> list[str]:
