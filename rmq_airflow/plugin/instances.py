@@ -1,8 +1,8 @@
 """Look up the task instances that hold leases in Airflow's database.
 
 Law: a holder has ended if Airflow will not rerun its task instance on its own. A sensor that hands over its lease
-finishes before the adopting task starts, so its lease lives as long as its DAG run. A missing task instance belongs
-to this Airflow only if its audit log has it: other Airflows may share this Redis.
+succeeds before the adopting task starts, so it counts as ended only when its DAG run has ended. A missing task instance
+belongs to this Airflow only if its audit log has it: other Airflows may share this Redis.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ process = ThisProcess()
 
 
 def nonce() -> str:
-    """Return 64 random bits in hexadecimal, from a block read ahead: a system call for each costs more than a claim."""
+    """Return 64 random bits in hexadecimal, read in blocks of 256: a system call for each would slow down claims."""
     try:
         return _nonces.pop()
     except IndexError:

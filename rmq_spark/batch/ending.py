@@ -1,10 +1,10 @@
 """How a batch ends: all its leases are acked when its block succeeds, else nacked, or kept for a retry.
 
 Each lease is settled in a step of its own. The verdicts on single messages come before all acks: if one fails, the
-block fails and nothing is acked. Then all leases are acked, even if one ack fails. Each ack leaves a record: a retry
-that finds it knows that the block succeeded and its verdicts are settled, and can ack the rest.
+block fails and nothing is acked. Then all leases are acked, even if one ack fails. Each ack leaves a record. A record
+proves to a retry that the block succeeded and its verdicts are settled, so the retry can ack the rest.
 
-Verdicts are settled at the end because settled messages can no longer be read: `df`, whose slices are planned, would
+Verdicts are settled at the end because settled messages can no longer be read: a later read of `df` in the block would
 raise. Also, a driver that dies in its block leaves nothing half settled. If it dies while it settles verdicts, a retry
 gets the messages that are still unsettled, and decides on them again.
 """

@@ -30,7 +30,7 @@ from rmq_spark.stream.offsets import Offset
 log = logging.getLogger(__name__)
 
 CLOSING_S = 5.0
-MARGIN_S = 0.05  # so that the time is over for the server too
+MARGIN_S = 0.05  # so that the registration has expired by the server's clock too
 GONE = "batch %r is committed, but its lease is gone: its unsettled messages are delivered again"
 
 
@@ -89,7 +89,10 @@ class Membership:
             raise self._taken
 
     def close(self) -> None:
-        """Stop renewing the name, so that it expires; wait for a renewal under way, which would prolong it."""
+        """Stop renewing the name, so that its registration expires.
+
+        Wait for a renewal in progress, because it still extends the registration.
+        """
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join(CLOSING_S)
