@@ -1,11 +1,12 @@
 """Which combinations of server and façade a run tests: `--product=one|covering|full`.
 
-Operations are one body for both façades, drivers have their own tests, and most scripts do the same on every server. So
-`covering`, which `make test` runs, runs each test on two servers instead of all: blocking on one, asyncio on the next.
-Which two depends on the name of the test, so that every server gets a share of every folder. Conformance tests show
-what each server and cluster supports: a promise that is kept is tested on all of them, a refusal, which reaches no
-server, on one. A fault hits half of the calls blocking, and the other half with asyncio. `one` is blocking calls on the
-first server, `full` everything, also what is marked `nightly`. A test asked for by its name runs in every combination.
+Both façades share the code of the operations, drivers have their own tests, and most scripts do the same on every
+server. So `covering`, which `make test` runs, runs each test on two servers instead of all: blocking on one, asyncio on
+the next. Which two depends on the name of the test, so that every server gets a share of every folder. Conformance
+tests show what each server and cluster supports. A test of a supported feature runs on all of them; a test of a refusal
+runs on one, because a refused call reaches no server. Half of the tests in `tests/faults` run blocking only, the other
+half asyncio only. `one` is blocking calls on the first server, `full` everything, also what is marked `nightly`. A test
+asked for by its name runs in every combination.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Variant:
-    """A test with the server and the façade that it is tried with, None where it has none; `test` is all but those."""
+    """A test item, its server and its façade, each None if it has none. `test` is the item's id without the two."""
 
     def __init__(self, item: pytest.Item) -> None:
         self.item = item

@@ -17,7 +17,7 @@ CONFIG = LeasedConfig(lease=1)
 
 
 def look(lease: Lease) -> bool:
-    """Print once that the lease is known to be lost."""
+    """Return whether the lease is known to be lost, and print `lost` if so."""
     if lease.lost:
         print("lost")
     return lease.lost

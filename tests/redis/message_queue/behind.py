@@ -1,4 +1,7 @@
-"""Direct inspection of a queue, and expiry at once. Everything that a user could see is tested through the queue."""
+"""Read a queue's data directly, and make claims expire without a wait.
+
+Everything that a user could see is tested through the queue.
+"""
 
 from __future__ import annotations
 
