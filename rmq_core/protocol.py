@@ -1,7 +1,7 @@
 """The interface of every discipline, so that orchestrators can use any of them: `WorkQueue` and its asyncio twin.
 
-A discipline declares its features as `Capabilities`. It refuses any other request with `Unsupported` before it sends
-anything, and never ignores an argument silently.
+A discipline declares its features as `Capabilities`. A call that needs any other feature raises `Unsupported` before
+anything is sent; no argument is silently ignored.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class WorkQueue(Protocol):
         """Extend a lease; return the new deadline. Raises LeaseLost."""
 
     def ack(self, lease: Lease, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
-        """Finish all messages of a lease, or some of them. Raises LeaseLost for a whole lease that is gone."""
+        """Finish all messages of a lease, or some. Raises LeaseLost if `messages` is None and the lease is gone."""
 
     def nack(
         self,
@@ -142,10 +142,16 @@ class WorkQueue(Protocol):
         delay: timedelta | float | None = None,
         reason: str | None = None,
     ) -> SettleReport:
-        """Requeue messages as failed, or make them dead letters. Raises LeaseLost for a whole lease that is gone."""
+        """Requeue messages as failed, or make them dead letters.
+
+        Raises LeaseLost if `messages` is None and the lease is gone.
+        """
 
     def release(self, lease: Lease, messages: Sequence[Message | MessageRef] | None = None) -> SettleReport:
-        """Requeue messages without counting a delivery. Raises LeaseLost for a whole lease that is gone."""
+        """Requeue messages without counting a delivery.
+
+        Raises LeaseLost if `messages` is None and the lease is gone.
+        """
 
     def process(
         self,

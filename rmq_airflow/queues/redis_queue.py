@@ -21,7 +21,7 @@ class RedisQueueMessageQueueProvider(BaseMessageQueueProvider):
     """
     Make queues of RMQ available under the scheme ``redis+queue``.
 
-    ``MessageQueueTrigger`` takes the other arguments of ``RedisQueueDoorbellTrigger`` as well.
+    ``MessageQueueTrigger`` passes its other arguments on to ``RedisQueueDoorbellTrigger``.
     """
 
     scheme = "redis+queue"

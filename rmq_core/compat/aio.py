@@ -95,7 +95,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
 
     @asynccontextmanager
     async def process_message(self) -> AsyncIterator[MessageData | None]:
-        """Wait some seconds for a message; yield it, or None if none comes: str if the client decodes, else bytes.
+        """Wait some seconds for a message and yield it, or None: a str if the client decodes responses, else bytes.
 
         The message is finished when the block ends. It is also finished when the block raises; it then goes to the
         failed log if there is one. KeyboardInterrupt, SystemExit and cancellation of the task leave the message to be

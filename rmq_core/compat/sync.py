@@ -102,7 +102,7 @@ class RedisMessageQueue(MessageQueueBase):  # noqa: D101  inherited
 
     @contextmanager
     def process_message(self) -> Iterator[MessageData | None]:
-        """Wait some seconds for a message; yield it, or None if none comes: str if the client decodes, else bytes.
+        """Wait some seconds for a message and yield it, or None: a str if the client decodes responses, else bytes.
 
         The message is finished when the block ends. It is also finished when the block raises; it then goes to the
         failed log if there is one. KeyboardInterrupt, SystemExit and GeneratorExit leave the message to be

@@ -43,7 +43,7 @@ def java_home() -> Path:
 
 
 def spark_environment() -> dict[str, str]:
-    """Return the variables that a Spark driver or spark-submit of this interpreter needs; those set already stay."""
+    """Return the variables that a Spark driver or spark-submit of this interpreter needs; keep those already set."""
     environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     environment["PYSPARK_DRIVER_PYTHON"] = os.environ.get("PYSPARK_DRIVER_PYTHON", environment["PYSPARK_PYTHON"])
     return environment | {"JAVA_HOME": str(java_home())}

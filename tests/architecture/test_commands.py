@@ -28,14 +28,14 @@ RMQ: Any = typer.main.get_command(app)
 
 
 def named(text: str) -> Iterator[str]:
-    """Return the words after `rmq` in a text, up to another program: in a sentence, or in a line of a code block."""
+    """Yield the words after each `rmq` in inline code or a line of a code block, up to `|`, `>`, `&&`, `#` or `--`."""
     blocks = "\n".join(FENCED.findall(text))
     for words in (*INLINE.findall(FENCED.sub("", text)), *LINE.findall(blocks)):
         yield END.split(f"{words} ")[0].strip()
 
 
 def fault(words: str) -> str | None:
-    """Return what is unknown in a command as it was written; None when everything exists."""
+    """Return an error text for the first unknown command or option; None when all exist."""
     command, known = RMQ, {"--help", "--install-completion"}
     for word in words.split():
         known |= {name for option in command.params for name in (*option.opts, *option.secondary_opts)}

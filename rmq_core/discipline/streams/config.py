@@ -51,7 +51,7 @@ class QueueConfig:
 
 
 def positive(name: str, value: int) -> int:
-    """Return the value. Raises ConfigurationError, with its name, unless it is above 0: 0 would block for ever."""
+    """Return the value. Raises ConfigurationError with `name` unless it is above 0: 0 would block for ever."""
     if value == 0 and not isinstance(value, bool):
         raise ConfigurationError(f"{name} must be > 0")
     return whole(name, value, minimum=1)

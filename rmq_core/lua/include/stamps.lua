@@ -1,6 +1,5 @@
--- An entry of a rotation queue is '<id>' until it is popped and '<id>|<seconds>' from then on. '<id>|0' is an entry
--- that was never popped; this form is for ids that look stamped themselves. Any other text after a bar belongs to the
--- id.
+-- An entry of a rotation queue is '<id>' until it is popped and '<id>|<seconds>' from then on. An id that itself ends
+-- like a stamp is stored as '<id>|0' until it is popped. Any other text after a bar belongs to the id.
 local function stamp_of(entry)
   local id, stamp = string.match(entry, '^(.+)|(%d+)$')
   if stamp == '0' then return id, nil end
@@ -13,7 +12,7 @@ local function is_late(stamp, now_s, timeout_s)
   return math.abs(now_s - stamp) > timeout_s
 end
 -- The done ids are a sorted set: the score is how many entries of an id are done and still in the list. Subtracts one
--- of them; returns false if there is none.
+-- from the score of an id and returns true; returns false if the id is not in the set.
 local function drop_done(done, id)
   local left = redis.call('ZSCORE', done, id)
   if not left then return false end

@@ -19,7 +19,7 @@ class TaskState(NamedTuple):
 
 
 class Rest:
-    """A client; `run` names a DAG run as `(dag_id, run_id)`."""
+    """A client; it gets its token at the first call of `ready`."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -35,7 +35,7 @@ def one_by_one(batch: Any) -> None:
 
 
 def java_and_python() -> dict[str, str]:
-    """Set Java for Spark, where the driver is one of Spark's."""
+    """Return the variables that Spark needs, or none when the driver runs without Spark."""
     if os.environ["RMQ_TESTS_DRIVER"].endswith("light.py"):
         return {}
     from rmq_spark import spark_environment
@@ -50,7 +50,7 @@ def dag(state: str, timeout: timedelta | None) -> DAG:
 
 for timeout in (None, TIMEOUT):
     with dag("deferred", timeout) as deferred:
-        # While a task is deferred, Airflow minds its timeout only if it was the scheduler that deferred it.
+        # Airflow enforces the timeout of a deferred task only if the scheduler deferred the task.
         at_once = {"redis_queue": "execution-timeout.deferred", "start_from_trigger": True}
         wait = RedisQueueSensor(
             task_id="wait",
@@ -81,7 +81,7 @@ for timeout in (None, TIMEOUT):
 
         @task(execution_timeout=timeout)
         def between(dag_run: Any = None) -> None:
-            """The lease waits for this task: it has no holder, and only its deadline ends it."""
+            """Stand still while the lease has no holder: only its deadline can end the lease."""
             Ledger(dag_run.conf["queue"]).stand_still()
 
         @task.redis_queue(hand_over=wait.output)
