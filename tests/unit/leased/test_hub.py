@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core.errors import ConfigurationError, QueueUnavailable, WrongKeyType
+from rmq_core.errors import ConfigurationError, QueueUnavailable, ScriptFailed
 from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.reports import Backlog
 from rmq_core.work import hub as hubs
@@ -186,10 +186,10 @@ async def test_each_queue_is_queried_separately(hub: WaitHub, stock: Stock) -> N
 
 
 async def test_a_queue_that_cannot_be_queried_does_not_end_the_waits_on_others(hub: WaitHub, stock: Stock) -> None:
-    stock.replies[b"rmq:{a}:"] = WrongKeyType("foreign")  # type: ignore[assignment]
+    stock.replies[b"rmq:{a}:"] = ScriptFailed("refused")  # type: ignore[assignment]
     stock.holds(2, queue="b")
     failed, found = await asyncio.gather(hub.wait("a"), hub.wait("b"), return_exceptions=True)
-    assert isinstance(failed, WrongKeyType)
+    assert isinstance(failed, ScriptFailed)
     assert found == Backlog(2, 0.0)
     assert "a" not in hub._watches, "no caller waits for it, so the hub forgets it"
 
