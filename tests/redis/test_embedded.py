@@ -319,7 +319,9 @@ def test_a_redis_on_path_refuses_data_of_the_wheels_server_before_it_could_trunc
     lease = worked(data)
     with monkeypatch.context() as later:
         install(name, data.parent / "bin", later)
-        with pytest.raises(ConfigurationError, match=rf"format VALKEY080.* \(Redis {re.escape(name)}\).*was not changed"):
+        with pytest.raises(
+            ConfigurationError, match=rf"format VALKEY080.* \(Redis {re.escape(name)}\).*was not changed"
+        ):
             embedded.start(data)
     assert_intact(data, lease)
 
