@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Callable
 from typing import Any, get_args
@@ -22,7 +23,7 @@ from rmq_airflow.operators.spark_submit import RedisQueueSparkSubmitOperator
 from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
-from rmq_core import ConfigurationError, LeasedConfig, Unsupported, open_queue, protocol
+from rmq_core import ConfigurationError, LeasedConfig, Unsupported, WorkQueue, open_queue, protocol
 from rmq_core.work import Counted
 from tests.airflow.conftest import QUEUE, MakeContext
 
@@ -154,13 +155,17 @@ def test_a_publish_with_an_unsupported_option_is_refused_as_a_whole(
 ) -> None:
     conn_id = connect(discipline)
     queue = open_queue(redis_url, QUEUE, discipline)
-    asked: dict[str, dict[str, Any]] = {
-        "delay": {"delay": 5}, "dedup": {"dedup_key": str}, "headers": {"headers": {"a": "b"}}
-    }  # fmt: skip
-    lacking = [name for name in asked if not getattr(queue.capabilities, name)]
-    for name in lacking:
-        with pytest.raises(Unsupported, match=f"{name}.*RedisQueuePublishOperator"):
-            run(publish(conn_id, discipline, **asked[name]), task_context)
+    asked: dict[str, tuple[str, Any]] = {
+        "delay": ("delay", 5),
+        "dedup_key": ("dedup", str),
+        "headers": ("headers", {"a": "b"}),
+    }
+    assert asked.keys() == inspect.signature(WorkQueue.publish_many).parameters.keys() - {"self", "payloads"}
+    lacking = [keyword for keyword, (capability, _) in asked.items() if not getattr(queue.capabilities, capability)]
+    for keyword in lacking:
+        capability, value = asked[keyword]
+        with pytest.raises(Unsupported, match=f"{capability}.*RedisQueuePublishOperator"):
+            run(publish(conn_id, discipline, **{keyword: value}), task_context)
     assert queue.stats().ready == 0
     queue.close()
     assert lacking or discipline == "jobs"

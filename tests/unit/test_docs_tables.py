@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from rmq_core import LeasedQueue
 from tests.faults.airflow.kept import MARKS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 NAMED = re.compile(r"`((?:\w+/)*\w+\.py)::(test_\w+)`")
+SIGNATURE = re.compile(r"^\| `(\w+)\((.*?)\)` \|", re.MULTILINE)
 DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 
 
@@ -40,6 +43,14 @@ def test_every_test_a_page_names_exists(page: Path) -> None:
 @pytest.mark.parametrize("discipline", ["jobs", "leased", "reliable", "rotation", "streams"])
 def test_the_page_of_a_discipline_names_tests(discipline: str) -> None:
     assert len(NAMED.findall((ROOT / "docs" / "reference" / f"{discipline}.md").read_text("utf-8"))) > 20
+
+
+def test_the_page_of_leased_queues_has_the_parameters_of_each_method() -> None:
+    page = (ROOT / "docs" / "reference" / "leased.md").read_text("utf-8")
+    rows = {name: re.findall(r"\w+", names) for name, names in SIGNATURE.findall(page)}
+    assert rows.keys() > {"publish", "publish_many", "stage", "claim", "ack"}
+    found = {name: [*inspect.signature(getattr(LeasedQueue, name)).parameters][1:] for name in rows}
+    assert rows == found
 
 
 def test_each_row_of_the_queue_comparison_for_dagster_is_covered_by_a_test() -> None:

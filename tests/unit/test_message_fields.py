@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
+from pathlib import Path
 
 from pyspark.sql import types
 
+import rmq_airflow.plugin
 from rmq_airflow.plugin.shown import message_shown
 from rmq_core import MESSAGE_FIELDS, Message
 from rmq_core.cli.records import message_record
@@ -13,13 +16,16 @@ from rmq_core.envelope.codec import Columns, message_of
 from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
 
 NAMES = [field.name for field in MESSAGE_FIELDS]
-SHOWN_APART = {"raw", "kind", "headers", "history"}
-OF_THE_LEASE = {"index", "lease_id"}
+SHOWN_APART = {"raw", "kind", "payload", "headers", "history"}
+STORED = {"enqueued_ms"}  # as `enqueued_at`
+OF_THE_LEASE = {"index", "lease_id", "ref"}
+PAGE = Path(rmq_airflow.plugin.__file__).parent / "static" / "messages.js"
 
 
 def test_every_field_of_a_message_is_plain_or_has_its_own_handling() -> None:
-    shown = {field.name for field in fields(Message)} - SHOWN_APART - OF_THE_LEASE
-    assert {name.replace("enqueued_ms", "enqueued_at") for name in shown} == set(NAMES)
+    properties = {name for name, value in vars(Message).items() if isinstance(value, property)}
+    named = {field.name for field in fields(Message)} | properties
+    assert named - SHOWN_APART - STORED - OF_THE_LEASE == set(NAMES)
 
 
 def test_every_plain_field_has_a_column() -> None:
@@ -30,6 +36,11 @@ def test_the_command_line_and_the_page_show_every_plain_field() -> None:
     message = message_of(b"2 1500 0 id-1 s0 text")
     assert set(NAMES) <= message_record("q", message).keys()
     assert set(NAMES) <= message_shown(message).keys()
+
+
+def test_the_page_reads_every_plain_field() -> None:
+    script = PAGE.read_text("utf-8")
+    assert [name for name in NAMES if not re.search(rf"\bmessage\.{name}\b", script)] == []
 
 
 def test_spark_reads_every_plain_field() -> None:

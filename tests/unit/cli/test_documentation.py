@@ -11,6 +11,8 @@ from typer.models import OptionInfo
 
 from rmq_core.cli.app import app, letters, queues
 from rmq_core.cli.failures import Exit
+from rmq_core.cli.records import message_record
+from rmq_core.envelope.codec import message_of
 
 GUIDE = (Path(__file__).parents[3] / "docs/how-to/command-line.md").read_text("utf-8")
 TABLE = GUIDE.partition("## Commands")[2].partition("## ")[0]
@@ -39,6 +41,12 @@ def test_the_guide_names_every_command_with_exactly_its_options(name: str, callb
     (row,) = [line for words, line in ROWS.items() if words == name or words.startswith((f"{name} QUEUE", f"{name} ["))]
     assert set(re.findall(r"`(--[a-z-]+)`", row)) == options(callback) - SHARED
     assert options(callback) >= SHARED - ({"--discipline"} if name == "queues list" else set())
+
+
+def test_the_guide_names_what_a_message_has_in_json() -> None:
+    (row,) = [line for line in GUIDE.splitlines() if line.startswith("| `peek`, `consume`, `dlq list` |")]
+    record = message_record("q", message_of(b"0 1500 0 id-1 s0 text"))
+    assert record.keys() - set(re.findall(r"`(\w+)`", row.split("|")[2])) == set()
 
 
 def test_the_guide_names_every_exit_code() -> None:
