@@ -1,7 +1,7 @@
 """Golden files: the keys of a database as text that people can read and that can be loaded into an empty database.
 
 A block describes one key: its name, its type, after how many seconds it expires, and its values, one a line. Bytes that
-are not printable ASCII are escaped as in Python, an empty value is `\\e`. `*4000 value` stands for 4,000 equal elements.
+are not printable ASCII are escaped as in Python, an empty value is `\\e`. `*4000 value` means 4,000 equal elements.
 What differs from run to run has a placeholder: `$now+300` is a time in milliseconds, 300 s after the time of loading;
 `$seconds` is that time in seconds; `$entry3` is the third id of a stream. Times are rounded down to minutes.
 """

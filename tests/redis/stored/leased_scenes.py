@@ -154,7 +154,7 @@ def slots(url: str, client: Any) -> None:
 
 
 def message_queue(url: str, client: Any) -> None:
-    """A RedisMessageQueue with a name in braces: delivered, redelivered, logged, dead; and one published without key."""
+    """A RedisMessageQueue with a name in braces: delivered, redelivered, logged, dead; one has no key."""
     settings: dict[str, Any] = {"visibility_timeout_seconds": HOUR_S, "max_delivery_count": 2, "client": client}
     q = RedisMessageQueue("{orders}", **settings, enable_completed_queue=True, enable_failed_queue=True)
     for payload in ("done", {"b": 1, "a": "ż"}, "fails", "held"):
@@ -168,7 +168,8 @@ def message_queue(url: str, client: Any) -> None:
     for _ in range(2):
         lease = begin_claim(channel)
         assert client.zadd("rmq:{%7Borders%7D}:leases", {lease: 1}, xx=True, ch=True) == 1
-    RedisMessageQueue("{orders}", client=client, deduplication=False, visibility_timeout_seconds=HOUR_S).publish("again")
+    other = RedisMessageQueue("{orders}", client=client, deduplication=False, visibility_timeout_seconds=HOUR_S)
+    other.publish("again")
     begin_claim(channel)
 
 

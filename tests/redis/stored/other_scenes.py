@@ -1,4 +1,4 @@
-"""Scenes of the other disciplines, of the hand-over and of Spark's stream: what each leaves in Redis is a golden file."""
+"""Scenes of the other disciplines, of the hand-over and of Spark's stream: each leaves a golden file."""
 
 from __future__ import annotations
 
