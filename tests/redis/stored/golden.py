@@ -90,7 +90,7 @@ def _ordered(kind: str, values: list[list[str]]) -> list[list[str]]:
 
 
 def _score(score: float) -> bytes:
-    return b"%d" % score if abs(score) < float("inf") else str(score).encode()
+    return b"%d" % score if score.is_integer() else str(score).encode()
 
 
 _READERS: dict[str, Callable[[Any, bytes], Iterable[tuple[bytes, ...]]]] = {
