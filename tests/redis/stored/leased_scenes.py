@@ -46,6 +46,9 @@ def failures(url: str, client: Any) -> None:
         q.nack(q.claim(), reason="it broke")
         expire(client, q.claim(owner="worker").id)
         q.nack(q.claim(max_messages=1), delay=HOUR_S, reason="second\tline\nhere")
+        q.publish_many([NewMessage("poison2", id="alone2")])
+        for _ in range(2):
+            q.nack(q.claim(), reason="too")
         q.publish_many([NewMessage("p", id=f"together{n}", headers=HEADERS) for n in range(4)])
         for _ in range(2):
             q.nack(q.claim(max_messages=5, owner="batch"), reason="all of it")

@@ -26,9 +26,10 @@ def reliable(url: str, client: Any) -> None:
         ReliableQueue(url, "q", ReliableConfig(worker="w1", timeout=HOUR_S, max_deliveries=2)) as one,
         ReliableQueue(url, "q", ReliableConfig(worker="w 2", timeout=HOUR_S, max_deliveries=2)) as two,
     ):
-        one.publish("dies")
-        one.nack(one.claim(), reason="it broke")
-        one.nack(one.claim(), reason="again")
+        for payload in ("dies", "dies too"):
+            one.publish(payload)
+            one.nack(one.claim(), reason="it broke")
+            one.nack(one.claim(), reason="again")
         one.publish("expires", headers=HEADERS)
         lease = two.claim()
         field, claim = next(iter(client.hgetall(f"{RELIABLE}claims:w 2").items()))
@@ -85,6 +86,9 @@ def jobs(url: str, client: Any) -> None:
         q._driver.run(working.turn(q._engine, "worker 1", done, 0))
         q._driver.run(working.fail(q._engine, "worker 1", fails, "fails", Verdict(1, 120, "E: no\tlink")))
         q._driver.run(working.fail(q._engine, "worker 1", dies, "dies", Verdict(1, None, "E: bad"), stored=True))
+        q.add("mail", job_id="dies-too", attempts=1)
+        (dies,) = q._driver.run(working.turn(q._engine, "worker 1", Done.nothing(), 1))
+        q._driver.run(working.fail(q._engine, "worker 1", dies, "dies-too", Verdict(1, None, "E: bad")))
         q.add_unique("once", [1], job_id="unique")
         assert not q.add_unique("once", [1], job_id="unique").accepted
         q.add("late", None, delay=HOUR_S, job_id="twice")

@@ -81,14 +81,15 @@ def test_a_consumer_gets_every_kind_of_payload_as_it_was_published(world: World)
 def test_a_consumer_gets_histories_isolated_groups_and_dead_letters(world: World) -> None:
     queue = stored(world, "leased_failures", CONFIG)
     stats = queue.stats()
-    assert (stats.ready, stats.isolated, stats.delayed, stats.dead) == (6, 3, 1, 1)
+    assert (stats.ready, stats.isolated, stats.delayed, stats.dead) == (6, 3, 1, 2)
     assert queue.backlog().groups == (IsolatedGroup(2, 2), IsolatedGroup(1, 1))
-    (dead,) = queue.dead_letters()
+    newest, dead = queue.dead_letters()
     alone = [("nack", "", "it broke"), ("expired", "worker", "")]
     assert shape(dead) == ("alone0", "poison0", {}, 2, alone)
+    assert shape(newest) == ("alone2", "poison2", {}, 2, [("nack", "", "too")] * 2)
     assert [message.id for message in queue.browse("completed").messages] == ["together1"]
     assert queue.browse("failed").total == 9
-    assert queue.redrive() == 1
+    assert queue.redrive() == 2
     world.client.zincrby(key("delayed"), -2 * HOUR_S * 1000, world.client.zrange(key("delayed"), -1, -1)[0])
     claims = []
     while lease := queue.claim(max_messages=9):

@@ -47,11 +47,13 @@ def reliable(world: World, name: str = "w1") -> Any:
 def test_a_worker_settles_what_it_holds_and_claims_the_rest(world: World) -> None:
     load(world.client, golden("reliable"))
     queue = reliable(world)
-    assert queue.stats()[:5] == (2, 0, 4, 2, 1)
+    assert queue.stats()[:5] == (2, 0, 4, 2, 2)
     dead = [("nack", "w1", "it broke"), ("nack", "w1", "again")]
-    assert list(map(shape, queue.dead_letters())) == [("0123456789abcdef-0", "dies", {}, 2, dead)]
+    assert list(map(shape, queue.dead_letters())) == [
+        ("0123456789abcdef-1", "dies too", {}, 2, dead), ("0123456789abcdef-0", "dies", {}, 2, dead),
+    ]  # fmt: skip
     envelopes = world.client.lrange("rmq:reliable:{q}:processing:w1", 1, 2)[::-1]
-    lease = Lease("q", "~1", "w1", 2, None, "0000000000005abc", envelopes=envelopes)
+    lease = Lease("q", "~1", "w1", 2, None, "0000000000007abc", envelopes=envelopes)
     assert [message.payload for message in lease.messages] == [PAYLOADS["text"], PAYLOADS["bytes"]]
     assert queue.extend(lease, by=3 * HOUR_S)
     assert queue.ack(lease, [lease.messages[0]]).outcomes == (Outcome.SETTLED,)
@@ -59,12 +61,12 @@ def test_a_worker_settles_what_it_holds_and_claims_the_rest(world: World) -> Non
     with pytest.raises(LeaseLost):
         queue.ack(Lease("q", "~1", "w 2", 1, None, "0000000000003abc", envelopes=envelopes[:1]))
     stray = queue.claim()
-    assert shape(stray.message) == ("0123456789abcdef-4", PAYLOADS["dict"], HEADERS, 1, [])
+    assert shape(stray.message) == ("0123456789abcdef-5", PAYLOADS["dict"], HEADERS, 1, [])
     again = queue.claim()
-    assert shape(again.message) == ("0123456789abcdef-3", PAYLOADS["bytes"], HEADERS, 2, [("nack", "w1", "no")])
+    assert shape(again.message) == ("0123456789abcdef-4", PAYLOADS["bytes"], HEADERS, 2, [("nack", "w1", "no")])
     assert queue.release(again).settled == 1
-    assert queue.redrive() == 1
-    assert queue.stats()[:5] == (4, 0, 2, 2, 0)
+    assert queue.redrive() == 2
+    assert queue.stats()[:5] == (5, 0, 2, 2, 0)
 
 
 def test_a_reaper_returns_what_is_held_for_too_long(world: World) -> None:
@@ -73,10 +75,10 @@ def test_a_reaper_returns_what_is_held_for_too_long(world: World) -> None:
     age(world, "w 2", 2 * HOUR_S * 1000)
     age_strays(world, 2 * HOUR_S * 1000)
     assert tuple(queue.reap()) == (1, 1, 0)
-    (dead, _) = queue.dead_letters()
+    dead, *_ = queue.dead_letters()
     assert (dead.deliveries, [each.kind for each in dead.history]) == (2, ["expired", "expired"])
     lease = queue.claim(max_messages=9)
-    assert shape(lease.messages[0]) == ("0123456789abcdef-4", PAYLOADS["dict"], HEADERS, 2, [("expired", "w1", "")])
+    assert shape(lease.messages[0]) == ("0123456789abcdef-5", PAYLOADS["dict"], HEADERS, 2, [("expired", "w1", "")])
     rest = queue.claim(max_messages=9)
     assert rest.messages[0].payload == PAYLOADS["list"]
     with pytest.raises(MalformedMessage):
@@ -145,7 +147,7 @@ def jobs(world: World, name: str) -> Any:
 
 def test_a_worker_gets_jobs_with_all_their_fields(world: World) -> None:
     queue = jobs(world, "jobs")
-    assert queue.stats()[:5] == (6, 3, 1, 0, 1)
+    assert queue.stats()[:5] == (6, 3, 1, 0, 2)
     ids = ["unique", "ready", *(f"0123456789abcdef-{n}" for n in range(4))]
     datas = [[1], {"n": 1.5}, *PAYLOADS.values()]
     assert [(message.id, message.payload) for message in queue.peek(9)] == list(zip(ids, datas, strict=True))
@@ -174,16 +176,18 @@ def test_results_events_dead_letters_and_ids_of_jobs_are_known(world: World) -> 
     assert [(one.event, one.job_id, one.detail) for one in events] == [
         ("active", "finished", ""), ("active", "fails", ""), ("completed", "finished", ""),
         ("failed", "fails", "E: no link"), ("retry", "fails", "120000"), ("failed", "dies", "E: bad"),
-        ("dead", "dies", "E: bad"), ("delayed", "twice", ""), ("delayed", "twice", ""),
+        ("dead", "dies", "E: bad"), ("failed", "dies-too", "E: bad"), ("dead", "dies-too", "E: bad"),
+        ("delayed", "twice", ""), ("delayed", "twice", ""),
     ]  # fmt: skip
-    (dead,) = queue.peek_dlq()
+    newest, dead = queue.peek_dlq()
+    assert newest.id == "dies-too"
     assert (dead.id, dead.name, dead.data, dead.attempts, dead.attempt) == ("dies", "mail", None, 1, 1)
     assert not queue.add_unique("once", [1], job_id="unique").accepted
     assert [queue.publish("x", dedup_key=name).accepted for name in PAYLOADS] == [False] * 4
     assert queue.forget("unique")
     assert queue.cancel_delayed("twice")
-    assert queue.redrive() == 1
-    assert queue.stats()[:5] == (7, 2, 1, 0, 0)
+    assert queue.redrive() == 2
+    assert queue.stats()[:5] == (8, 2, 1, 0, 0)
 
 
 def test_another_worker_gets_the_job_of_a_silent_one(world: World) -> None:
