@@ -39,6 +39,7 @@ from rmq_core.errors import QueueUnavailable as QueueUnavailable
 from rmq_core.errors import RedisMessageQueueError as RedisMessageQueueError
 from rmq_core.errors import ScriptFailed as ScriptFailed
 from rmq_core.errors import StageLost as StageLost
+from rmq_core.errors import UnknownPayloadKind as UnknownPayloadKind
 from rmq_core.errors import UnrecoverableError as UnrecoverableError
 from rmq_core.errors import Unsupported as Unsupported
 from rmq_core.errors import WrongKeyType as WrongKeyType

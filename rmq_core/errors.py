@@ -126,6 +126,23 @@ class MalformedMessage(RedisMessageQueueError):
     """A stored entry is not an RMQ envelope; something else writes to this queue's keys."""
 
 
+class UnknownPayloadKind(MalformedMessage):
+    """A later version of RMQ published this message with a kind of payload that this version cannot decode.
+
+    The message stays as it is stored; nack or release it for a consumer of the later version. kind: its letter.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"a stored message has the unknown payload kind {kind!r}: a later version of RMQ published it; install that"
+            " version here, or nack or release the message for a consumer that has it (Message.raw has its bytes)"
+        )
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[type[UnknownPayloadKind], tuple[str]]:
+        return type(self), (self.kind,)
+
+
 class LeaseLost(RedisMessageQueueError):
     """The lease expired, was taken over or was settled: stop working on its messages, which are no longer yours."""
 

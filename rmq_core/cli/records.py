@@ -10,6 +10,7 @@ from typing import Any
 
 from rmq_core.cli.output import ago, preview
 from rmq_core.envelope.codec import MESSAGE_FIELDS, Message
+from rmq_core.errors import UnknownPayloadKind
 from rmq_core.reports import LeaseInfo, PublishReport, QueueStats
 
 STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "dead", "paused", "isolated")
@@ -21,10 +22,10 @@ LEASES = ("lease", "owner", "state", "messages", "settled", "takeovers", "since"
 def message_record(queue: str, message: Message) -> dict[str, Any]:
     """Return a message as a JSON object.
 
-    `payload` is as published; bytes are in `payload_base64` instead. `enqueued_at` is None for a queue that stores only
-    ids.
+    `payload` is as published; bytes, and payloads of an unknown kind, are in `payload_base64` instead. `enqueued_at` is
+    None for a queue that stores only ids.
     """
-    payload = message.payload
+    payload = _decoded(message)
     told = (
         {"payload_base64": base64.b64encode(payload).decode()} if isinstance(payload, bytes) else {"payload": payload}
     )
@@ -95,8 +96,16 @@ def report_record(queue: str, discipline: str, report: PublishReport) -> dict[st
     return {"queue": queue, "discipline": discipline, **report._asdict(), "ids": list(report.ids)}
 
 
+def _decoded(message: Message) -> Any:
+    """Return the payload, as bytes if it is of a kind that this version does not know."""
+    try:
+        return message.payload
+    except UnknownPayloadKind:
+        return message.raw
+
+
 def _payload(message: Message) -> str:
-    payload = message.payload
+    payload = _decoded(message)
     if isinstance(payload, bytes):
         return preview(f"{len(payload)} bytes: {payload[:60]!r}")
     return preview(payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))

@@ -11,10 +11,12 @@ from rmq_core.compat.stored import Grant
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations import claiming, inspecting, reclaiming, settling
 from rmq_core.envelope.codec import split, unblamed
-from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
+from rmq_core.envelope.payloads import KINDS
+from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed, UnknownPayloadKind
 from rmq_core.exchange import Batch, Command, Exchange, Interrupted, together
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, envelope_of
+from rmq_core.queue.process import reason_of
 
 LISTS = {
     QueuePart.PENDING: "ready",
@@ -24,10 +26,15 @@ LISTS = {
 }
 _UNBOUNDED = 1 << 40
 _MOST_LATE, _AT_ONCE = 10_000, 100
+_UNKNOWN_S = 60
+"""Seconds until a message of an unknown kind is tried again, so that it does not keep other messages waiting."""
 
 
 def claim(engine: LeasedEngine, wait_s: int) -> Exchange[Grant | None]:
-    """Claim the oldest message that has deliveries left; messages before it that have none become dead letters."""
+    """Claim the oldest message that has deliveries left; messages before it that have none become dead letters.
+
+    Raises UnknownPayloadKind, after a nack with a delay, for a message that only a later version can decode.
+    """
     most = engine.config.max_deliveries
     try:
         while True:
@@ -39,6 +46,10 @@ def claim(engine: LeasedEngine, wait_s: int) -> Exchange[Grant | None]:
             if lease is None:
                 return None
             parts = split(envelope_of(lease))
+            if parts.kind not in KINDS:
+                unknown = UnknownPayloadKind(parts.kind)
+                yield from unless_lost(settling.nack(engine, lease, delay=_UNKNOWN_S, reason=reason_of(unknown)))
+                raise unknown
             deliveries = parts.deliveries + lease.takeovers + 1
             if most is None or deliveries - unblamed(parts.history) <= most:
                 return Grant(lease, parts.id, parts.payload, deliveries)

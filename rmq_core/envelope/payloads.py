@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from json import encoder as _encoder
 from typing import Any
 
-from rmq_core.errors import MalformedMessage, PayloadError, PayloadTooDeep, PayloadTooLarge
+from rmq_core.errors import MalformedMessage, PayloadError, PayloadTooDeep, PayloadTooLarge, UnknownPayloadKind
+
+KINDS = frozenset("sbj")
 
 _JSON = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
@@ -65,7 +67,10 @@ def _encode_json(payload: Any, max_depth: int) -> bytes:
 
 
 def decode_payload(kind: str, data: bytes) -> Any:
-    """Return the published payload. Raises MalformedMessage if the bytes are not of that kind."""
+    """Return the published payload. Raises MalformedMessage if the bytes are not of that kind.
+
+    Raises UnknownPayloadKind for a kind that a later version of RMQ has added.
+    """
     try:
         if kind == "s":
             return data.decode()
@@ -75,7 +80,7 @@ def decode_payload(kind: str, data: bytes) -> Any:
         raise MalformedMessage(f"a payload of {len(data)} bytes is not valid for its kind {kind!r}") from error
     if kind == "b":
         return data
-    raise MalformedMessage(f"a stored entry has the unknown payload kind {kind!r}")
+    raise UnknownPayloadKind(kind)
 
 
 def encode_text(text: str, path: str) -> bytes:

@@ -87,12 +87,24 @@ def plain_headers(headers: Mapping[str, str] | None) -> bytes:
 def job_of(envelope: bytes, delivered: int = 0) -> Job:
     """Return the job in an envelope. `delivered` counts the earlier deliveries that no worker settled."""
     own = codec.split(envelope)
-    try:
-        options = read_options(own.headers) if own.headers else _PLAIN
-    except ValueError as error:
-        raise MalformedMessage(f"the headers of a stored entry, {len(own.headers)} bytes, are damaged") from error
+    options = _options_of(own.headers)
     attempt, data = own.deliveries + delivered + 1, decode_payload(own.kind, own.payload)
     return Job(own.id, options.name, data, attempt, own.enqueued_ms, *options[1:], failures_of(own.history))
+
+
+def job_without_data(envelope: bytes, delivered: int = 0) -> Job:
+    """Return what `job_of` returns, without the data, which may be of a kind that this version does not know."""
+    own = codec.split(envelope)
+    options = _options_of(own.headers)
+    attempt = own.deliveries + delivered + 1
+    return Job(own.id, options.name, None, attempt, own.enqueued_ms, *options[1:], failures_of(own.history))
+
+
+def _options_of(headers: bytes) -> Options:
+    try:
+        return read_options(headers) if headers else _PLAIN
+    except ValueError as error:
+        raise MalformedMessage(f"the headers of a stored entry, {len(headers)} bytes, are damaged") from error
 
 
 @lru_cache(maxsize=1024)

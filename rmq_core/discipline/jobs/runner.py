@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from rmq_core.discipline.jobs.config import JobsConfig, WorkerConfig
-from rmq_core.discipline.jobs.job import Job, encode_data, job_of
+from rmq_core.discipline.jobs.job import Job, encode_data, job_of, job_without_data
 from rmq_core.discipline.jobs.operations.working import Delivery, Verdict
-from rmq_core.errors import MalformedMessage, PayloadError, UnrecoverableError
+from rmq_core.errors import MalformedMessage, PayloadError, UnknownPayloadKind, UnrecoverableError
 from rmq_core.queue.process import reason_of
 
 Handler: TypeAlias = Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]
@@ -44,6 +44,9 @@ class Runner:
         """Run a job and return its outcome. Calls `begun(job)` just before the handler."""
         try:
             job = job_of(delivery.envelope, delivery.before)
+        except UnknownPayloadKind as error:  # a worker of a later version may get it when it is retried
+            job = job_without_data(delivery.envelope, delivery.before)
+            return FailedJob(job.id, self._verdict(job, error))
         except MalformedMessage as error:
             return FailedJob("", Verdict(delivery.before + 1, None, str(error)))
         if job.attempt > self._limit(job):

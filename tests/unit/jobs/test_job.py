@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from rmq_core import ConfigurationError, MalformedMessage, exponential
+from rmq_core.discipline.jobs.config import JobsConfig, WorkerConfig
 from rmq_core.discipline.jobs.job import Job, check_id, encode_data, encode_options, job_of
+from rmq_core.discipline.jobs.operations.working import Delivery
+from rmq_core.discipline.jobs.runner import FailedJob, Runner
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import message_of
 
@@ -57,3 +60,15 @@ def test_an_option_that_cannot_be_stored_is_refused(attempts: Any, backoff: Any)
 def test_a_name_must_be_text() -> None:
     with pytest.raises(ConfigurationError, match="name"):
         encode_options(5, None, None)  # type: ignore[arg-type]
+
+
+async def test_a_worker_retries_a_job_whose_data_only_a_later_version_can_read() -> None:
+    body = b'j1 z48 {"rmq-attempts":"2","rmq-backoff":"60.0 60.0 0"}?'
+    runner = Runner(lambda job: job, WorkerConfig(), JobsConfig())
+    first = await runner.run(Delivery("1-0", b"0 1764000000000 0 " + body), print)
+    assert isinstance(first, FailedJob)
+    assert (first.job_id, first.verdict.attempts, first.verdict.delay_s) == ("j1", 1, 60.0)
+    assert first.verdict.reason.startswith("UnknownPayloadKind: a stored message has the unknown payload kind 'z'")
+    last = await runner.run(Delivery("1-0", b"0 1764000000000 0 " + body, before=1), print)
+    assert isinstance(last, FailedJob)
+    assert (last.verdict.attempts, last.verdict.delay_s) == (2, None)

@@ -1,0 +1,47 @@
+"""What makes a scene the same in every run: ids and secrets that are counted, and clients that end in the middle."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from rmq_core.envelope import ids
+from rmq_core.exchange import slots
+
+
+class Counted:
+    """Nonces in order; the first 13 digits, of which deduplication keeps a number, differ too."""
+
+    def __init__(self, end: str) -> None:
+        self._numbers, self._end = itertools.count(1), end
+
+    def pop(self) -> str:
+        return f"{next(self._numbers):013x}{self._end}"
+
+
+def fix_ids(patch: pytest.MonkeyPatch) -> None:
+    """Let this process make ids and secrets by counting."""
+    patch.setattr(ids, "_prefix", "0123456789abcdef")
+    patch.setattr(ids, "_counter", itertools.count())
+    patch.setattr(ids, "_leases", itertools.count(1))
+    patch.setattr(ids, "_nonces", Counted("abc"))
+    patch.setattr(slots, "nonce", Counted("def").pop)
+    patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=1))
+
+
+def begin(queue: Any, exchange: Generator[Any, Any, Any], requests: int) -> None:
+    """Send the first requests of an operation, and then let its process end."""
+
+    def part() -> Generator[Any, Any, None]:
+        want = next(exchange)
+        for _ in range(requests):
+            want = exchange.send((yield want))
+
+    queue._driver.run(part())
+    exchange.close()
+    if hasattr(queue._engine, "unanswered"):
+        queue._engine.unanswered.clear()  # a process that ended gives nothing back when it closes

@@ -1,0 +1,199 @@
+"""Scenes of a leased queue: what each leaves in Redis is a golden file."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from rmq_core import LeasedConfig, LeasedQueue, NewMessage, RedisMessageQueue
+from rmq_core.compat import operations
+from rmq_core.discipline.leased.operations import claiming, inspecting, reclaiming, settling, staging
+from tests.redis.stored.fixed import begin
+
+LEASES = "rmq:{q}:leases"
+HOUR_S = 3600
+PAYLOADS = {
+    "text": "zażółć\n",
+    "bytes": b"\x00\xff ",
+    "dict": {"b": [1, None, True], "a": "ż"},
+    "list": [{"n": 1.5}, "x"],
+}
+HEADERS = {"tenant": "acme", "rmq-later": "kept"}
+
+
+def queue(url: str, **settings: Any) -> LeasedQueue:
+    """The queue `q`; leases of an hour."""
+    return LeasedQueue(url, "q", LeasedConfig(**{"lease": HOUR_S, **settings}))
+
+
+def expire(client: Any, lease_id: str) -> None:
+    """Let the deadline of a lease be over."""
+    assert client.zadd(LEASES, {lease_id: 1}, xx=True, ch=True) == 1
+
+
+def messages(url: str, client: Any) -> None:
+    """Every kind of payload, ready and delayed."""
+    with queue(url) as q:
+        q.publish("generated id")
+        q.publish_many([NewMessage(payload, id=name) for name, payload in PAYLOADS.items()], headers=HEADERS)
+        q.publish_many([NewMessage("due", id="due", delay=2 * HOUR_S)])
+
+
+def failures(url: str, client: Any) -> None:
+    """Histories of failures, alone and together; isolated groups; dead letters, and both logs."""
+    with queue(url, max_deliveries=2, completed_log=9, failed_log=9) as q:
+        q.publish_many([NewMessage(f"poison{n}", id=f"alone{n}") for n in range(2)])
+        q.nack(q.claim(), reason="it broke")
+        expire(client, q.claim(owner="worker").id)
+        q.nack(q.claim(max_messages=1), delay=HOUR_S, reason="second\tline\nhere")
+        q.publish_many([NewMessage("poison2", id="alone2")])
+        for _ in range(2):
+            q.nack(q.claim(), reason="too")
+        q.publish_many([NewMessage("p", id=f"together{n}", headers=HEADERS) for n in range(4)])
+        for _ in range(2):
+            q.nack(q.claim(max_messages=5, owner="batch"), reason="all of it")
+        lease = q.claim(max_messages=5)
+        q.nack(lease, [lease.messages[0]], reason="by name")
+        q.ack(lease)
+        q.publish_many([NewMessage("o", id=f"other{n}") for n in range(3)])
+        expire(client, q.claim(max_messages=3, lease_id="batch-7", owner="worker 2").id)
+        q.backlog()
+
+
+def leases(url: str, client: Any) -> None:
+    """Leases: anonymous, named, taken over, adopted, settled in part, for ever; a record; a consumer."""
+    with queue(url) as q, queue(url, lease=None) as endless:
+        q.publish_many([NewMessage(f"m{n}", id=f"m{n}") for n in range(12)])
+        q.claim()
+        q.claim(max_messages=2, lease_id="taken", owner="first")
+        q.claim(max_messages=2, lease_id="taken", owner="second try")
+        lease = q.claim(max_messages=4, lease_id="part", owner="worker")
+        found = lease.messages
+        q.ack(lease, [found[0]])
+        q.nack(lease, [found[1]], reason="no")
+        endless.claim(lease_id="kept", owner="keeper")
+        q.ack(q.claim(max_messages=2, lease_id="done", owner="worker 1"))
+        q.register_consumer("reader", run="run-1", stream="s1", alive=HOUR_S, finished=3)
+        q.register_consumer("moved", run="run-1", stream="s1", alive=0.001, finished=5)
+        client.hset("rmq:{q}:consumer:moved", "until", 1)
+        q.register_consumer("moved", run="run-2", stream="s2", alive=HOUR_S)
+
+
+def _many(url: str, count: int) -> LeasedQueue:
+    q = queue(url)
+    q.publish_many(NewMessage("x", id="m") for _ in range(count))
+    return q
+
+
+def filling(url: str, client: Any) -> None:
+    """A large claim whose client ended after the first chunk."""
+    with _many(url, 4010) as q:
+        request = claiming.requested(q._engine, 4005, None, "large", "worker")
+        begin(q, claiming.grant(q._engine, request, 0), 1)
+
+
+def nacking(url: str, client: Any) -> None:
+    """A nack of a large lease whose client ended after the first chunk."""
+    with _many(url, 1005) as q:
+        lease = q.claim(max_messages=1005, lease_id="large", owner="worker")
+        begin(q, settling.nack(q._engine, lease, reason="no"), 1)
+
+
+def releasing(url: str, client: Any) -> None:
+    """A release of a large lease, of which messages were settled, whose client ended after the first chunk."""
+    with _many(url, 4005) as q:
+        lease = q.claim(max_messages=4005, lease_id="large", owner="worker")
+        q.ack(lease, q.read(lease, 0, 2))
+        begin(q, settling.release(q._engine, lease), 1)
+
+
+def reclaiming_(url: str, client: Any) -> None:
+    """An expired lease that a client began to reclaim."""
+    with _many(url, 1005) as q:
+        lease = q.claim(max_messages=1005, lease_id="large", owner="worker")
+        expire(client, lease.id)
+        begin(q, reclaiming.reclaim(q._engine, "large"), 1)
+
+
+def stages(url: str, client: Any) -> None:
+    """A stage; a publication that was committed; and one of which the first of two stages is ready."""
+    with queue(url) as q:
+        keyed = [NewMessage("k", id="k1", dedup_key="one"), NewMessage("d", id="k2", delay=HOUR_S, headers=HEADERS)]
+        q.stage([*keyed, NewMessage("p", id="k3")])
+        q.stage([NewMessage("p", id="p1"), NewMessage({"n": 1}, id="p2")])
+        for sink, batch in (("committed", 7), ("half", 8)):
+            both = [q.stage([*keyed, NewMessage("p", id="k3")]), q.stage([NewMessage(sink, id="p1")])]
+            steps = {"committed": 2, "half": 4}[sink]
+            begin(q, staging.publish_staged(q._engine, both, sink=sink, batch=batch), steps)
+
+
+def deduplicated(url: str, client: Any) -> None:
+    """Deduplication keys: of the payload, of the queue's settings, of the call."""
+    with queue(url, dedup=True) as q:
+        for payload in PAYLOADS.values():
+            q.publish(payload)
+        assert not q.publish(PAYLOADS["text"]).accepted
+        q.publish("x", dedup_key="order 7")
+        q.publish("x", dedup_key=b"\x00\x01")
+
+
+def waiting(url: str, client: Any) -> None:
+    """A waiter that holds the timer, a wake token, an armed bell and a pause."""
+    with queue(url) as q:
+        q.publish_many([NewMessage("due", id="due", delay=HOUR_S)])
+        begin(q, claiming.claim(q._engine, wait=HOUR_S), 1)
+        q.publish_many([NewMessage("x", id="x")])
+        q._driver.run(inspecting.glance(q._engine, 2 * HOUR_S * 1000))
+        q.pause()
+
+
+def slots(url: str, client: Any) -> None:
+    """The call slots of two clients: one call after the other, and two chunks in one write."""
+    with queue(url) as one, queue(url) as two:
+        one.publish_many([NewMessage("a", id="a")])
+        one.ack(one.claim())
+        two.publish_many([NewMessage("b", id=f"b{n}", delay=HOUR_S * (1 + n // 2)) for n in range(4)])
+        two.publish_many([NewMessage("c", id="c", dedup_key="c"), NewMessage("d", id="d", dedup_key="c")])
+
+
+def message_queue(url: str, client: Any) -> None:
+    """A RedisMessageQueue with a name in braces: delivered, redelivered, logged, dead; one has no key."""
+    settings: dict[str, Any] = {"visibility_timeout_seconds": HOUR_S, "max_delivery_count": 2, "client": client}
+    q = RedisMessageQueue("{orders}", **settings, enable_completed_queue=True, enable_failed_queue=True)
+    for payload in ("done", {"b": 1, "a": "ż"}, "fails", "held"):
+        assert q.publish(payload)
+    for _ in range(2):
+        with q.process_message():
+            pass
+    with suppress(ValueError), q.process_message():
+        raise ValueError("no")
+    channel = q._state.gateway._state.find("{orders}::pending")[0]
+    for _ in range(2):
+        lease = begin_claim(channel)
+        assert client.zadd("rmq:{%7Borders%7D}:leases", {lease: 1}, xx=True, ch=True) == 1
+    other = RedisMessageQueue("{orders}", client=client, deduplication=False, visibility_timeout_seconds=HOUR_S)
+    other.publish("again")
+    begin_claim(channel)
+
+
+def begin_claim(channel: Any) -> str:
+    """Claim a message and let the consumer end; the id of its lease."""
+    grant = channel.driver.run(operations.claim(channel.engine, 0), None)
+    assert grant is not None
+    return str(grant.lease.id)
+
+
+SCENES = {
+    "leased_messages": messages,
+    "leased_failures": failures,
+    "leased_leases": leases,
+    "leased_filling": filling,
+    "leased_nacking": nacking,
+    "leased_releasing": releasing,
+    "leased_reclaiming": reclaiming_,
+    "leased_stages": stages,
+    "leased_deduplicated": deduplicated,
+    "leased_waiting": waiting,
+    "leased_slots": slots,
+    "message_queue": message_queue,
+}
