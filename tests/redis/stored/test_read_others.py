@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -36,8 +37,9 @@ def test_a_message_queue_settles_by_the_token_of_its_gateway(redis_client: Any) 
     assert not gateway.remove_message(queue.key.processing, b"again", lease_token=claimed.lease_token + "x")
     assert gateway.remove_message(queue.key.processing, b"again", lease_token=claimed.lease_token)
     assert gateway.redrive_messages(queue.key.dead_letter, queue.key.pending) == 1
-    with queue.process_message() as message:
-        assert message == b"held"
+    claimed = gateway.wait_for_message_and_move(queue.key.pending, queue.key.processing)
+    assert claimed.stored_message == b"held"
+    assert re.fullmatch(r"~[0-9a-f]+:12\.[0-9a-f]{16}", claimed.lease_token)
 
 
 def reliable(world: World, name: str = "w1") -> Any:
