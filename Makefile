@@ -80,7 +80,7 @@ faults: $(STAMP) ## kills, cut connections and restarts, in full length; write b
 
 mutants: $(STAMP) ## break the code in one place at a time, and print the test of ring 2 that fails
 	python -m tests.servers
-	python tools/mutants.py
+	python -m tools.mutants
 
 floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an environment of its own
 	python -m tests.servers 7.0
