@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,12 @@ def runs_in_ring_two(path: Path, test: str) -> bool:
     )
 
 
+@cache
+def neighbours_of(path: str) -> str:
+    """Return the code of the folder of a test file: it defines the promises and scenes that ids of tests consist of."""
+    return "".join(each.read_text("utf-8") for each in sorted((TESTS.parent / path).parent.rglob("*.py")))
+
+
 def test_nightly_tests_are_found() -> None:
     assert len(NAMED) > 5
 
@@ -41,7 +48,9 @@ def test_the_code_that_a_mutant_replaces_occurs_once_in_its_file(mutant: Any) ->
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_names_a_test_that_make_test_runs(mutant: Any) -> None:
     path, _, expression = mutant.killer.partition("::")
-    assert runs_in_ring_two(TESTS.parent / path, expression.split()[0])
+    test, *parameters = expression.split(" and ")
+    assert runs_in_ring_two(TESTS.parent / path, test)
+    assert all(re.search(name.replace("-", "[-_ ]"), neighbours_of(path)) for name in parameters)
 
 
 @pytest.mark.parametrize("name", NAMED)

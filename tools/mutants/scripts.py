@@ -94,7 +94,7 @@ SCRIPTS = [
         "rmq_core/lua/include/promote.lua",
         "'ZRANGEBYSCORE', delayed, 0, now,",
         "'ZRANGEBYSCORE', delayed, 0, 1,",
-        "tests/redis/test_conformance.py::test_a_promise_is_kept_or_refused and leased-a-delayed-message-is-claimed-when-its-time-has-come-and-not-before",  # noqa: E501
+        "tests/redis/test_conformance.py::test_a_promise_is_kept_or_refused and leased and a-delayed-message-is-claimed-when-it-is-due-and-not-before",  # noqa: E501
     ),
     Mutant(
         "an earlier due time wakes no waiter",

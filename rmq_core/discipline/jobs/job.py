@@ -88,16 +88,18 @@ def job_of(envelope: bytes, delivered: int = 0) -> Job:
     """Return the job in an envelope. `delivered` counts the earlier deliveries that no worker settled."""
     own = codec.split(envelope)
     options = _options_of(own.headers)
-    attempt, data = own.deliveries + delivered + 1, decode_payload(own.kind, own.payload)
-    return Job(own.id, options.name, data, attempt, own.enqueued_ms, *options[1:], failures_of(own.history))
+    return _job(own, options, delivered, decode_payload(own.kind, own.payload))
 
 
 def job_without_data(envelope: bytes, delivered: int = 0) -> Job:
     """Return what `job_of` returns, without the data, which may be of a kind that this version does not know."""
     own = codec.split(envelope)
-    options = _options_of(own.headers)
+    return _job(own, _options_of(own.headers), delivered, None)
+
+
+def _job(own: codec.Envelope, options: Options, delivered: int, data: Any) -> Job:
     attempt = own.deliveries + delivered + 1
-    return Job(own.id, options.name, None, attempt, own.enqueued_ms, *options[1:], failures_of(own.history))
+    return Job(own.id, options.name, data, attempt, own.enqueued_ms, *options[1:], failures_of(own.history))
 
 
 def _options_of(headers: bytes) -> Options:
