@@ -63,7 +63,7 @@ REASONS = {
         + _SHARED
     ),
 }
-"""Why a figure may miss its target: what a profile showed."""
+"""The reason, found by a profile, why a figure may miss its target."""
 _TITLE = "Jobs, compared with other libraries"
 _NOTE = (
     "Each number is RMQ's rate divided by the library's. The brackets contain the library's own rate, and its processor"

@@ -66,7 +66,7 @@ REASONS = {
         " publisher, and 0.4 for the server, was the same in the slowest as in the quickest."
     ),
 }
-"""Why a figure may miss its target: what a profile showed."""
+"""The reason, found by a profile, why a figure may miss its target."""
 
 
 def measure(port: int, rounds: int, wakes: int) -> Findings:

@@ -54,7 +54,7 @@ REASONS = {
     **{f"Spark: Arrow read over mapPartitions and createDataFrame, {server}": _ROWS for server in SERVERS},
     **spark_volume.REASONS,
 }
-"""Why a figure may miss its target: what a profile showed."""
+"""The reason, found by a profile, why a figure may miss its target."""
 
 
 def measure(rounds: int, count: int, streamed: int) -> Findings:

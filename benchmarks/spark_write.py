@@ -52,7 +52,7 @@ REASONS = {
     **{f"Spark: Arrow write, staged, {server}": _STAGED for server in SERVERS},
     **{f"Spark: staged write over foreachPartition by hand, {server}": _STAGED for server in SERVERS},
 }
-"""Why a figure may miss its target: what a profile showed."""
+"""The reason, found by a profile, why a figure may miss its target."""
 
 
 def measure(rounds: int, count: int) -> Findings:

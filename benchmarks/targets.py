@@ -77,4 +77,4 @@ REASONS: dict[str, str] = {
         for facade in _FACADES
     },
 }
-"""Why a figure may miss its target: what a profile showed."""
+"""The reason, found by a profile, why a figure may miss its target."""

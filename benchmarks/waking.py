@@ -1,10 +1,10 @@
 """The time of a message from the publisher's send to its arrival in a waiting process.
 
-The waiter is a process of its own, so that no interpreter lock is shared; the same process waits alternately with a
-bare BLMOVE and with `queue.claim(wait=...)`. Both processes read the same monotonic clock. The publisher sends as soon
-as the server reports a blocked client; or some time later, which shows the cost of processor caches that other work has
-used meanwhile. The time starts when the publisher's client passes its bytes to the socket: the publisher's own cost is
-a figure of `loops`.
+The publisher and the waiter are two processes, so they share no interpreter lock, and both read the same monotonic
+clock. The waiter alternates between a bare BLMOVE and `queue.claim(wait=...)`. The publisher sends as soon as the
+server reports a blocked client. A second row sends some time later, when other work has replaced the contents of the
+processor's caches. The time starts when the publisher's client passes its bytes to the socket: the publisher's own
+cost is a figure of `loops`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The interface of every discipline, so that orchestrators can use any of them: `WorkQueue` and its asyncio twin.
+"""The interface of every discipline, so that orchestrators can use any of them: `WorkQueue` and its asyncio version.
 
 A discipline declares its features as `Capabilities`. A call that needs any other feature raises `Unsupported` before
 anything is sent; no argument is silently ignored.
@@ -188,7 +188,7 @@ class WorkQueue(Protocol):
 
 @runtime_checkable
 class AsyncWorkQueue(Protocol):
-    """The asyncio twin of WorkQueue."""
+    """The asyncio version of WorkQueue."""
 
     name: str
     discipline: str

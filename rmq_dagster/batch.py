@@ -38,11 +38,11 @@ class ClaimedBatch(HeldBatch):
     @property
     def metadata(self) -> dict[str, Any]:
         """Return metadata for the step's result: queue, lease, count, seconds held, why isolation shortened a claim."""
-        told: dict[str, Any] = {"rmq/queue": self.queue, "rmq/claimed": len(self)}
+        values: dict[str, Any] = {"rmq/queue": self.queue, "rmq/claimed": len(self)}
         if self._lease is not None:
-            told |= {"rmq/lease_id": self._lease.id, "rmq/seconds": round(time.monotonic() - self._started, 3)}
-            told |= shortened(self._lease, self.asked)
-        return told | ({} if self.acked_before is None else {"rmq/acked_before": self.acked_before})
+            values |= {"rmq/lease_id": self._lease.id, "rmq/seconds": round(time.monotonic() - self._started, 3)}
+            values |= shortened(self._lease, self.asked)
+        return values | ({} if self.acked_before is None else {"rmq/acked_before": self.acked_before})
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,8 +61,8 @@ def endings(instance: dg.DagsterInstance, owners: Iterable[str]) -> dict[str, Ru
         return {}
     found = {record.dagster_run.run_id: record for record in instance.get_run_records(dg.RunsFilter(run_ids=ids))}
     retried = _retries(instance, [record.dagster_run for record in found.values()])
-    told = {owner: _ending(instance, found.get(owner), retried) for owner in ids}
-    return {owner: ending for owner, ending in told.items() if ending}
+    reasons = {owner: _ending(instance, found.get(owner), retried) for owner in ids}
+    return {owner: ending for owner, ending in reasons.items() if ending}
 
 
 def settle_ended(
@@ -74,9 +74,9 @@ def settle_ended(
     run still executing. `is_ours`: recognises our leases whose ids are not from steps.
     """
     held = [(queue, lease) for queue in queues for lease in queue.leases(limit=LEASES_LOOKED_AT)]
-    told = endings(instance, (lease.owner for _, lease in held))
+    reasons = endings(instance, (lease.owner for _, lease in held))
     for queue, lease in held:
-        ending = told.get(lease.owner)
+        ending = reasons.get(lease.owner)
         if ending and (ending.known or (_was_a_runs(lease, is_ours) and is_kept(lease, queue.config))):
             yield settled(queue, lease.id, lease.owner, ending)
 

@@ -29,8 +29,8 @@ def publish_op(
     def publish(context: dg.OpExecutionContext, payloads: list[Any]) -> int:
         resource: RedisQueueResource = getattr(context.resources, resource_key)
         report = resource.publish(queue, payloads, config=config)
-        told = {"rmq/queue": queue, "rmq/published": report.accepted, "rmq/duplicates": report.duplicates}
-        context.add_output_metadata({**told, "rmq/dropped": report.dropped})
+        counts = {"rmq/queue": queue, "rmq/published": report.accepted, "rmq/duplicates": report.duplicates}
+        context.add_output_metadata({**counts, "rmq/dropped": report.dropped})
         return report.accepted
 
     return publish

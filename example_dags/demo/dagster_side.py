@@ -64,7 +64,7 @@ class Follower:
 
     def __init__(self, instance: dg.DagsterInstance, daemon: Child, watch: QueueWatch, progress: Progress) -> None:
         self._instance, self._daemon, self._watch, self._progress = instance, daemon, watch, progress
-        self._told = 0
+        self._reported = 0
 
     def await_run(self) -> dg.DagsterRun:
         """Wait until the run has succeeded, and return it. Raises ChildFailed if it fails or the daemon ends first."""
@@ -92,9 +92,9 @@ class Follower:
             return None
         self._progress.watch("dagster", f"run {runs[0].run_id[:8]}", runs[0].status.value.lower())
         events = self._instance.all_logs(runs[0].run_id, of_type=TOLD)
-        for event in events[self._told :]:
+        for event in events[self._reported :]:
             self._progress.say("dagster", (event.message or event.user_message).splitlines()[0])
-        self._told = len(events)
+        self._reported = len(events)
         return runs[0]
 
 

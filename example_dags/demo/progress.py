@@ -12,7 +12,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._start = self._last_line = time.monotonic()
-        self._told: dict[tuple[str, str], str] = {}
+        self._last_text: dict[tuple[str, str], str] = {}
         self._last_still = ""
 
     def say(self, who: str, text: str) -> None:
@@ -22,8 +22,8 @@ class Progress:
 
     def watch(self, who: str, topic: str, text: str) -> None:
         """Print `topic: text` unless it equals the last text of this topic of `who`."""
-        if self._told.get((who, topic)) != text:
-            self._told[who, topic] = text
+        if self._last_text.get((who, topic)) != text:
+            self._last_text[who, topic] = text
             self.say(who, f"{topic}: {text}")
 
     def still(self, who: str, text: str) -> None:

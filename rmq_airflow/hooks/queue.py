@@ -109,7 +109,7 @@ class RedisQueueHook(BaseHook):
         return rmq_core.asyncio.LeasedQueue(settings, name, config or default)
 
     async def async_work_queue(self, name: str) -> AsyncWorkQueue:
-        """The asyncio twin of `work_queue`."""
+        """The asyncio version of `work_queue`."""
         settings, discipline, config = await self._async_location()
         return rmq_core.asyncio.open_queue(settings, name, discipline, config if discipline == "leased" else None)
 

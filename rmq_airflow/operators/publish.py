@@ -122,8 +122,8 @@ class RedisQueuePublishOperator(BaseOperator):
         require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
 
     def _publish(self, queue: WorkQueue, context: Context, total: PublishedReport) -> None:
-        told = {**TaskIdentity.of(context).headers, **trace_headers(), **(self.headers or {})}
-        headers = told if queue.capabilities.headers else None
+        merged = {**TaskIdentity.of(context).headers, **trace_headers(), **(self.headers or {})}
+        headers = merged if queue.capabilities.headers else None
         for chunk in _chunks(self._payloads(context)):
             try:
                 report = queue.publish_many(chunk, dedup_key=self.dedup_key, delay=self.delay, headers=headers)

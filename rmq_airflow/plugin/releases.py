@@ -43,7 +43,7 @@ class Watches:
 
     def reread(self) -> float:
         """Read the connections again, start and stop watches; return the seconds until the next call."""
-        with self._trouble.told():
+        with self._trouble.logged():
             self._follow(self._places([known.id for known in connections.known()]))
         return pace(self._interval_s, 0.0, self._trouble.times) if self._trouble.times else REREAD_S
 
@@ -61,7 +61,7 @@ class Watches:
         found = {}
         self._troubles = {name: self._troubles.get(name) or Trouble(f"Connection {name!r}") for name in ids}
         for name, trouble in self._troubles.items():
-            with trouble.told():
+            with trouble.logged():
                 found[name] = connections.place(name, CLIENT_NAME)
             if name not in found and name in self._running:
                 found[name] = self._running[name].settings

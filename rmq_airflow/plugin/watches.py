@@ -81,7 +81,7 @@ class ConnectionWatch:
         pause_s = 0.0
         while not self._over.wait(pause_s):
             started = time.monotonic()
-            with self._trouble.told():
+            with self._trouble.logged():
                 self.look(started)
             if self._trouble.times:
                 self.close()
@@ -113,26 +113,26 @@ class Trouble:
     def __init__(self, what: str) -> None:
         self.times = 0
         self._what = what
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def logged(self) -> Iterator[None]:
         """Run a block; log its exceptions and do not raise them."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  no error ends the loop
             self.times += 1
-            self._tell(error)
+            self._log(error)
         else:
             if self.times:
                 log.info("%s can be read again.", self._what)
-            self.times, self._told = 0, set()
+            self.times, self._logged = 0, set()
 
-    def _tell(self, error: Exception) -> None:
+    def _log(self, error: Exception) -> None:
         kind = type(error).__name__
-        if kind in self._told:
+        if kind in self._logged:
             return
-        self._told.add(kind)
+        self._logged.add(kind)
         # The error text of a database driver or a secrets backend may contain a password; our own Redis errors never
         # do.
         text = f"{kind}: {error}" if isinstance(error, OURS) else kind

@@ -50,8 +50,8 @@ def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline
         where = str(server.settings)
     failed = any(finding.level == Level.FAIL for finding in findings)
     if as_json:
-        told = [{**finding._asdict(), "level": finding.level.value} for finding in findings]
-        emit({"ok": not failed, "server": where, "discipline": known, "findings": told})
+        rows = [{**finding._asdict(), "level": finding.level.value} for finding in findings]
+        emit({"ok": not failed, "server": where, "discipline": known, "findings": rows})
     else:
         _show(findings, where, known)
     if failed:

@@ -1,4 +1,4 @@
-"""Checks whether a queue is paused: a claim on a paused queue gets nothing, whatever the queue holds."""
+"""Checks whether a queue is paused. A claim on a paused queue gets no messages even if some are ready."""
 
 from __future__ import annotations
 

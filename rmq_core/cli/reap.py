@@ -55,7 +55,7 @@ def _round(queue: Any, *, as_json: bool) -> None:
     if as_json:
         emit({"queue": queue.name, "discipline": queue.discipline, **found})
     elif found:
-        told = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in found.items())
-        say(f"{queue.name} ({queue.discipline}): {told}")
+        summary = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in found.items())
+        say(f"{queue.name} ({queue.discipline}): {summary}")
     else:
         say(f"{queue.name} ({queue.discipline}) needs no reaper: claims reclaim expired messages")

@@ -26,14 +26,14 @@ def message_record(queue: str, message: Message) -> dict[str, Any]:
     None for a queue that stores only ids.
     """
     payload = _decoded(message)
-    told = (
+    shown = (
         {"payload_base64": base64.b64encode(payload).decode()} if isinstance(payload, bytes) else {"payload": payload}
     )
     failures = [{**one._asdict(), "at": one.at.isoformat()} for one in message.history]
     return {
         "queue": queue,
         **{field.name: _plain(field.of(message)) for field in MESSAGE_FIELDS},
-        **told,
+        **shown,
         "headers": dict(message.headers),
         "history": failures,
     }

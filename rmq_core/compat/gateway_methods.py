@@ -88,7 +88,7 @@ class Channel:
             )  # fmt: skip
             self.noted.append(event)
 
-    def told(self) -> Iterator[QueueEvent]:
+    def new_events(self) -> Iterator[QueueEvent]:
         """Yield the events recorded since the last call, translated into those of RedisMessageQueue."""
         while self.noted:
             event = self.noted.popleft()

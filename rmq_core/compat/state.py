@@ -112,7 +112,7 @@ class QueueState:
     async def tell_noted(self) -> None:
         """Emit events noted by the gateway."""
         if self.channel is not None and self.on_event is not None:
-            for event in self.channel.told():
+            for event in self.channel.new_events():
                 await self.call_back("on_event", event.operation, self.on_event, replace(event, queue=self.key.name))
 
     async def call(self, parameter: str, call: Callable[..., Any], *args: object) -> Any:

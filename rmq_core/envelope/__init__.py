@@ -1,1 +1,1 @@
-"""The only Python code that knows the format of a stored message; `lua/include/envelope.lua` is its twin in Lua."""
+"""The only Python code that knows the format of a stored message; the Lua scripts use `lua/include/envelope.lua`."""

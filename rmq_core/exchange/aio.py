@@ -1,4 +1,4 @@
-"""The asyncio driver: the twin of `sync`, on a `redis.asyncio` client's own connections.
+"""The asyncio driver: runs operations as `sync` does, over a `redis.asyncio` client's own connections.
 
 A cancelled call closes its connection, so that another call can never read the late reply.
 """

@@ -24,7 +24,7 @@ def once_driver(client: Any, prefix: bytes) -> SyncDriver:
 
 
 def async_once_driver(client: Any, prefix: bytes) -> AsyncDriver:
-    """The asyncio twin of `once_driver`."""
+    """The asyncio version of `once_driver`."""
     return (AsyncOnceDriver if is_genuine(client) else AsyncOncePublicDriver)(client, prefix, 0)
 
 
@@ -32,11 +32,11 @@ def without_retries(pool: Any) -> Any:
     """Return a copy of a pool that opens connections in one attempt; a node of an asyncio cluster is returned as is."""
     if not hasattr(pool, "connection_kwargs"):
         return pool
-    twin = copy.copy(pool)
+    copied = copy.copy(pool)
     no_retries: dict[str, Any] = {"retry": None, "retry_on_timeout": False, "retry_on_error": []}
-    twin.connection_kwargs = {**pool.connection_kwargs, **no_retries}
-    twin.reset()
-    return twin
+    copied.connection_kwargs = {**pool.connection_kwargs, **no_retries}
+    copied.reset()
+    return copied
 
 
 def _told(reply: Any) -> Any:
@@ -76,7 +76,7 @@ class OnceDriver(SyncDriver):
 
 
 class AsyncOncePublicDriver(AsyncPublicDriver):
-    """The asyncio twin of OncePublicDriver."""
+    """The asyncio version of OncePublicDriver."""
 
     async def _persist(self, send: Callable[[W], Awaitable[Any]], first: W, again: W, patience: Patience) -> Any:
         del again, patience
@@ -88,7 +88,7 @@ class AsyncOncePublicDriver(AsyncPublicDriver):
 
 
 class AsyncOnceDriver(AsyncDriver):
-    """The asyncio twin of OnceDriver."""
+    """The asyncio version of OnceDriver."""
 
     _persist = AsyncOncePublicDriver._persist  # noqa: SLF001  the same rule applies here
 

@@ -30,7 +30,7 @@ def sync_driver(client: Any, prefix: bytes, retry_budget_s: float) -> SyncDriver
 
 
 def async_driver(client: Any, prefix: bytes, retry_budget_s: float) -> AsyncDriver:
-    """The asyncio twin of `sync_driver`."""
+    """The asyncio version of `sync_driver`."""
     return (AsyncDriver if is_genuine(client) else AsyncPublicDriver)(client, prefix, retry_budget_s)
 
 
@@ -88,7 +88,7 @@ class PublicDriver(SyncDriver):
 
 
 class AsyncPublicDriver(AsyncDriver):
-    """The asyncio twin of PublicDriver."""
+    """The asyncio version of PublicDriver."""
 
     async def _round(self, planned: Plan) -> list[Any]:
         if planned.block_ms:

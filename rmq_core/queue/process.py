@@ -47,7 +47,7 @@ class Process(AbstractContextManager["Lease | None", "bool | None"]):
 
 
 class AsyncProcess(AbstractAsyncContextManager["Lease | None", "bool | None"]):
-    """The asyncio twin of Process."""
+    """The asyncio version of Process."""
 
     def __init__(self, block: Callable[[], AbstractAsyncContextManager[Lease | None]]) -> None:
         self._block = block

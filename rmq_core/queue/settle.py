@@ -76,10 +76,10 @@ def outcomes_of(lease: Lease, reply: bytes, count: int, letters: Mapping[str, Ou
     """
     if reply == b"lost":
         raise lost(lease)
-    told = reply.decode().rpartition(" ")[2]
-    if len(told) != count or set(told) - letters.keys():
+    named = reply.decode().rpartition(" ")[2]
+    if len(named) != count or set(named) - letters.keys():
         raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
-    return [letters[letter] for letter in told]
+    return [letters[letter] for letter in named]
 
 
 def deadline_of(lease: Lease, reply: bytes) -> datetime | None:
@@ -106,9 +106,9 @@ def settled_whole(lease: Lease, found: Sequence[Outcome]) -> SettleReport:
 
 def settled_some(lease: Lease, places: Sequence[int], outcomes: Mapping[int, Outcome]) -> SettleReport:
     """Record which messages of a lease are settled, and return the report, in the order of `places`."""
-    state, told = lease.state, tuple(outcomes.get(place, Outcome.SETTLED_BEFORE) for place in places)
+    state, named = lease.state, tuple(outcomes.get(place, Outcome.SETTLED_BEFORE) for place in places)
     state.done |= {place for place, outcome in outcomes.items() if outcome in _DONE}
     state.partly, state.settled = True, len(state.done) == lease.count
-    state.lost = state.lost or Outcome.LOST in told
+    state.lost = state.lost or Outcome.LOST in named
     found = list(outcomes.values())
-    return SettleReport(sum(outcome in _DONE for outcome in found), found.count(Outcome.DEAD), told)
+    return SettleReport(sum(outcome in _DONE for outcome in found), found.count(Outcome.DEAD), named)

@@ -43,8 +43,8 @@ def _holds(pushed: spark.Filter) -> Callable[[Any], bool] | None:
     """Return the filter as a test of a value, or None when Spark has to apply the filter itself."""
     if isinstance(pushed, spark.Not):
         inner = _holds(pushed.child)
-        told_of_null = isinstance(pushed.child, spark.IsNull | spark.IsNotNull | spark.EqualNullSafe)
-        return inner and (lambda value: (told_of_null or value is not None) and not inner(value))
+        handles_null = isinstance(pushed.child, spark.IsNull | spark.IsNotNull | spark.EqualNullSafe)
+        return inner and (lambda value: (handles_null or value is not None) and not inner(value))
     if isinstance(pushed, spark.IsNull):
         return lambda value: value is None
     if isinstance(pushed, spark.IsNotNull):

@@ -33,7 +33,7 @@ def test_a_file_has_at_most_400_lines(path: Path) -> None:
 
 
 def test_a_class_name_is_defined_once() -> None:
-    """A class name identifies one class; asyncio twins and the public batches are distinguished by their packages."""
+    """A class name identifies one class. Only asyncio versions and the public batches share names across packages."""
     twins = {"AbstractRedisGateway", "RedisGateway", "RedisMessageQueue", "ClaimedBatch"}
     names = Counter(
         node.name

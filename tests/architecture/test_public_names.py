@@ -29,7 +29,7 @@ def test_all_lists_every_public_name_once_and_each_exists(face: object) -> None:
 
 
 def test_the_asyncio_queue_has_the_same_methods_as_the_blocking_one() -> None:
-    # An async twin differs from its sync original; everything else that both packages export is the same object.
+    # An asyncio class differs from the blocking one; all other names of both packages are the same object.
     assert rmq_core.asyncio.LeasedQueue is not rmq_core.LeasedQueue
     assert methods(rmq_core.asyncio.LeasedQueue) == methods(rmq_core.LeasedQueue)
 

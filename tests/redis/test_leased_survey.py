@@ -1,4 +1,4 @@
-"""Many queues of a server at once: which are not empty, what is ready, and how an empty one leaves the registry."""
+"""Tests of queries over many queues of a server: non-empty queues, backlogs, and the removal of empty queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DataFrame becomes messages: which are published, when, and how often."""
+"""Tests of the sink: which rows of a DataFrame are published, when, and how often."""
 
 from __future__ import annotations
 

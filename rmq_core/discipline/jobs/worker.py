@@ -105,7 +105,7 @@ class Worker:
             self._done.active.append(job.id)
             self._flush_soon()
 
-    def _untold(self, job_id: str) -> bool:
+    def _take_unsent(self, job_id: str) -> bool:
         """Return whether a job's `active` event is unsent; if so, remove it, and the caller must send it."""
         if job_id not in self._done.active:
             return False
@@ -125,9 +125,9 @@ class Worker:
 
     async def _fail(self, delivery: Delivery, failed: FailedJob) -> None:
         job_id, engine = failed.job_id, self.queue.engine
-        told = {"stored": self.config.store_results and bool(job_id), "untold": self._untold(job_id)}
+        options = {"stored": self.config.store_results and bool(job_id), "unsent": self._take_unsent(job_id)}
         try:
-            await self._ask(working.fail(engine, self.name, delivery, job_id, failed.verdict, **told))
+            await self._ask(working.fail(engine, self.name, delivery, job_id, failed.verdict, **options))
         except QueueUnavailable:
             pass  # the lease expires: the job is requeued, the attempt counted
         finally:

@@ -16,7 +16,7 @@ from rmq_core.reports import SettleReport
 
 
 class AsyncStreamQueue(StreamMethods, AsyncFacade[StreamEngine]):
-    """A Redis stream, read by one consumer of a group; the asyncio twin of StreamQueue.
+    """A Redis stream, read by one consumer of a group; the asyncio version of StreamQueue.
 
     Takes `(redis, config)` or `(redis, name, config)`; `redis` is a redis.asyncio client, a RedisSettings or a URL.
     enqueue, read, ack of a QueueMessage, claim_stale and backlog_stats make one attempt and raise QueueError. The

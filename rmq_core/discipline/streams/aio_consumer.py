@@ -1,4 +1,4 @@
-"""`AsyncQueueConsumer`: the asyncio twin of QueueConsumer, with the same behaviour. See `consumer`."""
+"""`AsyncQueueConsumer`: the asyncio version of QueueConsumer, with the same behaviour. See `consumer`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class DbFactory(Protocol[T_co]):
 
 
 class AsyncDbTx(Protocol):
-    """The asyncio twin of DbTx."""
+    """The asyncio version of DbTx."""
 
     async def commit(self) -> Any:
         """Commit the transaction."""
@@ -41,7 +41,7 @@ class AsyncDbTx(Protocol):
 
 
 class AsyncDbFactory(Protocol[T_co]):
-    """The asyncio twin of DbFactory."""
+    """The asyncio version of DbFactory."""
 
     async def begin(self) -> T_co:
         """Return a new transaction."""
@@ -60,21 +60,21 @@ def committed(tx: DbTx) -> Iterator[None]:
     except BaseException as error:
         try:
             tx.rollback()
-        except Exception as failure:  # noqa: BLE001  whatever it is, the first error is the one to raise
+        except Exception as failure:  # noqa: BLE001  roll back after any error, then raise the first one
             _note(error, failure)
         raise
 
 
 @asynccontextmanager
 async def async_committed(tx: AsyncDbTx) -> AsyncIterator[None]:
-    """The asyncio twin of `committed`; a cancellation rolls back too."""
+    """The asyncio version of `committed`; a cancellation rolls back too."""
     try:
         yield
         await tx.commit()
     except BaseException as error:
         try:
             await tx.rollback()
-        except Exception as failure:  # noqa: BLE001  whatever it is, the first error is the one to raise
+        except Exception as failure:  # noqa: BLE001  roll back after any error, then raise the first one
             _note(error, failure)
         raise
 

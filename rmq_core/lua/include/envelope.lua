@@ -1,4 +1,4 @@
--- The format of a message, for scripts; rmq_core/envelope/codec.py is its twin in Python. An envelope is
+-- The format of a message, for scripts; for Python it is in rmq_core/envelope/codec.py. An envelope is
 --   <deliveries> <enqueued ms> <length of history> <history><id> <kind><length of headers> <headers><payload>
 -- Scripts write the part before the id, a client writes the rest.
 -- Returns the deliveries, the part that no script changes, the history, and the part that the client wrote. The
@@ -53,16 +53,16 @@ local function stamp(now)
   return '0 ' .. now .. ' 0 '
 end
 -- Stamps each message, in place. Writing the stamps here costs more than storing the messages. Therefore a publisher
--- that knows the server's time writes them itself and passes that time as `told`, else '0'. This function keeps those
--- stamps if that time is less than half a second ago.
-local function stamped(told, now, messages)
-  local since = now - told
+-- that knows the server's time writes them itself and passes that time as `stamp_ms`, else '0'. This function keeps
+-- those stamps if that time is less than half a second ago.
+local function stamped(stamp_ms, now, messages)
+  local since = now - stamp_ms
   if since >= 0 and since < 500 then return messages end
   local new = stamp(now)
-  if told == '0' then
+  if stamp_ms == '0' then
     for i = 1, #messages do messages[i] = new .. messages[i] end
   else
-    local behind = #stamp(told) + 1
+    local behind = #stamp(stamp_ms) + 1
     for i = 1, #messages do messages[i] = new .. string.sub(messages[i], behind) end
   end
   return messages

@@ -3,7 +3,7 @@
 --       markers..., deduplication keys, one per message or none; when chained, then the slot of the chunk before
 -- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  delay_ms:number  max_ready:number, or 0
 --       drop_oldest, '1' to drop the oldest when full  nonce, of this call  window_ms, of deduplication, 0 for none
---       count:number, of the messages  told_ms, server time that the publisher wrote into their stamps, 0 for none
+--       count:number, of the messages  stamp_ms, server time that the publisher wrote into their stamps, 0 for none
 --       messages..., when chained, then the seq of the chunk before
 -- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate>] [@<now ms>, of many]', 'full <now ms>',
 --   'unchained' or 'superseded'.
@@ -22,7 +22,7 @@ if #messages > count then
 end
 local now = clock()
 local seen = awaited(waiters, wake, timer)
-local fresh, verdicts, unmarked = stamped(told_ms, now, messages), nil, markers -- without keys, both are empty
+local fresh, verdicts, unmarked = stamped(stamp_ms, now, messages), nil, markers -- without keys, both are empty
 local keys = #markers
 if keys > 0 then
   local given, met = fresh, {}

@@ -1,4 +1,4 @@
-"""All queues of a connection as a user sees them: totals, order, what needs attention, and lines that start at zero."""
+"""The overview of a connection on the page *Queues*: totals, order, warnings, and charts that start at zero."""
 
 from __future__ import annotations
 

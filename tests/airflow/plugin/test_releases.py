@@ -436,11 +436,11 @@ def test_an_outage_of_the_metadata_database_is_logged_once_without_its_credentia
     with monkeypatch.context() as patched:
         patched.setattr(watches, "standings", away)
         for now in range(5):
-            with trouble.told():
+            with trouble.logged():
                 watch.look(now)
     assert trouble.times == 5
     for now in (10, 20 + GRACE_S):
-        with trouble.told():
+        with trouble.logged():
             watch.look(now)
     assert owners(queue) == []
     assert CANARY not in caplog.text

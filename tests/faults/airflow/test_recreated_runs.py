@@ -1,4 +1,4 @@
-"""A run that is deleted and created again under its name, and one that is cleared: what either finds of the first."""
+"""Runs that are deleted and created again under the same name, and runs that are cleared."""
 
 from __future__ import annotations
 

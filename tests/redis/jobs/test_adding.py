@@ -1,4 +1,4 @@
-"""Adding jobs: what is stored, what is returned, and what is added once."""
+"""Tests of adding jobs: stored bytes, returned ids, and unique jobs."""
 
 from __future__ import annotations
 

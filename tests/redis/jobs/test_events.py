@@ -1,4 +1,4 @@
-"""Events: what happened to each job, in a stream that any client may follow."""
+"""Tests of job events: a stream records each step of a job, and any client may read it."""
 
 from __future__ import annotations
 

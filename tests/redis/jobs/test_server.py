@@ -1,4 +1,4 @@
-"""The requirements of a queue to its server are checked once, and an error names what is missing."""
+"""A job queue checks once what its server supports, and its error names the missing feature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The side-by-side benchmark: its program uses our queue as configured, and its report states what is missing."""
+"""Tests of the benchmark against redis-message-queue: its configuration of RMQ, and its report of missing peers."""
 
 from __future__ import annotations
 

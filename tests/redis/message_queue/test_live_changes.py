@@ -1,4 +1,4 @@
-"""Settings that change while messages exist: what is found again, and what follows the new setting."""
+"""Tests of settings that change while messages exist: reachable messages, and the setting that applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that users import, what they are, and the values they exchange."""
+"""Tests of the public names: their kinds, and the values that they take and return."""
 
 from __future__ import annotations
 

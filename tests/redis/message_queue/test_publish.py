@@ -1,4 +1,4 @@
-"""Publishing: what is accepted, what counts as the same message, and what is refused before anything is stored."""
+"""Tests of publishing: accepted payloads, deduplication, and refusals before anything is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that break: what is resent, what is found again, and what is left to the caller."""
+"""Tests of broken connections: calls that are resent, claims that are recovered, and errors that the caller gets."""
 
 from __future__ import annotations
 

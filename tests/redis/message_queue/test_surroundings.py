@@ -152,7 +152,7 @@ class Simple:
 
 
 class AsyncSimple:
-    """The asyncio twin of `Simple`."""
+    """The asyncio version of `Simple`."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

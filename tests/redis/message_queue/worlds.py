@@ -1,7 +1,7 @@
 """Sync and async `RedisMessageQueue`s with one blocking interface, so that a behaviour is tested by one body.
 
-What the asyncio twin returns is made blocking: awaitables are awaited, `async with` becomes `with`. Callbacks are given
-as plain functions; the asyncio twin gets them as coroutine functions.
+The wrapper awaits what the asyncio version returns, and turns `async with` into `with`. Tests pass callbacks as plain
+functions; the wrapper hands them to the asyncio version as coroutine functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scenes of a leased queue: what each leaves in Redis is a golden file."""
+"""Scenes of a leased queue. A golden file holds the keys that each leaves in Redis."""
 
 from __future__ import annotations
 

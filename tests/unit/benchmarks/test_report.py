@@ -1,4 +1,4 @@
-"""The report states what was met, what was missed and by how much, and what was not measured."""
+"""The report of a benchmark lists met goals, missed goals with the difference, and figures without a measurement."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class ToConnect(AsyncConnection):
 
 
 class AsyncCluster(Cluster):
-    """The asyncio twin of Cluster. Its client looks at the cluster at first, and its `nodes_manager` again."""
+    """The asyncio version of Cluster. Its client looks at the cluster at first, and its `nodes_manager` again."""
 
     def __init__(self) -> None:
         super().__init__()

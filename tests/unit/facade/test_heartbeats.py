@@ -61,7 +61,7 @@ class Extender:
 
 
 class AsyncExtender:
-    """The asyncio twin of Extender."""
+    """The asyncio version of Extender."""
 
     def __init__(self, *answers: list[bool] | Exception) -> None:
         self.inner = Extender(*answers)

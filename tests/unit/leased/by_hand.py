@@ -90,7 +90,7 @@ def ref(index: int, lease_id: str = "job") -> MessageRef:
     return MessageRef(lease_id, index, f"m{index}")
 
 
-def told(events: Sequence[QueueEvent]) -> list[tuple[Operation, int]]:
+def counted(events: Sequence[QueueEvent]) -> list[tuple[Operation, int]]:
     """Return which steps emitted an event, and the number of messages of each."""
     return [(event.operation, event.count) for event in events]
 

@@ -17,13 +17,13 @@ from rmq_core.errors import (
 from rmq_core.events import Operation, QueueEvent
 from tests.unit.leased.by_hand import (
     asked,
+    counted,
     drive,
     engine,
     given,
     result,
     scripts,
     step,
-    told,
 )
 
 
@@ -36,7 +36,7 @@ def test_an_adopted_lease_has_a_new_token_and_its_messages_are_to_be_read() -> N
     assert (lease.takeovers, lease.named, lease.complete) == (1, True, False)
     assert given(call, "lease_id", "lease_ms", "set_owner", "owner") == ["job", 2000, "0", ""]
     assert given(call, "required", "required_owner", "max_deliveries") == ["0", "", 10]
-    assert told(events) == [(Operation.TAKEOVER, 3)]
+    assert counted(events) == [(Operation.TAKEOVER, 3)]
 
 
 @pytest.mark.parametrize(

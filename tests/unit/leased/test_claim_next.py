@@ -17,13 +17,13 @@ from rmq_core.policy import Durability
 from tests.unit.leased.by_hand import (
     asked,
     claimed,
+    counted,
     drive,
     engine,
     given,
     held,
     result,
     scripts,
-    told,
 )
 
 
@@ -38,7 +38,7 @@ def test_claim_next_acks_and_claims_in_one_call_under_the_same_owner() -> None:
     assert given(call, "acked_id", "lease_ms", "max_messages", "owner", "token", "done_ttl_ms", "completed_cap") == [
         "job", 4000, 3, "me", "7.abc", 9000, 3,
     ]  # fmt: skip
-    assert told(events) == [(Operation.ACK, 2), (Operation.CLAIM, 3)]
+    assert counted(events) == [(Operation.ACK, 2), (Operation.CLAIM, 3)]
 
 
 def test_an_anonymous_lease_leaves_no_record_when_it_is_acked() -> None:

@@ -22,6 +22,7 @@ from rmq_core.queue.keys import QUEUES
 from tests.unit.leased.by_hand import (
     asked,
     claimed,
+    counted,
     drive,
     engine,
     envelopes,
@@ -30,7 +31,6 @@ from tests.unit.leased.by_hand import (
     result,
     scripts,
     step,
-    told,
 )
 
 EMPTY = [b"empty 0 1000", [], []]
@@ -190,7 +190,7 @@ def test_a_takeover_reads_the_messages_of_a_lease_that_fits_one_chunk() -> None:
     assert [message.deliveries for message in lease.messages] == [2, 2]
     assert scripts(wants) == ["claim", "read"]
     assert given(wants[1], "token", "first", "last") == ["9.x", 0, 1]
-    assert told(events) == [(Operation.TAKEOVER, 2)]
+    assert counted(events) == [(Operation.TAKEOVER, 2)]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_large_claim_is_filled_chunk_by_chunk() -> None:
         ("7.abc", 4000, 6000),
         ("7.abc", 8000, 2000),
     ]
-    assert told(events) == [(Operation.CLAIM, 4000), (Operation.CLAIM, 6000)]
+    assert counted(events) == [(Operation.CLAIM, 4000), (Operation.CLAIM, 6000)]
 
 
 def test_a_fill_ends_when_nothing_is_ready_any_more() -> None:

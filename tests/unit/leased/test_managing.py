@@ -17,7 +17,7 @@ from rmq_core.discipline.leased.operations.managing import (
 from rmq_core.envelope.payloads import digest
 from rmq_core.errors import ConfigurationError, PayloadError, QueueFull, QueueUnavailable, ScriptFailed
 from rmq_core.events import Operation, QueueEvent
-from tests.unit.leased.by_hand import asked, drive, engine, envelope, envelopes, given, result, scripts, told
+from tests.unit.leased.by_hand import asked, counted, drive, engine, envelope, envelopes, given, result, scripts
 
 TAKEN = b"taken 9.n1 5000 1 0 0 0 0 me"
 
@@ -27,7 +27,7 @@ def test_all_dead_letters_are_redriven_a_thousand_at_a_time() -> None:
     moved, wants = drive(redrive(engine(on_event=events.append)), [b"redriven 1000", b"redriven 20", b"redriven 0"])
     assert moved == 1020
     assert [want.given["most"] for want in wants] == [1000, 1000, 1000]
-    assert told(events) == [(Operation.REDRIVE, 1020)]
+    assert counted(events) == [(Operation.REDRIVE, 1020)]
 
 
 def test_a_redrive_with_a_limit_stops_there() -> None:
@@ -62,7 +62,7 @@ def test_chosen_dead_letters_are_found_by_their_ids_and_the_oldest_goes_first() 
     assert moved == 2
     assert scan.given["key"] == engine().keys.dead
     assert move.given["letters"] == (letters[2], letters[0])
-    assert told(events) == [(Operation.REDRIVE, 2)]
+    assert counted(events) == [(Operation.REDRIVE, 2)]
 
 
 def test_the_search_for_chosen_dead_letters_ends_when_all_are_found() -> None:

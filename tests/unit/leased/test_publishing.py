@@ -23,7 +23,7 @@ from rmq_core.exchange import Call, Chain, Command, Sleep
 from rmq_core.policy import Durability, Overflow
 from rmq_core.queue.keys import QUEUES
 from rmq_core.reports import PublishReport
-from tests.unit.leased.by_hand import asked, drive, engine, given, result, step, told
+from tests.unit.leased.by_hand import asked, counted, drive, engine, given, result, step
 
 WINDOW = {"dedup": True, "dedup_window": 60}
 
@@ -90,7 +90,7 @@ def test_the_reply_of_the_server_decides_what_is_a_duplicate() -> None:
     events: list[QueueEvent] = []
     published = result(publish(engine(on_event=events.append, **WINDOW), "x"), b"accepted 0 0")
     assert not published.accepted
-    assert told(events) == [(Operation.DUPLICATE, 1)]
+    assert counted(events) == [(Operation.DUPLICATE, 1)]
 
 
 def test_deduplication_sends_a_key_a_nonce_and_the_window() -> None:
@@ -178,7 +178,7 @@ def test_a_dropped_message_emits_an_event() -> None:
     events: list[QueueEvent] = []
     core = engine(on_event=events.append, max_ready=1, overflow=Overflow.DROP_OLDEST)
     published = result(publish(core, "x"), b"accepted 1")
-    assert told(events) == [(Operation.PUBLISH, 1), (Operation.DROP, 1)]
+    assert counted(events) == [(Operation.PUBLISH, 1), (Operation.DROP, 1)]
     assert events[0].message_id == published.id
 
 
@@ -214,7 +214,7 @@ def test_a_publisher_stamps_its_further_messages_with_the_time_the_server_return
     told_at = [[b"accepted 0 @1700000000001"] * 4, [b"accepted 0 @1700000000001"] * 3 + [b"accepted 0"], b"accepted 0"]
     _, wants = drive(publish_many(engine(), payloads), told_at)
     calls = [call for want in wants for call in getattr(want, "calls", [want])]
-    assert [call.given["told_ms"] for call in calls] == [0] * 4 + [1_700_000_000_001] * 5
+    assert [call.given["stamp_ms"] for call in calls] == [0] * 4 + [1_700_000_000_001] * 5
     assert not any(body.startswith(b"0 17") for call in calls[:4] for body in bodies(call))
     assert all(body.startswith(b"0 1700000000001 0 ") for call in calls[4:] for body in bodies(call))
 
@@ -252,7 +252,7 @@ def test_the_report_has_an_id_for_each_accepted_payload_and_none_for_a_duplicate
     report, (call,) = drive(publish_many(core, ["a", "b", "a"]), [b"accepted 0 110"])
     ids = [codec.split(b"0 1 0 " + body).id for body in bodies(call)]
     assert report == PublishReport(2, 1, 0, (ids[0], ids[1], None))
-    assert told(events) == [(Operation.PUBLISH, 2), (Operation.DUPLICATE, 1)]
+    assert counted(events) == [(Operation.PUBLISH, 2), (Operation.DUPLICATE, 1)]
     assert events[0].message_id is None
 
 

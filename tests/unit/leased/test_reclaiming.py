@@ -4,7 +4,7 @@ import pytest
 
 from rmq_core.discipline.leased.operations.reclaiming import reclaim
 from rmq_core.events import Operation, QueueEvent
-from tests.unit.leased.by_hand import asked, drive, engine, given, result, scripts, told
+from tests.unit.leased.by_hand import asked, counted, drive, engine, given, result, scripts
 
 
 @pytest.mark.parametrize("reply", [b"live", b"superseded"])
@@ -24,7 +24,7 @@ def test_an_expired_lease_is_requeued_in_chunks_under_the_token_of_the_first() -
     assert scripts(wants) == ["reclaim"] * 3
     assert [want.given["token"] for want in wants] == ["", "9.x", "9.x"]
     assert len({want.given["nonce"] for want in wants}) == 3
-    assert told(events) == [(Operation.RECLAIM, 4000), (Operation.RECLAIM, 4000), (Operation.RECLAIM, 1000)]
+    assert counted(events) == [(Operation.RECLAIM, 4000), (Operation.RECLAIM, 4000), (Operation.RECLAIM, 1000)]
 
 
 def test_a_reclaim_that_another_client_finishes_ends_with_what_was_moved() -> None:
@@ -34,7 +34,7 @@ def test_a_reclaim_that_another_client_finishes_ends_with_what_was_moved() -> No
 def test_each_dead_letter_emits_an_event() -> None:
     events: list[QueueEvent] = []
     assert result(reclaim(engine(on_event=events.append), "job"), b"returned 3 0 9.x m1 m2") == 3
-    assert told(events) == [(Operation.RECLAIM, 3), (Operation.DEAD, 1), (Operation.DEAD, 1)]
+    assert counted(events) == [(Operation.RECLAIM, 3), (Operation.DEAD, 1), (Operation.DEAD, 1)]
     assert [(event.lease_id, event.message_id, event.reason) for event in events] == [
         ("job", None, None),
         ("job", "m1", "expired"),

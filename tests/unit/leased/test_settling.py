@@ -14,7 +14,7 @@ from rmq_core.exchange import Batch, Call
 from rmq_core.messages import Lease
 from rmq_core.policy import Durability, exponential
 from rmq_core.reports import Outcome, SettleReport
-from tests.unit.leased.by_hand import asked, drive, engine, envelope, given, held, ref, result, scripts, step, told
+from tests.unit.leased.by_hand import asked, counted, drive, engine, envelope, given, held, ref, result, scripts, step
 
 WHOLE: list[Callable[..., Any]] = [ack, nack, release]
 SOME = {"ack": ack, "nack": nack, "release": release}
@@ -34,7 +34,7 @@ def test_a_lost_lease_raises_and_is_marked_as_lost(settle: Callable[..., Any]) -
     with pytest.raises(LeaseLost, match="lease 'job' is lost"):
         drive(settle(engine(on_event=events.append), lease), [b"lost"])
     assert lease.lost
-    assert told(events) == [(Operation.LOST, 3)]
+    assert counted(events) == [(Operation.LOST, 3)]
 
 
 @pytest.mark.parametrize("settle", WHOLE)
@@ -90,7 +90,7 @@ def test_an_ack_of_a_whole_lease_counts_what_it_settled() -> None:
     assert report == SettleReport(3)
     assert lease.state.settled
     assert given(call, "lease_id", "token", "done_ttl_ms", "completed_cap") == ["job", "7.abc", 9000, 4]
-    assert told(events) == [(Operation.ACK, 3)]
+    assert counted(events) == [(Operation.ACK, 3)]
 
 
 def test_an_anonymous_lease_leaves_no_record() -> None:
@@ -129,7 +129,7 @@ def test_a_large_lease_is_released_in_chunks(settle: Callable[..., Any], operati
         exchange.send(b"returned 2000 0")
     assert stop.value.value == SettleReport(6000)
     assert lease.state.settled
-    assert told(events) == [(operation, 4000), (operation, 2000)]
+    assert counted(events) == [(operation, 4000), (operation, 2000)]
 
 
 def test_a_nack_reports_which_messages_are_dead_and_why() -> None:
@@ -218,7 +218,7 @@ def test_each_message_has_its_outcome_in_the_order_given() -> None:
         Outcome.SETTLED,
     )
     assert (report.settled, report.dead) == (2, 1)
-    assert told(events) == [(Operation.NACK, 2), (Operation.DEAD, 1)]
+    assert counted(events) == [(Operation.NACK, 2), (Operation.DEAD, 1)]
     assert (lease.state.settled, lease.state.partly) == (False, True)
 
 
@@ -238,7 +238,7 @@ def test_some_messages_of_a_lost_lease_are_reported_not_raised() -> None:
     report = result(ack(engine(on_event=events.append), lease, lease.messages), b"lost")
     assert report == SettleReport(0, 0, (Outcome.LOST, Outcome.LOST))
     assert lease.lost
-    assert told(events) == [(Operation.LOST, 2)]
+    assert counted(events) == [(Operation.LOST, 2)]
 
 
 def test_a_lease_lost_halfway_reports_what_was_settled_before() -> None:
@@ -259,7 +259,7 @@ def test_a_chunk_that_ends_the_lease_leaves_nothing_to_send_and_nothing_lost() -
     assert (outcomes[0], outcomes[-1]) == (Outcome.MISSING, Outcome.MISSING)
     assert ({*outcomes[1:502]}, {*outcomes[502:-1]}) == ({Outcome.SETTLED_BEFORE}, {Outcome.SETTLED})
     assert (report.settled, lease.lost, lease.state.settled) == (1999, False, True)
-    assert told(events) == [(Operation.ACK, 1999)]
+    assert counted(events) == [(Operation.ACK, 1999)]
 
 
 @pytest.mark.parametrize(

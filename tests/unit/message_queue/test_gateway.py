@@ -130,10 +130,10 @@ def test_events_of_the_engine_are_emitted_in_the_terms_of_the_message_queue() ->
     engine = channel.engine
     for operation in (EventOperation.PUBLISH, EventOperation.RECLAIM, EventOperation.TAKEOVER, EventOperation.DEAD):
         engine.tell(operation, 1, "~a", message_id="m")
-    told = list(channel.told())
+    told = list(channel.new_events())
     assert [event.operation for event in told] == ["claim_reclaim", "claim_reclaim", "dlq"]
     assert (told[2].destination_queue, told[2].max_delivery_count, told[2].message_id) == ("q::dlq", 3, "m")
-    assert list(channel.told()) == []
+    assert list(channel.new_events()) == []
 
 
 def unreachable(made: RedisGateway) -> Channel:
@@ -155,7 +155,7 @@ def test_the_event_of_a_spent_claim_budget_contains_its_attempt() -> None:
     channel.listen()
     with pytest.raises(RetryBudgetExhaustedError):
         made.wait_for_message_and_move("q::pending", "q::processing")
-    told = list(channel.told())
+    told = list(channel.new_events())
     assert [event.operation for event in told] == ["retry_attempt", "retry_exhausted"]
     assert len({event.claim_id for event in told} - {None}) == 1
     assert [event.exception_type for event in told] == ["ConnectionError"] * 2

@@ -34,11 +34,11 @@ class DelaysComponent(RedisQueueSparkComponent):
         tables = results() / context.partition_key
         job = [*self.command(JOBS), *arguments(tables)]
         with self.client(context).completed(context=context, command=job) as driver:
-            told = driver.get_materialize_result()
+            result = driver.get_materialize_result()
             if not driver.claimed:
-                return told
+                return result
             picture = dg.MetadataValue.md(markdown(plot(tables, tables / "delays.png")))
-            return told._replace(metadata={**(told.metadata or {}), **written(tables), "plot": picture})
+            return result._replace(metadata={**(result.metadata or {}), **written(tables), "plot": picture})
 
 
 def results() -> Path:

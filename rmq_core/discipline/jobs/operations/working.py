@@ -99,11 +99,11 @@ def fail(
     verdict: Verdict,
     *,
     stored: bool = False,
-    untold: bool = False,
+    unsent: bool = False,
 ) -> Exchange[bytes]:
     """Delay a failed job for its retry or make it a dead letter, in one atomic step; `gone` if it is settled already.
 
-    stored: store the failure of a dead letter as its result, which ends `wait_for_result`. untold: its event `active`
+    stored: store the failure of a dead letter as its result, which ends `wait_for_result`. unsent: its event `active`
     is not emitted yet.
     """
     keys, config = engine.keys, engine.config
@@ -113,7 +113,7 @@ def fail(
         delay_ms=0 if verdict.delay_s is None else milliseconds("backoff", verdict.delay_s), consumer=consumer,
         reason=one_line(verdict.reason), max_dead=config.max_dead, events_cap=config.max_events,
         result_ttl_ms=milliseconds("result_ttl", config.result_ttl) if stored else 0,
-        emit_active="1" if untold else "0",
+        emit_active="1" if unsent else "0",
     )  # fmt: skip
     if reply not in {b"later", b"dead", b"gone"}:
         raise refused("fail", reply)

@@ -66,14 +66,14 @@ class ServerClock:
 class Chunk(NamedTuple):
     """Messages for one call: all or none have a digest; all have the same delay.
 
-    told_ms: the timestamp already in the bodies; 0 if the server must add it.
+    stamp_ms: the timestamp already in the bodies; 0 if the server must add it.
     """
 
     ids: Sequence[str]
     bodies: Sequence[bytes]
     digests: Sequence[bytes] = ()
     delay_ms: int = 0
-    told_ms: int = 0
+    stamp_ms: int = 0
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> Chunk:
@@ -81,10 +81,10 @@ class Chunk(NamedTuple):
         ids, bodies, digests, delays = zip(*entries, strict=True)
         return cls(ids, bodies, () if digests[0] is None else digests, delays[0])
 
-    def stamped(self, told: ServerClock) -> Chunk:
+    def stamped(self, clock: ServerClock) -> Chunk:
         """Return a copy with timestamped bodies; the same chunk if the time is unknown."""
-        stamp = told.stamp
-        return self._replace(bodies=[stamp + body for body in self.bodies], told_ms=told.ms) if stamp else self
+        stamp = clock.stamp
+        return self._replace(bodies=[stamp + body for body in self.bodies], stamp_ms=clock.ms) if stamp else self
 
 
 Divide: TypeAlias = Callable[[Iterable[Entry]], Iterator[Chunk]]
@@ -134,7 +134,7 @@ def publish_many(
     changes.
     """
     tally = _Tally(engine)
-    chunks = chunks_of(engine, payloads, dedup_key, delay, headers, tally.told)
+    chunks = chunks_of(engine, payloads, dedup_key, delay, headers, tally.clock)
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
     try:
@@ -152,7 +152,7 @@ def chunks_of(
     dedup_key: DedupKey | None,
     delay: timedelta | float | None,
     headers: Mapping[str, str] | None,
-    told: ServerClock,
+    clock: ServerClock,
     divide: Divide | None = None,
 ) -> Iterator[Chunk]:
     """Lazily encode messages into chunks, in order; `divide` splits mixed ones."""
@@ -161,7 +161,7 @@ def chunks_of(
             "dedup_key must be a callable for publish_many and stage: with one key, all but one are duplicates"
         )
     shared = encode_headers(headers), _delay_ms(delay)
-    return _chunks(engine, iter(payloads), dedup_key, shared, told, divide or _divided)
+    return _chunks(engine, iter(payloads), dedup_key, shared, clock, divide or _divided)
 
 
 def _chunks(
@@ -169,7 +169,7 @@ def _chunks(
     payloads: Iterator[Payload | NewMessage],
     dedup_key: DedupKey | None,
     shared: tuple[bytes, int],
-    told: ServerClock,
+    clock: ServerClock,
     divide: Divide,
 ) -> Iterator[Chunk]:
     config, (headers, delay_ms) = engine.config, shared
@@ -177,9 +177,9 @@ def _chunks(
     unkeyed = dedup_key is None and config.dedup_key is None and not config.dedup
     first = 0
     while some := list(itertools.islice(payloads, most)):
-        alike = _alike(some, headers, config.max_payload_bytes, told.stamp) if unkeyed else None
+        alike = _alike(some, headers, config.max_payload_bytes, clock.stamp) if unkeyed else None
         if alike:
-            yield alike._replace(delay_ms=delay_ms, told_ms=told.ms)
+            yield alike._replace(delay_ms=delay_ms, stamp_ms=clock.ms)
         else:
             entries: list[Entry] = []
             try:  # inlined: `envelope.chunks.each` is 1 % slower per message
@@ -187,7 +187,7 @@ def _chunks(
             except PayloadError as error:
                 error.name_index(first + len(entries))
                 raise
-            yield from (part.stamped(told) for part in divide(entries))
+            yield from (part.stamped(clock) for part in divide(entries))
         first += len(some)
 
 
@@ -222,10 +222,10 @@ def _send(engine: LeasedEngine, window: list[Chunk], tally: _Tally) -> Exchange[
     calls = [_call(engine, chunk) for chunk in window]
     chained = len(calls) > 1 and not engine.config.durability
     replies = (yield Chain(tuple(calls))) if chained else [b""] * len(calls)
-    for call, chunk, told in zip(calls, window, replies, strict=True):
-        if isinstance(told, RedisMessageQueueError):
-            raise told
-        reply, confirmed = told, None
+    for call, chunk, answer in zip(calls, window, replies, strict=True):
+        if isinstance(answer, RedisMessageQueueError):
+            raise answer
+        reply, confirmed = answer, None
         chained = chained and reply.startswith(b"accepted")
         if not chained:  # the chain skipped every chunk after the first refused one
             reply, confirmed = apart(call, (yield call))
@@ -262,12 +262,12 @@ class _Tally:
     """The running totals for the PublishReport."""
 
     def __init__(self, engine: LeasedEngine) -> None:
-        self.engine, self.told = engine, ServerClock()
+        self.engine, self.clock = engine, ServerClock()
         self.accepted = self.duplicates = self.dropped = 0
         self.ids: list[str | None] = []
 
     def add(self, chunk: Chunk, reply: bytes) -> None:
-        parts = self.told.take(reply).split()
+        parts = self.clock.take(reply).split()
         dropped = int(parts[1])
         if len(parts) > 2:
             flags = parts[2]
@@ -357,6 +357,6 @@ def _call(engine: LeasedEngine, chunk: Chunk) -> Call:
         delay_ms=chunk.delay_ms, max_ready=config.max_ready or 0,
         drop_oldest="1" if config.overflow == Overflow.DROP_OLDEST else "0",
         nonce=int(nonce()[:13], 16) if digests else 0, window_ms=engine.dedup_window_ms if digests else 0,
-        count=len(chunk.ids), told_ms=chunk.told_ms, messages=chunk.bodies,
+        count=len(chunk.ids), stamp_ms=chunk.stamp_ms, messages=chunk.bodies,
     )  # fmt: skip
     return confirming(engine, call)

@@ -52,12 +52,12 @@ def stage(
     if engine.config.overflow == Overflow.DROP_OLDEST:
         raise ConfigurationError("overflow DROP_OLDEST cannot be combined with staging: use RAISE or BLOCK")
     stage_id, keep_ms = new_id(), milliseconds("keep", keep, minimum=0.001)
-    told, count, plain = ServerClock(), 0, True
-    parts = chunks_of(engine, payloads, dedup_key, None, headers, told, _set_aside)
+    clock, count, plain = ServerClock(), 0, True
+    parts = chunks_of(engine, payloads, dedup_key, None, headers, clock, _set_aside)
     try:
         while window := list(itertools.islice(parts, _WINDOW)):
             plain = plain and not any(chunk.digests or chunk.delay_ms for chunk in window)
-            count += yield from _push(engine, Stage(stage_id, count, plain), window, told, keep_ms)
+            count += yield from _push(engine, Stage(stage_id, count, plain), window, clock, keep_ms)
     except Exception as error:
         if not isinstance(error, QueueUnavailable):  # else the stage expires
             yield from drop_staged(engine, [Stage(stage_id, count, plain)])
@@ -116,14 +116,14 @@ def finish(engine: LeasedEngine, member: str) -> Exchange[int]:
 
 
 def _push(
-    engine: LeasedEngine, so_far: Stage, window: Sequence[Chunk], told: ServerClock, keep_ms: int
+    engine: LeasedEngine, so_far: Stage, window: Sequence[Chunk], clock: ServerClock, keep_ms: int
 ) -> Exchange[int]:
     """Append chunks to the stage; return the number of messages."""
     calls, added = [], 0
     for chunk in window:
         call = script(
             "leased/stage", stage=engine.keys.stage(so_far.id), count=so_far.count + added, keep_ms=keep_ms,
-            told_ms=chunk.told_ms, messages=chunk.bodies,
+            stamp_ms=chunk.stamp_ms, messages=chunk.bodies,
         )  # fmt: skip
         calls.append(call)
         added += len(chunk.ids)
@@ -132,7 +132,7 @@ def _push(
         if isinstance(reply, Exception):
             raise reply
         # Resend a chunk that ran before its predecessor, which got NOSCRIPT.
-        if told.take(reply) != b"staged" and told.take((yield call)) != b"staged":
+        if clock.take(reply) != b"staged" and clock.take((yield call)) != b"staged":
             raise StageLost(so_far.id)
     return added
 

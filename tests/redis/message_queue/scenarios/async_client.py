@@ -1,4 +1,4 @@
-"""An async client is closed by whoever made it; the queue goes with it."""
+"""The program that makes an asyncio client closes it, and with it the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both twins in one module, under names that tell them apart."""
+"""The blocking and the asyncio queue in one module, under different names."""
 
 from __future__ import annotations
 

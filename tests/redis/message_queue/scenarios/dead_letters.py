@@ -1,4 +1,4 @@
-"""A file that kills every worker ends up where somebody looks at it."""
+"""A file that kills every worker becomes a dead letter, which operators read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who succeeded and who failed is kept, and a failure is still raised to whoever handles it."""
+"""The queue logs completed and failed messages, and still raises the error of a failed handler."""
 
 from __future__ import annotations
 
