@@ -19,7 +19,6 @@ from redis import exceptions as errors
 from rmq_core.envelope.ids import process
 from rmq_core.errors import WrongKeyType, translate
 from rmq_core.exchange import Command, Exchange, Interrupted, Patience, Sleep, Want
-from rmq_core.exchange.format import explained
 from rmq_core.exchange.frames import (
     FAILURES,
     NOT_RETRYABLE,
@@ -33,6 +32,7 @@ from rmq_core.exchange.frames import (
 )
 from rmq_core.exchange.resending import LOOK_S, clients_own, failed_once, naps, notice, resending
 from rmq_core.exchange.slots import Slots
+from rmq_core.exchange.stored_format import explained
 
 R = TypeVar("R")
 W = TypeVar("W", Plan, Command)

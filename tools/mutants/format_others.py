@@ -10,14 +10,14 @@ FORMAT_OTHERS = [
         "rmq_core/lua/include/mark.lua",
         "%d+)[^\\n]*\\n$'",
         "%d+)\\n$'",
-        "tests/redis/stored/test_passed_on.py::test_an_isolated_message_with_an_addition_keeps_its_group",
+        "tests/redis/stored/test_additions_kept.py::test_an_isolated_message_with_an_addition_keeps_its_group",
     ),
     Mutant(
         "a redrive drops the addition of a mark",
         "rmq_core/lua/include/absolve.lua",
         "return addition == '' and '\\n' or '\\0310 0 0 0' .. addition .. '\\n'",
         "return '\\n'",
-        "tests/redis/stored/test_passed_on.py::test_a_dead_letter_with_additions_is_redriven_with_them",
+        "tests/redis/stored/test_additions_kept.py::test_a_dead_letter_with_additions_is_redriven_with_them",
     ),
     written(
         "message_queue",
@@ -248,7 +248,7 @@ FORMAT_OTHERS = [
     ),
     Mutant(
         "the format of a queue is another key",
-        "rmq_core/exchange/format.py",
+        "rmq_core/exchange/stored_format.py",
         'return prefix + b"format"',
         'return prefix + b"version"',
         "tests/redis/test_stored_format.py::test_an_older_client_reports_both_formats_and_writes_nothing",

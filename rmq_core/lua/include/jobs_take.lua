@@ -31,8 +31,8 @@ local function take_jobs(k, o, at, n)
     for i = 1, #got do
       local envelope = envelope_of(got[i][2])
       if envelope then
-        local before, _ = tonumber(got[i][4]) or 0, nil
-        if before > 0 then _, envelope = recount(envelope, {add = before, entry = ''}) end
+        local before = tonumber(got[i][4]) or 0
+        if before > 0 then envelope = select(2, recount(envelope, {add = before, entry = ''})) end
         taken = taken + 1
         redis.call('XADD', k.lease, (at + taken) .. '-0', 'e', envelope)
         bytes = bytes + #envelope

@@ -8,7 +8,7 @@ from typing import Any
 from rmq_core import LeasedConfig, LeasedQueue, NewMessage, RedisMessageQueue
 from rmq_core.compat import operations
 from rmq_core.discipline.leased.operations import claiming, inspecting, reclaiming, settling, staging
-from tests.redis.stored.fixed import begin
+from tests.redis.stored.deterministic import begin
 
 LEASES = "rmq:{q}:leases"
 HOUR_S = 3600

@@ -14,7 +14,7 @@ from rmq_core.jobs import Cron, Every, JobsConfig, NewJob, Repeat
 from rmq_core.reliable import ReliableConfig
 from rmq_core.rotation import RotationConfig
 from rmq_core.streams import QueueConfig
-from tests.redis.stored.fixed import begin
+from tests.redis.stored.deterministic import begin
 from tests.redis.stored.leased_scenes import HEADERS, HOUR_S, PAYLOADS, queue
 
 RELIABLE = "rmq:reliable:{q}:"

@@ -1,4 +1,4 @@
-"""All scenes by the name of their golden file, and how one is played."""
+"""All scenes by the name of their golden file, and the function that plays one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.redis.stored import leased_scenes, other_scenes
-from tests.redis.stored.fixed import fix_ids
+from tests.redis.stored.deterministic import fix_ids
 from tests.redis.stored.golden import dump, now_ms
 
 FOLDER = Path(__file__).parent / "format1"
@@ -16,17 +16,17 @@ SCENES = leased_scenes.SCENES | other_scenes.SCENES
 
 
 def path_of(name: str) -> Path:
-    """The golden file of a scene."""
+    """Return the path of the golden file of a scene."""
     return FOLDER / f"{name}.txt"
 
 
 def golden(name: str) -> str:
-    """What a golden file says."""
+    """Return the text of the golden file of a scene."""
     return path_of(name).read_text("utf-8")
 
 
 def played(name: str, url: str, client: Any) -> str:
-    """What this version leaves in an empty database after a scene. Clients that end are not asked to close."""
+    """Play a scene in an empty database and return the text of its keys. Clients that the scene kills are not closed."""
     with pytest.MonkeyPatch.context() as patch:
         fix_ids(patch)
         since = now_ms(client)

@@ -1,4 +1,4 @@
-"""What makes a scene the same in every run: ids and secrets that are counted, and clients that end in the middle."""
+"""Deterministic scenes: ids and secrets come from counters, and a client can end in the middle of an operation."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ def begin(queue: Any, exchange: Generator[Any, Any, Any], requests: int) -> None
     queue._driver.run(part())
     exchange.close()
     if hasattr(queue._engine, "unanswered"):
-        queue._engine.unanswered.clear()  # a process that ended gives nothing back when it closes
+        queue._engine.unanswered.clear()  # a dead process releases nothing when it closes
