@@ -26,7 +26,7 @@ def golden(name: str) -> str:
 
 
 def played(name: str, url: str, client: Any) -> str:
-    """Play a scene in an empty database and return the text of its keys. Clients that the scene kills are not closed."""
+    """Play a scene in an empty database and return its keys as text. It does not close clients that the scene ends."""
     with pytest.MonkeyPatch.context() as patch:
         fix_ids(patch)
         since = now_ms(client)
