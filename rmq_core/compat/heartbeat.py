@@ -17,7 +17,7 @@ from rmq_core.interrupt_handler import EventDrivenInterruptHandler
 
 
 class Beat:
-    """The work of a heartbeat, until it is `over`."""
+    """The renewals of one lease, until one of them fails or the event `over` is set."""
 
     def __init__(self, body: QueueState, received: Received, interval: float) -> None:
         self.interval, self.over = interval, threading.Event()
@@ -38,7 +38,7 @@ class Beat:
             renewed, failure = False, None
             try:
                 renewed = await self._renew()
-            except Exception as error:  # noqa: BLE001  reported below; without action the lease expires
+            except Exception as error:  # noqa: BLE001  reported below; the lease then expires
                 failure = error
             if self.over.is_set():
                 return
@@ -77,7 +77,8 @@ def _beat_of(body: QueueState, received: Received) -> Beat | None:
 class LeaseHeartbeat:
     """The heartbeat of a message, if one is configured, until `end`.
 
-    It starts before the handler does. If it cannot start, the next claim takes the message.
+    It starts before the handler does. If it cannot start, the message is left to the next claim and the error
+    propagates.
     """
 
     def __init__(self, body: QueueState, received: Received) -> None:

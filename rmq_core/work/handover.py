@@ -1,8 +1,8 @@
 """One lease, two processes: a submitter claims it and hands it to a driver, which adopts it, works and settles.
 
 Law: one holder at a time. The submitter keeps the lease alive until the driver adopts it under the same owner; from
-then on it only watches. That its own driver takes the lease over is expected; only a reclaim or another owner means
-that the lease is lost. The handover data is in the environment of the driver's process, which neither `ps` nor Spark's
+then on it only watches. It expects its own driver to take the lease over; the lease is lost only when it is reclaimed
+or has another owner. The handover data is in the environment of the driver's process, which neither `ps` nor Spark's
 pages show. It does not include the token, because adopting creates a new one.
 """
 
@@ -52,7 +52,7 @@ class Handover:
         if self.lease_ms is not None:
             names["lease_ms"] = self.lease_ms
         given = {name: value for name in SECRETS if (value := getattr(self.settings, name))}
-        names["credentials"] = list(given)  # any other credentials that a process inherits belong to another server
+        names["credentials"] = list(given)  # the driver ignores others, which its process may inherit
         secrets = {_variable(name): value for name, value in given.items()}
         return {"RMQ_HANDOVER": json.dumps(names), "RMQ_URL": self.settings.url_without_credentials, **secrets}
 
@@ -152,7 +152,7 @@ class Submission:
         if not self._settled_by_driver:
             raise LeftUnsettled(
                 f"the driver adopted lease {self.lease.id!r}, ended without an error and left messages unsettled; let"
-                " it settle them or leave its batch before it ends, or exit with an error code"
+                " it settle them, leave the `with` block of its batch before it ends, or exit with an error code"
             )
         return None
 
@@ -184,8 +184,9 @@ class Submission:
     def _explain_absence(self) -> None:
         """Find out why the lease is gone: it was settled, or it was reclaimed, which happens only after its deadline.
 
-        A driver that settles message by message leaves no record if one message failed. It may adopt the lease and
-        settle every message between two calls of `look`.
+        Without a record, the lease counts as settled if its deadline has not passed: a driver that settles message by
+        message leaves no record if one message failed. It may adopt the lease and settle every message between two
+        calls of `look`.
         """
         record = self._queue.settled(self.lease.id)
         in_time = self._deadline is None or self._queue.server_time() < self._deadline

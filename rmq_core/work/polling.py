@@ -90,7 +90,10 @@ async def _tell(asked: _Asked, seen: Glance | Exception) -> None:
 
 
 async def _reclaim(asked: _Asked) -> Look | Exception:
-    """Poll again with the queue's own driver: it reclaims, and it explains an error by the format of the queue."""
+    """Poll again with the queue's own driver, and reclaim expired leases.
+
+    If the queue is stored in another format, this driver raises FormatMismatch; the shared one raised WrongKeyType.
+    """
     try:
         return await asked.driver.run(look(asked.engine, BELL_MS))
     except Exception as error:  # noqa: BLE001  every error must reach the waiters
