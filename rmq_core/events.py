@@ -22,7 +22,7 @@ class EventOperation(StrEnum):
     DROP = "drop"
     CLAIM = "claim"
     ISOLATE = "isolate"
-    """A claim got messages that failed together before, and fewer than requested; it follows the claim's `claim`."""
+    """A claim got messages that failed together before, and fewer than requested; emitted after its `claim` event."""
     TAKEOVER = "takeover"
     ACK = "ack"
     NACK = "nack"

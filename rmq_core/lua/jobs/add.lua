@@ -1,7 +1,7 @@
 -- Adds jobs, ready or delayed, except those whose deduplication key is taken; adds all of them or none.
 -- KEYS: slot  ready  delayed  later  alarm  events  markers..., deduplication keys, one per job or none
--- ARGV: seq  slot_ttl_ms  window_ms:number, of deduplication, 0 for none  nonce, of this call  events_cap:number
---       jobs..., id, delay in ms and body of each
+-- ARGV: seq  slot_ttl_ms  window_ms:number, the deduplication window, 0 for no deduplication
+--       nonce, of this call  events_cap:number  jobs..., id, delay in ms and body of each
 -- Reply: 'accepted [<one digit per job: 1 accepted, 0 duplicate>]' or 'superseded'.
 -- include: clock
 -- include: replay

@@ -20,7 +20,7 @@ from rmq_core.policy import whole
 from rmq_core.queue.keys import QUEUES, UNHELD
 from rmq_core.reports import SettleReport
 
-_CHOSEN = 10  # finding one of 100,000 dead letters takes the server about a millisecond
+_CHOSEN = 10  # per script, which blocks the server: finding one of 100,000 dead letters takes about a millisecond
 _SLICE = 250
 _HELD = ("ready", "isolated", "delayed", "lease(s)", "dead", "completed", "failed")
 _WAITING = {"ready": ("ready", "isolated"), "isolated": ("isolated",), "delayed": ("delayed",)}
@@ -123,8 +123,8 @@ def unregister(engine: LeasedEngine) -> Exchange[None]:
     """Remove an empty queue from the list of queues, so that tools no longer inspect it.
 
     Raises QueueNotEmpty, which names what the queue holds, dead letters and logs included. Another process that has
-    published to the queue before does not list it again; a new queue object lists it with its first publish or claim.
-    On a cluster the list has a slot of its own, so that the check and the removal are two steps.
+    published to the queue before does not add it to the list again; a new queue object does with its first publish or
+    claim. On a cluster the list has a slot of its own, so that the check and the removal are two steps.
     """
     try:
         held = yield script("leased/unregister", engine.keys, names=QUEUES, name=engine.keys.name)
@@ -161,7 +161,10 @@ def release_unanswered(engine: LeasedEngine) -> Exchange[None]:
 
 
 def _purge_with_keys(engine: LeasedEngine, parts: Sequence[str]) -> Exchange[int]:
-    """Delete as many messages as wait now, the next to be claimed first, and free their deduplication keys."""
+    """Delete the messages of these parts, the next to be claimed first, and free their deduplication keys.
+
+    Deletes from each part at most as many messages as it holds at the start.
+    """
     removed = 0
     for part in parts:
         key, kind = stored_in(engine, part)
