@@ -76,7 +76,7 @@ class RmqDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """Return a reader of a queue, batch by batch."""
         with needing("4.2", "readStream"):
-            from rmq_spark.stream.reader import RmqStreamReader  # noqa: PLC0415  batches need less
+            from rmq_spark.stream.reader import RmqStreamReader  # noqa: PLC0415  batches run on an older Spark
         check_place(self.options)
         options = OptionValues(self.options, STREAM)
         self._check(schema)
@@ -96,7 +96,7 @@ class RmqDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  as Spark's
         """Return a writer of the rows of a stream, batch by batch."""
         with needing("4.1", "writeStream"):
-            from rmq_spark.write.stream import stream_writer_of  # noqa: PLC0415  batches need less
+            from rmq_spark.write.stream import stream_writer_of  # noqa: PLC0415  batches run on an older Spark
         return stream_writer_of(self.options, schema, overwrite=overwrite)
 
     def _check(self, schema: StructType) -> None:
@@ -107,8 +107,8 @@ class RmqDataSource(DataSource):
         check_place(self.options)
         if schema.simpleString() != self.schema().simpleString():
             raise ConfigurationError(
-                'format("rmq") has columns of its own: leave out .schema(), or the columns of the view or table, and'
-                " use .select(). A table has the columns of the mode that it was created with"
+                'format("rmq") has columns of its own: leave out .schema(), or in SQL the columns of the view or table,'
+                " and choose columns with .select(). A query of a table must name the mode of its CREATE TABLE"
             )
 
     @property
@@ -131,7 +131,10 @@ def needing(version: str, what: str) -> Iterator[None]:
 
 
 def frame_of(spark: SparkSession, reader: LeaseReader) -> DataFrame:
-    """Return the DataFrame of a reader made by the driver. The class contains the reader; Spark ships it pickled."""
+    """Return the DataFrame of a reader made by the driver.
+
+    The reader is an attribute of a data source class made for it, which Spark pickles and ships.
+    """
     name = f"rmq_{uuid.uuid4().hex}"
     members = {"name": classmethod(lambda _: name), "reader": lambda _, schema: reader}  # noqa: ARG005  Spark's names
     spark.dataSource.register(type("LeasedSource", (RmqDataSource,), members))
