@@ -15,7 +15,7 @@ from tests.redis.worlds import World
 
 @pytest.fixture
 def full(client: redis.Redis) -> Iterator[redis.Redis]:
-    """A server that `full.config_set("maxmemory", 1)` fills; it is empty again afterwards."""
+    """A server that is full once the test calls `full.config_set("maxmemory", 1)`; the limit is removed afterwards."""
     client.config_set("maxmemory-policy", "noeviction")
     yield client
     client.config_set("maxmemory", 0)

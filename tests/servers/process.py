@@ -165,7 +165,8 @@ def _answers(client: redis.Redis) -> bool:
 def free_port() -> int:
     """Return a TCP port that is free at this moment, and that the system assigns to no outgoing connection.
 
-    Those begin at 32768; a server that is down for a moment must find its port free when it comes back.
+    Outgoing connections use ports from 32768 on. A server that is down for a moment must find its port free when it
+    comes back.
     """
     while True:
         port = 10_000 + secrets.randbelow(20_000)

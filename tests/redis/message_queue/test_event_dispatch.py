@@ -45,7 +45,7 @@ def test_a_callback_that_raises_does_not_hide_the_handlers_exception(world: Worl
 
 def test_a_sync_callback_that_returns_an_awaitable_warns() -> None:
     async def later() -> None:
-        """A coroutine that is never awaited, and closed so that Python does not warn."""
+        """A coroutine that the queue does not await, and closes so that Python does not warn."""
 
     with SyncWorld(Fake()) as world:
         queue = world.queue(on_event=lambda _: later())

@@ -130,7 +130,7 @@ def test_both_holders_of_a_late_id_may_mark_it_as_done(world: World) -> None:
     assert queue.safe_pop() == "a", "a late mark must not drop the next job of that id"
     assert queue.safe_pop() is None
     age(world)
-    assert queue.safe_pop() == "a", "nor while it is in progress"
+    assert queue.safe_pop() == "a", "a late mark must not drop it while it is in progress either"
 
 
 def test_an_id_can_be_used_again_before_its_done_entry_is_dropped(world: World) -> None:
