@@ -28,7 +28,10 @@ def kept_s(config: LeasedConfig, delay_s: float) -> float:
 
 
 def is_kept(lease: LeaseInfo, config: LeasedConfig) -> bool:
-    """Return whether a lease is kept for a retry and not in use; False also when its deadline no longer shows it."""
+    """Return whether a lease is kept for a retry and not in use: its deadline is later than a heartbeat sets it.
+
+    Return False for a kept lease that is close to its deadline.
+    """
     return lease.deadline is not None and lease.deadline.timestamp() - time.time() > _lease_s(config) + CLOCKS_S
 
 
@@ -38,7 +41,10 @@ def _lease_s(config: LeasedConfig) -> float:
 
 @contextmanager
 def concluding(context: runs.StepContext, held: Settleable, config: LeasedConfig) -> Iterator[None]:
-    """Settle or keep the lease when the block fails. An unreachable Redis hides no error: the lease will expire."""
+    """Settle or keep the lease when the block fails, then raise the block's error.
+
+    Raise the same error if Redis is unreachable; the lease then expires.
+    """
     try:
         yield
     except GeneratorExit as closed:

@@ -2,7 +2,7 @@
 
 `orders::pending`, `orders::processing` and so on are names only: the messages are stored under the keys of the leased
 queue `orders`, documented in `rmq_core.queue.keys`. A name that the engine does not accept, such as `{orders}`, is
-percent-encoded, and so is one with a separator other than `::`; two queues never share an engine's queue.
+percent-encoded; a separator other than `::` is kept, followed by `%`. Two queues never share an engine's queue.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class QueueKeyManager:
         checks.text("name", name)
         checks.text("key_separator", separator)
         if separator in name:
-            raise ConfigurationError(f"'name' must not hold the key separator {separator!r}, as {name!r} does")
+            raise ConfigurationError(f"'name' must not hold the key separator {separator!r}, but {name!r} does")
         self._base = name + separator
         self.name, self.separator = name, separator
         self.pending, self.processing = self._base + QueuePart.PENDING, self._base + QueuePart.PROCESSING
@@ -57,7 +57,7 @@ class QueueKeyManager:
             )
         if hash_tag(self.dead_letter) != tag:
             raise ConfigurationError(
-                f"'dead_letter_queue' must hold {{{tag}}} as the queue does, not be {self.dead_letter!r}"
+                f"'dead_letter_queue' must have the hash tag {{{tag}}} of the queue; {self.dead_letter!r} does not"
             )
 
 

@@ -1,7 +1,7 @@
 """Every Redis key of a leased queue. All share the hash tag `{<queue>}`, so a queue lives in one slot of a cluster.
 
 rmq:{q}:ready        list    envelopes; publish pushes right, claim pops left
-rmq:{q}:delayed      zset    envelope -> due time, ms; below zero isolated messages: -g for the group g
+rmq:{q}:delayed      zset    envelope -> due time, ms; for an isolated message -g, where g is its group
 rmq:{q}:leases       zset    lease id -> deadline, ms; +inf is never reclaimed. `~+<p>`: a publication
                              that any process may finish from that time on
 rmq:{q}:lease:<id>   list    [0] head (token, state, claimed, takeovers, returned, owner), then the envelopes
@@ -17,7 +17,7 @@ rmq:{q}:sink:<id>    string  number of the last batch that a sink published; exp
 rmq:{q}:dead         list    dead letters, newest left, capped
 rmq:{q}:completed    list    acked messages, newest left, capped, off by default
 rmq:{q}:failed       list    nacked messages, newest left, capped, off by default
-rmq:{q}:waiters      zset    waiter -> ms until which it counts; `*` is the armed bell, `=` at 0 a pause
+rmq:{q}:waiters      zset    waiter -> ms, when it expires; `*`: the bell is armed; `=`, score 0: paused
 rmq:{q}:wake         list    tokens that wake waiters; expires
 rmq:{q}:timer        string  next due time and the waiter that is responsible for it; expires
 rmq:{q}:bell         channel of a one-shot notification for the watchers that armed it
@@ -57,7 +57,7 @@ def check_name(parameter: str, name: str) -> str:
 
 
 def fill(keys: Any, prefix: str) -> None:
-    """Set the prefix of a frozen keys object, with the hash tag, and set each later field to the key of its name."""
+    """Set `prefix`, with the hash tag, and each later field of a frozen keys object: the prefix plus its own name."""
     start = prefix.format(check_name("name", keys.name)).encode()
     object.__setattr__(keys, "prefix", start)
     for name in keys.__slots__[2:]:

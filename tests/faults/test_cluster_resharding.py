@@ -1,6 +1,6 @@
 """The slot of a queue moves to another node while work goes on: nothing is lost, nothing is done twice.
 
-While keys are under way, scripts meet ASK, MOVED and TRYAGAIN, none of which had an effect; drivers send again.
+While keys are moved, the cluster refuses scripts with ASK, MOVED or TRYAGAIN, and the drivers send them again.
 """
 
 from __future__ import annotations

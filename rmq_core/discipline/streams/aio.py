@@ -1,4 +1,4 @@
-"""`AsyncStreamQueue`: a stream and its group, native and as a WorkQueue, run by the asyncio drivers."""
+"""`AsyncStreamQueue`: a stream and its group, with its own methods and those of WorkQueue, on the asyncio drivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`StreamQueue`: a stream and its group, native and as a WorkQueue, run by the blocking drivers."""
+"""`StreamQueue`: a stream and its group, with its own methods and those of WorkQueue, on the blocking drivers."""
 
 from __future__ import annotations
 

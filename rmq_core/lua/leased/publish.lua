@@ -1,12 +1,13 @@
 -- Adds a chunk of messages to ready or delayed, except those whose deduplication key is taken; adds all others or none.
+-- A chained chunk is sent before the reply to the previous chunk; it adds nothing unless that chunk was accepted.
 -- KEYS: slot  ready  delayed  waiters  wake  timer
---       markers..., deduplication keys, one per message or none; when chained, then the slot of the chunk before
+--       markers..., deduplication keys, one per message or none; if chained, also the slot of the previous chunk
 -- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  delay_ms:number  max_ready:number, or 0
 --       drop_oldest, '1' to drop the oldest when full  nonce, of this call  window_ms, of deduplication, 0 for none
 --       count:number, of the messages  stamp_ms, server time that the publisher wrote into their stamps, 0 for none
---       messages..., when chained, then the seq of the chunk before
--- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate>] [@<now ms>, of many]', 'full <now ms>',
---   'unchained' or 'superseded'.
+--       messages..., if chained, also the seq of the previous chunk
+-- Reply: 'accepted <dropped> [<one digit per message: 1 accepted, 0 duplicate>] [@<now ms>, if count > 1]',
+--   'full <now ms>', 'unchained' or 'superseded'.
 -- include: clock
 -- include: replay
 -- include: envelope
@@ -22,7 +23,8 @@ if #messages > count then
 end
 local now = clock()
 local seen = awaited(waiters, wake, timer)
-local fresh, verdicts, unmarked = stamped(stamp_ms, now, messages), nil, markers -- without keys, both are empty
+-- Without deduplication, `markers` is empty, and so is `unmarked`.
+local fresh, verdicts, unmarked = stamped(stamp_ms, now, messages), nil, markers
 local keys = #markers
 if keys > 0 then
   local given, met = fresh, {}
@@ -59,7 +61,7 @@ elseif #fresh > 0 then
   redis.call('RPUSH', ready, unpack(fresh))
   if seen then notify(waiters, wake, bell, now, seen) end
 end
-if dropped > 0 then -- the first write is one that a full server refuses
+if dropped > 0 then -- after the adding, which a full server refuses: then nothing is dropped
   local apart = math.min(dropped, isolated)
   if apart > 0 then redis.call('ZREMRANGEBYRANK', delayed, isolated - apart, isolated - 1) end
   if dropped > apart then redis.call('LPOP', ready, dropped - apart) end

@@ -3,8 +3,8 @@
 -- ARGV: seq  slot_ttl_ms  lease_id  token, of an earlier chunk, or ''  nonce  max_deliveries:number, or 0
 --       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, a pub/sub channel
 --       if_used_up, '1' to reclaim also when only the deliveries are used up
--- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]', 'live' (not expired, or gone) or
---   'superseded'.
+-- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]', 'superseded', or 'live': the
+--   lease has not expired, was taken over after an earlier chunk, or no longer exists.
 -- include: clock
 -- include: replay
 -- include: head

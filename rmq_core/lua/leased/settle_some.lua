@@ -28,7 +28,7 @@ redis.call('STRLEN', done)
 local now, seen = clock(), awaited(waiters, wake, timer)
 local verdict, letters, back, acked, size = 'some ', {}, 0, {}, redis.call('LLEN', lease) - 1
 local how = verb == 'release' and untouched(head, lease)
-if verb == 'nack' then -- each message is blamed alone, but only for this delivery, not for earlier joint ones
+if verb == 'nack' then -- blame each message for this delivery, not for earlier ones that it shared with others
   how = {add = head.takeovers + 1, together = 1, shared = size > 1 and head.takeovers or 0,
          group = 2 * string.match(head.token, '^%d+'), entry = table.concat({'nack', now, head.owner, reason}, '\t'),
          due = delay_ms > 0 and now + delay_ms or nil, max_deliveries = max_deliveries, max_dead = max_dead,

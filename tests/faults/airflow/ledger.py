@@ -1,4 +1,4 @@
-"""The log that the tasks of the fault rounds write, and the place of their effects: a folder for each queue.
+"""The log of the tasks of the fault rounds, and the files that are the effects of their work: a folder per queue.
 
 A line of `log` is `<verb> <fencing number> <message id>`: `did` when work on a message begins, `acked` once its ack was
 reported, `stale` when it was refused. A line is one write: SIGKILL leaves it whole or not there. Effects are files of
@@ -31,7 +31,7 @@ class Ledger:
         self.sink.mkdir(parents=True, exist_ok=True)
 
     def work(self, fence: int, message_id: str, payload: str) -> None:
-        """Have the effect of a message; after every message but the first few, wait for the gate."""
+        """Write the effect of a message; then wait for the gate, unless it is one of the first `FREE` messages."""
         self.have_effect(fence, message_id, payload)
         if int(payload) >= FREE:
             self.stand_still()
@@ -51,7 +51,7 @@ class Ledger:
         deadline = time.monotonic() + PATIENCE_S
         while not (self.folder / "go").exists():
             if time.monotonic() > deadline:
-                raise TimeoutError("nobody opened the gate")
+                raise TimeoutError("the test did not open the gate")
             time.sleep(LOOK_S)
 
     def stands(self) -> bool:

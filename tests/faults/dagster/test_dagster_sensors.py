@@ -1,5 +1,6 @@
-"""Sensors on a real `dagster dev` with three run slots: one of five lines under continuous publishing, and one of ten
-thousand partitions of which one is a typing error. The full form publishes for five minutes, the short one for 45 s.
+"""Sensors on a real `dagster dev` with three run slots: a five-line sensor while messages are published all the time,
+and a sensor over ten thousand partitions and one queue whose name is misspelled. The full form publishes for five
+minutes, the short one for 45 s.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def test_a_sensor_of_five_lines_requests_no_more_runs_than_its_messages_need(
     most = max(in_front(other, ours) for other in others)
     figures = [
         (f"runs that a sensor of five lines requested for {published:,} messages", len(ours), needed + 1),
-        ("of these waiting for one of three slots when another asset's run was requested, at most", most, SLOTS),
+        ("largest number of these that waited for a slot when another asset's run was requested", most, SLOTS),
     ]
     PAGE.figures += [Figure(what, str(reached), f"≤ {bound}", met=reached <= bound) for what, reached, bound in figures]
     wait = f"{statistics.median(waited):.1f} s, at most {max(waited):.1f} s"
