@@ -5,7 +5,7 @@
 <q>                          list   `<id>` until it is popped, then `<id>|<seconds>`; new ones left, pops right
 rmq:rotation:{q}:done        zset   id that is done -> how many of its entries still have to be dropped
 rmq:rotation:{q}:taken       hash   id -> how many of its entries are in progress
-rmq:rotation:{q}:waiters     zset   waiter -> ms until which it counts
+rmq:rotation:{q}:waiters     zset   waiter -> time (ms) when its registration ends
 rmq:rotation:{q}:wake        list   tokens that wake waiters; expires
 rmq:rotation:{q}:bell        channel of a one-shot notification for the watchers that armed it
 rmq:rotation:{q}:slot:<c>/<n> string last call and reply of a client's call slot; expires

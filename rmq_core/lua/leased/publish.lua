@@ -61,7 +61,7 @@ elseif #fresh > 0 then
   redis.call('RPUSH', ready, unpack(fresh))
   if seen then notify(waiters, wake, bell, now, seen) end
 end
-if dropped > 0 then -- after the adding, which a full server refuses: then nothing is dropped
+if dropped > 0 then -- after the messages are stored: a full server refuses that first, and then nothing is dropped
   local apart = math.min(dropped, isolated)
   if apart > 0 then redis.call('ZREMRANGEBYRANK', delayed, isolated - apart, isolated - 1) end
   if dropped > apart then redis.call('LPOP', ready, dropped - apart) end

@@ -17,7 +17,7 @@ for i = 1, #letters do
 end
 if #fresh == 0 then return refuse('redriven 0') end
 local seen = awaited(waiters, wake)
-redis.call('RPUSH', ready, unpack(fresh)) -- the first write is one that a full server refuses
+redis.call('RPUSH', ready, unpack(fresh)) -- a full server refuses this first write, so nothing is redriven
 for i = 1, #chosen do redis.call('LREM', dead, 1, chosen[i]) end
 if seen then notify(waiters, wake, bell, clock(), seen) end
 return remember('redriven ' .. #fresh)

@@ -15,7 +15,7 @@ if known_run ~= run then
   if enter == '0' then return 'taken ' .. math.max(0, left) end
   if known_run and known_stream ~= stream and left > 0 then return 'taken ' .. left end
 end
-redis.call('PERSIST', consumer) -- a full server allows this first write, and then the later ones
+redis.call('PERSIST', consumer) -- a full server allows this write and the later ones of the script
 if known_stream ~= stream then
   -- If the consumer returns to the stream before, the number recorded as finished for that stream still holds.
   before, before_finished, known_finished = known_stream, known_finished, before == stream and before_finished or nil

@@ -34,7 +34,7 @@ if #markers > 0 then
     return redis.error_reply('WRONGTYPE a deduplication key holds another kind of value')
   end
 end
-redis.call('PERSIST', stage) -- a full server allows this first write: the messages are committed and only move
+redis.call('PERSIST', stage) -- a full server allows this write and the later ones: committed messages only move
 local accepted, moved, bytes, at = 0, 0, 0, 0
 local due, added = nil, false
 if plain and held > 0 then
