@@ -50,17 +50,20 @@ def killers_of(mutant: Mutant) -> list[str]:
     named = [[test, "-k", expression]] if mutant.killer else []
     if any(map(failures, named)):
         sys.exit(f"{mutant.name}: its killer fails without it, too")
+    committed = path.stat()
     path.write_text(source.replace(mutant.old, mutant.new), "utf-8")
+    # Python recognises outdated bytecode by the size and the second of its source; two mutants may share both.
+    os.utime(path, (MUTANTS.index(mutant), MUTANTS.index(mutant)))
     try:
         return next(filter(None, map(failures, [*named, *SEARCH])), [])
     finally:
         path.write_text(source, "utf-8")
+        os.utime(path, ns=(committed.st_atime_ns, committed.st_mtime_ns))
 
 
 def failures(selection: list[str]) -> list[str]:
     """Run pytest with `selection` in the worktree and return the tests that failed."""
-    # Python recognises outdated bytecode by the size and the second of its source; a mutant may share both.
-    environment = {**os.environ, "PYTHONPATH": str(TREE), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(TREE)}
     shown = " ".join(selection)
     try:
         result = subprocess.run(
