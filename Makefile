@@ -94,8 +94,9 @@ conformance: $(STAMP) ## try every promise on every server and cluster, and writ
 	python -m pytest -p tests.redis.conformance.report --conformance-report=build/measured/conformance.md \
 		tests/redis/test_conformance.py --product=full -k promise_is_kept
 
+# The API pages inspect FastAPI too, which warns of its own test client.
 docs: $(STAMP) ## build the site in build/site; a warning or a dead link is an error
-	mkdocs build --quiet
+	PYTHONWARNINGS='ignore:Using `httpx` with `starlette.testclient`' mkdocs build --quiet
 
 diagrams: ## draw docs/images/*.svg from docs/diagrams, with Debian's graphviz and mscgen
 	which dot mscgen > /dev/null || (apt-get update -qq && apt-get install -y -qq graphviz mscgen)

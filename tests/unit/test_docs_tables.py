@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rmq_core import LeasedQueue
+from rmq_airflow import extras
+from rmq_airflow.get_provider_info import get_provider_info
+from rmq_core import LeasedConfig, LeasedQueue
+from rmq_core.connection import url
 from tests.faults.airflow.kept import MARKS
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +54,22 @@ def test_the_page_of_leased_queues_has_the_parameters_of_each_method() -> None:
     assert rows.keys() > {"publish", "publish_many", "stage", "claim", "ack"}
     found = {name: [*inspect.signature(getattr(LeasedQueue, name)).parameters][1:] for name in rows}
     assert rows == found
+
+
+def test_the_page_of_connections_names_every_scheme_option_extra_and_setting_once() -> None:
+    page = (ROOT / "docs" / "reference" / "connections.md").read_text("utf-8")
+    tables = re.findall(r"^\| (scheme|option|extra) \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    names = [
+        sorted(re.findall(r"`([^`]+)`", "".join(row.split("|")[1] for row in rows.splitlines()))) for _, rows in tables
+    ]
+    (settings,) = (section["options"] for section in get_provider_info()["config"].values())
+    assert names == [sorted(known) for known in (url.FORMS, url._OPTIONS, extras.READERS, settings)]
+
+
+def test_the_page_of_connections_has_the_defaults_of_a_lease() -> None:
+    page, config = (ROOT / "docs" / "reference" / "connections.md").read_text("utf-8"), LeasedConfig()
+    assert f"| `lease` | {config.lease:g} |" in page
+    assert f"| `max_deliveries` | {config.max_deliveries} |" in page
 
 
 def test_each_row_of_the_queue_comparison_for_dagster_is_covered_by_a_test() -> None:

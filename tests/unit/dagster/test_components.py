@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,13 @@ def load(component: type[QueueComponent], **attributes: Any) -> tuple[Any, dg.De
     context = dg.ComponentTree.for_test().load_context
     made = component.from_attributes_dict(attributes={"queue": "orders", **attributes}, context=context)
     return made, dg.Definitions.merge(made.build_defs(context), dg.Definitions(resources={"redis_queue": RESOURCE}))
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
+def test_the_guide_names_every_attribute(component: Any) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "how-to" / "dagster-components.md").read_text("utf-8")
+    words = set(re.findall(r"\w+", guide))
+    assert component.model_fields.keys() - words == set()
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
