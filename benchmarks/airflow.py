@@ -71,8 +71,8 @@ def waiting(server: Server) -> list[Row]:
         rows.append(Row(f"{what}: CPU", f"{more:+.1%} of a core", "≤ 5 %", more <= 0.05, cpu))
         shared = f"{found.connections}"
         rows.append(Row(f"{what}: connections", shared, "≤ 5", found.connections <= 5, "one server"))
-        looks = f"{found.wakes:.2f}/s"
-        rows.append(Row(f"{what}: polls of a queue", looks, "≤ 10/s", found.wakes <= 10, "notifications are merged"))
+        polls = f"{found.wakes:.2f}/s"
+        rows.append(Row(f"{what}: polls of a queue", polls, "≤ 10/s", found.wakes <= 10, "notifications are merged"))
         with redis.Redis(port=server.port) as client:
             client.flushall()
     return rows

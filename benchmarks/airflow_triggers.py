@@ -45,11 +45,11 @@ def measure(triggers: list[BaseTrigger], port: int, seconds: float, load: Callab
     with running(triggers) as supervisor, redis.Redis(port=port) as client:
         time.sleep(SETTLE_S)
         process = psutil.Process(supervisor.pid)
-        looks, used, began = _looks(client), _cpu_s(process), time.monotonic()
+        polls, used, began = _polls(client), _cpu_s(process), time.monotonic()
         load(seconds)
         took = time.monotonic() - began
         mine = [found for found in client.client_list() if found["name"] == CLIENT]
-        return Measured((_cpu_s(process) - used) / took, len(mine), (_looks(client) - looks) / took / QUEUES)
+        return Measured((_cpu_s(process) - used) / took, len(mine), (_polls(client) - polls) / took / QUEUES)
 
 
 def publishing(port: int, rate: int) -> Callable[[float], None]:
@@ -81,7 +81,7 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _looks(client: redis.Redis) -> int:
+def _polls(client: redis.Redis) -> int:
     """Return the backlog checks so far: the count of the one command that only a check sends, and sends once."""
     stats = client.info("commandstats")
     return int(stats.get("cmdstat_zremrangebyscore", {"calls": 0})["calls"])

@@ -80,7 +80,7 @@ class RemoteDriver:
         """
         if self._store is None or not self._goes_on():
             return False
-        submission.look()
+        submission.poll()
         if not submission.adopted:
             submission.keep(keep_s)
             self._remember(queue, submission)

@@ -38,7 +38,7 @@ class LeaseWatch:
     def _run(self) -> None:
         while not self._ended.wait(self._submission.pace_s):
             try:
-                self._submission.look()
+                self._submission.poll()
             except LeaseLost as error:
                 if not (self._submission.adopted and self._ended.wait(EXIT_GRACE_S)):
                     self.lost = error

@@ -45,16 +45,16 @@ def redis_queue_definitions(
     status = {key: sensor_options[key] for key in ("default_status",) if key in sensor_options}
     bell = build_redis_queue_sensor(queue, target=target, **options, **sensor_options)
     endings = redis_queue_status_sensors(queue, name=name, **options, **status)
-    looks = _looks(queue, f"{name}_queue", limits, options)
+    monitoring = _monitoring(queue, f"{name}_queue", limits, options)
     observers = []
     if isinstance(queue, str) and observe_every is not None:
         terms: dict[str, Any] = {"every": observe_every, "limits": limits, **options, **status}
         observers = [redis_queue_observer(queue, asset=f"{name}_queue", **terms)]
     resources = {} if resource is None else {resource_key: resource}
-    return dg.Definitions(sensors=[bell, *endings, *observers], resources=resources, **looks)
+    return dg.Definitions(sensors=[bell, *endings, *observers], resources=resources, **monitoring)
 
 
-def _looks(
+def _monitoring(
     queue: str | QueuePartitions, key: str, limits: QueueLimits | None, options: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the observable asset of a queue, and the checks on it; nothing for partitions."""

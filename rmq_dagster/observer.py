@@ -47,8 +47,8 @@ def redis_queue_observer(
     )
     def observer(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
         resource: RedisQueueResource = getattr(context.resources, resource_key)
-        with resource.ticking(config) as (redis, peeking), LeasedQueue(redis, queue, peeking) as looked_at:
-            stats = looked_at.stats()
+        with resource.ticking(config) as (redis, peeking), LeasedQueue(redis, queue, peeking) as observed:
+            stats = observed.stats()
         seen = dg.AssetObservation(asset, metadata={"rmq/queue": queue, **measured(stats)})
         judged = [_evaluation(result) for result in checks.results(context.instance, stats)]
         return dg.SensorResult(asset_events=[seen, *judged])

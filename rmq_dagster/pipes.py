@@ -153,7 +153,7 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
 @contextmanager
 def _acked_at_the_end(queue: LeasedQueue, submission: Submission) -> Iterator[int | None]:
     """Yield how many messages are acked when the block succeeds; None when the driver settled them one by one."""
-    submission.look()
+    submission.poll()
     if not submission.held:
         yield submission.finish()
         return
@@ -166,7 +166,7 @@ def _watch(context: runs.StepContext, driver: DriverProcess, submission: Submiss
     """Poll the lease until the driver ends. Raise `LeaseLost` as soon as another holder has its messages."""
     while (code := driver.wait(min(LOOK_S, submission.pace_s))) is None:
         try:
-            submission.look()
+            submission.poll()
         except QueueUnavailable as error:
             # The driver continues while its lease lasts; the end of the run checks whether it lasted.
             context.log.warning("Cannot read the lease of the driver: %s", error)

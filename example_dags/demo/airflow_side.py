@@ -48,7 +48,7 @@ def run(place: Place, progress: Progress, *, crash: bool) -> Outcome:
         watch = QueueWatch("airflow", queue, progress, marker, tasks)
         while child.runs():
             _tell_tasks(home, progress)
-            watch.look()
+            watch.poll()
             time.sleep(LOOK_S)
         if not (results / "airflow.json").exists():
             raise child.failure("ended before the task report had written its counts")

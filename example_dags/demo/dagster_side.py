@@ -38,7 +38,7 @@ def run(place: Place, progress: Progress, *, crash: bool) -> Outcome:
                    env, home / "publish.log") as publish:  # fmt: skip
             publish.wait()
         watch = QueueWatch("dagster", queue, progress, marker, tasks)
-        watch.look()
+        watch.poll()
         progress.say("dagster", "starting the daemon, whose sensor requests a run when it finds ready items")
         with Child([*_program("dagster-daemon"), "run", "-m", MODULE], env, home / "daemon.log") as daemon:
             worked = Follower(instance, daemon, watch, progress).await_run()
@@ -71,7 +71,7 @@ class Follower:
         while True:
             if not self._daemon.runs():
                 raise self._daemon.failure("ended before the run did")
-            self._watch.look()
+            self._watch.poll()
             if (run := self._look()) and run.status in OVER:
                 break
             time.sleep(LOOK_S)

@@ -24,7 +24,7 @@ class QueueWatch:
         self._killed_at: float | None = None
         self.crash: str | None = None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Report the changes since the last poll."""
         stats = self._queue.stats()
         counts = f"{stats.ready:,} items ready to be claimed, {stats.leased:,} held under a lease, {stats.dead:,} dead"

@@ -38,14 +38,14 @@ class Console:
         """
         found, since = await disciplines(self._client), survey.now()
 
-        async def look(name: str) -> dict[str, Any]:
+        async def read_row(name: str) -> dict[str, Any]:
             return await self._row(name, found[name])
 
-        await survey.renew(sorted(found), look)
+        await survey.renew(sorted(found), read_row)
         names = [name for name in found if search.casefold() in name.casefold()]
         known = ordered(survey.rows(names), by, down=down)
         shown = [row["name"] for row in known[offset : offset + QUEUES_A_PAGE]]
-        page = ordered(await survey.refresh(shown, look, since), by, down=down)
+        page = ordered(await survey.refresh(shown, read_row, since), by, down=down)
         rows = [{**row, "attention": attention(row) < NOTHING} for row in page]
         size = {"total": len(names), "registered": len(found), "counted": len(known), "page": QUEUES_A_PAGE}
         return {**size, **totals(survey.rows(names)), "age": survey.age(names), "queues": rows}
@@ -145,9 +145,9 @@ async def _peeked(
 
     These methods always read from the front of the queue, so the pages end at 1,000 messages.
     """
-    looks = {"ready": queue.peek, "dead": queue.dead_letters}
-    if target not in looks:
+    readers = {"ready": queue.peek, "dead": queue.dead_letters}
+    if target not in readers:
         raise Unsupported(discipline, f"list of its {target} messages", ("leased",))
     total = int(getattr(await queue.stats(), target))
-    found = await looks[target](min(offset + count, 1000)) if total else []
+    found = await readers[target](min(offset + count, 1000)) if total else []
     return min(total, 1000), found[offset:], []

@@ -26,7 +26,7 @@ NOTHING = 4
 SUMMED = ("ready", "leased", "delayed", "dead", "isolated")
 
 Row: TypeAlias = dict[str, Any]
-Look: TypeAlias = Callable[[str], Awaitable[Row]]
+ReadRow: TypeAlias = Callable[[str], Awaitable[Row]]
 Order = Literal["attention", "name", "ready", "oldest", "leased", "delayed", "dead"]
 
 
@@ -42,23 +42,23 @@ class Survey:
         self._clock = clock
         self._counted: dict[str, _Counted] = {}
 
-    async def renew(self, names: Sequence[str], look: Look) -> None:
+    async def renew(self, names: Sequence[str], read_row: ReadRow) -> None:
         """Count queues again until all numbers are fresh or the time is over; forget queues missing from `names`.
 
-        Raises any exception of `look`.
+        Raises any exception of `read_row`.
         """
         now = self._clock()
         kept = {name: self._counted[name] for name in names if name in self._counted}
         self._counted = {name: known for name, known in kept.items() if now - known.at < FORGOTTEN_S}
         new = [name for name in names if name not in self._counted]
         stale = sorted((known.at, name) for name, known in self._counted.items() if now - known.at >= FRESH_S)
-        await self._count(new, look, now + FIRST_S)
-        await self._count([name for _, name in stale], look, now + AGAIN_S)
+        await self._count(new, read_row, now + FIRST_S)
+        await self._count([name for _, name in stale], read_row, now + AGAIN_S)
 
-    async def refresh(self, names: Iterable[str], look: Look, since: float) -> list[Row]:
+    async def refresh(self, names: Iterable[str], read_row: ReadRow, since: float) -> list[Row]:
         """Return the rows of these queues, counting again those counted before `since`."""
         old = [name for name in names if name not in self._counted or self._counted[name].at < since]
-        await self._count(old, look, float("inf"))
+        await self._count(old, read_row, float("inf"))
         return [self._counted[name].row for name in names]
 
     def rows(self, names: Iterable[str]) -> list[Row]:
@@ -74,18 +74,18 @@ class Survey:
         """Return the time on the clock that ages are measured by."""
         return self._clock()
 
-    async def _count(self, names: Sequence[str], look: Look, until: float) -> None:
+    async def _count(self, names: Sequence[str], read_row: ReadRow, until: float) -> None:
         waiting = iter(names)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(AT_ONCE, len(names))):
-                    group.create_task(self._work(waiting, look, until))
+                    group.create_task(self._work(waiting, read_row, until))
         except ExceptionGroup as failed:  # the others have the same cause as the first
             raise failed.exceptions[0] from None
 
-    async def _work(self, waiting: Iterator[str], look: Look, until: float) -> None:
+    async def _work(self, waiting: Iterator[str], read_row: ReadRow, until: float) -> None:
         while self._clock() < until and (name := next(waiting, None)) is not None:
-            self._counted[name] = _Counted(self._clock(), await look(name))
+            self._counted[name] = _Counted(self._clock(), await read_row(name))
 
 
 @lru_cache(maxsize=32)

@@ -60,7 +60,7 @@ class ConnectionWatch:
     def join(self, limit_s: float) -> None:
         self._thread.join(limit_s)
 
-    def look(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """Poll once, at the monotonic time `now`. Raises the errors of Redis and of the metadata database."""
         names = [name for name, kind in disciplines(self._redis()).items() if kind == "leased"]
         held = [(name, lease) for name in names for lease in self._leases(name)]
@@ -82,7 +82,7 @@ class ConnectionWatch:
         while not self._over.wait(pause_s):
             started = time.monotonic()
             with self._trouble.logged():
-                self.look(started)
+                self.poll(started)
             if self._trouble.times:
                 self.close()
             pause_s = pace(self._interval_s, time.monotonic() - started, self._trouble.times)

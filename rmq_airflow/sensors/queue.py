@@ -122,10 +122,10 @@ class RedisQueueSensor(BaseSensorOperator):
             self._rings = queue.discipline == "leased"
         if not self.deferrable:
             return super().execute(context)
-        looked = self.poke(context)
-        if not looked.is_done:
+        poked = self.poke(context)
+        if not poked.is_done:
             self._defer(timedelta(seconds=self.timeout))
-        return looked.xcom_value
+        return poked.xcom_value
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Return the trigger's report, or claim; raise RedisMessageQueueError if the trigger failed."""
@@ -135,11 +135,11 @@ class RedisQueueSensor(BaseSensorOperator):
         if self.hand_over_s is None:
             seen = event["report"]
             return {**seen, self.count: self._bounded(seen[self.count])}
-        looked = self.poke(context)
-        if not looked.is_done:
+        poked = self.poke(context)
+        if not poked.is_done:
             self.log.info("Other consumers have claimed the messages; deferring again.")
             self._defer(self._time_left(context))
-        return looked.xcom_value
+        return poked.xcom_value
 
     def _open(self) -> WorkQueue:
         hook, component = RedisQueueHook(self.redis_queue_conn_id), type(self).__name__

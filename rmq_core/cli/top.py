@@ -53,7 +53,7 @@ def top(
     ):
         while not stopping.asked:
             show()
-            if watch.looks == times or keyboard.waited(interval, stopping):
+            if watch.polls == times or keyboard.waited(interval, stopping):
                 return
 
 
@@ -62,20 +62,20 @@ class Monitor:
 
     def __init__(self, server: Server, names: list[str] | None, discipline: str | None) -> None:
         self.server, self.names, self.discipline = server, names, discipline
-        self.looks, self.trouble = 0, ""
+        self.polls, self.trouble = 0, ""
         self.found: list[tuple[Registered, QueueStats]] = []
         self._ready: dict[Registered, deque[int]] = {}
         self._open: dict[Registered, WorkQueue] = {}
         self._ends = ExitStack()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Poll once. Raise QueueUnavailable at the first poll only; later, keep its text in `trouble`."""
-        self.looks += 1
+        self.polls += 1
         try:
             self.found = [(each, self._stats(each)) for each in chosen(self.server, self.names, self.discipline)]
             self.trouble = ""
         except QueueUnavailable as error:
-            if self.looks == 1:
+            if self.polls == 1:
                 raise
             self.trouble = str(error)
 
@@ -107,7 +107,7 @@ def _shown(watch: Monitor, *, as_json: bool) -> Iterator[Callable[[], None]]:
 
 
 def _written(watch: Monitor, *, as_json: bool) -> None:
-    watch.look()
+    watch.poll()
     if not as_json:
         console().print(picture(watch))
         return
@@ -116,7 +116,7 @@ def _written(watch: Monitor, *, as_json: bool) -> None:
 
 
 def _drawn(watch: Monitor, live: Live) -> None:
-    watch.look()
+    watch.poll()
     live.update(picture(watch), refresh=True)
 
 

@@ -97,14 +97,14 @@ async def drain(body: QueueState, timeout: float | None = None) -> bool:  # noqa
             return False
         await body.io_mode.pause(min(_LOOK_S, until - monotonic()))
     body.drained = True
-    return await recover(body, until, look_only=timeout == 0)
+    return await recover(body, until, once=timeout == 0)
 
 
-async def recover(body: QueueState, until: float, *, look_only: bool = False) -> bool:
+async def recover(body: QueueState, until: float, *, once: bool = False) -> bool:
     """Release claims whose reply never arrived. Return True when none is left."""
     if body.channel is None or not body.channel.engine.unanswered:
         return True
-    if look_only:
+    if once:
         return False
     recovered = False
     try:

@@ -103,20 +103,20 @@ class Submission:
 
     @property
     def pace_s(self) -> float:
-        """Seconds between two calls of `look`, short enough to keep the lease alive and to notice a loss soon."""
+        """Seconds between two calls of `poll`, short enough to keep the lease alive and to notice a loss soon."""
         lease_ms = self._queue.config.lease_ms
         return _LONGEST_PACE_S if lease_ms == "inf" else min(_LONGEST_PACE_S, int(lease_ms) / 3000)
 
     @property
     def held(self) -> bool:
-        """Whether the submitter still holds the lease, as far as the last call of `look` can tell."""
+        """Whether the submitter still holds the lease, as far as the last call of `poll` can tell."""
         return not (self.adopted or self._settled_by_driver)
 
     def handover(self, settings: RedisSettings) -> Handover:
         """Return the data that the driver needs in order to adopt the lease."""
         return Handover(settings, self._queue.name, self.lease.id, self.lease.owner, self._queue.config.lease_ms)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Extend the lease or, once the driver has adopted it, check that the driver holds it. Raises LeaseLost.
 
         Call it every `pace_s` seconds. QueueUnavailable does not mean a loss: the lease may still be alive.
@@ -148,7 +148,7 @@ class Submission:
         record = self._queue.settled(self.lease.id)
         if record is not None and record.owner == self.lease.owner:
             return record.acked
-        self.look()
+        self.poll()
         if not self._settled_by_driver:
             raise LeftUnsettled(
                 f"the driver adopted lease {self.lease.id!r}, ended without an error and left messages unsettled; let"
@@ -186,7 +186,7 @@ class Submission:
 
         Without a record, the lease counts as settled if its deadline has not passed: a driver that settles message by
         message leaves no record if one message failed. It may adopt the lease and settle every message between two
-        calls of `look`.
+        calls of `poll`.
         """
         record = self._queue.settled(self.lease.id)
         in_time = self._deadline is None or self._queue.server_time() < self._deadline

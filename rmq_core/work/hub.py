@@ -49,7 +49,7 @@ class WatchedQueue:
 
     engine: LeasedEngine
     driver: AsyncDriver
-    looks: BacklogPoller
+    poller: BacklogPoller
     wishes: set[Waiter] = field(default_factory=set)
     notified: asyncio.Event = field(default_factory=asyncio.Event)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,11 +59,11 @@ class WatchedQueue:
     async def pause(self, pause_s: float) -> None:
         """Sleep until the next poll is due."""
         loop = asyncio.get_running_loop()
-        looked = loop.time()
+        began = loop.time()
         if not await _happens(self.notified, pause_s):
             return
         if not self.asked.is_set():
-            rested = loop.time() - looked
+            rested = loop.time() - began
             self.pace_s = max(_PACE_S, self.pace_s / 2) if rested > self.pace_s else min(2 * self.pace_s, _SELDOM_S)
             await _happens(self.asked, self.pace_s - rested)
         if self.asked.is_set():
@@ -81,7 +81,7 @@ class WaitHub:
         self._client, self._owned = async_client(redis)
         self._config = config or LeasedConfig()
         self._watches: dict[str, WatchedQueue] = {}
-        self._looks = BacklogPoller()
+        self._poller = BacklogPoller()
         self._listener = PubSubListener(self._client, self._notify)
 
     async def wait(
@@ -118,8 +118,8 @@ class WaitHub:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for looks in {self._looks, *(watch.looks for watch in self._watches.values())}:
-            await looks.aclose()
+        for poller in {self._poller, *(watch.poller for watch in self._watches.values())}:
+            await poller.aclose()
         for watch in self._watches.values():
             for wish in watch.wishes:
                 wish.answer.cancel()
@@ -141,8 +141,9 @@ class WaitHub:
         if watch is None:
             engine = LeasedEngine(LeasedKeys(queue), self._config)
             driver = self._driver(self._client, engine.keys.prefix, self._config.retry_budget_s)
-            looks = BacklogPoller() if is_cluster(self._client) else self._looks  # a cluster spreads queues over nodes
-            watch = self._watches[queue] = WatchedQueue(engine, driver, looks)
+            # A cluster spreads queues over nodes, and a poller reaches one.
+            poller = BacklogPoller() if is_cluster(self._client) else self._poller
+            watch = self._watches[queue] = WatchedQueue(engine, driver, poller)
         if watch.task is None or watch.task.done():
             watch.task = asyncio.get_running_loop().create_task(self._follow(queue, watch), name=f"rmq-wait {queue}")
         return watch
@@ -152,7 +153,7 @@ class WaitHub:
         try:
             await self._listener.listen(watch.engine.keys.bell)
             while watch.wishes:
-                await watch.pause(await self._look(watch))
+                await watch.pause(await self._poll(watch))
         except Exception as error:  # noqa: BLE001  every waiter must receive the error
             for wish in watch.wishes:
                 if not wish.answer.done():
@@ -163,11 +164,11 @@ class WaitHub:
                 del self._watches[queue]
                 await self._listener.forget(watch.engine.keys.bell)
 
-    async def _look(self, watch: WatchedQueue) -> float:
+    async def _poll(self, watch: WatchedQueue) -> float:
         """Poll the queue and resolve the waits whose threshold it meets. Return the seconds until the next poll."""
         watch.notified.clear()
         watch.asked.clear()
-        backlog, due_s = await watch.looks.look(watch.engine, watch.driver)
+        backlog, due_s = await watch.poller.poll(watch.engine, watch.driver)
         pause_s = min(_LONGEST_S, _LONGEST_S if due_s is None else due_s)
         for wish in list(watch.wishes):
             if wish.enough.met_by(backlog):

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from rmq_core.discipline.leased.engine import LeasedEngine
-from rmq_core.discipline.leased.operations.inspecting import Glance, glance, look
+from rmq_core.discipline.leased.operations.inspecting import Glance, glance, poll_backlog
 from rmq_core.errors import WrongKeyType
 from rmq_core.exchange import Exchange, together
 from rmq_core.reports import Backlog
@@ -14,7 +14,7 @@ from rmq_core.reports import Backlog
 if TYPE_CHECKING:
     from rmq_core.exchange.aio import AsyncDriver
 
-Look: TypeAlias = tuple[Backlog, float | None]
+Polled: TypeAlias = tuple[Backlog, float | None]
 """The backlog of a queue, and the seconds until its next due time."""
 BELL_MS, _AT_ONCE = 15_000, 100
 
@@ -22,7 +22,7 @@ BELL_MS, _AT_ONCE = 15_000, 100
 class _Asked(NamedTuple):
     engine: LeasedEngine
     driver: AsyncDriver
-    answer: asyncio.Future[Look]
+    answer: asyncio.Future[Polled]
 
 
 class BacklogPoller:
@@ -35,13 +35,13 @@ class BacklogPoller:
         self._asked: list[_Asked] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def look(self, engine: LeasedEngine, driver: AsyncDriver) -> Look:
+    async def poll(self, engine: LeasedEngine, driver: AsyncDriver) -> Polled:
         """Return the current backlog of a queue; reclaim expired leases first. Raises RedisMessageQueueError."""
         loop = asyncio.get_running_loop()
         asked = _Asked(engine, driver, loop.create_future())
         self._asked.append(asked)
         if self._task is None or self._task.done():
-            self._task = loop.create_task(self._run(), name="rmq-looks")
+            self._task = loop.create_task(self._run(), name="rmq-polls")
         return await asked.answer
 
     async def aclose(self) -> None:
@@ -89,13 +89,13 @@ async def _tell(asked: _Asked, seen: Glance | Exception) -> None:
         asked.answer.set_result(found[:2])
 
 
-async def _reclaim(asked: _Asked) -> Look | Exception:
+async def _reclaim(asked: _Asked) -> Polled | Exception:
     """Poll again with the queue's own driver, and reclaim expired leases.
 
     If the queue is stored in another format, this driver raises FormatMismatch; the shared one raised WrongKeyType.
     """
     try:
-        return await asked.driver.run(look(asked.engine, BELL_MS))
+        return await asked.driver.run(poll_backlog(asked.engine, BELL_MS))
     except Exception as error:  # noqa: BLE001  every error must reach the waiters
         return error
     finally:

@@ -438,7 +438,7 @@ def test_no_password_is_in_a_command_line_the_state_store_or_a_rendered_field(
     queue.publish("a")
     task = operator("adopt_and_ack", marker, platform)
     task.execute(context(task))
-    assert store, "there is something to look at"
+    assert store, "the store is not empty"
     assert CANARY not in (jobs.folder / "command").read_text()
     assert CANARY not in json.dumps(store)
     assert CANARY not in repr({name: getattr(task, name) for name in task.template_fields})

@@ -158,12 +158,12 @@ def test_no_other_consumer_gets_the_messages_between_a_failure_and_its_retry(
     between: list[Any] = []
     tries = pipeline.tries_so_far
 
-    def look(path: Path) -> int:
+    def check(path: Path) -> int:
         if tries(path) == 1:
             between.append((queue.claim(), queue.leases()[0].deadline))
         return tries(path)
 
-    monkeypatch.setattr(pipeline, "tries_so_far", look)
+    monkeypatch.setattr(pipeline, "tries_so_far", check)
     assert materialize("fail", "succeed", asset=pipeline.worked_with_a_retry).success
     ((claimed, deadline),) = between
     assert claimed is None

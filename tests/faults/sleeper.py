@@ -16,7 +16,7 @@ from rmq_core.asyncio import LeasedQueue as AsyncLeasedQueue
 CONFIG = LeasedConfig(lease=1)
 
 
-def look(lease: Lease) -> bool:
+def check(lease: Lease) -> bool:
     """Return whether the lease is known to be lost, and print `lost` if so."""
     if lease.lost:
         print("lost")
@@ -28,7 +28,7 @@ def sleep(url: str) -> None:
         assert lease is not None
         print("claimed")
         sys.stdin.readline()
-        while not look(lease):
+        while not check(lease):
             time.sleep(0.005)
 
 
@@ -40,7 +40,7 @@ async def sleep_async(url: str) -> None:
         assert lease is not None
         print("claimed")
         await asyncio.to_thread(sys.stdin.readline)
-        while not look(lease):  # noqa: ASYNC110  the condition is a property
+        while not check(lease):  # noqa: ASYNC110  the condition is a property
             await asyncio.sleep(0.005)
 
 

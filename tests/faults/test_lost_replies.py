@@ -38,12 +38,12 @@ class Stage:
         self.wire.cut(fault, at)
         result = self._act()
         assert self.wire.hit == (fault is not None)
-        told, found = picture.of_result(result), self.look()
+        told, found = picture.of_result(result), self.poll()
         if isinstance(result, Lease):
             self.calm.extend(result, 900)  # the returned token is the one that holds the lease
         return told, found
 
-    def look(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         return {**picture.of_queue(self.world.client, self.name), "paused": self.calm.stats().paused}
 
     def close(self) -> None:
@@ -90,5 +90,5 @@ def test_a_request_that_arrives_after_its_resend_was_answered_changes_nothing(
         stage = Stage(world, wire, operation)
         assert stage.run(Fault.REQUEST_LATE, at) == (told, found), f"at command {at} of {commands}"
         assert wire.deliver_late()
-        assert stage.look() == found, f"at command {at} of {commands}"
+        assert stage.state() == found, f"at command {at} of {commands}"
         stage.close()

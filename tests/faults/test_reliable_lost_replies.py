@@ -95,9 +95,9 @@ class Stage:
         except RedisMessageQueueError as error:
             result = error
         assert bool(self.wire.hit) == (fault is not None)
-        return told(result), self.look()
+        return told(result), self.poll()
 
-    def look(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         return picture(self.world.client, self.queue_name)
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ def test_a_call_survives_the_loss_of_each_message_on_the_wire(
         assert stage.run(fault, at) == (said, found), f"at command {at} of {commands}"
         if fault == Fault.REQUEST_LATE:
             assert wire.deliver_late()
-            assert stage.look() == found, f"a late command {at} of {commands} changed something"
+            assert stage.state() == found, f"a late command {at} of {commands} changed something"
         stage.close()
 
 

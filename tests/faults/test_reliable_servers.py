@@ -81,7 +81,7 @@ def test_waiting_on_a_full_server_neither_spins_nor_misses_a_message(world: Worl
     began = time.monotonic()
     waiting = world.in_background(queue.claim, wait=PATIENCE_S)
     time.sleep(0.6)
-    looks = full.info("commandstats")["cmdstat_evalsha"]["calls"]
-    assert looks <= 3 + 4 * (time.monotonic() - began)
+    calls = full.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert calls <= 3 + 4 * (time.monotonic() - began)
     queue.release(lease)
     assert waiting.result(PATIENCE_S).message.payload == "a"

@@ -63,9 +63,9 @@ class Stage:
         except RedisMessageQueueError as error:
             told = repr(error)
         assert self.wire.hit == (fault is not None)
-        return told, self.look()
+        return told, self.poll()
 
-    def look(self) -> Any:
+    def state(self) -> Any:
         """Return entries, the position of the group, and who holds what after how many deliveries."""
         key = f"rmq:{{{self.name}}}:stream"
         group = self.world.client.xinfo_groups(key)[0]
@@ -104,4 +104,4 @@ def test_a_request_that_arrives_after_its_resend_was_answered_changes_nothing(
         stage = Stage(world, wire, ACTS[name])
         assert stage.run(Fault.REQUEST_LATE, at) == (told, found), f"at command {at} of {commands}"
         assert wire.deliver_late()
-        assert stage.look() == found, f"at command {at} of {commands}"
+        assert stage.state() == found, f"at command {at} of {commands}"

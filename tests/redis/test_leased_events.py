@@ -122,19 +122,19 @@ def test_refusals_and_inspections_emit_no_events(world: World, listener: Listene
         queue.claim(lease_id="job")
     with pytest.raises(LeaseOwnedByOther):
         queue.adopt("other", if_owner="you")
-    looks: list[Any] = [queue.stats(), queue.backlog(), queue.leases(), queue.peek(), queue.claim(), queue.redrive()]
-    assert len(looks) == 6
+    reads: list[Any] = [queue.stats(), queue.backlog(), queue.leases(), queue.peek(), queue.claim(), queue.redrive()]
+    assert len(reads) == 6
     assert listener.told() == []
 
 
 def test_events_come_after_the_commit_they_report(world: World) -> None:
     seen: list[tuple[str, int]] = []
 
-    def look(event: QueueEvent) -> None:
+    def read(event: QueueEvent) -> None:
         counts = world.client.llen("rmq:{q}:ready"), world.client.zcard("rmq:{q}:leases")
         seen.append((event.operation.value, *counts))
 
-    queue = world.queue(on_event=look)
+    queue = world.queue(on_event=read)
     queue.publish("x")
     queue.ack(queue.claim())
     assert seen == [("publish", 1, 0), ("claim", 0, 1), ("ack", 0, 0)]

@@ -140,9 +140,9 @@ def test_two_concurrent_reclaims_return_each_message_once(world: World) -> None:
     queue.publish_many(map(str, range(300)))
     for lease in [queue.claim(max_messages=100) for _ in range(3)]:
         expire(world, lease.id)
-    looks = [world.in_background(world.queue().backlog) for _ in range(6)]
-    for look in looks:
-        look.result(60)
+    polls = [world.in_background(world.queue().backlog) for _ in range(6)]
+    for poll in polls:
+        poll.result(60)
     assert queue.backlog().ready == 300
     assert sorted(drain(queue), key=int) == [str(n) for n in range(300)]
 

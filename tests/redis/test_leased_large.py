@@ -63,10 +63,10 @@ def test_no_reply_exceeds_its_limit_when_large_messages_follow_small_ones(world:
     published = ["small"] * 300 + ["x" * 1_000_000] * 40
     queue.publish_many(published)
     lease = queue.claim(max_messages=len(published), lease_id="job")
-    look = script(
+    read = script(
         "leased/read", lease=keys.lease("job"), settled=keys.settled("job"), token="", first=0, last=len(published) - 1
     )
-    envelopes = run(world, queue, look)[4]
+    envelopes = run(world, queue, read)[4]
     assert len(envelopes) > 300
     assert sum(map(len, envelopes)) <= 8 * MIB
     assert payloads(queue.messages(lease)) == published

@@ -179,6 +179,6 @@ def test_an_entry_that_is_not_a_message_is_reported_as_malformed(redis_client: r
 
     redis_client.rpush(key("ready"), "pushed by somebody else")
     with LeasedQueue(redis_client, "q") as queue:
-        for look in (queue.peek, lambda: queue.cancel("x"), lambda: queue.claim().message):  # type: ignore[union-attr]
+        for read in (queue.peek, lambda: queue.cancel("x"), lambda: queue.claim().message):  # type: ignore[union-attr]
             with pytest.raises(MalformedMessage, match="23 bytes is not an RMQ envelope"):
-                look()
+                read()

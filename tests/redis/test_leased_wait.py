@@ -127,9 +127,9 @@ def test_of_many_waiting_claims_one_gets_the_message_and_the_others_keep_sleepin
     (winner,) = eventually(lambda: [waiter for waiter in waiting if waiter.done()])
     assert winner.result().message.payload == "0"
     blocked(world, 5)
-    own_looks = 6 * ((time.monotonic() - began) // 5)  # waiting claims poll every 5 s in any case
-    looks = scripts_run(world) - before
-    assert looks <= 3 + own_looks, "the publish, its claim, and one who looks after the new deadline"
+    own_polls = 6 * ((time.monotonic() - began) // 5)  # waiting claims poll every 5 s in any case
+    polls = scripts_run(world) - before
+    assert polls <= 3 + own_polls, "the publish, its claim, and one who polls after the new deadline"
     queue.publish_many([*"12345"])
     rest = sorted(waiter.result(PATIENCE_S).message.payload for waiter in waiting if waiter is not winner)
     assert rest == [*"12345"]

@@ -80,21 +80,21 @@ def test_filters_are_applied_while_messages_are_read(
 
 
 def test_states_can_be_selected_and_their_rows_limited(redis_url: str, filled: LeasedQueue) -> None:
-    assert look(redis_url, state="ready", limit="2") == ["ready 1", "ready 2"]
-    assert sorted(look(redis_url, state="Dead, delayed")) == ["dead", "delayed 1", "delayed 2"]
+    assert read(redis_url, state="ready", limit="2") == ["ready 1", "ready 2"]
+    assert sorted(read(redis_url, state="Dead, delayed")) == ["dead", "delayed 1", "delayed 2"]
 
 
 def test_messages_beyond_one_page_are_all_shown(redis_url: str, queue: LeasedQueue) -> None:
     queue.publish_many([f"{number:05}" for number in range(5000)])
     queue.claim(max_messages=2500, lease_id="many")
-    assert look(redis_url, state="ready") == [f"{number:05}" for number in range(2500, 5000)]
-    assert look(redis_url, state="leased") == [f"{number:05}" for number in range(2500)]
+    assert read(redis_url, state="ready") == [f"{number:05}" for number in range(2500, 5000)]
+    assert read(redis_url, state="leased") == [f"{number:05}" for number in range(2500)]
 
 
 def test_a_queue_of_another_discipline_shows_its_ready_and_dead(redis_url: str) -> None:
     with JobQueue(redis_url, QUEUE) as jobs:
         jobs.publish_many([{"n": 1}, {"n": 2}])
-    assert look(redis_url, discipline="jobs") == ['{"n":1}', '{"n":2}']
+    assert read(redis_url, discipline="jobs") == ['{"n":1}', '{"n":2}']
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_an_unsupported_option_is_refused_with_a_reason(
     redis_url: str, filled: LeasedQueue, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Exception, match=message):
-        look(redis_url, **options)
+        read(redis_url, **options)
 
 
-def look(url: str, **options: str) -> list[str]:
+def read(url: str, **options: str) -> list[str]:
     """Return the payloads, read as Spark would, without Spark."""
     reader = browse_reader(OptionValues({"url": url, "queue": QUEUE, **options}, BROWSE))
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]

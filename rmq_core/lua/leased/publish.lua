@@ -67,5 +67,5 @@ if dropped > 0 then -- after the messages are stored: a full server refuses that
   if dropped > apart then redis.call('LPOP', ready, dropped - apart) end
 end
 for i = 1, #unmarked do redis.call('SET', unmarked[i], nonce, 'PX', window_ms) end
-local told = count > 1 and ' @' .. now or ''
-return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or '') .. told)
+local stamp = count > 1 and ' @' .. now or ''
+return remember('accepted ' .. dropped .. (verdicts and ' ' .. table.concat(verdicts) or '') .. stamp)

@@ -32,8 +32,8 @@ redis.call('LLEN', dead)
 local how = {add = 1, max_deliveries = max_deliveries, max_dead = max_dead,
              entry = table.concat({'expired', now, worker, ''}, '\t') .. '\n'}
 local k = {queue = queue, dead = dead}
-local back, died, first, looked, bytes = 0, 0, 0, 0, 0
-while looked < 1000 and bytes < 8388608 do
+local back, died, first, scanned, bytes = 0, 0, 0, 0, 0
+while scanned < 1000 and bytes < 8388608 do
   -- From the left, the newest first: so the oldest ends up at the claim end of the queue.
   local page = redis.call('LRANGE', processing, offset, offset + 31)
   for i = 1, #page do
@@ -52,7 +52,7 @@ while looked < 1000 and bytes < 8388608 do
     else offset = offset + 1 end
     bytes = bytes + #entry
   end
-  looked = looked + #page
+  scanned = scanned + #page
   if #page < 32 then return remember('reaped ' .. back .. ' ' .. died .. ' ' .. first .. ' -1') end
 end
 return remember(table.concat({'reaped', back, died, first, offset}, ' '))

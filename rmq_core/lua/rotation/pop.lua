@@ -21,10 +21,10 @@ local seen = awaited(waiters, wake)
 redis.call('ZCARD', done) -- refuses a wrong type before anything is written
 redis.call('HLEN', taken)
 redis.call('PERSIST', slot) -- a full server allows this write and the later ones of the script
-local ids, flags, due, looked = {}, {}, math.huge, 0
-local until_looked = math.min(todo, 1000)
-while looked < until_looked and #ids < max_messages do
-  looked = looked + 1
+local ids, flags, due, scanned = {}, {}, math.huge, 0
+local bound = math.min(todo, 1000)
+while scanned < bound and #ids < max_messages do
+  scanned = scanned + 1
   local entry = redis.call('LINDEX', list, -1)
   local id, stamp = stamp_of(entry)
   if stamp and drop_done(done, id) then
@@ -40,7 +40,7 @@ while looked < until_looked and #ids < max_messages do
     flags[#flags + 1] = stamp and 'l' or 'n'
   end
 end
-local left, block = todo - looked, 0
+local left, block = todo - scanned, 0
 if #ids == 0 and wait_end > now then -- registers before it has read all, so that any later push wakes it
   if left == 0 then block = math.max(2, math.min(5000, wait_end - now, due * 1000 - now)) end
   redis.call('ZREMRANGEBYSCORE', waiters, '(0', '(' .. now)

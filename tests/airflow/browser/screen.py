@@ -100,11 +100,11 @@ class Screen:
             str(name) for name in self.run("return [...document.querySelectorAll('a.name')].map((e) => e.innerText)")
         ]
 
-    def wait(self, look: Callable[[], Any], what: str = "") -> Any:
-        """Return the result of `look` once it is truthy."""
+    def wait(self, check: Callable[[], Any], what: str = "") -> Any:
+        """Return the result of `check` once it is truthy."""
         patience = WebDriverWait(self.driver, PATIENCE_S, 0.1, [StaleElementReferenceException])
         try:
-            return patience.until(lambda _: look())
+            return patience.until(lambda _: check())
         except TimeoutException:
             shown = self.run("return document.body.innerText")
             raise AssertionError(f"waited for {what} at {self.driver.current_url}, which shows:\n{shown}") from None

@@ -61,7 +61,7 @@ def test_the_numbers_are_live(screen: Screen, opened: Opened) -> None:
 
 def test_the_page_follows_airflows_light_or_dark_theme(screen: Screen, opened: Opened) -> None:
     opened("work").publish("x")
-    looks = []
+    themes = []
     for dark in (False, True):
         screen.log_in("op", dark=dark)
         screen.open_in_airflow()
@@ -69,9 +69,9 @@ def test_the_page_follows_airflows_light_or_dark_theme(screen: Screen, opened: O
         inside = screen.run("return getComputedStyle(document.body).backgroundColor")
         outside = screen.run("return parent.getComputedStyle(parent.document.documentElement).backgroundColor")
         assert inside == outside
-        looks.append((screen.run("return document.documentElement.dataset.theme"), inside))
-    assert [theme for theme, _ in looks] == ["light", "dark"]
-    assert looks[0][1] != looks[1][1]
+        themes.append((screen.run("return document.documentElement.dataset.theme"), inside))
+    assert [theme for theme, _ in themes] == ["light", "dark"]
+    assert themes[0][1] != themes[1][1]
     screen.run("parent.document.documentElement.classList.replace('dark', 'light')")
     screen.wait(lambda: screen.run("return document.documentElement.dataset.theme") == "light", "the switch")
 

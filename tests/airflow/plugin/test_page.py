@@ -19,7 +19,7 @@ ENDED_MEANWHILE = "nothing was released: this lease has ended in the meantime"
 API = f"/api/connections/{CONNECTION}"
 
 
-async def look(client: httpx.AsyncClient, part: str, **query: Any) -> Any:
+async def fetch(client: httpx.AsyncClient, part: str, **query: Any) -> Any:
     answer = await client.get(f"{API}/{part}", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -52,7 +52,7 @@ async def test_the_overview_counts_what_every_queue_holds(op: httpx.AsyncClient,
     with LeasedQueue(secured_url, "other") as other:
         other.publish("x")
         other.pause()
-    found = await look(op, "queues")
+    found = await fetch(op, "queues")
     assert found["server"].startswith("redis://127.0.0.1:")
     assert (found["total"], found["registered"]) == (2, 2)
     row, other_row = found["queues"]
@@ -69,11 +69,11 @@ async def test_queues_are_found_by_a_part_of_their_name_and_read_page_by_page(
         with LeasedQueue(secured_url, f"Q{number:02}") as queue:
             queue.publish("x")
     first, second = (
-        await look(op, "queues", sort="name", turn="up"),
-        await look(op, "queues", sort="name", turn="up", offset=50),
+        await fetch(op, "queues", sort="name", turn="up"),
+        await fetch(op, "queues", sort="name", turn="up", offset=50),
     )
     assert [row["name"] for row in first["queues"] + second["queues"]] == [f"Q{number:02}" for number in range(60)]
-    found = await look(op, "queues", search="q5")
+    found = await fetch(op, "queues", search="q5")
     assert (found["total"], found["registered"]) == (10, 60)
 
 
@@ -86,17 +86,17 @@ async def test_totals_and_order_cover_all_queues_not_only_the_page(
             if number == 119:
                 queue.publish_many(["x"] * 100, delay=600)
                 queue.claim()
-    first = await look(op, "queues", sort="delayed")
+    first = await fetch(op, "queues", sort="delayed")
     ready = sum(1 + number % 7 for number in range(120)) - 1
     assert first["sums"] == {"ready": ready, "leased": 1, "delayed": 100, "dead": 0, "isolated": 0}
     assert first["holding"] == {"ready": 119, "leased": 1, "delayed": 1, "dead": 0, "isolated": 0}
     assert (first["counted"], first["total"], len(first["queues"])) == (120, 120, 50)
     assert first["queues"][0]["name"] == "q119"
     assert 0 <= first["age"] < 60
-    last = await look(op, "queues", sort="ready", turn="up", offset=100)
+    last = await fetch(op, "queues", sort="ready", turn="up", offset=100)
     assert last["sums"] == first["sums"]
     assert [row["ready"] for row in last["queues"]] == [6] * 3 + [7] * 17
-    found = await look(op, "queues", search="Q11")
+    found = await fetch(op, "queues", search="Q11")
     assert (found["total"], found["sums"]["delayed"]) == (10, 100)
 
 
@@ -114,7 +114,7 @@ async def test_queues_that_need_attention_come_first(op: httpx.AsyncClient, doom
             if name == "broken":
                 queue.client.delete("rmq:{broken}:ready")
                 queue.client.set("rmq:{broken}:ready", "foreign")
-    found = await look(op, "queues")
+    found = await fetch(op, "queues")
     assert [row["name"] for row in found["queues"]] == ["broken", "buried", "late", "paused", "steady", QUEUE]
     assert [row["attention"] for row in found["queues"]] == [True] * 4 + [False] * 2
     assert found["attention"] == 4
@@ -131,15 +131,15 @@ async def test_a_page_of_a_thousand_queues_is_returned_quickly_with_current_numb
     monkeypatch.setattr(survey, "FIRST_S", 0.05)
     monkeypatch.setattr(survey, "AGAIN_S", 0.05)
     queue.publish("x")
-    found = await look(op, "queues", sort="ready")
+    found = await fetch(op, "queues", sort="ready")
     assert found["counted"] < found["total"] == 1001
     for _ in range(200):
         if found["counted"] == 1001:
             break
-        found = await look(op, "queues", sort="ready")
+        found = await fetch(op, "queues", sort="ready")
     assert (found["counted"], found["queues"][0]["name"]) == (1001, QUEUE)
     queue.publish_many([*"abc"])
-    found = await look(op, "queues", sort="ready")
+    found = await fetch(op, "queues", sort="ready")
     assert (found["queues"][0]["ready"], found["sums"]["ready"]) == (4, 4)
 
 
@@ -156,7 +156,7 @@ async def test_a_damaged_queue_is_named_and_hides_no_other(
         damaged.publish("x")
         damaged.client.delete("rmq:{damaged}:ready")
         damaged.client.set("rmq:{damaged}:ready", "foreign")
-    broken, fine = (await look(op, "queues"))["queues"]
+    broken, fine = (await fetch(op, "queues"))["queues"]
     assert "another type" in broken["error"]
     assert fine["ready"] == 1
 
@@ -166,7 +166,7 @@ async def test_leases_name_the_try_that_holds_them(op: httpx.AsyncClient, queue:
     held = queue.claim(lease_id="etl/run/load/5", owner="airflow:etl/run/load/5/2", max_messages=3, lease=30)
     queue.ack(held, held.messages[:1])
     queue.claim(owner="worker", lease=60)
-    shown = await look(op, "queue", name=QUEUE)
+    shown = await fetch(op, "queue", name=QUEUE)
     assert shown["able"] == {"leases": True, "list": ["ready", "delayed", "dead"], "choose": True, "release": True}
     first, second = shown["listed"]
     assert first["holder"]["path"] == "/dags/etl/runs/run/tasks/load/mapped/5?try_number=2"
@@ -182,7 +182,7 @@ async def test_a_lease_is_released_from_the_owner_that_was_shown(
     queue.publish_many([*"abc"])
     held = queue.claim(lease_id="etl/run/load/-1", owner="airflow:etl/run/load/-1/1", max_messages=3, lease=3600)
     queue.ack(held, held.messages[:1])
-    (shown,) = (await look(op, "queue", name=QUEUE))["listed"]
+    (shown,) = (await fetch(op, "queue", name=QUEUE))["listed"]
     assert await change(op, "release", lease_id=shown["id"], owner=shown["owner"]) == {"released": 2}
     assert queue.stats()[:5] == (2, 0, 0, 0, 0)
     with pytest.raises(LeaseLost):
@@ -208,7 +208,7 @@ async def test_a_lease_that_has_a_new_owner_is_not_released_and_the_page_reports
 async def test_a_lease_without_an_owner_is_released_as_shown(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
     queue.publish("x")
     queue.claim(owner="")
-    (shown,) = (await look(op, "queue", name=QUEUE))["listed"]
+    (shown,) = (await fetch(op, "queue", name=QUEUE))["listed"]
     assert await change(op, "release", lease_id=shown["id"], owner="") == {"released": 1}
 
 
@@ -216,14 +216,14 @@ async def test_leases_are_read_page_by_page(op: httpx.AsyncClient, queue: Any, q
     queue.publish_many([str(number) for number in range(7)])
     for number in range(7):
         queue.claim(lease_id=f"l{number}", lease=60 + number)
-    found = await look(op, "queue", name=QUEUE, offset=3, count=2)
+    found = await fetch(op, "queue", name=QUEUE, offset=3, count=2)
     assert [lease["id"] for lease in found["listed"]] == ["l3", "l4"]
     assert found["leases"] == 7
 
 
 async def test_browsing_messages_claims_none(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
     queue.publish_many([{"n": number} for number in range(3)], headers={"airflow-dag-id": "etl"})
-    found = await look(op, "messages", name=QUEUE, target="ready", count=2)
+    found = await fetch(op, "messages", name=QUEUE, target="ready", count=2)
     assert found["total"] == 3
     assert [json.loads(message["payload"])["n"] for message in found["messages"]] == [0, 1]
     assert found["messages"][0]["headers"] == {"airflow-dag-id": "etl"}
@@ -233,13 +233,13 @@ async def test_browsing_messages_claims_none(op: httpx.AsyncClient, queue: Any, 
 
 async def test_delayed_messages_come_with_their_due_times(op: httpx.AsyncClient, queue: Any, queues: str) -> None:
     queue.publish("later", delay=60)
-    (message,) = (await look(op, "messages", name=QUEUE, target="delayed"))["messages"]
+    (message,) = (await fetch(op, "messages", name=QUEUE, target="delayed"))["messages"]
     assert message["due"] - message["enqueued_at"] == pytest.approx(60_000, abs=1)
 
 
 async def test_dead_letters_come_with_reason_and_history(op: httpx.AsyncClient, doomed: Any) -> None:
     bury(doomed, "a", "b")
-    newest, oldest = (await look(op, "messages", name=QUEUE, target="dead"))["messages"]
+    newest, oldest = (await fetch(op, "messages", name=QUEUE, target="dead"))["messages"]
     assert (newest["history"][0]["reason"], oldest["history"][0]["reason"]) == ("bad b", "bad a")
     assert newest["history"][0]["holder"]["task_id"] == "load"
     assert newest["headers"] == {"from": "test"}
@@ -343,10 +343,10 @@ async def test_of_a_million_messages_only_those_shown_are_fetched(
         "local e = redis.call('LRANGE', KEYS[1], 0, 99) for i = 1, 9999 do redis.call('LPUSH', KEYS[1], unpack(e)) end"
     )
     queue.client.eval(copy, 1, "rmq:{work}:ready")
-    assert (await look(op, "queues"))["queues"][0]["ready"] == 1_000_000
+    assert (await fetch(op, "queues"))["queues"][0]["ready"] == 1_000_000
     for offset in (0, 500_000, 999_990):
         before = queue.client.info("stats")["total_net_output_bytes"]
-        found = await look(op, "messages", name=QUEUE, target="ready", offset=offset)
+        found = await fetch(op, "messages", name=QUEUE, target="ready", offset=offset)
         assert queue.client.info("stats")["total_net_output_bytes"] - before < 100_000
         assert (found["total"], len(found["messages"])) == (1_000_000, min(25, 1_000_000 - offset))
 
@@ -371,7 +371,7 @@ async def test_a_timeout_on_closing_a_connection_does_not_discard_the_answer(
 
     monkeypatch.setattr(redis.asyncio.Redis, "aclose", aclose)
     queue.publish_many(["x", "y"])
-    assert (await look(op, "queues"))["sums"]["ready"] == 2
+    assert (await fetch(op, "queues"))["sums"]["ready"] == 2
     assert await change(op, "purge", target="ready", confirm=QUEUE) == {"purged": 2}
     assert len(closed) == 2
 
@@ -401,12 +401,12 @@ async def test_queues_of_every_discipline_are_shown_with_what_they_support(
     queue = open_queue(secured_url, QUEUE, discipline)
     try:
         queue.publish(payload)
-        (row,) = (await look(op, "queues"))["queues"]
+        (row,) = (await fetch(op, "queues"))["queues"]
         assert (row["discipline"], row["ready"]) == (discipline, 1)
-        (message,) = (await look(op, "messages", name=QUEUE, target="ready"))["messages"]
+        (message,) = (await fetch(op, "messages", name=QUEUE, target="ready"))["messages"]
         assert str(payload).strip("{}")[-1] in message["payload"]
         assert queue.claim(owner="worker") is not None
-        shown = await look(op, "queue", name=QUEUE)
+        shown = await fetch(op, "queue", name=QUEUE)
         assert (shown["ready"], shown["leased"]) == (0, 1)
         assert shown["able"] == {"leases": leases > 0, "list": ["ready", "dead"], "choose": False, "release": False}
         assert [lease["owner"] for lease in shown["listed"]] == ["worker"] * leases

@@ -59,11 +59,11 @@ def test_messages_of_an_ended_task_are_ready_again_without_a_counted_delivery(
     watch: Any, instances: Any, queue: Any, state: str
 ) -> None:
     hold(queue, instances.put(OWNER, "up_for_retry"))
-    watch.look(0)
+    watch.poll(0)
     instances.set(OWNER, state)
-    watch.look(5)
+    watch.poll(5)
     assert owners(queue) == [OWNER]
-    watch.look(5 + GRACE_S)
+    watch.poll(5 + GRACE_S)
     assert queue.stats()[:5] == (3, 0, 0, 0, 0)
     assert [message.deliveries for message in queue.claim(max_messages=3).messages] == [1, 1, 1]
 
@@ -74,7 +74,7 @@ def test_a_task_that_still_runs_or_will_be_retried_keeps_its_messages(
 ) -> None:
     hold(queue, instances.put(OWNER, state))
     for now in range(0, 300, 5):
-        watch.look(now)
+        watch.poll(now)
     assert owners(queue) == [OWNER]
 
 
@@ -86,7 +86,7 @@ def test_hundreds_of_queues_are_checked_repeatedly_over_one_connection(watch: An
             hold(other)
     before = queue.client.info("clients")["connected_clients"]
     for now in (0.0, GRACE_S):
-        watch.look(now)
+        watch.poll(now)
         assert queue.client.info("clients")["connected_clients"] <= before + 1
     assert owners(queue) == []
     for name in names:
@@ -96,13 +96,13 @@ def test_hundreds_of_queues_are_checked_repeatedly_over_one_connection(watch: An
 
 def test_a_failed_state_that_is_cleared_in_time_releases_nothing(watch: Any, instances: Any, queue: Any) -> None:
     hold(queue, instances.put(OWNER, "failed"))
-    watch.look(0)
+    watch.poll(0)
     instances.set(OWNER, None)
-    watch.look(5)
+    watch.poll(5)
     instances.set(OWNER, "failed")
-    watch.look(GRACE_S + 1)
+    watch.poll(GRACE_S + 1)
     assert owners(queue) == [OWNER]
-    watch.look(2 * GRACE_S + 1)
+    watch.poll(2 * GRACE_S + 1)
     assert owners(queue) == []
 
 
@@ -110,10 +110,10 @@ def test_a_failed_state_that_is_cleared_in_time_releases_nothing(watch: Any, ins
 def test_messages_of_a_deleted_run_are_ready_again(watch: Any, instances: Any, queue: Any, map_index: int) -> None:
     owner = TaskIdentity("etl", "backfill/of/2026", "load", map_index, 2).owner
     hold(queue, instances.put(owner, "up_for_retry"))
-    watch.look(0)
+    watch.poll(0)
     instances.delete(owner)
-    watch.look(5)
-    watch.look(5 + GRACE_S)
+    watch.poll(5)
+    watch.poll(5 + GRACE_S)
     assert queue.stats().ready == 3
 
 
@@ -123,8 +123,8 @@ def test_a_run_that_was_deleted_before_the_first_check_is_known_from_the_audit_l
     hold(queue, instances.put(OWNER, "up_for_retry"))
     instances.start(OWNER)
     instances.delete(OWNER)
-    watch.look(0)
-    watch.look(GRACE_S)
+    watch.poll(0)
+    watch.poll(GRACE_S)
     assert queue.stats().ready == 3
 
 
@@ -134,15 +134,15 @@ def test_messages_of_a_deleted_run_are_ready_again_although_a_new_run_has_its_na
     former = replace(TASK, mark=RunMark(1_000_000, 0, 7)).owner
     instances.put(OWNER, "running")  # whose run has just been created
     hold(queue, former)
-    watch.look(0.0)
-    watch.look(GRACE_S)
+    watch.poll(0.0)
+    watch.poll(GRACE_S)
     assert (owners(queue), queue.stats().ready) == ([], 3)
 
 
 def test_leases_of_a_run_of_another_airflow_are_left_to_that_airflow(watch: Any, instances: Any, queue: Any) -> None:
     hold(queue)
     for now in range(0, 300, 5):
-        watch.look(now)
+        watch.poll(now)
     assert owners(queue) == [OWNER]
 
 
@@ -151,8 +151,8 @@ def test_one_map_index_that_has_ended_releases_only_its_own_messages(watch: Any,
     mapped = {index: TaskIdentity("etl", "run", "load", index, 1).owner for index in states}
     for index, state in states.items():
         hold(queue, instances.put(mapped[index], state))
-    watch.look(0)
-    watch.look(GRACE_S)
+    watch.poll(0)
+    watch.poll(GRACE_S)
     assert owners(queue) == sorted([mapped[1], mapped[2]])
     assert queue.stats().ready == 6
 
@@ -164,7 +164,7 @@ def test_holders_that_are_not_airflow_tasks_keep_their_messages(watch: Any, inst
         queue.publish("x")
         queue.claim(owner=owner)
     for now in range(0, 100, 5):
-        watch.look(now)
+        watch.poll(now)
     assert owners(queue) == sorted(others)
 
 
@@ -180,7 +180,7 @@ class TestHandOver:
     ) -> None:
         hold(queue, instances.put(self.SENSOR, "success", returned=returned))
         for now in range(0, 3000, 50):
-            watch.look(now)
+            watch.poll(now)
         assert owners(queue) == [self.SENSOR]
 
     @pytest.mark.parametrize("state", ["success", "failed"])
@@ -188,12 +188,12 @@ class TestHandOver:
         self, watch: Any, instances: Any, queue: Any, state: str
     ) -> None:
         hold(queue, instances.put(self.SENSOR, "success", returned=self.RETURNED))
-        watch.look(0)
-        watch.look(100)
+        watch.poll(0)
+        watch.poll(100)
         instances.end_run(self.SENSOR, state)
-        watch.look(105)
+        watch.poll(105)
         assert owners(queue) == [self.SENSOR]
-        watch.look(105 + GRACE_S)
+        watch.poll(105 + GRACE_S)
         assert queue.stats().ready == 3
 
     def test_a_lease_that_the_next_task_adopted_belongs_to_that_task(
@@ -202,14 +202,14 @@ class TestHandOver:
         lease = hold(queue, instances.put(self.SENSOR, "success", returned=self.RETURNED))
         taker = TaskIdentity("etl", "run", "take", -1, 1).owner
         instances.put(taker, "up_for_retry")
-        watch.look(0)
+        watch.poll(0)
         queue.adopt(lease.id, owner=taker, if_owner=self.SENSOR)
-        watch.look(5)
-        watch.look(100)
+        watch.poll(5)
+        watch.poll(100)
         assert owners(queue) == [taker]
         instances.set(taker, "failed")
-        watch.look(105)
-        watch.look(105 + GRACE_S)
+        watch.poll(105)
+        watch.poll(105 + GRACE_S)
         assert owners(queue) == []
 
     @pytest.mark.parametrize("returned", [None, {"lease_id": "etl/run/wait/-1", "acked": 0}, [1, 2]])
@@ -217,8 +217,8 @@ class TestHandOver:
         self, watch: Any, instances: Any, queue: Any, returned: Any
     ) -> None:
         hold(queue, instances.put(self.SENSOR, "success", returned=returned))
-        watch.look(0)
-        watch.look(GRACE_S)
+        watch.poll(0)
+        watch.poll(GRACE_S)
         assert owners(queue) == []
 
 
@@ -231,8 +231,8 @@ def test_concurrent_api_servers_release_a_lease_once(
     watches = [make_watch() for _ in range(3)]
     caplog.set_level(logging.INFO, "rmq_airflow")
     for watch in watches:
-        watch.look(0)
-    threads = [threading.Thread(target=watch.look, args=(GRACE_S,)) for watch in watches]
+        watch.poll(0)
+    threads = [threading.Thread(target=watch.poll, args=(GRACE_S,)) for watch in watches]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -269,8 +269,8 @@ def test_damaged_queues_and_those_of_other_disciplines_hide_no_lease(
         damaged.publish("x")
         damaged.client.set("rmq:{damaged}:leases", "foreign")
     hold(queue, instances.put(OWNER, "failed"))
-    watch.look(0)
-    watch.look(GRACE_S)
+    watch.poll(0)
+    watch.poll(GRACE_S)
     assert owners(queue) == []
     assert streams.stats().leased == 1
     streams.close()
@@ -282,8 +282,8 @@ def test_more_leases_than_fit_into_one_query_are_all_checked(watch: Any, instanc
     every = [TaskIdentity("etl", "run", "load", index, 1).owner for index in range(CHUNK + 20)]
     for owner in every:
         hold(queue, instances.put(owner, "failed"), count=1)
-    watch.look(0)
-    watch.look(GRACE_S)
+    watch.poll(0)
+    watch.poll(GRACE_S)
     assert queue.stats()[:5] == (CHUNK + 20, 0, 0, 0, 0)
 
 
@@ -295,8 +295,8 @@ def test_released_messages_are_counted_in_a_metric(
     told: list[Any] = []
     monkeypatch.setattr(watches.Stats, "incr", lambda *words, tags: told.append((*words, tags)))
     hold(queue, instances.put(OWNER, "failed"))
-    watch.look(0)
-    watch.look(GRACE_S)
+    watch.poll(0)
+    watch.poll(GRACE_S)
     assert told == [("rmq.released_ended", 3, {"queue": QUEUE})]
 
 
@@ -437,11 +437,11 @@ def test_an_outage_of_the_metadata_database_is_logged_once_without_its_credentia
         patched.setattr(watches, "standings", away)
         for now in range(5):
             with trouble.logged():
-                watch.look(now)
+                watch.poll(now)
     assert trouble.times == 5
     for now in (10, 20 + GRACE_S):
         with trouble.logged():
-            watch.look(now)
+            watch.poll(now)
     assert owners(queue) == []
     assert CANARY not in caplog.text
     assert [text for text in caplog.messages if "be read" in text] == [

@@ -31,16 +31,16 @@ async def echo(job: Job) -> Any:
 
 @pytest.mark.parametrize("value", [None, 0, "text", {"a": [1]}])
 async def test_a_waiter_gets_the_return_value_of_the_handler_including_none(url: str, value: Any) -> None:
-    looked = asyncio.Event()
+    seen = asyncio.Event()
 
     async def echo_later(job: Job) -> Any:
-        await looked.wait()
+        await seen.wait()
         return job.data
 
     async with queue_at(url) as queue, working(queue, echo_later, store_results=True):
         job = await queue.add("j", value)
         assert await queue.get_result(job) is None
-        looked.set()
+        seen.set()
         assert await queue.wait_for_result(job, PATIENCE_S) == value
         assert await queue.get_result(job.id) == JobResult(value)
 

@@ -16,7 +16,7 @@ PATIENCE_S = 300
 
 
 def _engine(world: World, name: str) -> LeasedQueue:
-    return LeasedQueue(world.look, name)
+    return LeasedQueue(world.inspector, name)
 
 
 def waiting(world: World, name: str = "q") -> list[Any]:
@@ -44,26 +44,26 @@ def expire(world: World, name: str = "q") -> None:
     """Let every claim expire, in the order of claiming."""
     leases = sorted(_engine(world, name).leases(limit=1000), key=lambda info: info.fence)
     for past_ms, info in enumerate(leases, start=1):
-        world.look.zadd(f"rmq:{{{name}}}:leases", {info.id: past_ms}, xx=True)
+        world.inspector.zadd(f"rmq:{{{name}}}:leases", {info.id: past_ms}, xx=True)
 
 
 def let_pass(world: World, seconds: int, name: str = "q") -> None:
     """Let so much time pass for every claim at once."""
-    for lease in world.look.zrange(f"rmq:{{{name}}}:leases", 0, -1):
-        world.look.zincrby(f"rmq:{{{name}}}:leases", -1000 * seconds, lease)
+    for lease in world.inspector.zrange(f"rmq:{{{name}}}:leases", 0, -1):
+        world.inspector.zincrby(f"rmq:{{{name}}}:leases", -1000 * seconds, lease)
 
 
 def left_s(world: World, name: str = "q") -> float:
     """Return for how many seconds the claim that expires first remains valid."""
-    ((_, deadline),) = world.look.zrange(f"rmq:{{{name}}}:leases", 0, 0, withscores=True)
-    return float(deadline) / 1000 - float(world.look.time()[0])
+    ((_, deadline),) = world.inspector.zrange(f"rmq:{{{name}}}:leases", 0, 0, withscores=True)
+    return float(deadline) / 1000 - float(world.inspector.time()[0])
 
 
 def spoil(world: World) -> None:
     """Make the server refuse every settlement."""
-    for key in world.look.keys("*"):
-        world.look.delete(key)
-        world.look.set(key, "of another type")
+    for key in world.inspector.keys("*"):
+        world.inspector.delete(key)
+        world.inspector.set(key, "of another type")
 
 
 def eventually(condition: Callable[[], Any]) -> Any:

@@ -50,7 +50,7 @@ def flavour(request: pytest.FixtureRequest) -> type[World]:
 def world(flavour: type[World], place: Place) -> Iterator[World]:
     """Queues of one concurrency model on an empty database of each place."""
     with flavour(place) as made:
-        made.look.flushdb()
+        made.inspector.flushdb()
         yield made
 
 

@@ -56,9 +56,9 @@ def test_a_new_queue_over_the_same_keys_continues(world: World) -> None:
 def test_draining_stores_nothing_in_redis(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
-    before = set(world.look.keys("*"))
+    before = set(world.inspector.keys("*"))
     queue.drain()
-    assert set(world.look.keys("*")) == before
+    assert set(world.inspector.keys("*")) == before
     assert waiting(world) == ["x"]
 
 

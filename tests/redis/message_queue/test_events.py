@@ -168,10 +168,10 @@ def test_a_refused_publish_emits_a_failure_with_its_error(world: World) -> None:
 def test_events_follow_what_they_report_except_for_a_failing_handler(world: World) -> None:
     seen: dict[str, tuple[int, int]] = {}
 
-    def look(event: QueueEvent) -> None:
+    def read(event: QueueEvent) -> None:
         seen[str(event.operation)] = (len(waiting(world)), in_hand(world))
 
-    queue = world.queue(on_event=Recorder(world, also=look).callback, deduplication=False)
+    queue = world.queue(on_event=Recorder(world, also=read).callback, deduplication=False)
     queue.publish("x")
     handle(queue)
     queue.publish("x")

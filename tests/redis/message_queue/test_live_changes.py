@@ -101,14 +101,14 @@ def test_the_removed_parameter_retry_strategy_is_refused(no_world: World) -> Non
 def test_a_key_that_holds_something_else_is_refused_before_anything_is_written(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
-    taken = [key for key in world.look.keys("*") if world.look.type(key) == b"list"]
+    taken = [key for key in world.inspector.keys("*") if world.inspector.type(key) == b"list"]
     for key in taken:
-        world.look.delete(key)
-        world.look.set(key, "of another type")
-    before = {key: world.look.get(key) for key in taken}
+        world.inspector.delete(key)
+        world.inspector.set(key, "of another type")
+    before = {key: world.inspector.get(key) for key in taken}
     with pytest.raises(redis.ResponseError):
         queue.publish("y")
-    assert {key: world.look.get(key) for key in taken} == before
+    assert {key: world.inspector.get(key) for key in taken} == before
     for key in taken:
-        world.look.delete(key)
+        world.inspector.delete(key)
     assert queue.publish("y") is True

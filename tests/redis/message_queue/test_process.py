@@ -184,9 +184,9 @@ def test_only_the_deduplication_key_of_a_processed_message_remains(world: World)
     queue.publish("first")
     with queue.process_message():
         pass
-    before = {key for key in world.look.keys("*") if b"slot" not in key}
+    before = {key for key in world.inspector.keys("*") if b"slot" not in key}
     for n in range(5):
         queue.publish(f"m{n}")
         with queue.process_message():
             pass
-    eventually(lambda: {key for key in world.look.keys("*") if b"slot" not in key} <= before)
+    eventually(lambda: {key for key in world.inspector.keys("*") if b"slot" not in key} <= before)

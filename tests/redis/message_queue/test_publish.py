@@ -65,13 +65,15 @@ def test_the_same_message_is_accepted_again_after_the_window(world: World) -> No
     queue = world.glance(message_deduplication_log_ttl_seconds=30)
     assert queue.publish("x")
     assert not queue.publish("x")
-    expiries = [world.look.pttl(key) for key in world.look.keys("*") if 0 < world.look.pttl(key) <= 30_000]
+    expiries = [
+        world.inspector.pttl(key) for key in world.inspector.keys("*") if 0 < world.inspector.pttl(key) <= 30_000
+    ]
     assert expiries, "the mark of a message does not expire after half a minute"
 
 
 def test_the_deduplication_window_is_an_hour_unless_a_gateway_sets_another(world: World) -> None:
     world.queue().publish("x")
-    expiries = [world.look.ttl(key) for key in world.look.keys("*")]
+    expiries = [world.inspector.ttl(key) for key in world.inspector.keys("*")]
     assert any(3590 <= seconds <= 3600 for seconds in expiries)
 
 

@@ -48,8 +48,8 @@ def test_the_timeout_is_five_minutes_by_default(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
     crash(queue)
-    scores = [score for key in world.look.keys("*") if world.look.type(key) == b"zset" and b"lease" in key
-              for _, score in world.look.zrange(key, 0, -1, withscores=True)]  # fmt: skip
+    scores = [score for key in world.inspector.keys("*") if world.inspector.type(key) == b"zset" and b"lease" in key
+              for _, score in world.inspector.zrange(key, 0, -1, withscores=True)]  # fmt: skip
     assert [290_000 < score - time.time() * 1000 <= 300_500 for score in scores] == [True]
 
 

@@ -162,11 +162,11 @@ def test_a_client_with_its_own_retries_does_not_duplicate_resent_calls(one_world
 def test_scripts_missing_on_the_server_are_sent_again(one_world: World) -> None:
     queue = one_world.queue(enable_completed_queue=True)
     queue.publish("x")
-    one_world.look.script_flush()
+    one_world.inspector.script_flush()
     assert queue.publish("y") is True
-    one_world.look.script_flush()
+    one_world.inspector.script_flush()
     with queue.process_message() as message:
-        one_world.look.script_flush()
+        one_world.inspector.script_flush()
     assert message == "x"
     assert logged(one_world, "completed") == ["x"]
 

@@ -69,7 +69,7 @@ def test_a_gateway_does_not_keep_its_queues_alive(no_world: World) -> None:
 
 
 def test_tokens_stay_exact_beyond_53_bits(world: World) -> None:
-    world.look.set("rmq:{q}:fence", 2**53)
+    world.inspector.set("rmq:{q}:fence", 2**53)
     verbs = world.blocking(world.gateway())
     for text in "ab":
         verbs.add_message("q::pending", text)
@@ -127,11 +127,11 @@ def test_a_full_server_redelivers_what_a_dead_consumer_held(one_world: World) ->
     queue.publish("x")
     abandon(queue)
     expire(one_world)
-    one_world.look.config_set("maxmemory-policy", "noeviction")
-    one_world.look.config_set("maxmemory", 1)
+    one_world.inspector.config_set("maxmemory-policy", "noeviction")
+    one_world.inspector.config_set("maxmemory", 1)
     try:
         with queue.process_message() as message:
             assert message == "x"
     finally:
-        one_world.look.config_set("maxmemory", 0)
+        one_world.inspector.config_set("maxmemory", 0)
     assert (waiting(one_world), in_hand(one_world)) == ([], 0)

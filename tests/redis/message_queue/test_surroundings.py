@@ -89,20 +89,20 @@ def test_a_gateway_that_declares_itself_a_cluster_gets_the_same_check(no_world: 
 @pytest.fixture
 def full(one_world: World) -> Iterator[World]:
     """A world whose server can be filled, and is emptied again."""
-    one_world.look.config_set("maxmemory-policy", "noeviction")
+    one_world.inspector.config_set("maxmemory-policy", "noeviction")
     yield one_world
-    one_world.look.config_set("maxmemory", 0)
+    one_world.inspector.config_set("maxmemory", 0)
 
 
 def test_a_full_server_refuses_to_publish_and_loses_nothing(full: World) -> None:
     queue = full.glance(queue={"enable_completed_queue": True})
     for text in "ab":
         queue.publish(text)
-    full.look.config_set("maxmemory", 1)
+    full.inspector.config_set("maxmemory", 1)
     with pytest.raises((redis.RedisError, RedisMessageQueueError)):
         queue.publish("c")
     assert waiting(full) == ["a", "b"]
-    full.look.config_set("maxmemory", 0)
+    full.inspector.config_set("maxmemory", 0)
     assert [handle(queue) for _ in range(3)] == ["a", "b", None]
 
 
@@ -110,7 +110,7 @@ def test_a_full_server_is_drained_by_its_consumers(full: World) -> None:
     queue = full.glance()
     for text in "ab":
         queue.publish(text)
-    full.look.config_set("maxmemory", 1)
+    full.inspector.config_set("maxmemory", 1)
     assert [handle(queue) for _ in range(3)] == ["a", "b", None]
     assert in_hand(full) == 0
 

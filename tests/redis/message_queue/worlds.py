@@ -22,20 +22,20 @@ from tests.redis.message_queue.places import Place
 from tests.redis.worlds import Blocking, Loop
 
 NOT_WAITING: dict[str, Any] = {"message_wait_interval_seconds": 0, "message_visibility_timeout_seconds": 300}
-"""A gateway that looks once and does not wait for messages, so that a test of an empty queue takes no time."""
+"""A gateway that polls once and does not wait for messages, so that a test of an empty queue takes no time."""
 
 
 class World:
-    """Makes clients, gateways and queues of one concurrency model and closes them; `look` is a client to inspect."""
+    """Makes clients, gateways and queues of one concurrency model and closes them; `inspector` reads the keys."""
 
     flavour: str
     module: ModuleType
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.look: redis.Redis = place.client()
+        self.inspector: redis.Redis = place.client()
         self._ends = ExitStack()
-        self._ends.callback(self.look.close)
+        self._ends.callback(self.inspector.close)
 
     def __enter__(self) -> Self:
         return self

@@ -51,10 +51,10 @@ def test_a_driver_adopts_the_lease_of_its_submitter(redis_client: Any, server_ur
     handover = Handover.from_environment(environment())
     with queue(server_url) as submitter, queue(server_url) as driver:
         submission = Submission(submitter, SUBMITTED)
-        submission.look()
+        submission.poll()
         adopted = driver.adopt(handover.lease_id, owner=handover.owner, if_owner=handover.owner)
         assert [(one.payload, one.deliveries) for one in driver.messages(adopted)] == [("m0", 1), ("m1", 1)]
-        submission.look()
+        submission.poll()
         assert submission.adopted
         driver.ack(adopted)
         assert submission.finish() == 2
@@ -69,7 +69,7 @@ def test_a_submitter_finds_that_its_driver_acked(redis_client: Any, server_url: 
         assert Submission(submitter, mine).finish() == 1
         others = Lease("q", "dag/run/other/-1", "dag/run/other/-1 try 2", 1, None, "2.x", named=True)
         with pytest.raises(LeaseOwnedByOther):
-            Submission(submitter, others).look()
+            Submission(submitter, others).poll()
 
 
 def test_a_lease_in_json_is_written_and_read() -> None:

@@ -72,12 +72,12 @@ def test_the_watch_says_how_many_tasks_of_spark_are_done_and_how_many_items_were
     seen: Any = queue
     watch = QueueWatch("airflow", seen, Progress(), None, tasks)
     queue.held = LeaseInfo("run/delays", "run", "held", 1095, 0, 0, now, now, 1)
-    watch.look()
+    watch.poll()
     tasks.write_text("14 24")
-    watch.look()
+    watch.poll()
     queue.held = None
-    watch.look()
-    watch.look()
+    watch.poll()
+    watch.poll()
     said = [line.partition("airflow  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert said == [
         "queue: 0 items ready to be claimed, 1,095 held under a lease, 0 dead",
@@ -99,7 +99,7 @@ def test_the_monitor_distinguishes_a_killed_driver_its_retry_and_the_hand_overs(
         queue.held = LeaseInfo("run/delays", "run", "held", 1095, 0, takeovers, now, now, fence)
         if killed:
             marker.touch()
-        watch.look()
+        watch.poll()
     lines = [line for line in capsys.readouterr().out.splitlines() if "the lease of" in line]
     assert [line.partition("1,095 items ")[2] for line in lines] == [
         "was claimed as run/delays",

@@ -23,13 +23,13 @@ PREFIX, SLOT = b"rmq:{q}:", 11
 class Cluster:
     """As much of a redis-py cluster client, and of its `nodes_manager`, as a driver uses; it has two nodes.
 
-    The queue lives on the first node. Where it lives after a move is known once the cluster is looked at again.
+    The queue lives on the first node. Where it lives after a move is known once the cluster is read again.
     """
 
     def __init__(self) -> None:
         self.nodes_manager = self
         self.nodes = Wire(), Wire()
-        self.looks = self._owner = 0
+        self.refreshes = self._owner = 0
 
     def keyslot(self, key: bytes) -> int:
         assert key == PREFIX
@@ -46,7 +46,7 @@ class Cluster:
         return Client(node)
 
     def initialize(self) -> Any:
-        self.looks += 1
+        self.refreshes += 1
         self._owner = 1
 
 
@@ -61,7 +61,7 @@ class ToConnect(AsyncConnection):
 
 
 class AsyncCluster(Cluster):
-    """The asyncio version of Cluster. Its client looks at the cluster at first, and its `nodes_manager` again."""
+    """The asyncio version of Cluster. Its client refreshes at the cluster at first, and its `nodes_manager` again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ def ask(cluster: Cluster, *replies: Reply) -> Any:
 def test_a_call_goes_to_the_node_that_has_the_slot_of_its_queue(cluster: Cluster) -> None:
     assert ask(cluster, b"ok") == b"ok"
     assert [len(node.sent) for node in cluster.nodes] == [1, 0]
-    assert cluster.looks == 0
+    assert cluster.refreshes == 0
 
 
 @pytest.mark.parametrize("reply", [redis_errors.MovedError("11 h:1"), redis_errors.ConnectionError("the node is gone")])
@@ -114,4 +114,4 @@ def test_a_call_whose_queue_has_moved_is_sent_again_to_its_new_node(cluster: Clu
     assert ask(cluster, reply, b"ok") == b"ok"
     first, second = (node.sent for node in cluster.nodes)
     assert first == second
-    assert cluster.looks == 1
+    assert cluster.refreshes == 1

@@ -136,8 +136,8 @@ def test_waiting_ends_with_its_time() -> None:
 
 
 def test_waiting_ends_when_it_is_interrupted(kind: type[Stub]) -> None:
-    looks: list[int] = []
-    patience = Patience(0, given_up=lambda: bool(looks.append(1)) or len(looks) > 2)
+    calls: list[int] = []
+    patience = Patience(0, given_up=lambda: bool(calls.append(1)) or len(calls) > 2)
     with pytest.raises(Interrupted):
         ask(kind(*[None] * 9), Wait(b"wake", 60_000, CALL), patience)
 

@@ -36,10 +36,10 @@ def ask(rig: Rig, want: Any, patience: Patience, *replies: Any) -> Any:
     return rig._finish(rig.driver.run, operation(), patience)
 
 
-def after(looks: int) -> Callable[[], bool]:
+def after(calls: int) -> Callable[[], bool]:
     """Return a function that interrupts at its nth call."""
     seen: list[int] = []
-    return lambda: bool(seen.append(1)) or len(seen) >= looks
+    return lambda: bool(seen.append(1)) or len(seen) >= calls
 
 
 def test_every_failure_before_another_attempt_is_reported(rig: Rig) -> None:

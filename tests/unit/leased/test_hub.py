@@ -28,8 +28,8 @@ class Stock:
 
     def __init__(self) -> None:
         self.replies: dict[bytes, list[Any]] = {}
-        self.looks = self.writes = 0
-        self.looked = asyncio.Event()
+        self.polls = self.writes = 0
+        self.polled = asyncio.Event()
         self.failure: Exception | None = None
 
     def holds(self, ready: int, age_s: float = 0, due_s: float | None = None, queue: str = "q") -> None:
@@ -51,7 +51,7 @@ class Driver:
         want: Any = next(exchange)
         assert isinstance(want, Batch)
         self.stock.writes += 1
-        self.stock.looked.set()
+        self.stock.polled.set()
         if self.stock.failure:
             raise self.stock.failure
         try:
@@ -63,7 +63,7 @@ class Driver:
     def _look(self, call: Call) -> Any:
         assert call.given["bell_ms"] == 15_000, "every query arms the bell"
         assert not call.slot, "queries that share a write use no call slot"
-        self.stock.looks += 1
+        self.stock.polls += 1
         return self.stock.replies.get(call.given["ready"].removesuffix(b"ready"), [0, b"", 10_000, b"", [], []])
 
     async def close(self) -> None:
@@ -129,14 +129,14 @@ async def test_a_condition_computes_when_the_oldest_message_will_be_old_enough()
 async def test_a_wait_for_ready_messages_returns_at_once(hub: WaitHub, stock: Stock) -> None:
     stock.holds(2, age_s=3)
     assert await hub.wait("q") == Backlog(2, 3.0)
-    assert stock.looks == 1
+    assert stock.polls == 1
 
 
 async def test_a_wait_continues_until_a_notification_for_enough_messages(hub: WaitHub, stock: Stock) -> None:
     stock.holds(2)
     waiting = asyncio.create_task(hub.wait("q", min_messages=3))
-    await stock.looked.wait()
-    stock.looked.clear()
+    await stock.polled.wait()
+    stock.polled.clear()
     stock.holds(3)
     hub._notify(b"rmq:{q}:bell")
     assert (await waiting).ready == 3
@@ -144,7 +144,7 @@ async def test_a_wait_continues_until_a_notification_for_enough_messages(hub: Wa
 
 async def test_a_notification_for_another_queue_causes_no_query(hub: WaitHub, stock: Stock) -> None:
     waiting = asyncio.create_task(hub.wait("q"))
-    await stock.looked.wait()
+    await stock.polled.wait()
     watch = hub._watches["q"]
     hub._notify(b"rmq:{p}:bell")
     assert not watch.notified.is_set()
@@ -156,16 +156,16 @@ async def test_a_notification_for_another_queue_causes_no_query(hub: WaitHub, st
 async def test_a_wait_queries_again_when_a_message_is_due(hub: WaitHub, stock: Stock) -> None:
     stock.holds(0, due_s=0.01)
     waiting = asyncio.create_task(hub.wait("q"))
-    await stock.looked.wait()
+    await stock.polled.wait()
     stock.holds(1)
     assert (await waiting).ready == 1
-    assert stock.looks >= 2
+    assert stock.polls >= 2
 
 
 async def test_a_wait_queries_again_when_the_oldest_message_is_old_enough(hub: WaitHub, stock: Stock) -> None:
     stock.holds(1, age_s=0.99)
     waiting = asyncio.create_task(hub.wait("q", min_messages=9, max_age=1))
-    await stock.looked.wait()
+    await stock.polled.wait()
     stock.holds(1, age_s=1)
     assert await waiting == Backlog(1, 1.0)
 
@@ -174,7 +174,7 @@ async def test_one_query_answers_many_waits_on_a_queue(hub: WaitHub, stock: Stoc
     stock.holds(5)
     answers = await asyncio.gather(*(hub.wait("q", min_messages=count) for count in (1, 2, 3, 4, 5)))
     assert {answer.ready for answer in answers} == {5}
-    assert stock.looks == 1
+    assert stock.polls == 1
 
 
 async def test_each_queue_is_queried_separately(hub: WaitHub, stock: Stock) -> None:
@@ -182,7 +182,7 @@ async def test_each_queue_is_queried_separately(hub: WaitHub, stock: Stock) -> N
     stock.holds(2, queue="b")
     found = await asyncio.gather(hub.wait("a"), hub.wait("b"))
     assert [backlog.ready for backlog in found] == [1, 2]
-    assert (stock.looks, stock.writes) == (2, 1), "and those that are due together go in one write"
+    assert (stock.polls, stock.writes) == (2, 1), "and those that are due together go in one write"
 
 
 async def test_a_queue_that_cannot_be_queried_does_not_end_the_waits_on_others(hub: WaitHub, stock: Stock) -> None:
@@ -233,7 +233,7 @@ async def test_queries_after_notifications_are_rate_limited(
 async def test_a_new_wait_is_answered_at_once_at_any_rate_of_notifications(hub: WaitHub, stock: Stock) -> None:
     stock.holds(1)
     patient = asyncio.create_task(hub.wait("q", min_messages=9))
-    await stock.looked.wait()
+    await stock.polled.wait()
     hub._watches["q"].pace_s = 60
     hub._notify(b"rmq:{q}:bell")
     await asyncio.sleep(0.01)
@@ -273,7 +273,7 @@ async def test_a_failure_ends_all_waits_and_the_next_wait_queries_again(hub: Wai
 
 async def test_closing_cancels_the_waits_that_are_under_way(hub: WaitHub, stock: Stock) -> None:
     waiting = asyncio.create_task(hub.wait("q"))
-    await stock.looked.wait()
+    await stock.polled.wait()
     await hub.aclose()
     with pytest.raises(asyncio.CancelledError):
         await waiting

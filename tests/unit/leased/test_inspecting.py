@@ -12,8 +12,8 @@ from rmq_core.discipline.leased.operations.inspecting import (
     dead_letters,
     lease_info,
     leases,
-    look,
     peek,
+    poll_backlog,
     read,
     read_columns,
     settled,
@@ -154,7 +154,7 @@ def test_the_backlog_reclaims_expired_leases_until_none_is_left() -> None:
 def test_a_backlog_query_requests_a_notification_and_returns_the_time_until_something_is_due(
     due: bytes, until: float | None
 ) -> None:
-    (state, seconds), (call,) = drive(look(engine(), 15_000), [[1, b"3000", b"3500", due, [], []]])
+    (state, seconds), (call,) = drive(poll_backlog(engine(), 15_000), [[1, b"3000", b"3500", due, [], []]])
     assert (state, seconds) == (Backlog(1, 0.5), until)
     assert call.given["bell_ms"] == 15_000
 

@@ -102,9 +102,9 @@ def test_expired_messages_precede_the_message_just_claimed_earliest_first() -> N
 def test_messages_that_become_dead_letters_are_reclaimed_first_in_the_order_of_their_deadlines() -> None:
     late = [claimed()[0], [b"a"], claimed()[2]]
     head = b"7.abc h 1 0 0 me"
-    looked = [[head, envelope("p", "m", 0)], [head, envelope("p", "m", 1)], [head, envelope("p", "m", 1)]]
+    pages = [[head, envelope("p", "m", 0)], [head, envelope("p", "m", 1)], [head, envelope("p", "m", 1)]]
     replies = [
-        late, b"returned 1 0", [b"a", b"b", b"c"], looked[::-1],
+        late, b"returned 1 0", [b"a", b"b", b"c"], pages[::-1],
         [b"returned 1 0 8.x b", b"returned 1 0 9.x c"], [b"returned 1 0 9.x"], EMPTY,
     ]  # fmt: skip
     lease, wants = drive(operations.claim(engine(max_deliveries=2), 0), replies)

@@ -115,11 +115,11 @@ def test_the_driver_receives_the_lease_and_its_owner_but_not_the_token(submissio
 def test_a_submitter_recognizes_the_adoption_by_its_own_driver_and_only_watches_from_then_on(
     queue: ScriptedQueue, submission: Submission
 ) -> None:
-    submission.look()
+    submission.poll()
     assert not submission.adopted
     assert submission.held
     adopt_as_driver(queue)
-    submission.look()
+    submission.poll()
     assert submission.adopted
     assert not submission.held
 
@@ -127,7 +127,7 @@ def test_a_submitter_recognizes_the_adoption_by_its_own_driver_and_only_watches_
 def test_a_foreign_owner_means_the_lease_is_lost(queue: ScriptedQueue, submission: Submission) -> None:
     queue.token, queue.info = "3.c", info("run-2")
     with pytest.raises(LeaseOwnedByOther):
-        submission.look()
+        submission.poll()
 
 
 def test_a_reclaim_before_the_driver_adopted_means_the_lease_is_lost(
@@ -137,14 +137,14 @@ def test_a_reclaim_before_the_driver_adopted_means_the_lease_is_lost(
     submission = Submission(submission._queue, submission.lease)
     queue.token = queue.info = None
     with pytest.raises(LeaseLost):
-        submission.look()
+        submission.poll()
 
 
 def test_a_driver_that_adopts_and_settles_message_by_message_between_two_checks_has_settled(
     queue: ScriptedQueue, submission: Submission
 ) -> None:
     queue.token = queue.info = None  # a message was nacked: no record
-    submission.look()
+    submission.poll()
     assert not submission.held
     assert submission.finish() is None
 
@@ -154,19 +154,19 @@ def test_a_lease_that_disappears_after_its_deadline_was_reclaimed_even_if_the_dr
 ) -> None:
     adopt_as_driver(queue)
     queue.info = info("run-1", deadline=-SOON)
-    submission.look()
+    submission.poll()
     queue.info = None
     with pytest.raises(LeaseLost):
-        submission.look()
+        submission.poll()
 
 
 def test_a_lease_that_disappears_before_its_deadline_was_settled_by_the_driver(
     queue: ScriptedQueue, submission: Submission
 ) -> None:
     adopt_as_driver(queue)
-    submission.look()
+    submission.poll()
     queue.info = None
-    submission.look()
+    submission.poll()
     assert submission.finish() is None
 
 
@@ -175,9 +175,9 @@ def test_a_different_clock_of_the_server_does_not_turn_a_settled_lease_into_a_lo
     queue: ScriptedQueue, submission: Submission, hours: int
 ) -> None:
     queue.clock = dt.timedelta(hours=hours)
-    submission.look()
+    submission.poll()
     queue.token = queue.info = None
-    submission.look()
+    submission.poll()
     assert submission.finish() is None
 
 
@@ -186,11 +186,11 @@ def test_a_different_clock_of_the_server_does_not_turn_a_lost_lease_into_a_settl
     queue: ScriptedQueue, submission: Submission, hours: int
 ) -> None:
     queue.clock = dt.timedelta(hours=hours)
-    submission.look()
+    submission.poll()
     queue.token = queue.info = None
     queue.clock += 2 * SOON
     with pytest.raises(LeaseLost):
-        submission.look()
+        submission.poll()
 
 
 def test_success_requires_the_record_of_the_drivers_ack(queue: ScriptedQueue, submission: Submission) -> None:
@@ -255,7 +255,7 @@ def test_a_restarted_submitter_watches_a_driver_that_has_adopted(queue: Scripted
     resumed = Submission.resumed(held, made(token="1.a"), fence=1)
     assert resumed is not None
     assert resumed.adopted
-    resumed.look()
+    resumed.poll()
     assert queue.calls == []
 
 

@@ -126,19 +126,19 @@ MODES: dict[str, Callable[[], Any]] = {
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Redis: every mode looks at an empty queue, and tells which threshold it asks."""
+    """Without Redis: every mode polls an empty queue and reports which threshold it applies."""
 
     def ask(threshold: Threshold, _: Backlog) -> bool:
         raise Asked(threshold)
 
-    async def look(*_: Any) -> Any:
+    async def poll(*_: Any) -> Any:
         return EMPTY, None
 
     async def open_async(*_: Any) -> AsyncQueue:
         return AsyncQueue()
 
     monkeypatch.setattr(Threshold, "met_by", ask)
-    monkeypatch.setattr(BacklogPoller, "look", look)
+    monkeypatch.setattr(BacklogPoller, "poll", poll)
     monkeypatch.setattr(waiting, "shared_hub", a_hub)
     monkeypatch.setattr(RedisQueueHook, "async_work_queue", open_async)
     monkeypatch.setattr(RedisQueueSensor, "_open", lambda _: Queue())

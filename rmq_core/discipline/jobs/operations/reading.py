@@ -84,28 +84,28 @@ def _slice(engine: JobsEngine, lease: Lease, lo: int, last: int) -> Exchange[tup
 def backlog(engine: JobsEngine) -> Exchange[Backlog]:
     """Return how many jobs are ready and how old the oldest is. Due jobs and jobs of expired leases count as ready."""
     yield from tick(engine)
-    looked = yield from _look(engine, 1)
-    return Backlog(looked[0], _age(looked))
+    counted = yield from _read_stats(engine, 1)
+    return Backlog(counted[0], _age(counted))
 
 
 def stats(engine: JobsEngine) -> Exchange[QueueStats]:
     """Count the jobs of the queue. `leased`: those of workers and those of the 1,000 leases that expire first."""
-    looked = yield from _look(engine, 1, _LISTED)
-    infos = yield from _infos(engine, looked[7])
-    leased = looked[4] + sum(info.count - info.settled for info in infos)
-    return QueueStats(looked[0], looked[1], leased, looked[2], looked[3], _age(looked), paused=False)
+    counted = yield from _read_stats(engine, 1, _LISTED)
+    infos = yield from _infos(engine, counted[7])
+    leased = counted[4] + sum(info.count - info.settled for info in infos)
+    return QueueStats(counted[0], counted[1], leased, counted[2], counted[3], _age(counted), paused=False)
 
 
 def peek(engine: JobsEngine, count: int = 1) -> Exchange[list[Message]]:
     """Return the messages that would be claimed next, at most `count` of them, oldest first."""
-    looked = yield from _look(engine, whole("count", count, minimum=1))
-    return [message_of(envelope) for envelope in looked[6]]
+    counted = yield from _read_stats(engine, whole("count", count, minimum=1))
+    return [message_of(envelope) for envelope in counted[6]]
 
 
 def leases(engine: JobsEngine, limit: int = 100) -> Exchange[list[LeaseInfo]]:
     """Return the leases that expire first, at most `limit` of them."""
-    looked = yield from _look(engine, 1, whole("limit", limit, minimum=1))
-    return (yield from _infos(engine, looked[7]))
+    counted = yield from _read_stats(engine, 1, whole("limit", limit, minimum=1))
+    return (yield from _infos(engine, counted[7]))
 
 
 def lease_info(engine: JobsEngine, lease_id: str) -> Exchange[LeaseInfo | None]:
@@ -138,13 +138,13 @@ def _dead(engine: JobsEngine, count: int) -> Exchange[list[bytes]]:
     return [entry.encode() if isinstance(entry, str) else entry for entry in found]
 
 
-def _look(engine: JobsEngine, shown: int, listed: int = 1) -> Exchange[list[Any]]:
-    looked: list[Any] = yield script("jobs/look", engine.keys, group=GROUP, shown=shown, listed=listed)
-    return looked
+def _read_stats(engine: JobsEngine, shown: int, listed: int = 1) -> Exchange[list[Any]]:
+    counted: list[Any] = yield script("jobs/stats", engine.keys, group=GROUP, shown=shown, listed=listed)
+    return counted
 
 
-def _age(looked: list[Any]) -> float | None:
-    return max(0.0, (looked[5] - message_of(looked[6][0]).enqueued_ms) / 1000) if looked[6] else None
+def _age(counted: list[Any]) -> float | None:
+    return max(0.0, (counted[5] - message_of(counted[6][0]).enqueued_ms) / 1000) if counted[6] else None
 
 
 def _infos(engine: JobsEngine, ids: list[bytes]) -> Exchange[list[LeaseInfo]]:

@@ -100,7 +100,7 @@ def _unsettled(bits: bytes, skip: int, count: int) -> list[int]:
 
 def backlog(engine: LeasedEngine) -> Exchange[Backlog]:
     """Return how much work is ready and how old it is. Cheap; due and expired messages count as ready."""
-    state = yield from look(engine)
+    state = yield from poll_backlog(engine)
     return state[0]
 
 
@@ -120,7 +120,7 @@ def glance(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[Glance]:
     return Glance(Backlog(ready, _age(oldest, now), isolated), until, late)
 
 
-def look(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
+def poll_backlog(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backlog, float | None]]:
     """Reclaim expired leases; return the backlog and the seconds until the next due time. bell_ms: as in `glance`."""
     while True:
         seen = yield from glance(engine, bell_ms)

@@ -30,19 +30,19 @@ class Seen(NamedTuple):
 
 def backlog(engine: RotationEngine) -> Exchange[Backlog]:
     """Return how many ids are new or late; their age is not known. Reads every entry."""
-    seen = yield from look(engine, 0)
+    seen = yield from count_entries(engine, 0)
     return Backlog(seen.new + seen.late, None)
 
 
 def stats(engine: RotationEngine) -> Exchange[QueueStats]:
     """Return what the list holds; each id in progress counts as a lease. Reads every entry."""
-    seen = yield from look(engine, 0)
+    seen = yield from count_entries(engine, 0)
     return QueueStats(seen.new + seen.late, 0, seen.in_progress, seen.in_progress, 0, None, paused=False)
 
 
 def peek(engine: RotationEngine, count: int = 1) -> Exchange[list[Message]]:
     """Return the ids that would be popped next, at most `count` of them."""
-    seen = yield from look(engine, whole("count", count, minimum=1), enough=True)
+    seen = yield from count_entries(engine, whole("count", count, minimum=1), enough=True)
     return [message_of(envelope(data, late=False)) for data in seen.ids]
 
 
@@ -78,16 +78,16 @@ def purge(engine: RotationEngine, target: str) -> Exchange[int]:
             return removed
 
 
-def look(engine: RotationEngine, listed: int, *, enough: bool = False) -> Exchange[Seen]:
+def count_entries(engine: RotationEngine, listed: int, *, enough: bool = False) -> Exchange[Seen]:
     """Count the entries and list the first `listed` ids to be popped; with `enough`, stop once these are found."""
     counts, ids, first = [0, 0, 0, 0], list[bytes](), 0
     while True:
         reply = yield script(
-            "rotation/look", engine.keys, offset=first, most=_PAGE, timeout_s=engine.config.timeout_s,
+            "rotation/stats", engine.keys, offset=first, most=_PAGE, timeout_s=engine.config.timeout_s,
             listed=listed - len(ids),
         )  # fmt: skip
-        looked, *more, found = reply
-        first, counts, ids = first + looked, [a + b for a, b in zip(counts, more, strict=True)], ids + found
-        if looked < _PAGE or (enough and len(ids) >= listed):
+        read, *more, found = reply
+        first, counts, ids = first + read, [a + b for a, b in zip(counts, more, strict=True)], ids + found
+        if read < _PAGE or (enough and len(ids) >= listed):
             new, late, in_progress, done = counts
             return Seen(new, late, in_progress, done, ids)

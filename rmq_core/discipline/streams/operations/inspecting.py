@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmq_core.discipline.streams.engine import StreamEngine
 from rmq_core.discipline.streams.messages import envelope
-from rmq_core.discipline.streams.operations.native import look
+from rmq_core.discipline.streams.operations.native import count_call
 from rmq_core.envelope.codec import Message, message_of
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
@@ -18,13 +18,13 @@ _AT_A_TIME = 1000
 
 def backlog(engine: StreamEngine) -> Exchange[Backlog]:
     """Return how many messages are ready, new or stale, and how old the oldest is. Changes nothing in Redis."""
-    found = yield look(engine)
+    found = yield count_call(engine)
     return Backlog(found[1] + found[3], _oldest_age(found))
 
 
 def stats(engine: StreamEngine) -> Exchange[QueueStats]:
     """Count the messages that the queue holds for this group. Stale ones are ready: any consumer may claim them."""
-    found = yield look(engine)
+    found = yield count_call(engine)
     leased = max(0, found[2] - found[3])
     return QueueStats(found[1] + found[3], 0, leased, found[7] if leased else 0, 0, _oldest_age(found), paused=False)
 

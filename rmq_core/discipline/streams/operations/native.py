@@ -135,9 +135,9 @@ def claim_stale(engine: StreamEngine, min_idle_ms: int | None = None, count: int
     yield from start(engine)
     stream, group, consumer = config.stream_key, config.consumer_group, config.consumer_name
     skip = consumer if config.claim_skip_own_messages else None
-    looked_at = wanted if skip is None else max(wanted, _BOUND)
+    listed = wanted if skip is None else max(wanted, _BOUND)
     # As bytes: a client that parses replies by command name would parse "XPENDING" as its short form and fail.
-    pending = yield Listen((b"XPENDING", stream, group, "IDLE", idle_ms, "-", "+", looked_at), 0)
+    pending = yield Listen((b"XPENDING", stream, group, "IDLE", idle_ms, "-", "+", listed), 0)
     ids = [_text(entry[0]) for entry in pending if _text(entry[1]) != skip]
     if not ids:
         return []
@@ -148,15 +148,15 @@ def claim_stale(engine: StreamEngine, min_idle_ms: int | None = None, count: int
 @surfacing
 def backlog_stats(engine: StreamEngine) -> Exchange[BacklogStats]:
     """Return the backlog of the group, read in one call. It changes nothing and does not create the group."""
-    found = yield look(engine)
+    found = yield count_call(engine)
     return BacklogStats(found[0], found[1], found[2], found[3], None if found[6] < 0 else found[6])
 
 
-def look(engine: StreamEngine) -> Call:
+def count_call(engine: StreamEngine) -> Call:
     """Return the call that counts messages for `backlog_stats`, `backlog` and `stats`."""
     config = engine.config
     return script(
-        "streams/look", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms, most=_BOUND
+        "streams/stats", engine.keys, group=config.consumer_group, stale_ms=config.claim_idle_ms, most=_BOUND
     )  # fmt: skip
 
 

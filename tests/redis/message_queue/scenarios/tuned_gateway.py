@@ -1,4 +1,4 @@
-"""A link over satellite: more patience, a longer memory for duplicates, a longer look."""
+"""A link over satellite: more patience, a longer memory for duplicates, a longer poll."""
 
 from __future__ import annotations
 

@@ -179,8 +179,8 @@ def test_the_other_disciplines_need_no_reaper(rmq: Rmq, discipline: str) -> None
 def test_top_without_a_terminal_prints_one_table_after_another(rmq: Rmq) -> None:
     publish(rmq, "leased")
     publish(rmq, "jobs", "r")
-    looks = rmq("top", "--times", "2", "--interval", "0.1", "--json").records
-    assert [look["queue"] for look in looks] == ["q", "r"] * 2
+    records = rmq("top", "--times", "2", "--interval", "0.1", "--json").records
+    assert [record["queue"] for record in records] == ["q", "r"] * 2
     assert "ready lately" in rmq("top", "q", "--times", "1").out
 
 
