@@ -121,9 +121,9 @@ def test_a_late_request_has_no_effect_that_its_caller_was_told_did_not_happen(
             assert at > 0
             return
         case.change(calm, given)
-        before = _look(world, calm)
+        before = _state(world, calm)
         assert wire.deliver_late()
-        assert _look(world, calm) == before, f"the command number {at} came late"
+        assert _state(world, calm) == before, f"the command number {at} came late"
     pytest.fail("the call never ended undisturbed")
 
 
@@ -148,5 +148,5 @@ def _told(act: Callable[[Any, Any], Any], queue: Any, given: Any) -> Any:
         return type(error)
 
 
-def _look(world: World, queue: Any) -> dict[str, Any]:
+def _state(world: World, queue: Any) -> dict[str, Any]:
     return {**picture.of_queue(world.client, queue.name), "paused": queue.stats().paused}

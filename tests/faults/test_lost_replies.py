@@ -38,7 +38,7 @@ class Stage:
         self.wire.cut(fault, at)
         result = self._act()
         assert self.wire.hit == (fault is not None)
-        told, found = picture.of_result(result), self.poll()
+        told, found = picture.of_result(result), self.state()
         if isinstance(result, Lease):
             self.calm.extend(result, 900)  # the returned token is the one that holds the lease
         return told, found

@@ -95,7 +95,7 @@ class Stage:
         except RedisMessageQueueError as error:
             result = error
         assert bool(self.wire.hit) == (fault is not None)
-        return told(result), self.poll()
+        return told(result), self.state()
 
     def state(self) -> dict[str, Any]:
         return picture(self.world.client, self.queue_name)

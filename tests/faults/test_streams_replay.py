@@ -63,7 +63,7 @@ class Stage:
         except RedisMessageQueueError as error:
             told = repr(error)
         assert self.wire.hit == (fault is not None)
-        return told, self.poll()
+        return told, self.state()
 
     def state(self) -> Any:
         """Return entries, the position of the group, and who holds what after how many deliveries."""
