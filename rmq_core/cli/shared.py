@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperGroup
 
+from rmq_core import __version__
 from rmq_core.cli.options import LOCAL, Discipline, Json, Url
 
 _SPELLED = {"url": "--url", "discipline": "--discipline", "as_json": "--json"}
@@ -32,3 +34,20 @@ def _given(ctx: Any) -> list[str]:
 def shared(*, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
     """Parse the options before a command; `Group` passes them on to the command."""
     del url, discipline, as_json
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  Typer passes the value of the option by position
+    if wanted:
+        typer.echo(f"rmq {__version__}")
+        raise typer.Exit
+
+
+_Version = Annotated[
+    bool,
+    typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version of RMQ and exit."),
+]
+
+
+def root(*, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False, version: _Version = False) -> None:
+    """Parse the options before a command; the groups of commands have all of them except `--version`."""
+    del url, discipline, as_json, version

@@ -20,7 +20,9 @@ def manager() -> ProvidersManager:
 
 
 def test_airflow_lists_the_provider(manager: ProvidersManager) -> None:
-    assert manager.providers["rmq"].data["name"] == "RMQ"
+    data = manager.providers["rmq"].data
+    assert data["name"] == "Redis Work Queue (RMQ)"
+    assert "not RabbitMQ" in data["description"], "another provider, airflow-provider-rmq, is for RabbitMQ"
 
 
 LISTED = {

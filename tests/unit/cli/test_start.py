@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from rmq_core import __version__
 from rmq_core.cli import main
 
 
@@ -42,6 +43,13 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> No
             main([*command, "--help"])
         assert ended.value.code == 0
         assert f"Usage: rmq {' '.join(command)} " in capsys.readouterr().out
+
+
+def test_the_version_is_printed_without_a_command_or_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--url", "redis://nowhere.invalid/0", "--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"rmq {__version__}\n"
 
 
 def test_a_wrong_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
