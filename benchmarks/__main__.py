@@ -41,25 +41,25 @@ ALONE = """\
 # Benchmark results
 
 `make bench` measures everything in one run, on servers it starts itself (no persistence, TCP on the loopback). Payloads
-are text of 190 bytes. A ratio is RMQ's rate over the rate of a bare redis-py loop: short slices of RMQ run between
-slices of the bare loop, each slice is compared with the bare slices before and after it, and the figure is the median
-of all rounds, with their quartiles in brackets. The server has a core of its own. The bare loop calls `EVALSHA` of
-`return 1`; for batches of 1000 it is a pipeline of 1000 `LPUSH`; for waiters it is a `BLMOVE`, and time is measured
-from the publisher's send to the moment another process has the message. The async façade is compared with
-`redis.asyncio`. Memory is the growth of `used_memory`. The docstrings of the benchmark modules give details. Rates and
-times are context: they apply only to this machine."""
+are text of 190 bytes. A ratio is RMQ's rate over the rate of a bare redis-py loop. Short slices of the two alternate,
+and each slice of RMQ is compared with the slices of the bare loop before and after it. A figure is the median of these
+ratios, with their quartiles in brackets. The server has a core of its own. The bare loop calls `EVALSHA` of `return 1`;
+for batches of 1000 it is a pipeline of 1000 `LPUSH`; for waiters it is a `BLMOVE`, and time is measured from the
+publisher's send to the moment another process has the message. The async façade is compared with `redis.asyncio`.
+Memory is the growth of `used_memory`. The docstrings of the benchmark modules give details. Rates and times are
+context: they apply only to this machine."""
 BESIDE = """\
 # RMQ compared with other libraries
 
 `make bench` measures everything in one run, on servers it starts itself (no persistence, TCP on the loopback). Each
-library runs in a process and an environment of its own, all on the same Python and against the same server. A ratio
-is RMQ's rate over that of the library: short slices of both alternate, and the figure is the median of all rounds,
-with their quartiles in brackets. `processor` is the same ratio in processor time of client and server. For redis-
-message-queue the operating system places server and clients on cores, as it does by default, and the rates are
-measured once more with the server on a core of its own; RMQ runs there on the redis-py that 7.0.0 accepts, which is
-a little quicker than the redis-py 8 that the newest release requires. For job queues the server always has a core of
-its own. The docstrings of `message_queue.py` and `jobs.py` give details. Rates and times are context: they apply only
-to this machine."""
+library runs in a process and an environment of its own, all on the same Python and against the same server. A ratio is
+RMQ's rate over that of the library: short slices of both alternate, and the figure is the median of all rounds, with
+their quartiles in brackets. `processor` is the same ratio in processor time of client and server. In the comparison
+with redis-message-queue, the operating system places server and clients on cores, as it does by default; the rates are
+measured once more with the server on a core of its own. In that comparison RMQ uses the newest redis-py that
+redis-message-queue 7.0.0 accepts. It is a little quicker than redis-py 8, which the newest release of
+redis-message-queue requires. In the comparison with job queues, the server always has a core of its own. The docstrings
+of `message_queue.py` and `jobs.py` give details. Rates and times are context: they apply only to this machine."""
 PEERS = ("message_queue", "jobs")
 MEMORY_SERVERS = ("7.0", "8.6")
 
@@ -191,7 +191,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only", nargs="+", choices=measurements("", QUICK), help="only these measurements; only print"
     )
-    parser.add_argument("--server", default="7.0", help="the server, except for memory; targets are for 7.0")
+    parser.add_argument("--server", default="7.0", help="the server, for all but memory; the targets apply to 7.0")
     return parser.parse_args()
 
 

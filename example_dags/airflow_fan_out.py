@@ -1,9 +1,9 @@
 """One mapped task for each share of the work: each mapped task claims its own share.
 
-No task is assigned particular messages: it claims the next ones. So the number and the order of running tasks do not
+A task is not assigned particular messages; it claims the next ones. So the number and the order of running tasks do not
 matter, and neither do retries, since a retry gets the same messages again. Each task continues until the queue is
-empty. So the same run also processes messages that a cleared or marked task released, and messages that a claim leaves
-out because they failed together.
+empty. So the same run also processes messages that a task released when it was cleared or was marked as success or
+failed, and messages that an earlier claim left out because they had failed together.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _ENVELOPE = "\x1eRMQ1:"
 
 @dataclass(frozen=True)
 class ClaimedMessage:
-    """A message and the right to settle it: `lease_token` is a secret, `stored_message` goes back to the gateway."""
+    """A claimed message: to settle it, pass `stored_message` and the secret `lease_token` back to the gateway."""
 
     stored_message: MessageData
     lease_token: str
@@ -66,7 +66,7 @@ def token_text(lease: Lease) -> str:
 
 
 def lease_of(queue: str, message: MessageData, token: str | None) -> Lease | None:
-    """Return the lease to settle, from its token or from the message, which carries it within this process."""
+    """Return the lease to settle: the one that the token names or, without a token, the one attached to the message."""
     known = message.grant.lease if isinstance(message, HeldText | HeldBytes) else None
     if token is None or (known is not None and token == token_text(known)):
         return known
@@ -102,7 +102,7 @@ class Received(NamedTuple):
 
 
 def _opened(stored: MessageData, *, strict: bool) -> tuple[str | None, MessageData]:
-    """Return id and payload from the envelope that foreign gateways may store. Other data is its own payload."""
+    """Return id and payload from the envelope that a foreign gateway may store. Data without one is the payload."""
     text = stored.decode(errors="replace") if isinstance(stored, bytes) else stored
     envelope = _parsed(text.removeprefix(_ENVELOPE)) if text.startswith(_ENVELOPE) else None
     if envelope is not None:

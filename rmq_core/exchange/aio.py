@@ -68,7 +68,7 @@ class PooledConnection:
         self._due_s, self._task = math.inf, None
 
     def ended(self, error: BaseException) -> BaseException:
-        """Return the error to raise: a timeout for a cancellation by the timer, else the given error."""
+        """Return the error to raise: a TimeoutError if the timer cancelled the task, else the given error."""
         task, overdue, self._overdue = self._task, self._overdue, False
         self.stop()
         if task and overdue and task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
@@ -103,7 +103,7 @@ class Canceller:
         self._timer.cancel()
 
     def ended(self, error: BaseException) -> BaseException:
-        """Return the error to raise: Interrupted for a cancellation by this object, else the given error."""
+        """Return the error to raise: Interrupted if this object cancelled the task, else the given error."""
         if self._fired and self._task and not self._task.uncancel() and isinstance(error, asyncio.CancelledError):
             return Interrupted()
         return error
@@ -299,7 +299,7 @@ class _NodePool:
 
     async def release(self, connection: Any) -> None:
         release = getattr(self._node, "release", None)
-        if release is None:  # redis-py 5 and 6.0 do it inside their own calls only
+        if release is None:  # redis-py 5 and 6.0 have no such method; only their own calls release
             release = self._node._free.append  # noqa: SLF001
         release(connection)
 

@@ -14,7 +14,7 @@ from rmq_dagster import RedisQueueResource
 from rmq_dagster.tags import QUEUE
 from tests.dagster.pipeline import ROOT
 
-# Dagster itself calls what it deprecates or calls a preview: its Pipes session does, and finding the checks of assets.
+# Dagster itself uses deprecated and preview features: in its Pipes session, and when it finds the checks of assets.
 pytestmark = [
     pytest.mark.nightly("dagster/test_pipes.py::test_a_driver_that_adopts_settles_itself_and_the_run_only_watches"),
     pytest.mark.slow,
@@ -36,7 +36,7 @@ def project() -> Iterator[dg.Definitions]:
 
 @pytest.fixture
 def resources(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The definitions of the project with only the first days of 2013 and with its own folders."""
+    """Limit the project to the first days of 2013 and its results to a folder of the test; return its resources."""
     items = flights.work_items()[: 3 * DAYS]
     monkeypatch.setenv("RMQ_URL", redis_url)
     monkeypatch.setenv("RMQ_DEMO_RESULTS", str(tmp_path))

@@ -1,4 +1,4 @@
-"""The steps that the guides give to a project with `dg` work: their files are written, their commands are run."""
+"""The guides' steps for a project with `dg` work: the tests write the files and run the commands of each guide."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Walk = Callable[..., str]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Create the part of what `create-dagster project shop` makes that dg reads."""
+    """Create the project that `create-dagster project shop` makes, but only the files that dg reads."""
     package = tmp_path / "shop" / "src" / "shop"
     (package / "defs").mkdir(parents=True)
     (tmp_path / "shop" / "pyproject.toml").write_text(PYPROJECT)

@@ -44,7 +44,7 @@ def test_the_spark_extra_installs_one_pyspark_that_runs_a_job(
     check_that_a_job_runs(python, tmp_path, redis_url)
 
 
-def test_a_custom_provider_installs_no_spark_and_the_operator_explains_or_uses_an_existing_one(
+def test_without_an_installed_spark_the_operator_uses_spark_home_or_explains_how_to_get_spark(
     make: Make, wheel: Path, tmp_path: Path, redis_url: str
 ) -> None:
     python = make(tmp_path / "env", requirements(wheel, "airflow", [f"{PROVIDER}>=6.1"]))
@@ -56,7 +56,7 @@ def test_a_custom_provider_installs_no_spark_and_the_operator_explains_or_uses_a
         last = said.stderr.strip().splitlines()[-1]
         assert "there is no `spark-submit` on PATH" in last
         assert "pip install 'rmq[airflow-spark]'" in last
-        assert queue.backlog().ready == 1, "nothing was claimed"
+        assert queue.backlog().ready == 1, "the operator claimed a message"
         queue.purge("ready")
     check_that_a_job_runs(python, tmp_path, redis_url, SPARK_HOME=str(Path(pyspark.__file__).parent))
 
@@ -73,7 +73,7 @@ def check_that_a_job_runs(python: str, folder: Path, redis_url: str, **variables
 
 
 def run_task(python: str, folder: Path, redis_url: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the operator by the path of the environment's Python, as some workers are started: PATH lacks its `bin`."""
+    """Run the operator with the environment's Python by its path; its `bin` is not on PATH, as for some workers."""
     connections: dict[str, dict[str, Any]] = {
         "AIRFLOW_CONN_REDIS_QUEUE_DEFAULT": {"conn_type": "redis_queue", "extra": {"url": redis_url}},
         "AIRFLOW_CONN_SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},

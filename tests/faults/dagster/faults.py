@@ -1,4 +1,4 @@
-"""The faults, as functions of the scene in which they occur: each returns when it has befallen every way of working."""
+"""The faults: each is a function that causes the fault in a scene and returns when every mode has suffered it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REDIS_AWAY_S = 3
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens, and what the deployment is told besides."""
+    """A name, the function that causes the fault, and the environment variables that the deployment needs for it."""
 
     name: str
     befall: Callable[[Scene], None]
@@ -29,7 +29,7 @@ class Fault:
 
 
 def kill_workers(scene: Scene) -> None:
-    """The processes of the runs, in the middle of their work."""
+    """Kill the processes of the runs in the middle of their work."""
     scene.at_work()
     drivers = scene.drivers()
     for pid in scene.workers():
@@ -39,7 +39,7 @@ def kill_workers(scene: Scene) -> None:
 
 
 def shut_down_workers(scene: Scene) -> None:
-    """SIGTERM to the processes of the runs, as when a deployment replaces their machine; nobody has asked Dagster."""
+    """Send SIGTERM to the processes of the runs, as when their machine is replaced; no request goes to Dagster."""
     runs = {note["run"] for notes in scene.at_work().values() for note in notes}
     for pid in scene.workers():
         tally.count("Dagster run worker shut down")
@@ -64,7 +64,7 @@ def fail(scene: Scene) -> None:
 
 
 def kill_daemon(scene: Scene) -> None:
-    """When every sensor has rung and the daemon does not know it yet; then `dagster dev` ends and is started again."""
+    """Kill the daemon when every sensor has rung but the daemon has no result yet; then restart `dagster dev`."""
     scene.at_work()
     drag_ticks(scene)
     tally.count("Dagster daemon killed in mid-tick")
@@ -75,7 +75,7 @@ def kill_daemon(scene: Scene) -> None:
 
 
 def kill_code_server(scene: Scene) -> None:
-    """With the runs it had started, as when their container goes. Nobody tells Dagster of the runs."""
+    """Kill the code server and the runs that it started, as when their container ends. Nothing tells Dagster of it."""
     working = scene.at_work()
     scene.orphans = sorted({note["run"] for notes in working.values() for note in notes})
     drivers = scene.drivers()
@@ -94,7 +94,7 @@ def let_ticks_time_out(scene: Scene) -> None:
 
 
 def fill_run_queue(scene: Scene) -> None:
-    """Other runs take every slot until leases, and what ticks have claimed, should have expired."""
+    """Let other runs take every slot for longer than a lease, or a claim that a tick has made, should last."""
     scene.board.turn_on("block")
     (scene.board.folder / "blockers").write_text(f"{scene.number} {SLOTS}")
     scene.await_that(lambda: len(scene.board.notes("occupied")) == SLOTS)
@@ -105,7 +105,7 @@ def fill_run_queue(scene: Scene) -> None:
 
 
 def restart_redis(scene: Scene) -> None:
-    """Killed while runs work, and back after a while with everything it had acknowledged."""
+    """Kill Redis while runs work, and restart it after a while with every write that it had acknowledged."""
     scene.at_work()
     tally.count("Redis killed and restarted")
     scene.redis.kill9()
@@ -115,7 +115,7 @@ def restart_redis(scene: Scene) -> None:
 
 
 def drag_ticks(scene: Scene) -> None:
-    """Publish, and return when every sensor has rung for it in a tick that does not end."""
+    """Publish, and return when every sensor has requested runs for the messages in a tick that is kept from ending."""
     scene.publish()
     scene.board.turn_on("drag")
     scene.await_that(lambda: all(scene.notes(mode, "dragged") for mode in MODES))
@@ -127,7 +127,7 @@ def _status(scene: Scene, run_id: str) -> dg.DagsterRunStatus | None:
 
 
 def _a_tick_failed(scene: Scene, sensor: str) -> bool:
-    """Whether one did in this round."""
+    """Return whether a tick of the sensor has failed in this round."""
     instance: Any = scene.deployment.instance
     (state,) = [state for state in instance.all_instigator_state() if state.instigator_name == sensor]
     since = scene.began.timestamp()
@@ -139,7 +139,7 @@ WITHOUT_ENDINGS, RETRIED, IMPATIENT = {ENDINGS: "off"}, {RETRIES: "2"}, {TICK_TI
 WORKER_KILLED = Fault("run worker SIGKILL", kill_workers)
 DAEMON_KILLED = Fault("daemon killed and restarted in mid-tick", kill_daemon)
 SHORT = (WORKER_KILLED, DAEMON_KILLED)
-# Those that are told the same share a deployment.
+# Faults with the same environment variables share a deployment.
 FULL = (
     WORKER_KILLED,
     Fault("run canceled", cancel),

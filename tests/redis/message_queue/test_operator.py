@@ -1,4 +1,4 @@
-"""The operator methods of a queue: counting, peeking, redriving and purging."""
+"""The methods of a queue for the people who operate it: counting, peeking, redriving and purging."""
 
 from __future__ import annotations
 

@@ -127,7 +127,9 @@ def test_the_report_of_a_refused_publish_states_what_was_accepted(world: World) 
         (lambda queue: queue.ack(Lease.from_json(Lease("q", "x", "w", 1, 1, "t").to_json())), "adopt"),
     ],
 )
-def test_an_invalid_value_is_refused_by_parameter(world: World, call: Callable[[Any], Any], parameter: str) -> None:
+def test_the_error_for_an_invalid_value_names_the_parameter(
+    world: World, call: Callable[[Any], Any], parameter: str
+) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         call(worker(world))
 

@@ -34,7 +34,7 @@ def test_the_names_of_a_message_record_are_those_of_the_documentation() -> None:
     assert record["enqueued_at"] == "2023-11-14T22:13:20+00:00"
 
 
-def test_a_message_whose_id_has_no_timestamp_has_no_age() -> None:
+def test_a_message_without_a_publish_time_has_no_age() -> None:
     bare = message("x", enqueued_ms=0)
     assert records.message_record("q", bare)["enqueued_at"] is None
     assert records.message_row(bare)[1] is None
@@ -56,7 +56,9 @@ def test_a_lease_record_contains_no_token() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "ends"), [(None, "never"), (-1, "expired")])
-def test_the_end_of_a_lease_is_shown_as_a_time_never_or_expired(seconds: int | None, ends: str) -> None:
+def test_a_lease_without_a_deadline_ends_never_and_one_past_its_deadline_is_expired(
+    seconds: int | None, ends: str
+) -> None:
     now = datetime.now(UTC)
     deadline = None if seconds is None else now + timedelta(seconds=seconds)
     assert records.lease_row(LeaseInfo("l", "me", "held", 1, 0, 0, now, deadline, 7))[-2] == ends

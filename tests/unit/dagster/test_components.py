@@ -17,7 +17,7 @@ from rmq_dagster.components import RedisQueuePublishComponent, RedisQueueSensorC
 from rmq_dagster.components.base import QueueComponent, QueueSettings
 from rmq_dagster.components.sensor import LimitSettings, LimitsSettings
 
-# Dagster deprecates a function that it uses itself to make observable assets external ones.
+# Dagster turns observable assets into external assets with a function that it has itself deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
 
 COMPONENTS = [RedisQueuePublishComponent, RedisQueueSensorComponent, RedisQueueSparkComponent]
@@ -46,7 +46,7 @@ def test_every_attribute_has_a_description(model: Any) -> None:
 
 
 @pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.__name__)
-def test_a_component_has_a_schema_for_editors_and_a_summary_for_the_list(component: Any) -> None:
+def test_a_component_has_a_schema_for_editors_and_a_summary_for_dg_list_components(component: Any) -> None:
     assert {"queue", "resource_key"} <= component.get_model_cls().model_json_schema()["properties"].keys()
     assert len(component.__doc__.splitlines()[0]) < 120
 
@@ -81,7 +81,7 @@ def test_every_option_of_a_sensor_is_an_attribute_and_every_attribute_reaches_it
 
 def test_a_text_in_place_of_a_number_is_valid_yaml_but_refused_when_definitions_are_loaded() -> None:
     attributes = {"queue": "orders", "target": "invoices", "batch": "many"}
-    assert RedisQueueSensorComponent.get_model_cls().model_validate(attributes)  # a template would be a text too
+    assert RedisQueueSensorComponent.get_model_cls().model_validate(attributes)  # text may be a template
     with pytest.raises(ValueError, match=r"(?s)batch.*valid integer.*many"):
         load(RedisQueueSensorComponent, **attributes)
 
@@ -141,7 +141,7 @@ def test_pysparks_own_submit_starts_a_spark_job_by_default() -> None:
     assert yarn.command(folder) == ["spark-submit", "--master", "yarn", *tail]
 
 
-def test_a_spark_job_of_partitions_is_a_partitioned_asset_with_its_retries() -> None:
+def test_a_spark_job_of_partitions_is_a_partitioned_asset_that_is_retried() -> None:
     _, defs = load(
         RedisQueueSparkComponent, asset={"key": "invoices"}, application="job.py", partitions="countries", retries=3
     )

@@ -24,7 +24,7 @@ def test_a_job_is_restored_from_its_envelope(data: Any) -> None:
     assert job_of(envelope(data, options)) == Job("id", "name", data, 1, 1000, 3, exponential(1, 2, 0.5))
 
 
-def test_an_attempt_counts_failures_and_deliveries_without_an_outcome() -> None:
+def test_the_attempt_number_counts_failures_and_also_deliveries_that_no_worker_settled() -> None:
     assert job_of(envelope(1, deliveries=2), delivered=3).attempt == 6
 
 

@@ -50,7 +50,7 @@ def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     assert java_home() == tmp_path / "jdk"
 
 
-def test_a_java_home_without_java_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_java_home_without_java_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(ConfigurationError, match="JAVA_HOME is '/nowhere'"):
         java_home()

@@ -1,4 +1,4 @@
-"""The same work on a batch of Airflow's and of Dagster's: verdicts, its end, and the settlement of the rest."""
+"""Batches of Airflow and of Dagster behave alike: verdicts, the end, and the settling of messages without a verdict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def queue() -> FakeQueue:
 @pytest.fixture(params=[TaskBatch, ClaimedBatch])
 def batch(request: pytest.FixtureRequest, queue: FakeQueue) -> Any:
     made = request.param(queue, queue.claim(max_messages=9, lease_id="work", owner="me"))
-    made.in_hand = made  # of Airflow: what the function works on
+    made.in_hand = made  # used by Airflow only: the batch that the function works on
     return made
 
 
@@ -58,7 +58,7 @@ def test_the_end_acks_messages_without_a_verdict_once(batch: HeldBatch, queue: F
         ({"keep_s": 60.0, "blameless": True}, ("release", "all"), "released"),
     ],
 )
-def test_a_failure_keeps_the_lease_for_the_retry_or_nacks_and_an_interruption_releases(
+def test_a_failure_keeps_the_lease_for_a_retry_or_nacks_it_but_an_interruption_releases_it(
     batch: Any, queue: FakeQueue, terms: Any, did: tuple[Any, ...], said: str
 ) -> None:
     assert conclude(batch, "why", **terms) == said
