@@ -13,9 +13,11 @@ def main() -> None:
     if parse_external():
         return
     for name in sys.argv[1:] or NAMES:
-        server = start_server(name)
-        server.stop()
-        print(f"server {name}: version {version(name)}")
+        found = version(name)  # first, because it refuses an unknown name
+        start_server(name).stop()
+        print(f"server {name}: version {found}")
+        if name[0].isdigit() and not found.startswith(f"{name}."):
+            sys.exit(f"server {name}: its package now holds {found}; correct the line in tests/servers/matrix.py")
 
 
 if __name__ == "__main__":
