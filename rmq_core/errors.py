@@ -205,6 +205,18 @@ class UnrecoverableError(RedisMessageQueueError):
     """
 
 
+class QueueChanged(RedisMessageQueueError):
+    """Messages of the queue moved during its export, so some may be missing or doubled; nothing was removed."""
+
+
+class ExportDamaged(RedisMessageQueueError):
+    """A file is no export of RMQ, or it is truncated or was altered; the message says what was imported of it."""
+
+
+class ImportConflict(RedisMessageQueueError):
+    """Under this name, another file was imported before, or another import is running; nothing was written."""
+
+
 class JobFailed(RedisMessageQueueError):
     """The job that the caller waits for is a dead letter; `reason` says why. `peek_dlq` shows its history."""
 

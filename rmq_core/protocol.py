@@ -44,12 +44,20 @@ class Discipline(NamedTuple):
 DISCIPLINES = {
     each.name: each
     for each in (
-        Discipline("leased", "LeasedQueue", ("BLPOP", "GET", "ZRANGE", "SUBSCRIBE")),
-        Discipline("reliable", "ReliableQueue", ("BLMOVE", "ZRANGE"), ("reliable", "lists"), "reliable:"),
-        Discipline("rotation", "RotationQueue", ("BLPOP",), ("rotation", "lists"), "rotation:", bare=True),
-        Discipline("streams", "StreamQueue", ("XADD", "XACK", "XREADGROUP", "XCLAIM", "XPENDING", "XGROUP|CREATE")),
+        Discipline("leased", "LeasedQueue", ("BLPOP", "GET", "ZRANGE", "SUBSCRIBE"), ("leased", "lists", "progress")),
+        Discipline("reliable", "ReliableQueue", ("BLMOVE", "ZRANGE"), ("reliable", "lists", "progress"), "reliable:"),
+        Discipline("rotation", "RotationQueue", ("BLPOP",), ("rotation", "lists", "progress"), "rotation:", bare=True),
         Discipline(
-            "jobs", "JobQueue", ("BLPOP", "GET", "HGET", "LRANGE", "XRANGE", "XREAD", "XREADGROUP", "XREVRANGE")
+            "streams",
+            "StreamQueue",
+            ("XADD", "XACK", "XREADGROUP", "XCLAIM", "XPENDING", "XGROUP|CREATE"),
+            ("streams", "pages", "progress"),
+        ),
+        Discipline(
+            "jobs",
+            "JobQueue",
+            ("BLPOP", "GET", "HGET", "LRANGE", "XRANGE", "XREAD", "XREADGROUP", "XREVRANGE"),
+            ("jobs", "lists", "pages", "progress"),
         ),
     )
 }

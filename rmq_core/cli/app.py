@@ -6,7 +6,19 @@ from collections.abc import Sequence
 
 import typer
 
-from rmq_core.cli import consume, dead, doctor, forget, inspecting, publish, reap, release, top
+from rmq_core.cli import (
+    consume,
+    dead,
+    doctor,
+    forget,
+    inspecting,
+    pausing,
+    publish,
+    reap,
+    release,
+    top,
+    transfers,
+)
 from rmq_core.cli.failures import Exit, report
 from rmq_core.cli.shared import Group, root, shared
 from rmq_core.errors import RedisMessageQueueError
@@ -33,6 +45,10 @@ app.command()(inspecting.stats)
 app.command()(inspecting.peek)
 app.command()(inspecting.leases)
 app.command()(release.release)
+app.command()(pausing.pause)
+app.command()(pausing.resume)
+app.command()(transfers.export)
+app.command("import")(transfers.import_)
 app.command()(reap.reap)
 app.command()(doctor.doctor)
 app.command()(top.top)

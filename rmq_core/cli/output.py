@@ -42,10 +42,11 @@ def complain(text: str) -> None:
     console(errors=True).print(Text("rmq: ", "bold red"), Text(plain(text)), sep="", soft_wrap=True)
 
 
-def emit(record: Mapping[str, Any]) -> None:
-    """Write one JSON object on a line of its own to stdout, and flush it."""
-    sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+def emit(record: Mapping[str, Any], *, errors: bool = False) -> None:
+    """Write one JSON object on a line of its own to stdout, or to stderr with `errors`, and flush it."""
+    stream = sys.stderr if errors else sys.stdout
+    stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+    stream.flush()
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:

@@ -22,6 +22,8 @@ _JSON = json.JSONEncoder(
 _MAKE = getattr(_encoder, "c_make_encoder", None)
 _ENCODE = _MAKE and _MAKE(None, _JSON.default, _encoder.encode_basestring, None, ":", ",", True, False, False)
 _MOST_BITS, _MOST_DIGITS = 13_000, 3900  # by default, Python reads and writes integers of up to 4,300 digits
+SHAPED = (b"{", b"[")
+"""How the JSON of a dict or a list begins; other JSON is a scalar."""
 _FLAT = frozenset((str, bool, int, float, type(None)))
 _SCALARS = (str, bool, int, float, type(None))
 
@@ -88,6 +90,11 @@ def encode_text(text: str, path: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise PayloadError(f"{path} holds a lone surrogate at character {error.start}; it has no UTF-8 form") from None
+
+
+def canonical(value: Any) -> bytes:
+    """Return JSON as it is stored: sorted keys, no spaces, UTF-8. Raises ValueError for a value that JSON lacks."""
+    return _dumps(value).encode()
 
 
 def _dumps(value: Any) -> str:

@@ -7,8 +7,19 @@ from typing import Any
 from rmq_core.discipline.jobs.config import CAPABILITIES, JobsConfig
 from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.keys import JobsKeys
-from rmq_core.discipline.jobs.operations import adding, claiming, managing, reading, repeating, settling, telling
+from rmq_core.discipline.jobs.operations import (
+    adding,
+    claiming,
+    managing,
+    moving,
+    reading,
+    repeating,
+    settling,
+    telling,
+)
+from rmq_core.envelope.stored import StoredMessage
 from rmq_core.queue.base import Method, QueueBase
+from rmq_core.queue.moving import ImportEntry, import_progress
 
 
 class JobMethods(QueueBase[JobsEngine]):
@@ -57,3 +68,11 @@ class JobMethods(QueueBase[JobsEngine]):
     promote = Method(repeating.promote)
     events_position = Method(telling.events_position)
     read_events = Method(telling.read_events)
+    export_page = Method(moving.export_page)
+    import_progress = Method(import_progress)
+    import_chunk = Method(moving.import_chunk)
+    stored_states = moving.STATES
+
+    def import_entry(self, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
+        """Return a stored message as `import_chunk` takes it. Raises PayloadError or Unsupported if it cannot be."""
+        return moving.import_entry(self._engine, message, drop)

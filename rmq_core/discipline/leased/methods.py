@@ -12,13 +12,16 @@ from rmq_core.discipline.leased.operations import (
     consumers,
     inspecting,
     managing,
+    moving,
     publishing,
     settling,
     staging,
 )
+from rmq_core.envelope.stored import StoredMessage
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.keys import LeasedKeys
+from rmq_core.queue.moving import ImportEntry, import_progress
 
 
 class LeasedMethods(QueueBase[LeasedEngine]):
@@ -73,3 +76,11 @@ class LeasedMethods(QueueBase[LeasedEngine]):
     cancel = Method(managing.cancel)
     forget = Method(managing.forget)
     unregister = Method(managing.unregister)
+    export_page = Method(moving.export_page)
+    import_progress = Method(import_progress)
+    import_chunk = Method(moving.import_chunk)
+    stored_states = moving.STATES
+
+    def import_entry(self, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
+        """Return a stored message as `import_chunk` takes it. Raises PayloadError or Unsupported if it cannot be."""
+        return moving.import_entry(self._engine, message, drop)

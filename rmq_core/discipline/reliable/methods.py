@@ -7,8 +7,10 @@ from typing import Any
 from rmq_core.discipline.reliable.config import CAPABILITIES, DISCIPLINE, ReliableConfig
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.keys import ReliableKeys
-from rmq_core.discipline.reliable.operations import claiming, inspecting, publishing, reaping, settling
+from rmq_core.discipline.reliable.operations import claiming, inspecting, moving, publishing, reaping, settling
+from rmq_core.envelope.stored import StoredMessage
 from rmq_core.queue.base import Method, QueueBase
+from rmq_core.queue.moving import ImportEntry, import_progress
 
 
 class ReliableMethods(QueueBase[ReliableEngine]):
@@ -37,6 +39,14 @@ class ReliableMethods(QueueBase[ReliableEngine]):
     redrive = Method(inspecting.redrive)
     purge = Method(inspecting.purge)
     reap = Method(reaping.reap)
+    export_page = Method(moving.export_page)
+    import_progress = Method(import_progress)
+    import_chunk = Method(moving.import_chunk)
+    stored_states = moving.STATES
+
+    def import_entry(self, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
+        """Return a stored message as `import_chunk` takes it. Raises PayloadError or Unsupported if it cannot be."""
+        return moving.import_entry(self._engine, message, drop)
 
     @property
     def worker(self) -> str:

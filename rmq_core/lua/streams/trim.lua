@@ -3,19 +3,9 @@
 -- ARGV: seq  slot_ttl_ms
 -- Reply: 'trimmed <number>' or 'superseded'.
 -- include: replay
+-- include: stream_ids
 local earlier = replay()
 if earlier then return earlier end
-local function parts(id)
-  local ms, count = string.match(id, '^(%d+)-(%d+)$')
-  return {#ms, ms, #count, count} -- Lua numbers cannot hold 64 bits; texts of equal length compare like numbers
-end
-local function before(a, b)
-  local left, right = parts(a), parts(b)
-  for i = 1, 4 do
-    if left[i] ~= right[i] then return left[i] < right[i] end
-  end
-  return false
-end
 local done
 local groups = redis.call('EXISTS', stream) == 1 and redis.call('XINFO', 'GROUPS', stream) or {}
 for _, flat in ipairs(groups) do
@@ -23,7 +13,7 @@ for _, flat in ipairs(groups) do
   for i = 1, #flat, 2 do group[flat[i]] = flat[i + 1] end
   local reach = {id = group['last-delivered-id'], open = false}
   if group.pending > 0 then reach = {id = redis.call('XPENDING', stream, group.name)[2], open = true} end
-  if not done or before(reach.id, done.id) or (reach.id == done.id and reach.open) then done = reach end
+  if not done or precedes(reach.id, done.id) or (reach.id == done.id and reach.open) then done = reach end
 end
 local old = done and redis.call('XRANGE', stream, '-', (done.open and '(' or '') .. done.id, 'COUNT', 1000) or {}
 local trimmed = 0

@@ -98,6 +98,13 @@ def _unsettled(bits: bytes, skip: int, count: int) -> list[int]:
     return [place for place in range(count) if (at := size - 1 - skip - place) < 0 or not settled >> at & 1]
 
 
+def leased_envelopes(engine: LeasedEngine, lease_id: str, lo: int, hi: int) -> Exchange[tuple[str, int, list[bytes]]]:
+    """Return the owner of a lease, how many messages were read from `lo` on, and those of them that are unsettled."""
+    info = yield from _infos(engine, [lease_id])
+    part = (yield from _part(engine, lease_id, "", lo, hi - 1)) if info else None
+    return ("", 0, []) if part is None else (info[0].owner, part.taken, list(part.envelopes))
+
+
 def backlog(engine: LeasedEngine) -> Exchange[Backlog]:
     """Return how much work is ready and how old it is. Cheap; due and expired messages count as ready."""
     state = yield from poll_backlog(engine)

@@ -1,0 +1,195 @@
+"""`rmq export` and `rmq import`: move the messages of a queue to another server or discipline."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from rmq_core import __version__
+from rmq_core.cli.opening import connected
+from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
+from rmq_core.cli.output import console, counted, emit, note, say
+from rmq_core.envelope.stored import STATES
+from rmq_core.errors import ConfigurationError
+from rmq_core.queue.moving import DROPPABLE
+from rmq_core.transfer.exporting import Export
+from rmq_core.transfer.importing import Import, ImportOptions, ImportReport
+from rmq_core.transfer.lines import ExportFile
+
+_States = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state", help=f"Only messages in this state ({', '.join(STATES)}); may be repeated.", show_default=False
+    ),
+]
+_Leased = Annotated[
+    bool, typer.Option("--include-leased", help="Also messages that consumers hold; these may still finish them.")
+]
+_Live = Annotated[
+    bool,
+    typer.Option("--live", help="Export a queue that is not paused; messages that move may be lost or doubled."),
+]
+_File = Annotated[
+    Path | None, typer.Argument(help="The export; read from stdin when left out.", show_default=False, metavar="[FILE]")
+]
+_Name = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        help="Name under which the queue remembers the progress; by default the exported queue and its discipline.",
+        show_default=False,
+        metavar="NAME",
+    ),
+]
+_Drop = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop",
+        help=f"Import messages without this part ({', '.join(DROPPABLE)}) where the discipline cannot keep it; may be"
+        " repeated.",
+        show_default=False,
+    ),
+]
+_Edited = Annotated[bool, typer.Option("--edited", help="Accept a file whose messages were changed or filtered.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the whole file and write nothing.")]
+_SHOW_S = 0.5
+
+
+def export(
+    queue: Queue,
+    *,
+    state: _States = None,
+    include_leased: _Leased = False,
+    live: _Live = False,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Write the messages of a queue to stdout, one JSON object a line, and remove none of them.
+
+    The queue has to be paused, so that no message moves meanwhile. `rmq import` reads the file.
+    """
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        made = Export(opened, __version__, states=state, include_leased=include_leased, live=live)
+        with _progress("exported") as shown:
+            for line in made.lines(shown.tell):
+                sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+        _tell_exported(queue, made, as_json=as_json)
+
+
+def import_(
+    queue: Queue,
+    file: _File = None,
+    *,
+    name: _Name = None,
+    state: _States = None,
+    drop: _Drop = None,
+    edited: _Edited = False,
+    dry_run: _DryRun = False,
+    settings: Settings = None,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Add the messages of an export to a queue; a run that was interrupted goes on when it is started again.
+
+    A file is checked to its end before the first message is written; a pipe cannot be. A new queue is created, with the
+    discipline of the export unless --discipline is given.
+    """
+    dropped = _chosen("--drop", drop, DROPPABLE) or frozenset()
+    options = ImportOptions(_chosen("--state", state, STATES), dropped, edited)
+    with connected(url) as server, _opened(file) as lines:
+        read = ExportFile(lines)
+        kind = discipline or server.discipline_of(queue) or read.header.discipline
+        with server.queue(queue, kind, settings, new=True) as opened, _progress("imported") as shown:
+            made = Import(opened, name or f"{read.header.queue}.{read.header.discipline}", options)
+            if dry_run or lines.seekable():
+                report = made.check(read)
+                lines.seek(0) if not dry_run else None
+            if not dry_run:
+                report = made.run(ExportFile(lines) if lines.seekable() else read, shown.tell)
+    _tell_imported(queue, kind, report, dry_run=dry_run, as_json=as_json)
+
+
+class _Shown:
+    """Shows a number on a terminal, at most twice a second."""
+
+    def __init__(self, done: str) -> None:
+        self._done, self._next = done, 0.0
+        self._console = console(errors=True)
+
+    def tell(self, number: int) -> None:
+        """Show how many messages are done."""
+        if self._console.is_terminal and (now := time.monotonic()) >= self._next:
+            self._next = now + _SHOW_S
+            self._console.print(f"\r{self._done} {number:,} ", end="")
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._console.is_terminal and self._next:
+            self._console.print("\r" + " " * 40 + "\r", end="")
+
+
+@contextmanager
+def _progress(done: str) -> Iterator[_Shown]:
+    shown = _Shown(done)
+    try:
+        yield shown
+    finally:
+        shown.close()
+
+
+@contextmanager
+def _opened(file: Path | None) -> Iterator[BinaryIO]:
+    if file is None:
+        if sys.stdin.isatty():
+            raise ConfigurationError("no export: name a FILE after the queue, or pipe one in")
+        yield sys.stdin.buffer
+        return
+    try:
+        with file.open("rb") as lines:
+            yield lines
+    except OSError as error:
+        raise ConfigurationError(f"FILE {file}: {error.strerror}") from error
+
+
+def _chosen(option: str, given: list[str] | None, names: Collection[str]) -> frozenset[str] | None:
+    for name in given or ():
+        if name not in names:
+            raise ConfigurationError(f"{option} must be one of {', '.join(names)}, not {name!r}")
+    return frozenset(given) if given else None
+
+
+def _tell_exported(queue: str, made: Export, *, as_json: bool) -> None:
+    held = 0 if "leased" in made.states else made.before.leased
+    if as_json:
+        about = {"queue": queue, "exported": made.counts.total(), "states": dict(made.counts), "held": held}
+        emit({**about, "changed": made.changed}, errors=True)
+        return
+    note(f"exported {_states(made.counts.total(), dict(made.counts))} of {queue}")
+    if held:
+        note(f"{counted(held, 'message')} not exported: consumers hold them (--include-leased)")
+    if made.changed:
+        note("messages moved during the export: some may be missing or doubled")
+
+
+def _tell_imported(queue: str, kind: str, report: ImportReport, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        emit({"queue": queue, "discipline": kind, **report._asdict(), "dry_run": dry_run})
+        return
+    done = "would import" if dry_run else "imported"
+    besides = [f"{report.before:,} were imported before"] if report.before else []
+    besides += [f"{report.left_out:,} left out"] if report.left_out else []
+    say("; ".join([f"{done} {_states(report.imported, report.states)} into {queue} ({kind})", *besides]))
+
+
+def _states(total: int, states: dict[str, int]) -> str:
+    parts = ", ".join(f"{number:,} {state}" for state, number in states.items() if number)
+    return counted(total, "message") + (f" ({parts})" if parts else "")

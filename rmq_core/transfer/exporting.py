@@ -1,0 +1,113 @@
+"""Exports a queue: reads its messages page by page, removes none, and yields the lines of the file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rmq_core.envelope.stored import STATES
+from rmq_core.errors import ConfigurationError, QueueChanged, Unsupported
+from rmq_core.protocol import DISCIPLINES
+from rmq_core.reports import QueueStats
+from rmq_core.transfer.lines import Digest, Footer, Header, footer_line, header_line, message_line
+
+_AGAIN = "stop its producers and consumers, and export again; --live exports it as it is"
+
+
+class Export:
+    """One export. `counts`, messages by state, and `changed` are complete once all lines are read.
+
+    states: which messages; None for all that no consumer holds. include_leased: also those that consumers hold.
+    live: export although the queue is not paused; messages that move meanwhile may be missing or doubled.
+    Raises Unsupported or ConfigurationError before anything is read.
+    """
+
+    def __init__(
+        self,
+        queue: Any,
+        version: str,
+        *,
+        states: Sequence[str] | None = None,
+        include_leased: bool = False,
+        live: bool = False,
+    ) -> None:
+        if not hasattr(queue, "export_page"):
+            raise Unsupported(queue.discipline, "export", tuple(DISCIPLINES))
+        self._queue, self._version, self._live = queue, version, live
+        self.states = _chosen(queue, states, include_leased=include_leased)
+        self.before: QueueStats = queue.stats()
+        if not live:
+            self._check_paused()
+        self.counts, self.changed = Counter[str](), False
+        self._digest = Digest()
+
+    def lines(self, tell: Callable[[int], object] = lambda _: None) -> Iterator[bytes]:
+        """Yield the lines; call `tell` with the number of messages so far after each page.
+
+        Raises QueueChanged, before the last line, if messages moved in a queue that should stand still.
+        """
+        yield header_line(self._header())
+        for state in self.states:
+            yield from self._lines_of(state, tell)
+        self._compare(self._queue.stats())
+        total = self.counts.total()
+        yield footer_line(Footer(total, dict(self.counts), self._digest.text, self.changed))
+
+    def _header(self) -> Header:
+        queue, now = self._queue, self.before
+        present = {
+            "leased": now.leased, "delayed": now.delayed, "isolated": now.isolated, "ready": now.ready - now.isolated,
+            "dead": now.dead,
+        }  # fmt: skip
+        return Header(queue.name, queue.discipline, self._version, self.states, present, self._live)
+
+    def _lines_of(self, state: str, tell: Callable[[int], object]) -> Iterator[bytes]:
+        cursor: tuple[Any, ...] | None = ()
+        while cursor is not None:
+            page = self._queue.export_page(state, cursor)
+            if page.moved:
+                self._note(f"{state} messages moved")
+            for message in page.messages:
+                line = message_line(message)
+                self._digest.add(line[:-1])
+                yield line
+            self.counts[state] += len(page.messages)
+            cursor = page.cursor
+            tell(self.counts.total())
+
+    def _compare(self, after: QueueStats) -> None:
+        """Notice messages that left a state while it was exported; those that were added are no harm."""
+        left = {"delayed": after.delayed, "dead": after.dead}
+        for state, number in left.items():
+            if number < self.counts[state]:
+                self._note(f"{self.counts[state] - number} {state} messages moved or were removed")
+        if "ready" in self.states and after.ready < self.counts["ready"] + self.counts["isolated"]:
+            self._note("ready messages were claimed or removed")
+
+    def _note(self, what: str) -> None:
+        if not self._live:
+            raise QueueChanged(f"queue {self._queue.name!r} changed during its export: {what}; {_AGAIN}")
+        self.changed = True
+
+    def _check_paused(self) -> None:
+        queue = self._queue
+        if not hasattr(queue, "pause"):
+            raise ConfigurationError(
+                f"queue {queue.name!r} is {queue.discipline}, which cannot be paused: stop its producers and consumers,"
+                " then export it with --live"
+            )
+        if not self.before.paused:
+            raise ConfigurationError(
+                f"queue {queue.name!r} is not paused: run `rmq pause QUEUE` first, or export it with --live; messages"
+                " that move during a live export may be missing or doubled"
+            )
+
+
+def _chosen(queue: Any, states: Sequence[str] | None, *, include_leased: bool) -> list[str]:
+    able = queue.stored_states
+    for state in states or ():
+        if state not in able:
+            raise Unsupported(queue.discipline, f"{state} messages", ("leased",))
+    wanted = {*(states or able)} - {"leased"} | ({"leased"} if include_leased or "leased" in (states or ()) else set())
+    return [state for state in STATES if state in wanted and state in able]
