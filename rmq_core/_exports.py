@@ -18,8 +18,10 @@ from rmq_core.envelope.codec import header_items as header_items
 from rmq_core.errors import CleanupFailedError as CleanupFailedError
 from rmq_core.errors import ConfigurationError as ConfigurationError
 from rmq_core.errors import ConsumerTaken as ConsumerTaken
+from rmq_core.errors import ExportDamaged as ExportDamaged
 from rmq_core.errors import FormatMismatch as FormatMismatch
 from rmq_core.errors import GatewayContractError as GatewayContractError
+from rmq_core.errors import ImportConflict as ImportConflict
 from rmq_core.errors import JobFailed as JobFailed
 from rmq_core.errors import LeaseAlreadySettled as LeaseAlreadySettled
 from rmq_core.errors import LeaseLost as LeaseLost
@@ -31,6 +33,7 @@ from rmq_core.errors import PayloadError as PayloadError
 from rmq_core.errors import PayloadTooDeep as PayloadTooDeep
 from rmq_core.errors import PayloadTooLarge as PayloadTooLarge
 from rmq_core.errors import QueueBackpressureError as QueueBackpressureError
+from rmq_core.errors import QueueChanged as QueueChanged
 from rmq_core.errors import QueueDrainedError as QueueDrainedError
 from rmq_core.errors import QueueError as QueueError
 from rmq_core.errors import QueueFull as QueueFull

@@ -22,6 +22,7 @@ STATES = ("leased", "delayed", "isolated", "ready", "dead")
 _LINE = re.compile(r"([^\t\n\x1f]*)\t(\d{1,14})\t([^\t\n\x1f]*)\t([^\n\x1f]*)(?:\x1f(\d+) (\d+) (\d+) (\d+))?\Z")
 _MARKS = re.compile(rb"\x1f[\d ]+\n")
 _GROUP = re.compile(rb"\x1f\d+ (\d+) \d+ \d+\n\Z")
+_SMALL = 3900  # a number of more digits is refused, see payloads.py
 _LATEST_MS, _MOST_DELIVERIES, _LONGEST_HISTORY = 10**14 - 1, 10**9, 1 << 16
 
 
@@ -111,7 +112,7 @@ def _fields(envelope: bytes) -> dict[str, Any]:
 
 def _payload(kind: str, data: bytes) -> dict[str, Any]:
     if kind == "j":
-        value = json.loads(data)
+        value = json.loads(data.decode())  # given bytes, it would look for other encodings first
         if canonical(value) != data:
             raise MalformedMessage("the JSON is not canonical")
         return {"payload": value}
@@ -166,9 +167,19 @@ def _stored_payload(record: Mapping[str, Any], limits: Limits) -> tuple[str, byt
     value = record.get("payload")
     if "payload" not in record or kind not in "js" or (kind == "s") != isinstance(value, str):
         raise PayloadError(f"payload must be what its kind {kind!r} says, or stand in payload_base64")
-    if kind == "j" and not isinstance(value, dict | list):
-        return kind, _fitting(canonical(value), limits)
-    return kind, encode_payload(value, limits.max_bytes, limits.max_depth)[1]
+    return kind, _encoded(value, limits)
+
+
+def _encoded(value: Any, limits: Limits) -> bytes:
+    """Return a payload that a JSON line held. Most are small and flat, and need no second check of each value."""
+    try:
+        data = value.encode() if isinstance(value, str) else canonical(value)
+    except ValueError:
+        return encode_payload(value)[1]  # raises an error that names the path
+    small = len(data) <= _SMALL and data.count(b"{") + data.count(b"[") <= limits.max_depth
+    if not small and isinstance(value, dict | list):
+        encode_payload(value, limits.max_bytes, limits.max_depth)
+    return _fitting(data, limits)
 
 
 def _history(failures: Any) -> bytes:
@@ -182,7 +193,8 @@ def _history(failures: Any) -> bytes:
 
 def _line(failure: Any) -> str:
     try:
-        line = f"{failure['kind']}\t{failure['at_ms']}\t{failure['owner']}\t{failure['reason']}"
+        kind, owner = failure["kind"], failure["owner"]
+        line = f"{kind}\t{failure['at_ms']}\t{owner}\t{failure['reason']}" if "\t" not in kind + owner else ""
         if mark := failure.get("isolation"):
             line += "\x1f{:d} {:d} {:d} {:d}".format(*mark)
     except (TypeError, KeyError, ValueError, IndexError, AttributeError):

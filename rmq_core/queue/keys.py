@@ -14,6 +14,7 @@ rmq:{q}:dedup:<d>    string  128-bit digest of a deduplication key -> nonce of t
 rmq:{q}:stage:<id>   list    staged messages, in the order of ready; expires unless they are published before
 rmq:{q}:staged:<p>   list    stages of a publication that are not ready yet: "<messages> <1 when plain> <id>"
 rmq:{q}:sink:<id>    string  number of the last batch that a sink published; expires
+rmq:{q}:import:<n>   string  progress of an import: "<open|done> <lines> <stored> <digests>"; expires
 rmq:{q}:dead         list    dead letters, newest left, capped
 rmq:{q}:completed    list    acked messages, newest left, capped, off by default
 rmq:{q}:failed       list    nacked messages, newest left, capped, off by default

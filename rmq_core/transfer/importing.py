@@ -181,7 +181,7 @@ class Import:
 
 def _object(text: bytes) -> dict[str, Any]:
     try:
-        record = json.loads(text)
+        record = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"it is no JSON: {error}") from None
     if not isinstance(record, dict):

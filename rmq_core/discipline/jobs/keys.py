@@ -16,6 +16,7 @@ rmq:{q}:jobs:alarm       list    a token, pushed when something becomes due soon
 rmq:{q}:jobs:repeats     zset    key of a repeatable job -> when it fires next, ms
 rmq:{q}:jobs:repeat      hash    key -> its rule, JSON
 rmq:{q}:jobs:fired       hash    key -> how often it fired
+rmq:{q}:jobs:import:<n>  string  progress of an import; expires
 rmq:{q}:jobs:slot:<c>/<n> string last call and reply of a client's call slot; expires
 """
 

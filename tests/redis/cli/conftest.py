@@ -15,6 +15,13 @@ from rmq_core.cli import main
 from rmq_core.protocol import DISCIPLINES
 
 
+class Pipe(io.BytesIO):
+    """Bytes that can be read once."""
+
+    def seekable(self) -> bool:
+        return False
+
+
 class Ran(NamedTuple):
     """The result of a command."""
 
@@ -40,7 +47,7 @@ def rmq(
     redis_client.flushdb()
 
     def run(*arguments: str, stdin: bytes = b"") -> Ran:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Pipe(stdin)))
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             main(arguments)

@@ -1,0 +1,209 @@
+"""`rmq export` and `rmq import` are killed in the middle, twice each: every message arrives once, in its place."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import LeasedConfig, LeasedQueue, QueueFull
+from rmq_core.transfer.exporting import Export
+from rmq_core.transfer.importing import Import
+from rmq_core.transfer.lines import ExportFile
+from tests.faults import tally
+from tests.faults.patience import PATIENCE_S
+from tests.faults.proxy import Fault, Proxy
+from tests.servers import Server
+
+SHORT, FULL = 20_000, 1_000_000
+PAGE = 10_000
+
+
+@pytest.fixture
+def total(full_faults: bool) -> int:  # noqa: FBT001  pytest passes fixtures by name
+    """How many messages move."""
+    return FULL if full_faults else SHORT
+
+
+def stock(url: str, total: int) -> LeasedQueue:
+    """A paused queue: most messages are ready, some delayed, dead or isolated."""
+    queue = LeasedQueue(url, "q", LeasedConfig(max_deliveries=1))
+    queue.publish_many([{"dead": n} for n in range(total // 100)], headers={"k": "v"})
+    while lease := queue.claim(max_messages=1000):
+        queue.nack(lease, reason="it failed")
+    gentle = LeasedQueue(queue.client, "q")
+    gentle.publish_many([f"suspect {n}" for n in range(total // 100)])
+    for _ in range(2):
+        while (lease := gentle.claim(max_messages=4000)) and lease.isolation is None:
+            gentle.nack(lease)
+        if lease:
+            gentle.release(lease)
+    for delay in range(5):
+        queue.publish_many([b"\x00%d" % n for n in range(total // 100)], delay=1000 + delay)
+    rest = total - sum(queue.stats()[number] for number in (0, 1, 4))
+    queue.publish_many({"n": n, "text": "of a usual length", "tags": ["a", "b"]} for n in range(rest))
+    queue.pause()
+    return queue
+
+
+def stored(client: redis.Redis) -> Iterator[Any]:
+    """All that the queue holds, in order."""
+    for key in ("ready", "dead"):
+        for lo in range(0, client.llen(f"rmq:{{q}}:{key}"), PAGE):
+            yield from client.lrange(f"rmq:{{q}}:{key}", lo, lo + PAGE - 1)
+    for lo in range(0, client.zcard("rmq:{q}:delayed"), PAGE):
+        yield from client.zrange("rmq:{q}:delayed", lo, lo + PAGE - 1, withscores=True)
+
+
+class Command:
+    """`rmq` in a process of its own; `rss` are its samples of resident memory, in MiB."""
+
+    def __init__(self, *words: str, url: str, **files: Any) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "rmq_core.cli", *words, "--url", url], stderr=subprocess.PIPE, **files
+        )
+        self.rss: list[int] = []
+        self.began = time.monotonic()
+
+    def kill_once(self, reached: Callable[[], bool]) -> None:
+        """SIGKILL as soon as that is reached."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not reached():
+            assert self.process.poll() is None, "it ended before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        self.process.kill()
+        tally.count("export or import killed in the middle")
+        self.process.wait()
+
+    def end(self) -> str:
+        """What it wrote to stderr, once it has ended."""
+        while self.process.poll() is None:
+            self._sample()
+            time.sleep(0.02)
+        self.seconds = time.monotonic() - self.began
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def _sample(self) -> None:
+        try:
+            text = Path(f"/proc/{self.process.pid}/status").read_text()
+        except OSError:
+            return
+        self.rss += [int(line.split()[1]) // 1024 for line in text.splitlines() if line.startswith("VmRSS")]
+
+    def flatness(self) -> tuple[int, int]:
+        """Memory after a tenth of the time, and at the end."""
+        running = self.rss[len(self.rss) // 10 :]
+        return running[0], running[-1]
+
+
+def progress(client: redis.Redis) -> int:
+    record = client.get("rmq:{q}:import:q.leased")
+    return int(record.split()[1]) if isinstance(record, bytes) else 0
+
+
+def test_a_queue_moves_whole_although_export_and_import_are_killed_twice_each(
+    own_server: Server, client: redis.Redis, total: int, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with ExitStack() as ends:
+        other = Server(own_server.name)
+        ends.callback(other.stop)
+        ends.callback(stock(own_server.url, total).close)
+        there = ends.enter_context(other.client())
+        file = tmp_path / "q.ndjson"
+        for part in (3, 2):
+            with file.open("wb") as out:
+                export = Command("export", "q", url=own_server.url, stdout=out)
+                export.kill_once(lambda part=part: file.stat().st_size > total * 80 // part)  # type: ignore[misc]
+            truncated = Command("import", "q", str(file), url=other.url)
+            assert "truncated" in truncated.end()
+        assert there.dbsize() == 0
+        with file.open("wb") as out:
+            export = Command("export", "q", url=own_server.url, stdout=out)
+            assert f"exported {total:,} messages" in export.end()
+        for part in (3, 2):
+            killed = Command("import", "q", str(file), url=other.url, stdout=subprocess.DEVNULL)
+            killed.kill_once(lambda part=part: progress(there) > total // part)  # type: ignore[misc]
+            assert total // part < progress(there) < total
+        before = progress(there)
+        last = Command("import", "q", str(file), url=other.url, stdout=subprocess.PIPE)
+        assert last.end() == ""
+        assert progress(there) == total
+        same = all(a == b for a, b in zip(stored(client), stored(there), strict=True))
+        assert same
+        for name, command, number in (("export", export, total), ("import", last, total - before)):
+            print(f"{name}: {number:,} in {command.seconds:.1f} s, MiB {command.flatness()}")
+            record_property(name, (number, command.seconds, command.flatness()))
+        if total == FULL:
+            assert all(late < 1.2 * early for early, late in (export.flatness(), last.flatness()))
+
+
+def test_a_pipe_whose_export_is_killed_is_completed_by_the_next(own_server: Server, client: redis.Redis) -> None:
+    with ExitStack() as ends:
+        other = Server(own_server.name)
+        ends.callback(other.stop)
+        ends.callback(stock(own_server.url, SHORT).close)
+        there = ends.enter_context(other.client())
+        for part in (3, 2):
+            export = Command("export", "q", url=own_server.url, stdout=subprocess.PIPE)
+            target = Command("import", "q", url=other.url, stdin=export.process.stdout, stdout=subprocess.DEVNULL)
+            assert export.process.stdout is not None
+            export.process.stdout.close()  # the only reader is the import now
+            export.kill_once(lambda part=part: progress(there) > SHORT // part)  # type: ignore[misc]
+            assert "truncated" in target.end()
+            assert target.process.returncode == 1
+        export = Command("export", "q", url=own_server.url, stdout=subprocess.PIPE)
+        target = Command("import", "q", url=other.url, stdin=export.process.stdout, stdout=subprocess.DEVNULL)
+        assert export.process.stdout is not None
+        export.process.stdout.close()
+        assert target.end() == ""
+        assert "exported" in export.end()
+        assert list(stored(client)) == list(stored(there))
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_an_import_over_a_wire_that_breaks_stores_each_message_once(
+    own_server: Server, client: redis.Redis, wire: Proxy, fault: Fault
+) -> None:
+    with ExitStack() as ends:
+        source = ends.enter_context(stock(own_server.url, 5000))
+        lines = list(Export(source, "0").lines())
+        before = list(stored(client))
+        target = ends.enter_context(LeasedQueue(wire.url, "q"))
+        for at in range(8):
+            client.delete(*client.keys("rmq:{q}:*"))
+            wire.cut(fault, at)
+            Import(target, "a").run(ExportFile(lines))
+            assert wire.hit
+            if fault == Fault.REQUEST_LATE:
+                wire.deliver_late()
+            assert list(stored(client)) == before
+
+
+def test_a_full_server_refuses_a_chunk_whole_and_takes_it_once_it_has_room(
+    own_server: Server, client: redis.Redis
+) -> None:
+    with ExitStack() as ends:
+        queue = ends.enter_context(stock(own_server.url, 5000))
+        lines = list(Export(queue, "0").lines())
+        before = list(stored(client))
+        client.delete(*client.keys("rmq:{q}:*"))
+        ends.callback(client.config_set, "maxmemory", 0)
+        client.config_set("maxmemory-policy", "noeviction")
+        client.config_set("maxmemory", 1)
+        tally.count("server out of memory")
+        for _ in range(2):
+            with pytest.raises(QueueFull):
+                Import(queue, "a").run(ExportFile(lines))
+        assert not client.exists("rmq:{q}:ready", "rmq:{q}:delayed", "rmq:{q}:dead", "rmq:{q}:import:a")
+        client.config_set("maxmemory", 0)
+        Import(queue, "a").run(ExportFile(lines))
+        assert list(stored(client)) == before

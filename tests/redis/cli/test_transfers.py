@@ -1,0 +1,168 @@
+"""`rmq export`, `rmq import`, `rmq pause` and `rmq resume`, as commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core.protocol import open_queue
+
+Rmq = Callable[..., Any]
+
+
+@pytest.fixture
+def export(rmq: Rmq) -> bytes:
+    """The export of a paused queue of 2,500 messages."""
+    rmq("publish", "q", stdin=b"".join(b"m%d\n" % number for number in range(2500)))
+    rmq("publish", "q", "later", "--delay", "1000")
+    assert rmq("pause", "q").out == "q is paused\n"
+    ran = rmq("export", "q")
+    assert ran.code == 0
+    assert "exported 2,501 messages (1 delayed, 2,500 ready) of q" in ran.err
+    return str(ran.out).encode()
+
+
+@pytest.fixture
+def file(export: bytes, tmp_path: Path) -> str:
+    """That export as a file."""
+    (tmp_path / "q.ndjson").write_bytes(export)
+    return str(tmp_path / "q.ndjson")
+
+
+def ready(rmq: Rmq, queue: str) -> int:
+    return int(rmq("stats", queue, "--json").records[0]["ready"])
+
+
+def test_a_file_is_imported_into_a_new_queue_once(rmq: Rmq, file: str) -> None:
+    ran = rmq("import", "target", file)
+    assert (ran.code, ran.out) == (0, "imported 2,501 messages (1 delayed, 2,500 ready) into target (leased)\n")
+    assert rmq("import", "target", file).out == "imported 0 messages into target (leased); 2,501 were imported before\n"
+    assert ready(rmq, "target") == 2500
+    assert rmq("import", "target", file, "--as", "again").code == 0
+    assert ready(rmq, "target") == 5000
+
+
+def test_a_pipe_is_imported_and_reported_as_json(rmq: Rmq, export: bytes) -> None:
+    (record,) = rmq("import", "target", "--json", stdin=export).records
+    assert record == {
+        "queue": "target", "discipline": "leased", "imported": 2501, "before": 0, "left_out": 0,
+        "states": {"delayed": 1, "ready": 2500}, "dry_run": False,
+    }  # fmt: skip
+
+
+def test_the_report_of_an_export_as_json_goes_to_stderr(rmq: Rmq, export: bytes) -> None:
+    del export
+    ran = rmq("export", "q", "--json", "--state", "ready")
+    assert len(ran.records) == 2502
+    assert json.loads(ran.err) == {
+        "queue": "q", "exported": 2500, "states": {"ready": 2500}, "held": 0, "changed": False,
+    }  # fmt: skip
+
+
+def test_a_dry_run_checks_and_writes_nothing(rmq: Rmq, file: str, redis_client: redis.Redis) -> None:
+    ran = rmq("import", "target", file, "--dry-run")
+    assert ran.out == "would import 2,501 messages (1 delayed, 2,500 ready) into target (leased)\n"
+    assert not [key for key in redis_client.scan_iter() if b"target" in key]
+
+
+def test_an_error_in_the_last_line_of_a_file_leaves_the_target_as_it_was(
+    rmq: Rmq, export: bytes, tmp_path: Path
+) -> None:
+    lines = export.splitlines(keepends=True)
+    broken = tmp_path / "broken"
+    for text, code, named in (
+        (b"".join(lines[:-1]), 1, "truncated: it ends after 2,501 messages and has no last line; nothing was imported"),
+        (
+            b"".join([*lines[:-2], lines[-1]]),
+            1,
+            "altered: its last line states 2,501 messages, and these 2,500",
+        ),
+        (b"".join([*lines[:-2], b"{}\n", lines[-1]]), 2, "line 2502: state must be one of"),
+        (b"nothing", 1, "line 1 is not the header of an export"),
+    ):
+        broken.write_bytes(text)
+        ran = rmq("import", "target", str(broken))
+        assert ran.code == code
+        assert named in ran.err
+    assert "target" not in rmq("queues", "list").out
+    broken.write_bytes(b"".join([*lines[:5], lines[-1]]))
+    assert rmq("import", "target", str(broken), "--edited").code == 0
+    assert ready(rmq, "target") == 3
+
+
+def test_a_pipe_that_breaks_off_is_imported_so_far_and_completed_by_the_next_run(rmq: Rmq, export: bytes) -> None:
+    ran = rmq("import", "target", stdin=export[: len(export) // 2])
+    assert ran.code == 1
+    assert "run this again with the whole file to import the rest, as 'q.leased'" in ran.err
+    stored = ready(rmq, "target")
+    assert 1000 < stored < 1500
+    assert f"{stored + 1:,} were imported before" in rmq("import", "target", stdin=export).out
+    assert ready(rmq, "target") == 2500
+
+
+def test_another_file_than_the_one_begun_is_refused(rmq: Rmq, export: bytes) -> None:
+    rmq("import", "target", stdin=export[: len(export) // 2])
+    ran = rmq("import", "target", stdin=export.replace(b'"m0"', b'"x0"'))
+    assert ran.code == 1
+    assert "was begun with another file" in ran.err
+
+
+def test_a_live_queue_needs_the_option(rmq: Rmq, export: bytes) -> None:
+    del export
+    assert rmq("resume", "q").out == "q is resumed\n"
+    ran = rmq("export", "q")
+    assert (ran.code, ran.out) == (2, "")
+    assert "rmq pause" in ran.err
+    assert rmq("export", "q", "--live").code == 0
+
+
+def test_messages_that_consumers_hold_are_mentioned(rmq: Rmq, server_url: str) -> None:
+    rmq("publish", "q", "a", "b")
+    with closing(open_queue(server_url, "q")) as queue:
+        queue.claim()
+    rmq("pause", "q")
+    assert "1 message not exported: consumers hold them (--include-leased)" in rmq("export", "q").err
+    assert rmq("export", "q", "--include-leased").out.count('"state":') == 2
+
+
+def test_a_queue_changes_its_discipline(rmq: Rmq, discipline: str) -> None:
+    if discipline == "leased":
+        return
+    payload = ["id"] if discipline == "rotation" else ['{"n":1}', "-j"]
+    rmq("publish", "old", *payload, "-d", discipline)
+    assert rmq("export", "old").code == 2
+    export = rmq("export", "old", "--live").out.encode()
+    assert rmq("import", "same", stdin=export).out.endswith(f"into same ({discipline})\n")
+    assert rmq("import", "new", "-d", "leased", stdin=export).code == 0
+    (found,) = rmq("peek", "new", "--json").records
+    assert found["payload"] in ("id", {"n": 1})
+    assert rmq("pause", "old").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--state", "gone"], "--state must be one of leased"),
+        (["--drop", "payloads"], "--drop must be one of ids"),
+        (["/nowhere"], "FILE /nowhere: No such file"),
+        (["--set", "max_bytes=1"], "leased has no max_bytes"),
+    ],
+)
+def test_a_wrong_parameter_is_named(rmq: Rmq, export: bytes, words: list[str], named: str) -> None:
+    ran = rmq("import", "target", *words, stdin=export)
+    assert ran.code == 2
+    assert named in ran.err
+
+
+def test_a_target_without_room_says_so_and_takes_the_rest_later(rmq: Rmq, file: str) -> None:
+    ran = rmq("import", "target", file, "--set", "max_ready=1500")
+    assert ran.code == 4
+    assert "raise it with --set max_ready=NUMBER" in ran.err
+    assert rmq("import", "target", file).code == 0
+    assert ready(rmq, "target") == 2500
