@@ -39,7 +39,7 @@ def test_a_page_of_delayed_messages_goes_on_behind_its_last_member(state: str, b
 
 
 def test_leased_messages_are_read_lease_by_lease_without_publications() -> None:
-    info = [b"me", b"held", b"1", 0, b"9000", 2, 0, b"7"]
+    info = [b"me", b"held", b"1", 0, b"9000", 2, 0, b"7", 0, 0]
     first, wants = drive(
         export_page(engine(), "leased"), [[b"load", b"~+publication"], [info], [b"read", 0, 0, b"\x80", [A, B]]]
     )
