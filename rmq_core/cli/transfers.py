@@ -78,10 +78,10 @@ def export(
     with connected(url) as server, server.queue(queue, discipline) as opened:
         made = Export(opened, __version__, states=state, include_leased=include_leased, live=live)
         with _progress("exported") as shown:
-            for line in made.lines(shown.tell):
+            for line in made.lines(shown.report):
                 sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
-        _tell_exported(queue, made, as_json=as_json)
+        _say_exported(queue, made, as_json=as_json)
 
 
 def import_(
@@ -114,8 +114,8 @@ def import_(
                 report = made.check(read)
                 lines.seek(0) if not dry_run else None
             if not dry_run:
-                report = made.run(ExportFile(lines) if lines.seekable() else read, shown.tell)
-    _tell_imported(queue, kind, report, dry_run=dry_run, as_json=as_json)
+                report = made.run(ExportFile(lines) if lines.seekable() else read, shown.report)
+    _say_imported(queue, kind, report, dry_run=dry_run, as_json=as_json)
 
 
 class _Shown:
@@ -125,7 +125,7 @@ class _Shown:
         self._done, self._next = done, 0.0
         self._console = console(errors=True)
 
-    def tell(self, number: int) -> None:
+    def report(self, number: int) -> None:
         """Show how many messages are done."""
         if self._console.is_terminal and (now := time.monotonic()) >= self._next:
             self._next = now + _SHOW_S
@@ -167,7 +167,7 @@ def _chosen(option: str, given: list[str] | None, names: Collection[str]) -> fro
     return frozenset(given) if given else None
 
 
-def _tell_exported(queue: str, made: Export, *, as_json: bool) -> None:
+def _say_exported(queue: str, made: Export, *, as_json: bool) -> None:
     held = 0 if "leased" in made.states else made.before.leased
     if as_json:
         about = {"queue": queue, "exported": made.counts.total(), "states": dict(made.counts), "held": held}
@@ -180,7 +180,7 @@ def _tell_exported(queue: str, made: Export, *, as_json: bool) -> None:
         note("messages moved during the export: some may be missing or doubled")
 
 
-def _tell_imported(queue: str, kind: str, report: ImportReport, *, dry_run: bool, as_json: bool) -> None:
+def _say_imported(queue: str, kind: str, report: ImportReport, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         emit({"queue": queue, "discipline": kind, **report._asdict(), "dry_run": dry_run})
         return

@@ -112,7 +112,7 @@ def _fields(envelope: bytes) -> dict[str, Any]:
 
 def _payload(kind: str, data: bytes) -> dict[str, Any]:
     if kind == "j":
-        value = json.loads(data.decode())  # given bytes, it would look for other encodings first
+        value = json.loads(data.decode())  # given bytes, it would try other encodings first
         if canonical(value) != data:
             raise MalformedMessage("the JSON is not canonical")
         return {"payload": value}

@@ -20,7 +20,7 @@ DROPPABLE = {
     "ids": "their ids", "headers": "their headers", "history": "the history of their failures",
     "deliveries": "how often they were delivered", "times": "when they were enqueued", "delays": "their delays",
 }  # fmt: skip
-"""What an import may leave out of messages, when it is told to."""
+"""What an import may leave out of messages with `--drop`."""
 Cursor = tuple[Any, ...]
 
 

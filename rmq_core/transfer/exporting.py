@@ -42,14 +42,14 @@ class Export:
         self.counts, self.changed = Counter[str](), False
         self._digest = Digest()
 
-    def lines(self, tell: Callable[[int], object] = lambda _: None) -> Iterator[bytes]:
-        """Yield the lines; call `tell` with the number of messages so far after each page.
+    def lines(self, report: Callable[[int], object] = lambda _: None) -> Iterator[bytes]:
+        """Yield the lines; call `report` with the number of messages so far after each page.
 
         Raises QueueChanged, before the last line, if messages moved in a queue that should stand still.
         """
         yield header_line(self._header())
         for state in self.states:
-            yield from self._lines_of(state, tell)
+            yield from self._lines_of(state, report)
         self._compare(self._queue.stats())
         total = self.counts.total()
         yield footer_line(Footer(total, dict(self.counts), self._digest.text, self.changed))
@@ -62,7 +62,7 @@ class Export:
         }  # fmt: skip
         return Header(queue.name, queue.discipline, self._version, self.states, present, self._live)
 
-    def _lines_of(self, state: str, tell: Callable[[int], object]) -> Iterator[bytes]:
+    def _lines_of(self, state: str, report: Callable[[int], object]) -> Iterator[bytes]:
         cursor: tuple[Any, ...] | None = ()
         while cursor is not None:
             page = self._queue.export_page(state, cursor)
@@ -74,7 +74,7 @@ class Export:
                 yield line
             self.counts[state] += len(page.messages)
             cursor = page.cursor
-            tell(self.counts.total())
+            report(self.counts.total())
 
     def _compare(self, after: QueueStats) -> None:
         """Notice messages that left a state while it was exported; those that were added are no harm."""

@@ -14,7 +14,7 @@ from rmq_core.queue.moving import ImportEntry
 from rmq_core.transfer.lines import ExportFile, NumberedLine
 
 _MOST, _MOST_BYTES = 1000, 4 << 20
-Tell = Callable[[int], object]
+Report = Callable[[int], object]
 
 
 class ImportOptions(NamedTuple):
@@ -85,18 +85,18 @@ class Import:
         self._keeps_times = queue.capabilities.headers  # these disciplines store envelopes
         self._now_ms = self._left_out = 0
 
-    def check(self, file: ExportFile, tell: Tell = lambda _: None) -> ImportReport:
+    def check(self, file: ExportFile, report: Report = lambda _: None) -> ImportReport:
         """Read a file to its end and write nothing. Raises what `run` raises for it, before anything is written."""
         record, self._now_ms = self._queue.import_progress(self.name)
         start, counts = self._start(file, ImportProgress.of(record)), Counter[str]()
         for chunk in self._chunks(file, start):
             _count(counts, chunk)
-            tell(file.messages)
+            report(file.messages)
         file.check_end("nothing was imported", edited=self._options.edited)
         return ImportReport(counts.total(), start.lines, self._left_out, dict(counts))
 
-    def run(self, file: ExportFile, tell: Tell = lambda _: None) -> ImportReport:
-        """Import a file, or what earlier runs left of it; `tell` gets how many of its messages are done.
+    def run(self, file: ExportFile, report: Report = lambda _: None) -> ImportReport:
+        """Import a file, or what earlier runs left of it; `report` gets how many of its messages are done.
 
         Raises ImportConflict for another file than the one that was begun, PayloadError or Unsupported for a message
         that the queue cannot store, ExportDamaged for a truncated file. What comes before in the file is imported then,
@@ -111,9 +111,9 @@ class Import:
                 progress = ImportProgress(False, chunk.lines, stored, file.first, chunk.digest)
                 record = self._store(record, progress, chunk.entries)
                 _count(counts, chunk)
-            tell(file.messages)
-        told = f"its messages were imported; run this again with the whole file to import the rest, as {self.name!r}"
-        file.check_end(told, edited=self._options.edited)
+            report(file.messages)
+        advice = f"its messages were imported; run this again with the whole file to import the rest, as {self.name!r}"
+        file.check_end(advice, edited=self._options.edited)
         self._store(record, progress._replace(done=True, lines=file.messages, digest=file.digest.text), [])
         return ImportReport(counts.total(), start.lines, self._left_out, dict(counts))
 

@@ -92,16 +92,16 @@ class ExportFile:
                 self.digest.add(text)
                 self.messages += 1
 
-    def check_end(self, told: str, *, edited: bool = False) -> None:
+    def check_end(self, advice: str, *, edited: bool = False) -> None:
         """Raise ExportDamaged if the last line is missing, or if it does not fit the lines before (unless `edited`)."""
         if self.footer is None:
             raise ExportDamaged(
-                f"the export is truncated: it ends after {self.messages:,} messages and has no last line; {told}"
+                f"the export is truncated: it ends after {self.messages:,} messages and has no last line; {advice}"
             )
         if not edited and (self.footer.messages, self.footer.digest) != (self.messages, self.digest.text):
             raise ExportDamaged(
                 f"the export was altered: its last line states {self.footer.messages:,} messages, and these"
-                f" {self.messages:,} are others; --edited accepts that; {told}"
+                f" {self.messages:,} are others; --edited accepts that; {advice}"
             )
 
 

@@ -1,6 +1,6 @@
 -- Returns a page of the entries that a group was delivered and has not acknowledged; changes nothing.
 -- KEYS: stream
--- ARGV: group  last, id of the last entry of the page before, '' for the first page  most, how many to look at
+-- ARGV: group  last, id of the last entry of the page before, '' for the first page  most, how many to read
 --       field, that holds the message
 -- Reply: {id to go on behind, '' at the end; id, deliveries, idle ms, consumer and message of each entry...}.
 -- include: group
