@@ -87,7 +87,7 @@ def _held_page(engine: JobsEngine, cursor: Cursor) -> Exchange[StoredPage]:
     """Return a page of the jobs that workers hold; then those of the leases that the first page found follow."""
     keys = engine.keys
     if not cursor:
-        cursor = ((yield script("jobs/look", keys, group=GROUP, shown=1, listed=0))[7], -1, b"")
+        cursor = ((yield script("jobs/stats", keys, group=GROUP, shown=1, listed=0))[7], -1, b"")
     ids, place, last = cursor
     if place == len(ids):
         return StoredPage([], None)
