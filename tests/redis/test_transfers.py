@@ -221,7 +221,7 @@ def test_what_a_discipline_cannot_keep_is_refused_with_the_options_that_allow_it
     for discipline, named in (
         (
             "reliable",
-            r"line 2: .*'reliable' has no place for delays \(--drop delays .*\); leased or jobs can",
+            r"line 2: .*'reliable' has no place for delays \(--drop delays .*\); use leased or jobs",
         ),
         ("rotation", r"line 2: .* delays, times, ids \(--drop delays --drop times --drop ids imports"),
         ("streams", r"line 2: payload must be a dict"),
@@ -240,7 +240,7 @@ def test_what_a_discipline_cannot_keep_is_refused_with_the_options_that_allow_it
 @pytest.mark.parametrize("discipline", ["streams", "rotation"])
 def test_dead_letters_go_only_where_there_are_such(world: World, discipline: str) -> None:
     lines = lines_of(stocked(world), states=["dead"])
-    with pytest.raises(Unsupported, match=rf"'{discipline}' has no dead messages; leased or reliable or jobs can"):
+    with pytest.raises(Unsupported, match=rf"'{discipline}' has no dead messages; use leased or reliable or jobs"):
         moved(world.open(discipline, "target"), lines, drop=frozenset({"ids", "times", "headers"}))
 
 

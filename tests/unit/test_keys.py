@@ -23,7 +23,7 @@ def test_the_schema_in_the_docstring_lists_every_key() -> None:
     keys = LeasedKeys("q")
     listed = set(re.findall(r"^\s*rmq:\{q\}:(\w+)", schema.__doc__ or "", re.MULTILINE))
     made = {field.name for field in fields(keys)} - {"name", "prefix"}
-    made |= {"lease", "settled", "done", "consumer", "dedup", "slot", "stage", "staged", "sink"}
+    made |= {"lease", "settled", "done", "consumer", "dedup", "slot", "stage", "staged", "sink", "import"}
     assert listed == made
 
 
