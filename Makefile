@@ -76,7 +76,7 @@ airflow: $(STAMP) ## measure the cost of the Airflow provider and write build/me
 
 faults: $(STAMP) ## kills, cut connections and restarts, in full length; write build/measured/*faults.md
 	python -m tests.servers
-	pytest -n 2 tests/faults --faults=full --faults-report=build/measured
+	pytest -n 2 tests/faults tests/upgrade --faults=full --faults-report=build/measured
 
 mutants: $(STAMP) ## break the code in one place at a time, and print the test of ring 2 that fails
 	python -m tests.servers

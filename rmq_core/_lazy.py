@@ -46,7 +46,7 @@ def moved(name: str, package: str) -> Any:
     """Return the value of a moved name, and emit a DeprecationWarning for the caller."""
     place = MOVED[name]
     warnings.warn(
-        f"{package}.{name} is now {place}; version 0.3 removes the old name", DeprecationWarning, stacklevel=3
+        f"{package}.{name} is now {place}; version 0.4 removes the old name", DeprecationWarning, stacklevel=3
     )
     module, _, attribute = place.rpartition(".")
     return getattr(import_module(module), attribute)

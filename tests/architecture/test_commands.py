@@ -14,7 +14,7 @@ from rmq_core.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "SUPPORT.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 PAGES += sorted((ROOT / "benchmarks").glob("*.md"))

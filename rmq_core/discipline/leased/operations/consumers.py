@@ -61,7 +61,7 @@ def stay(engine: LeasedEngine, /, consumer: str, **named: Any) -> Exchange[Consu
 
 
 def _renamed(old: str, new: str, exchange: Exchange[ConsumerRegistration]) -> Exchange[ConsumerRegistration]:
-    warnings.warn(f"{old} is now {new}; version 0.3 removes the old name", DeprecationWarning, stacklevel=5)
+    warnings.warn(f"{old} is now {new}; version 0.4 removes the old name", DeprecationWarning, stacklevel=5)
     return (yield from exchange)
 
 
