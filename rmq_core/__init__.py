@@ -10,6 +10,7 @@ from rmq_core._exports import *  # noqa: F403  re-exported
 from rmq_core._lazy import LAZY as _SHARED
 from rmq_core._lazy import MOVED as _MOVED
 from rmq_core._lazy import moved as _moved
+from rmq_core._version import __version__ as __version__
 from rmq_core.connection.clients import sync_client as _client
 from rmq_core.discipline.leased.survey import backlogs as backlogs
 from rmq_core.discipline.leased.survey import holding as holding
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from rmq_core.discipline.streams.consumer import QueueConsumer as QueueConsumer
     from rmq_core.discipline.streams.sync import StreamQueue as StreamQueue
 
-__version__ = "0.1.0"
 
 _OWN = {each.queue: f"discipline.{each.name}.sync" for each in _DISCIPLINES.values() if each.name != _DEFAULT}
 _LAZY = _SHARED | _OWN | {"QueueConsumer": "discipline.streams.consumer", "Reaper": "discipline.reliable.sync"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
@@ -11,6 +13,7 @@ from rmq_core.cli.facts import Facts
 _OLDEST = (6, 2)
 _SKEWED_S = 1.0
 _NEARLY = 0.8
+_VERSION = re.compile(r"\brmq_v([^;)]+)")
 
 
 class Level(StrEnum):
@@ -40,7 +43,7 @@ def examine(facts: Facts) -> list[Finding]:
         found.append(
             Finding(Level.UNKNOWN, "server", "INFO is refused", _allow(facts, "+info") + " for the other checks")
         )
-    return [*found, _clock(facts)]
+    return [*found, _clock(facts), _clients(facts)]
 
 
 def _version(facts: Facts) -> Finding:
@@ -127,6 +130,21 @@ def _clock(facts: Facts) -> Finding:
     found = f"ours is {abs(skew_s):,.0f} s {'ahead' if skew_s > 0 else 'behind'}"
     advice = "leases follow the server's clock and are safe, but ages and deadlines look wrong here: run NTP on both"
     return Finding(Level.WARN, "clock", found, advice)
+
+
+def _clients(facts: Facts) -> Finding:
+    if facts.clients is None:
+        found = "the server does not report which versions of RMQ are connected"
+        advice = f"Redis 7.2 or later reports it; {_allow(facts, '+client|list')}"
+        return Finding(Level.UNKNOWN, "clients", found, advice)
+    versions = Counter(found for name in facts.clients for found in _VERSION.findall(name))
+    others = len(facts.clients) - versions.total()
+    parts = [f"RMQ {version} on {count} connections" for version, count in sorted(versions.items())]
+    found = ", ".join([*parts, f"{others} other connections"])
+    if len(versions) > 1:
+        advice = "only neighbouring minor versions may use a queue together, see SUPPORT.md: finish the upgrade"
+        return Finding(Level.WARN, "clients", found, advice)
+    return Finding(Level.OK, "clients", found)
 
 
 def _permissions(facts: Facts) -> Finding:

@@ -10,13 +10,14 @@ from rich.text import Text
 from rmq_core.cli.checks import Finding, Level, examine
 from rmq_core.cli.facts import gather
 from rmq_core.cli.failures import Exit
+from rmq_core.cli.formats import examine_formats
 from rmq_core.cli.holders import examine_leases
-from rmq_core.cli.opening import Server, connected
+from rmq_core.cli.opening import Registered, Server, connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Url
 from rmq_core.cli.output import console, emit, plain, table
 from rmq_core.cli.pauses import examine_pause
 from rmq_core.cli.requirements import needed
-from rmq_core.errors import ScriptFailed
+from rmq_core.errors import RedisMessageQueueError, ScriptFailed
 from rmq_core.protocol import DEFAULT
 
 _MARKS = {
@@ -37,7 +38,7 @@ _Name = Annotated[
 
 
 def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
-    """Check version, role, persistence, memory, eviction, clock and permissions, and a queue; change nothing.
+    """Check a server and its queues: version, persistence, memory, permissions, clients, formats; change nothing.
 
     The exit code is 1 when something must be changed. For a named queue, it reports whether the queue is paused and
     which leases have a holder that has ended: it queries Airflow and Dagster if they are installed and configured here.
@@ -45,6 +46,7 @@ def doctor(queue: _Name = _NO_QUEUE, *, url: Url = LOCAL, discipline: Discipline
     with connected(url) as server:
         known = discipline or _discipline_of(server, queue)
         findings = examine(server.ask(gather(needed(known, queue))))
+        findings += _formats(server, queue, known)
         if queue != _NO_QUEUE:
             findings += _of_queue(server, queue, known)
         where = str(server.settings)
@@ -63,6 +65,15 @@ def _discipline_of(server: Server, queue: str) -> str:
         return server.discipline_of(queue) or DEFAULT
     except ScriptFailed:  # the user may not read the registry: one of the findings reports it
         return DEFAULT
+
+
+def _formats(server: Server, queue: str, discipline: str) -> list[Finding]:
+    """Check the format of the named queue, or of all registered ones."""
+    try:
+        queues = server.registered()[:_LISTED] if queue == _NO_QUEUE else [Registered(queue, discipline)]
+    except RedisMessageQueueError:  # the user may not read the registry: another finding reports it
+        return []
+    return examine_formats(server, queues)
 
 
 def _of_queue(server: Server, queue: str, discipline: str) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ class Facts:
     refused: tuple[str, ...] | None = None
     keys: str = "~rmq:*"
     """Rules for the keys that the user needs."""
+    clients: tuple[str, ...] | None = None
+    """The library name of each connection."""
 
 
 def gather(needs: Requirements) -> Exchange[Facts]:
@@ -53,6 +56,7 @@ def gather(needs: Requirements) -> Exchange[Facts]:
         scripts=scripts,
         refused=refused,
         keys=needs.keys,
+        clients=(yield from _clients()),
     )
 
 
@@ -61,6 +65,13 @@ def _or_none(*words: str | int) -> Exchange[Any]:
         return (yield Command(words))
     except RedisMessageQueueError:
         return None
+
+
+def _clients() -> Exchange[tuple[str, ...] | None]:
+    """Return the library name of each connection; None if the user may not read it, or before Redis 7.2."""
+    reply = yield from _or_none("CLIENT", "LIST")
+    names = re.findall(r" lib-name=(\S*)", _text(reply) or "") if isinstance(reply, bytes | str) else []
+    return tuple(names) or None
 
 
 def _setting(name: str) -> Exchange[str | None]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
 
+from rmq_core._version import __version__
 from rmq_core.connection.url import Hosts, Option, parse
 from rmq_core.errors import ConfigurationError, QueueUnavailable, RedisMessageQueueError, translate
 
@@ -165,7 +166,7 @@ class RedisSettings:
         return {"host": self.hosts[0][0], "port": self.hosts[0][1]}
 
     def _shared(self) -> dict[str, Any]:
-        given = self._given("max_connections", "client_name")
+        given = self._given("max_connections", "client_name") | _driver_info()
         return given | self._transport() | _credentials(self.username, self.password)
 
     def _sentinel(self) -> dict[str, Any]:
@@ -191,6 +192,18 @@ class RedisSettings:
         if not item.metadata.get("shown") or (item.name == "tls" and self.scheme == "rediss"):
             return False
         return bool(getattr(self, item.name) != item.default)
+
+
+def _driver_info() -> dict[str, Any]:
+    """Return the option with which `CLIENT LIST` names RMQ and its version beside redis-py, from Redis 7.2 on.
+
+    redis-py sends a name with every new connection anyway, in the same write as the credentials.
+    """
+    try:
+        from redis.driver_info import DriverInfo
+    except ImportError:  # an older redis-py, which takes the text instead
+        return {"lib_name": f"redis-py(rmq_v{__version__})"}
+    return {"driver_info": DriverInfo().add_upstream_driver("rmq", __version__)}
 
 
 def _credentials(username: str | None, password: str | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import redis
 
+from rmq_core import LeasedQueue, __version__
 from rmq_core.cli.requirements import needed
 
 Rmq = Callable[..., Any]
@@ -97,3 +98,27 @@ def test_a_user_with_rights_only_to_other_keys_is_reported(rmq: Rmq, user: redis
     expected = "unknown" if server.name == "6.2" else "ok"
     assert about(rmq("doctor", "orders", "--json"), "permissions")["level"] == expected
     assert about(rmq("doctor", "invoices", "--json"), "permissions")["level"] == "fail"
+
+
+def test_the_doctor_reports_the_connected_versions_and_the_formats_of_all_queues(
+    rmq: Rmq, redis_client: redis.Redis, server_url: str
+) -> None:
+    with LeasedQueue(server_url, "orders") as queue:
+        queue.publish("x")
+        ran = rmq("doctor", "--json")
+    assert about(ran, "format") == {"level": "ok", "what": "format", "found": "format 1 in 1 queues", "advice": ""}
+    clients = about(ran, "clients")
+    reports = b"lib-name=" in redis_client.execute_command("CLIENT", "LIST")  # from Redis 7.2 on
+    assert clients["found"].startswith(f"RMQ {__version__} on ") == reports
+    assert clients["level"] == ("ok" if reports else "unknown")
+
+
+def test_a_queue_in_a_later_format_fails_the_check(rmq: Rmq, redis_client: redis.Redis, server_url: str) -> None:
+    with LeasedQueue(server_url, "orders") as queue:
+        queue.publish("x")
+    redis_client.set("rmq:{orders}:format", "2 0.9.0")
+    ran = rmq("doctor", "--json")
+    finding = about(ran, "format")
+    assert (ran.code, finding["level"], finding["found"]) == (1, "fail", "orders is stored in format 2")
+    assert finding["advice"] == "this version reads format 1: install RMQ 0.9.0 or later"
+    assert about(rmq("doctor", "orders", "--json"), "format") == finding

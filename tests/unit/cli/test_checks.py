@@ -39,7 +39,7 @@ def level(what: str, *, facts: dict[str, Any] | None = None, **info: Any) -> Lev
 
 
 def test_a_well_kept_server_gets_no_advice() -> None:
-    findings = examine(Facts(GOOD, "3600 1", "everysec", 0.0, "default", None, ()))
+    findings = examine(Facts(GOOD, "3600 1", "everysec", 0.0, "default", None, (), clients=("redis-py(rmq_v0.2.0)",)))
     assert {finding.level for finding in findings} == {Level.OK}
     assert not any(finding.advice for finding in findings)
 
@@ -125,4 +125,19 @@ def test_a_fact_that_a_server_does_not_report_is_unknown_and_not_good() -> None:
 
 def test_without_info_the_other_checks_are_still_reported() -> None:
     findings = examine(Facts({}, skew_s=0.0, user="u", refused=()))
-    assert [finding.what for finding in findings] == ["permissions", "server", "clock"]
+    assert [finding.what for finding in findings] == ["permissions", "server", "clock", "clients"]
+
+
+def test_the_versions_of_connected_clients_are_counted() -> None:
+    names = ("redis-py(rmq_v0.2.0)", "redis-py(celery_v5;rmq_v0.2.0)", "redis-py", "")
+    (finding,) = found("clients", facts={"clients": names})
+    assert (finding.level, finding.found) == (Level.OK, "RMQ 0.2.0 on 2 connections, 2 other connections")
+
+
+def test_several_connected_versions_are_a_warning() -> None:
+    (finding,) = found("clients", facts={"clients": ("redis-py(rmq_v0.2.0)", "redis-py(rmq_v0.3.1)")})
+    assert (finding.level, finding.advice[:32]) == (Level.WARN, "only neighbouring minor versions")
+
+
+def test_a_server_that_does_not_report_clients_leaves_their_versions_unknown() -> None:
+    assert level("clients") == Level.UNKNOWN
