@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import redis
@@ -23,13 +23,8 @@ from tests.faults.proxy import Fault, Proxy
 from tests.servers import Server
 
 SHORT, FULL = 20_000, 1_000_000
+TENTH = FULL // 10
 PAGE = 10_000
-
-
-@pytest.fixture
-def total(full_faults: bool) -> int:  # noqa: FBT001  pytest passes fixtures by name
-    """How many messages move."""
-    return FULL if full_faults else SHORT
 
 
 def stock(url: str, total: int) -> LeasedQueue:
@@ -63,12 +58,12 @@ def stored(client: redis.Redis) -> Iterator[Any]:
 
 
 class Command:
-    """`rmq` in a process of its own; `rss` are its samples of resident memory, in MiB."""
+    """`rmq` in a process of its own. peak_mib: the most resident memory it had; seconds: how long it ran."""
 
     def __init__(self, *words: str, url: str, **files: Any) -> None:
         command = [sys.executable, "-m", "rmq_core.cli", *words, "--url", url]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, **files)
-        self.rss: list[int] = []
+        self.peak_mib = self.seconds = 0.0
         self.began = time.monotonic()
 
     def kill_once(self, reached: Callable[[], bool]) -> None:
@@ -77,8 +72,10 @@ class Command:
         while not reached():
             assert self.process.poll() is None, "it ended before it could be killed"
             assert time.monotonic() < deadline
+            self._sample()
             time.sleep(0.002)
         self.process.kill()
+        self.seconds = time.monotonic() - self.began
         tally.count("export or import killed in the middle")
         self._said()
 
@@ -102,12 +99,30 @@ class Command:
             text = Path(f"/proc/{self.process.pid}/status").read_text()
         except OSError:
             return
-        self.rss += [int(line.split()[1]) // 1024 for line in text.splitlines() if line.startswith("VmRSS")]
+        for line in text.splitlines():
+            if line.startswith("VmHWM"):
+                self.peak_mib = int(line.split()[1]) / 1024
 
-    def flatness(self) -> tuple[int, int]:
-        """Memory after a tenth of the time, and at the end."""
-        running = self.rss[len(self.rss) // 10 :]
-        return running[0], running[-1]
+
+class Moved(NamedTuple):
+    """The processes that moved a queue, in the order of their starts: of each kind, all but the last were killed."""
+
+    total: int
+    exports: list[Command]
+    imports: list[Command]
+
+    @property
+    def peaks(self) -> tuple[float, float]:
+        """The most resident memory of an export and of an import, in MiB."""
+        return max(one.peak_mib for one in self.exports), max(one.peak_mib for one in self.imports)
+
+    def __str__(self) -> str:
+        export, whole = self.exports[-1].seconds, sum(one.seconds for one in self.imports)
+        return (
+            f"{self.total:,} messages: export {self.total / export:,.0f}/s ({export:.1f} s), at most"
+            f" {self.peaks[0]:.1f} MiB; import {self.total / whole:,.0f}/s ({whole:.1f} s in {len(self.imports)} runs,"
+            f" {self.imports[-1].seconds:.1f} s in the last), at most {self.peaks[1]:.1f} MiB"
+        )
 
 
 def progress(client: redis.Redis) -> int:
@@ -115,40 +130,54 @@ def progress(client: redis.Redis) -> int:
     return int(record.split()[1]) if isinstance(record, bytes) else 0
 
 
-def test_a_queue_moves_whole_although_export_and_import_are_killed_twice_each(
-    own_server: Server, client: redis.Redis, total: int, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+def export_with_kills(url: str, total: int, file: Path, target_url: str) -> Iterator[Command]:
+    """Kill two exports in the middle, whose files an import refuses, then complete one."""
+    for part in (3, 2):
+        with file.open("wb") as out:
+            yield (killed := Command("export", "q", url=url, stdout=out))
+            killed.kill_once(lambda part=part: file.stat().st_size > total * 80 // part)  # type: ignore[misc]
+        assert "truncated" in Command("import", "q", str(file), url=target_url).end()
+    with file.open("wb") as out:
+        yield (whole := Command("export", "q", url=url, stdout=out))
+        assert f"exported {total:,} messages" in whole.end()
+
+
+def import_with_kills(url: str, total: int, file: Path, target: redis.Redis) -> Iterator[Command]:
+    """Kill an import in the middle, resume it, kill that too, and complete it."""
+    for part in (3, 2):
+        yield (killed := Command("import", "q", str(file), url=url, stdout=subprocess.DEVNULL))
+        killed.kill_once(lambda part=part: progress(target) > total // part)  # type: ignore[misc]
+        assert total // part < progress(target) < total
+    yield (last := Command("import", "q", str(file), url=url, stdout=subprocess.DEVNULL))
+    assert last.end() == ""
+    assert progress(target) == total
+
+
+def move(own_server: Server, client: redis.Redis, total: int, file: Path) -> Moved:
+    """Move a queue to another server with kills, and compare all that both store, in order."""
     with ExitStack() as ends:
+        client.flushall()
         other = Server(own_server.name)
         ends.callback(other.stop)
         ends.callback(stock(own_server.url, total).close)
         there = ends.enter_context(other.client())
-        file = tmp_path / "q.ndjson"
-        for part in (3, 2):
-            with file.open("wb") as out:
-                export = Command("export", "q", url=own_server.url, stdout=out)
-                export.kill_once(lambda part=part: file.stat().st_size > total * 80 // part)  # type: ignore[misc]
-            truncated = Command("import", "q", str(file), url=other.url)
-            assert "truncated" in truncated.end()
+        exports = list(export_with_kills(own_server.url, total, file, other.url))
         assert there.dbsize() == 0
-        with file.open("wb") as out:
-            export = Command("export", "q", url=own_server.url, stdout=out)
-            assert f"exported {total:,} messages" in export.end()
-        for part in (3, 2):
-            killed = Command("import", "q", str(file), url=other.url, stdout=subprocess.DEVNULL)
-            killed.kill_once(lambda part=part: progress(there) > total // part)  # type: ignore[misc]
-            assert total // part < progress(there) < total
-        before = progress(there)
-        last = Command("import", "q", str(file), url=other.url, stdout=subprocess.DEVNULL)
-        assert last.end() == ""
-        assert progress(there) == total
+        imports = list(import_with_kills(other.url, total, file, there))
         same = all(a == b for a, b in zip(stored(client), stored(there), strict=True))
         assert same
-        for name, command, number in (("export", export, total), ("import", last, total - before)):
-            print(f"{name}: {number:,} in {command.seconds:.1f} s, MiB {command.flatness()}")
-            record_property(name, (number, command.seconds, command.flatness()))
-        if total == FULL:
-            assert all(late < 1.2 * early for early, late in (export.flatness(), last.flatness()))
+        return Moved(total, exports, imports)
+
+
+def test_a_queue_moves_whole_although_export_and_import_are_killed_twice_each(
+    own_server: Server, client: redis.Redis, tmp_path: Path, *, full_faults: bool
+) -> None:
+    sizes = (TENTH, FULL) if full_faults else (SHORT,)
+    runs = [move(own_server, client, total, tmp_path / "q.ndjson") for total in sizes]
+    print(*runs, sep="\n")
+    if full_faults:
+        fewer, more = runs
+        assert all(large < 1.2 * small for small, large in zip(fewer.peaks, more.peaks, strict=True))
 
 
 def test_a_pipe_whose_export_is_killed_is_completed_by_the_next(own_server: Server, client: redis.Redis) -> None:
