@@ -139,8 +139,8 @@ def _clients(facts: Facts) -> Finding:
         return Finding(Level.UNKNOWN, "clients", found, advice)
     versions = Counter(found for name in facts.clients for found in _VERSION.findall(name))
     others = len(facts.clients) - versions.total()
-    parts = [f"RMQ {version} on {count} connections" for version, count in sorted(versions.items())]
-    found = ", ".join([*parts, f"{others} other connections"])
+    found = ", ".join(f"RMQ {version} ({count})" for version, count in sorted(versions.items()))
+    found += f", others ({others})" if others else ""
     if len(versions) > 1:
         advice = "only neighbouring minor versions may use a queue together, see SUPPORT.md: finish the upgrade"
         return Finding(Level.WARN, "clients", found, advice)

@@ -25,7 +25,7 @@ def examine_formats(server: Server, queues: Iterable[Registered]) -> list[Findin
         if stored != str(FORMAT):
             advice = f"this version reads format {FORMAT}: install RMQ {needs or 'of a later version'} or later"
             findings.append(Finding(Level.FAIL, "format", f"{name} is stored in format {stored}", advice))
-    return findings or [Finding(Level.OK, "format", f"format {FORMAT} in {count} queues")]
+    return findings or [Finding(Level.OK, "format", f"format {FORMAT} ({count})")]
 
 
 def _stored(server: Server, name: str, discipline: str) -> tuple[str, str]:

@@ -106,10 +106,10 @@ def test_the_doctor_reports_the_connected_versions_and_the_formats_of_all_queues
     with LeasedQueue(server_url, "orders") as queue:
         queue.publish("x")
         ran = rmq("doctor", "--json")
-    assert about(ran, "format") == {"level": "ok", "what": "format", "found": "format 1 in 1 queues", "advice": ""}
+    assert about(ran, "format") == {"level": "ok", "what": "format", "found": "format 1 (1)", "advice": ""}
     clients = about(ran, "clients")
     reports = b"lib-name=" in redis_client.execute_command("CLIENT", "LIST")  # from Redis 7.2 on
-    assert clients["found"].startswith(f"RMQ {__version__} on ") == reports
+    assert clients["found"].startswith(f"RMQ {__version__} (") == reports
     assert clients["level"] == ("ok" if reports else "unknown")
 
 

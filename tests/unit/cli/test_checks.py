@@ -131,7 +131,7 @@ def test_without_info_the_other_checks_are_still_reported() -> None:
 def test_the_versions_of_connected_clients_are_counted() -> None:
     names = ("redis-py(rmq_v0.2.0)", "redis-py(celery_v5;rmq_v0.2.0)", "redis-py", "")
     (finding,) = found("clients", facts={"clients": names})
-    assert (finding.level, finding.found) == (Level.OK, "RMQ 0.2.0 on 2 connections, 2 other connections")
+    assert (finding.level, finding.found) == (Level.OK, "RMQ 0.2.0 (2), others (2)")
 
 
 def test_several_connected_versions_are_a_warning() -> None:
