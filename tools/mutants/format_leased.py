@@ -181,6 +181,13 @@ FORMAT_LEASED = [
         "local state, most, how = 'g',",
     ),
     written(
+        "overdue",
+        "a lease that is reclaimed during its release has another state",
+        "rmq_core/lua/leased/reclaim.lua",
+        "releasing and 'r' or 'x'",
+        "releasing and 'g' or 'x'",
+    ),
+    written(
         "reclaiming",
         "a lease that is reclaimed has another state",
         "rmq_core/lua/leased/reclaim.lua",

@@ -115,6 +115,16 @@ def reclaiming_(url: str, client: Any) -> None:
         begin(q, reclaiming.reclaim(q._engine, "large"), 1)
 
 
+def overdue(url: str, client: Any) -> None:
+    """A lease that expired in the middle of its release, and that another client began to reclaim."""
+    with _many(url, 5010) as q:
+        lease = q.claim(max_messages=5010, lease_id="large", owner="worker")
+        q.ack(lease, q.read(lease, 0, 2))
+        begin(q, settling.release(q._engine, lease), 1)
+        expire(client, lease.id)
+        begin(q, reclaiming.reclaim(q._engine, "large"), 1)
+
+
 def stages(url: str, client: Any) -> None:
     """A stage; a publication that was committed; and one of which the first of two stages is ready."""
     with queue(url) as q:
@@ -191,6 +201,7 @@ SCENES = {
     "leased_nacking": nacking,
     "leased_releasing": releasing,
     "leased_reclaiming": reclaiming_,
+    "leased_overdue": overdue,
     "leased_stages": stages,
     "leased_deduplicated": deduplicated,
     "leased_waiting": waiting,

@@ -36,6 +36,7 @@ MIDWAY = {
     "leased_nacking": ("1.0000000000001abc", 1005),
     "leased_releasing": ("1.0000000000001abc", 4003),
     "leased_reclaiming": ("3.0000000000002abc", 1005),
+    "leased_overdue": ("3.0000000000002abc", 5008),
 }
 
 
@@ -199,7 +200,7 @@ def _go_on(world: World, queue: Any, name: str, lease: Lease) -> None:
         }
     elif name == "leased_releasing":
         assert queue.release(lease).settled == 3
-    elif name == "leased_reclaiming":
+    elif name in ("leased_reclaiming", "leased_overdue"):
         queue.backlog()
     else:
         exchange = _fill(engine_of(queue), lease, 4005)
