@@ -1,4 +1,4 @@
-"""The processes of `RedisMessageQueue` and of the compared libraries, and their alternating slices."""
+"""The worker processes of `RedisMessageQueue` and of the compared libraries, and the race that times them in turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.message_queue_peers import OURS, ROOT, WORKER, Peer, interpreter
 CALLS = 100
 BLOCKS = 8
 PLACES = {"": cores.anywhere, ", server on a core of its own": cores.apart}
-"""The placement of servers and clients, by the suffix that it adds to the name of a figure."""
+"""Functions that place the server and the clients on cores, by the suffix of the figures measured that way."""
 
 
 class Answer(NamedTuple):
@@ -74,8 +74,9 @@ class Hand:
 
 
 class Race:
-    """Time one command of several libraries: RMQ before and after each slice of another, in blocks for each placement.
+    """Time one command of several libraries. A slice is `CALLS` calls by one library.
 
+    RMQ runs a slice before and after each slice of another library. Blocks of slices alternate between the placements.
     filled: the command needs messages in the queue.
     """
 

@@ -88,9 +88,10 @@ async def succeed(body: QueueState, received: Received, began: float) -> None:
 
 
 async def fail(body: QueueState, received: Received, error: BaseException, began: float) -> None:
-    """Settle a message after its handler raised. An error while settling is only logged; the handler's propagates.
+    """Settle a message after its handler raised.
 
-    An interruption while settling is raised, because the program has to end, with the handler's error as its cause.
+    An error while settling is only logged, and the handler's error propagates. An interruption while settling is raised
+    with the handler's error as its cause, because the program has to end.
     """
     try:
         await _put_away(body, received, error, began)

@@ -27,7 +27,7 @@ class PubSubListener:
         self._on_message = on_message
         self._pubsub = client.pubsub() if hasattr(client, "pubsub") else None
         self._standing: dict[bytes, asyncio.Event] = {}
-        self._turn = asyncio.Lock()  # without it, redis-py opens a connection for each concurrent first subscriber
+        self._turn = asyncio.Lock()  # without it, each of several concurrent first calls opens a connection
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self, channel: bytes) -> None:

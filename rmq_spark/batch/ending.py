@@ -102,7 +102,9 @@ def _nack(held: HeldLease, verdicts: Verdicts, reason: str) -> None:
 def _reasons_of(failed: DataFrame, reason: str | Column | None) -> dict[str, str | None]:
     """Evaluate the DataFrame and return the reason of each message id. Raises ConfigurationError."""
     if "message_id" not in failed.columns:
-        raise ConfigurationError(f"failed has no column message_id, only {', '.join(failed.columns)}: keep that column")
+        raise ConfigurationError(
+            f"`failed` has no column message_id, only {', '.join(failed.columns)}: keep that column"
+        )
     if reason is None or isinstance(reason, str):
         return dict.fromkeys((row.message_id for row in failed.select("message_id").collect()), reason)
     return dict(failed.select("message_id", reason.cast("string")).collect())

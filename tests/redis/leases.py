@@ -51,7 +51,7 @@ def drain(queue: Any) -> list[Any]:
 
 
 def snapshot(client: redis.Redis) -> dict[bytes, bytes | None]:
-    """Return every key with its value, to check that nothing was written; without call slots: they store refusals."""
+    """Return every key with its value, to check that nothing was written. Omit call slots, which store refusals too."""
     return {name: client.dump(name) for name in client.scan_iter(count=1000) if b":slot:" not in name}
 
 
@@ -77,7 +77,7 @@ async def eventually_later(condition: Callable[[], Awaitable[Any]]) -> Any:
 def woken_soon(attempt: Callable[[], float]) -> bool:
     """Return whether one of ten attempts takes less than 3 s: waiting claims poll at least every 5 s.
 
-    An event that wakes no claim takes 5 s each time; a machine that hangs for a moment spoils an attempt or two.
+    If the event wakes no claim, every attempt takes 5 s; if the machine hangs for a moment, only one or two do.
     """
     return any(attempt() < SOON_S for _ in range(10))
 
@@ -86,7 +86,7 @@ def woken_soon(attempt: Callable[[], float]) -> bool:
 def beating_often() -> Iterator[None]:
     """Send heartbeats 20 times a second, whatever the duration of the leases that they extend.
 
-    A short lease would expire as soon as the machine hangs for longer than that.
+    So a test need not use a short lease, which expires whenever the machine hangs for longer than the lease lasts.
     """
     renewed = Heartbeat.renewed
 
@@ -100,13 +100,13 @@ def beating_often() -> Iterator[None]:
 
 
 def kept(lease: Any, lease_s: float) -> None:
-    """Return when a heartbeat that is sent from now on has extended a lease."""
+    """Wait until a heartbeat that is sent from now on has extended a lease."""
     now = time.monotonic()
     eventually(lambda: lease.state.until >= now + lease_s)
 
 
 def blocked(world: World, count: int) -> None:
-    """Return when that many clients block in Redis."""
+    """Wait until `count` clients block in Redis."""
     eventually(lambda: world.client.info("clients")["blocked_clients"] >= count)
 
 

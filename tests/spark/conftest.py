@@ -58,7 +58,7 @@ def spark(event_log: Path) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def queue(redis_url: str) -> Iterator[LeasedQueue]:
-    """The queue `work` with a client of the test."""
+    """The queue `work`, opened by the test itself."""
     with LeasedQueue(redis_url, QUEUE) as opened:
         yield opened
 

@@ -237,7 +237,7 @@ def test_a_takeover_cancels_the_running_job(spark: SparkSession, redis_url: str,
 
     with pytest.raises(LeaseLost):
         work()
-    assert time.monotonic() - taken_at[0] < 45, "the job came to its own end"
+    assert time.monotonic() - taken_at[0] < 45, "the job ran to its end instead of being cancelled"
     info = queue.lease_info("run")
     assert info is not None
     assert info.owner == "somebody else"
@@ -345,7 +345,7 @@ def test_failed_rows_are_nacked_with_their_reason_and_the_others_acked(
     assert queue.stats()._replace(oldest_age=None)[:5] == (1, 3, 0, 0, 0)
 
 
-def test_a_batch_of_which_all_failed_acks_nothing(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+def test_nothing_is_acked_when_all_rows_failed(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 3)
     with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
         assert batch.nack(batch.df) == 3
@@ -380,7 +380,7 @@ def test_a_failing_block_nacks_failed_rows_with_their_own_reason(
     assert reasons == ["ZeroDivisionError: integer division or modulo by zero"] * 2 + ["poison"]
 
 
-def test_a_kept_lease_drops_the_failed_rows_of_the_failed_try(
+def test_a_failing_block_that_keeps_its_lease_discards_its_nacks(
     spark: SparkSession, redis_url: str, queue: LeasedQueue
 ) -> None:
     publish(queue, 3)
@@ -401,7 +401,7 @@ def test_rows_of_another_batch_are_refused(spark: SparkSession, redis_url: str, 
     with claimed_batch(spark, redis_url, QUEUE) as batch:
         with pytest.raises(ConfigurationError, match="1 of its 1 message ids are not of this batch, such as 'no such"):
             batch.nack(strangers)
-        with pytest.raises(ConfigurationError, match="failed has no column message_id, only payload"):
+        with pytest.raises(ConfigurationError, match="`failed` has no column message_id, only payload"):
             batch.nack(batch.df.select("payload"))
     assert queue.stats().leases == 0
 
@@ -415,7 +415,8 @@ def test_a_block_that_swallows_the_loss_still_acks_nothing(
         with claimed_batch(spark, redis_url, QUEUE, lease_id="run") as batch:
             assert batch.watch is not None
             assert batch.lease is not None
-            batch.watch.lose(batch.lease)  # as the guard does while Redis is unreachable; the ack reaches it again
+            # As the guard does while Redis is unreachable; by the time of the ack, Redis is reachable again.
+            batch.watch.lose(batch.lease)
 
     with pytest.raises(LeaseLost):
         work()

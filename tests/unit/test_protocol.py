@@ -45,7 +45,7 @@ def test_a_queue_is_opened_by_the_name_of_its_discipline() -> None:
     assert isinstance(rmq_asyncio.open_queue(NOWHERE, "q"), AsyncWorkQueue)
 
 
-def test_an_unknown_discipline_is_refused_with_those_that_exist() -> None:
+def test_the_refusal_of_an_unknown_discipline_lists_the_known_ones() -> None:
     with pytest.raises(ConfigurationError, match=r"discipline must be one of leased.*, not 'lifo'"):
         open_queue(NOWHERE, "q", "lifo")
 

@@ -1,4 +1,4 @@
-"""Take the screenshots of the documentation again: `python -m tests.airflow.browser.screenshots docs/images`."""
+"""Renew the screenshots that the documentation shows: `python -m tests.airflow.browser.screenshots docs/images`."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def take(screen: Screen, redis: Server, folder: Path) -> None:
 
 
 def take_telephone(screen: Screen, folder: Path) -> None:
-    """Take the same screenshot at the width of a phone."""
+    """Take a screenshot of the open page at the width of a phone."""
     size = {"width": 400, "height": 860, "deviceScaleFactor": 2, "mobile": False}
     screen.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     save(screen, folder, "telephone")
@@ -145,7 +145,7 @@ def take_telephone(screen: Screen, folder: Path) -> None:
 
 
 def take_connection(screen: Screen, folder: Path) -> None:
-    """Take a screenshot of the form of a connection with the result of its test button."""
+    """Take a screenshot of a connection's form, and one of the result of its test button."""
     screen.log_in("admin")
     connections = Connections(screen)
     connections.open()

@@ -1,4 +1,4 @@
-"""Rounds: a fault that hits all states at once. Several can run at the same time, each with its own DAG runs."""
+"""In a round, one fault hits tasks in all states at once. Rounds can run concurrently, each with its own DAG runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.faults.airflow.scene import STATES, Count, Scene, World
 
 
 class Round:
-    """A fault, and a scene for each state in which it can come."""
+    """A fault, and a scene for each state that it can hit."""
 
     def __init__(self, world: World, fault: Fault) -> None:
         self.world, self.fault = world, fault

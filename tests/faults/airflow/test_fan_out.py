@@ -25,15 +25,15 @@ pytestmark = [
 RUN = ("fan_out", "befallen")
 HEAD = f"""# A fan-out in Airflow
 
-Mapped `@task.redis_queue(max_messages={SHARE}, retries=1)`, as many as there are messages for, on a real Airflow. Each
-of these things befalls one of the tasks while it holds {SHARE} messages and would hold them for ever; all come at once.
-Behind the mapped tasks one more goes on until the queue is empty: nobody else would take what a task had in hand that
-was marked. Made by `make faults`; do not edit.
+On a real Airflow, mapped tasks of `@task.redis_queue(max_messages={SHARE}, retries=1)` share a queue that holds
+{SHARE} messages for each task. Each of these faults hits one task while it holds {SHARE} messages and does not finish
+by itself; all faults come at once. After the mapped tasks, one more task consumes until the queue is empty: no other
+task would process the messages of a marked task. Made by `make faults`; do not edit.
 """
-KEY = """- **messages**: what the task held when it happened.
+KEY = """- **messages**: messages that the task held when the fault hit it.
 - **left**: messages that are ready, delayed, leased or dead at the end of the run.
-- **tries**: of the task; one that was marked is not tried again.
-- **released by it**: of its messages those that the last task found.
+- **tries**: how often Airflow tried the task; it does not retry a marked task.
+- **released by it**: messages of the task that the last task processed.
 """
 PAGE = report.page("airflow-fan-out", HEAD, KEY, ("left",))
 
@@ -64,7 +64,7 @@ def test_a_fan_out_leaves_nothing_whatever_befalls_its_tasks(deployed: World, py
 
 
 def _befall(airflow: Deployment) -> None:
-    """The gate stays closed: the work ends because it is killed."""
+    """Let each fault hit its task. The gate of the ledger stays closed: the tasks end because they are killed."""
     held = airflow.rest.mapped(*RUN, "work")
     airflow.rest.clear(*RUN, "work", 0)
     airflow.rest.mark(*RUN, "work", "failed", 1)
@@ -76,7 +76,7 @@ def _befall(airflow: Deployment) -> None:
 
 
 def _log(airflow: Deployment, map_index: int) -> str:
-    """Return the log lines about its end of the first try of a mapped task."""
+    """Return the log lines that state why the first try of a mapped task ended."""
     place = airflow.home / "logs" / "dag_id=fan_out" / f"run_id={RUN[1]}" / "task_id=work" / f"map_index={map_index}"
     return "\n".join(line for line in (place / "attempt=1.log").read_text().splitlines() if "TaskKilled" in line)
 

@@ -22,9 +22,12 @@ HEAD = """# Conformance
 
 What each discipline promises through the queue protocol, as its tests saw it on every server.
 
-A cell holds the number of test runs, sync and async: **✓** the promises were kept; **refused** the discipline does not
-declare the capability, and the tests saw that it says so (`Unsupported`, before anything is sent) or, where there is no
-call to refuse, what holds instead; **✗** runs that failed.
+A cell holds the number of test runs, sync and async:
+
+- **✓**: the promises were kept.
+- **refused**: the discipline does not declare the capability. The tests saw that it raises `Unsupported` and sends
+  nothing. If the capability has no call to refuse, they saw what the discipline does instead.
+- **✗**: runs that failed.
 """
 
 

@@ -23,7 +23,7 @@ OFTEN: dict[str, Any] = {"heartbeat_interval_seconds": 0.02}
 
 @pytest.fixture
 def hasty_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a block waits for a renewal only as long as it does for these beats outside of tests."""
+    """Let the end of a block wait only 0.1 s for a renewal, as it does with such short intervals outside the tests."""
     monkeypatch.setattr(Beat, "stop_s", 0.1)
 
 

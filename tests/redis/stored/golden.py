@@ -84,7 +84,7 @@ def _block(client: Any, name: bytes, since_ms: int) -> Iterator[str]:
 
 
 def _ordered(kind: str, values: list[list[str]]) -> list[list[str]]:
-    """Members of a sorted set whose scores are shown alike, in the order of their names."""
+    """Return the values; members of a sorted set whose scores are shown alike are sorted by name."""
     alike = itertools.groupby(values, key=lambda parts: parts[0])
     return [parts for _, group in alike for parts in sorted(group)] if kind == "zset" else values
 

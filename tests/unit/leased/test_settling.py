@@ -76,7 +76,7 @@ def test_many_leases_are_extended_in_one_write_each_by_its_own_time() -> None:
     assert not any(lease.state.lost for lease, _ in leases)
 
 
-def test_an_error_among_many_extensions_is_no_loss() -> None:
+def test_an_error_while_many_leases_are_extended_marks_none_as_lost() -> None:
     lease = held()
     with pytest.raises(QueueUnavailable):
         drive(extend_all(engine(), [(lease, 1), (lease, 1)]), [[b"lost", QueueUnavailable("gone")]])
