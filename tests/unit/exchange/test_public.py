@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Generator
 from typing import Any
 
@@ -130,9 +131,11 @@ def test_waiting_ends_with_its_time() -> None:
             self.commands.append(args)
             return None if args[0] == "LPOP" else b"empty"
 
-    client = Idle()
+    client, began = Idle(), time.monotonic()
     assert ask(client, Wait(b"wake", 30, CALL)) == b"empty"
-    assert len(client.commands) > 2
+    assert time.monotonic() - began >= 0.03
+    *polls, call = [command[0] for command in client.commands]
+    assert (set(polls), call) == ({"LPOP"}, "EVALSHA")
 
 
 def test_waiting_ends_when_it_is_interrupted(kind: type[Stub]) -> None:
