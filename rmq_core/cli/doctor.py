@@ -17,7 +17,7 @@ from rmq_core.cli.options import LOCAL, Discipline, Json, Url
 from rmq_core.cli.output import console, emit, plain, table
 from rmq_core.cli.pauses import examine_pause
 from rmq_core.cli.requirements import needed
-from rmq_core.errors import RedisMessageQueueError, ScriptFailed
+from rmq_core.errors import FormatMismatch, RedisMessageQueueError, ScriptFailed
 from rmq_core.protocol import DEFAULT
 
 _MARKS = {
@@ -83,6 +83,8 @@ def _of_queue(server: Server, queue: str, discipline: str) -> list[Finding]:
             return []
         try:
             return [examine_pause(held), *examine_leases(queue, held.leases(_LISTED))]
+        except FormatMismatch:  # another finding names the format and the version to install
+            return []
         except ScriptFailed as error:  # the user lacks a permission; another finding names it
             return [Finding(Level.UNKNOWN, "queue", str(error))]
 

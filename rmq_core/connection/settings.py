@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
@@ -150,11 +151,13 @@ class RedisSettings:
 
         once = retry(NoBackoff(), 0)
         if self.scheme == "redis+cluster":
-            return cluster(startup_nodes=[node(*host) for host in self.hosts], retry=once, **self._shared())
+            nodes = [node(*host) for host in self.hosts]
+            return cluster(startup_nodes=nodes, retry=once, **_driver_info(cluster), **self._shared())
         if self.scheme == "sentinel":
             manager = sentinel(list(self.hosts), sentinel_kwargs={"retry": once, **self._sentinel()})
-            return manager.master_for(self.service, single, retry=once, db=self.db, **self._shared())
-        return single(retry=once, db=self.db, **self._address(), **self._shared())
+            given = _driver_info(single) | self._shared()
+            return manager.master_for(self.service, single, retry=once, db=self.db, **given)
+        return single(retry=once, db=self.db, **self._address(), **_driver_info(single), **self._shared())
 
     def _address(self) -> dict[str, Any]:
         if self.scheme == "embedded":
@@ -166,7 +169,7 @@ class RedisSettings:
         return {"host": self.hosts[0][0], "port": self.hosts[0][1]}
 
     def _shared(self) -> dict[str, Any]:
-        given = self._given("max_connections", "client_name") | _driver_info()
+        given = self._given("max_connections", "client_name")
         return given | self._transport() | _credentials(self.username, self.password)
 
     def _sentinel(self) -> dict[str, Any]:
@@ -194,16 +197,20 @@ class RedisSettings:
         return bool(getattr(self, item.name) != item.default)
 
 
-def _driver_info() -> dict[str, Any]:
+def _driver_info(client: Any) -> dict[str, Any]:
     """Return the option with which `CLIENT LIST` names RMQ and its version beside redis-py, from Redis 7.2 on.
 
-    redis-py sends a name with every new connection anyway, in the same write as the credentials.
+    redis-py sends a name with every new connection anyway, in the same write as the credentials. client: the class that
+    gets the option; cluster clients of redis-py 7.2 to 7.4 do not take it, and name redis-py alone.
     """
     try:
         from redis.driver_info import DriverInfo
     except ImportError:  # an older redis-py, which takes the text instead
         return {"lib_name": f"redis-py(rmq_v{__version__})"}
-    return {"driver_info": DriverInfo().add_upstream_driver("rmq", __version__)}
+    from redis.cluster import REDIS_ALLOWED_KEYS, RedisCluster
+
+    taken = REDIS_ALLOWED_KEYS if client is RedisCluster else signature(client).parameters
+    return {"driver_info": DriverInfo().add_upstream_driver("rmq", __version__)} if "driver_info" in taken else {}
 
 
 def _credentials(username: str | None, password: str | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 
+from rmq_core import __version__
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.errors import ConfigurationError
 
@@ -148,3 +149,20 @@ def test_sentinels_are_queried_with_their_own_credentials() -> None:
     assert {one["credential_provider"].get_credentials() for one in asked} == {("watcher", "other")}
     assert {one["retry"].get_retries() for one in asked} == {0}
     assert client.get_connection_kwargs()["credential_provider"].get_credentials() == (USER, SECRET)
+
+
+def test_a_cluster_client_of_a_redis_py_without_the_option_gets_no_driver_info(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Older(redis.asyncio.RedisCluster):
+        def __init__(self, *, startup_nodes: Any, **options: Any) -> None:
+            assert "driver_info" not in options
+
+    settings = RedisSettings.from_url("redis+cluster://h:1")
+    monkeypatch.setattr("rmq_core.connection.settings._tidy_async_classes", lambda: (None, Older))
+    assert isinstance(settings.async_client(), Older)
+
+
+def test_every_client_states_the_version_of_rmq() -> None:
+    for url in ("redis://h:1", "sentinel://h:1/main"):
+        for client in (RedisSettings.from_url(url).client(), RedisSettings.from_url(url).async_client()):
+            named = client.connection_pool.connection_kwargs["driver_info"]
+            assert named.formatted_name == f"redis-py(rmq_v{__version__})"

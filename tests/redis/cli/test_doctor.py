@@ -122,3 +122,12 @@ def test_a_queue_in_a_later_format_fails_the_check(rmq: Rmq, redis_client: redis
     assert (ran.code, finding["level"], finding["found"]) == (1, "fail", "orders is stored in format 2")
     assert finding["advice"] == "this version reads format 1: install RMQ 0.9.0 or later"
     assert about(rmq("doctor", "orders", "--json"), "format") == finding
+
+
+def test_a_named_queue_of_a_later_format_is_reported_and_not_opened(rmq: Rmq, redis_client: redis.Redis) -> None:
+    redis_client.sadd("rmq:queues", "orders")
+    redis_client.set("rmq:{orders}:ready", "rmq format 2")
+    redis_client.set("rmq:{orders}:format", "2 0.9.0")
+    ran = rmq("doctor", "orders", "--json")
+    assert (ran.code, ran.err, about(ran, "format")["level"]) == (1, "", "fail")
+    assert "RMQ 0.9.0 or later" in about(ran, "format")["advice"]
