@@ -182,7 +182,7 @@ def test_entries_of_a_stream_keep_their_ids_in_an_empty_stream_only(world: World
     with pytest.raises(ImportConflict, match=r"newer entry .* --drop ids --drop times"):
         moved(target, lines, "again")
     moved(target, lines, "again", drop=frozenset({"ids", "times"}))
-    assert target.stats().ready == 2 * 2485
+    assert world.client.xlen("rmq:{target}:stream") == 2 * 2485  # stats count to 1,000 before Redis 7
     assert len(lines_of(queue, live=True, include_leased=True)) - 2 == 2485 + held.count
 
 
