@@ -63,8 +63,12 @@ class Version(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of a process that imports this version."""
-        return {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONWARNINGS": "ignore::DeprecationWarning"}
+        """The environment of a process that imports this version, as do the processes that it starts.
+
+        Without PYTHONSAFEPATH, Spark's workers, started by `python -m`, would import the checkout in which they start.
+        """
+        own = {"PYTHONPATH": str(self.folder), "PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "ignore::DeprecationWarning"}
+        return os.environ | own
 
     def start(self, role: str, *arguments: str, environment: dict[str, str] | None = None) -> Process:
         """Start a process of `member.py` that imports this version."""
