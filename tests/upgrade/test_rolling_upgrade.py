@@ -37,7 +37,7 @@ def test_no_message_is_lost_or_refused_while_processes_are_replaced_one_by_one(
     time.sleep(random.uniform(*PAUSE_S))
     for member in members:
         member.kill()
-    tally.count("process killed at work beside one of another version", 2 * len(ROLES))
+    tally.count("process killed at work in a rolling upgrade or downgrade", 2 * len(ROLES))
     published = client.lrange("test:published", 0, -1)
     assert len(published) == len(set(published)) > 100
     drained(shared, client, latter, discipline, set(published))
