@@ -20,9 +20,9 @@ UV = str(Path(sys.executable).with_name("uv"))
 LISTED = "import importlib.metadata as m, json; print(json.dumps([d.name for d in m.distributions()]))"
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel from the current files of the checkout."""
-    run([UV, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], folder)
+def build_wheel(folder: Path, source: Path = ROOT) -> Path:
+    """Build the wheel from the current files of the checkout, or of another folder."""
+    run([UV, "build", "--quiet", "--wheel", "--python", sys.executable, "--out-dir", str(folder), str(source)], folder)
     (wheel,) = folder.glob("*.whl")
     return wheel
 

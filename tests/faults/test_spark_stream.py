@@ -34,14 +34,15 @@ START_S = 300  # a Spark that starts on a busy machine
 class Driver:
     """The driver's processes, and what they have written so far."""
 
-    def __init__(self, url: str, folder: Path, most: int) -> None:
+    def __init__(self, url: str, folder: Path, most: int, environment: dict[str, str] | None = None) -> None:
         self.command = [sys.executable, str(DRIVER), url, str(folder), str(most)]
+        self.environment = environment
         self.folder, self.database = folder, folder / "sink.sqlite"
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         with (self.folder / "driver.log").open("ab") as log:
-            return subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True, env=self.environment)
 
     def kill(self) -> None:
         """Send SIGKILL to all of it at once, and start a new one."""
@@ -94,8 +95,8 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 @contextmanager
-def driver(url: str, folder: Path, most: int) -> Iterator[Driver]:
-    started = Driver(url, folder, most)
+def driver(url: str, folder: Path, most: int, environment: dict[str, str] | None = None) -> Iterator[Driver]:
+    started = Driver(url, folder, most, environment)
     try:
         yield started
     except BaseException:

@@ -1,51 +1,61 @@
 """Two versions of RMQ beside each other: wheels, unpacked into folders that only the processes of the tests import.
 
-`--old-wheel` and `--new-wheel` name the wheels. Without them, the old one is built from the commit of version 0.1.0,
-and the new one from HEAD. These tests run only with `--faults=full`.
+`--old-wheel` and `--new-wheel` name the wheels. Without them, the old one is built from the commit of the last
+release, and the new one from the current files. These tests run only with `--faults=full`.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.servers import Server, start_server
-from tests.upgrade.processes import Version
+from tests.upgrade.processes import Version, end_all
+from tests.wheel import ROOT, build_wheel
 
-ROOT = Path(__file__).parents[2]
-BUILD = ROOT / "build" / "upgrade"
+HERE = Path(__file__).parent
 RELEASED = {"0.1.0": "2dd9b94f0d63366073965433f7ccf367ef04300e"}
-"""The commit of each version that this one must work beside."""
+"""The commit of each release, the last one at the end; a release is known by its commit, because there are no tags."""
 SERVERS = ["7.0", "8.6"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the options that name the wheels."""
-    parser.addoption("--old-wheel", default="", help="the wheel to upgrade from; default: 0.1.0, built from git")
-    parser.addoption("--new-wheel", default="", help="the wheel to upgrade to; default: HEAD, built from git")
+    parser.addoption(
+        "--old-wheel", default="", help="the wheel to upgrade from; default: the last release, built from git"
+    )
+    parser.addoption("--new-wheel", default="", help="the wheel to upgrade to; default: built from the current files")
 
 
-def pytest_ignore_collect(config: pytest.Config) -> bool | None:
-    """Ignore these tests in the short form: building the wheels needs the history and the package index."""
-    return True if config.getoption("faults") != "full" else None
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect these tests in the short form: building the wheels needs git's history and the package index."""
+    own = [item for item in items if HERE in item.path.parents]
+    for item in own:
+        item.add_marker(pytest.mark.faults)
+    if config.getoption("faults") != "full":
+        config.hook.pytest_deselected(items=own)
+        items[:] = [item for item in items if HERE not in item.path.parents]
 
 
 @pytest.fixture(scope="session")
-def old(pytestconfig: pytest.Config) -> Version:
+def old(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Version:
     """The version to upgrade from."""
-    return _unpacked("old", pytestconfig.getoption("old_wheel", ""), RELEASED["0.1.0"])
+    folder = tmp_path_factory.mktemp("old")
+    given = pytestconfig.getoption("old_wheel", "")
+    return _unpacked(Path(given) if given else _released([*RELEASED][-1], folder), folder)
 
 
 @pytest.fixture(scope="session")
-def new(pytestconfig: pytest.Config) -> Version:
+def new(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Version:
     """The version to upgrade to."""
-    return _unpacked("new", pytestconfig.getoption("new_wheel", ""), "HEAD")
+    folder = tmp_path_factory.mktemp("new")
+    given = pytestconfig.getoption("new_wheel", "")
+    return _unpacked(Path(given) if given else build_wheel(folder), folder)
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -56,22 +66,29 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Server]:
     running.stop()
 
 
-def _unpacked(name: str, wheel: str, commit: str) -> Version:
-    folder = BUILD / f"{name}-{os.getpid()}"
-    found = Path(wheel) if wheel else _built(commit, folder)
-    with zipfile.ZipFile(found) as archive:
-        archive.extractall(folder / "installed")
-    return Version(name, folder / "installed")
+@pytest.fixture
+def client(shared: Server) -> Iterator[redis.Redis]:
+    """A plain client of the server, which is emptied; the test's processes end before the next test."""
+    with shared.client(decode_responses=True) as plain:
+        plain.flushall()
+        yield plain
+        end_all()
 
 
-def _built(commit: str, folder: Path) -> Path:
+def _released(version: str, folder: Path) -> Path:
     source = folder / "source"
-    source.mkdir(parents=True)
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=False)
+    source.mkdir()
+    archive = subprocess.run(["git", "archive", RELEASED[version]], cwd=ROOT, capture_output=True, check=False)
     if archive.returncode:
-        pytest.fail(f"{archive.stderr.decode()}: fetch the whole history of the repository, or pass --old-wheel")
+        reason = archive.stderr.decode().strip()
+        pytest.fail(
+            f"{version} cannot be built: {reason}. Fetch the whole history of the repository, or pass --old-wheel."
+        )
     subprocess.run(["tar", "--extract", "--directory", source], input=archive.stdout, check=True)
-    command = ["uv", "build", "--quiet", "--wheel", "--python", sys.executable, "--out-dir", folder, source]
-    subprocess.run(command, check=True)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+    return build_wheel(folder, source)
+
+
+def _unpacked(wheel: Path, folder: Path) -> Version:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "installed")
+    return Version(wheel.name, folder / "installed")

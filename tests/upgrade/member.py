@@ -3,13 +3,14 @@
     member.py FOLDER ROLE URL [DISCIPLINE NAME]
 
 Keys that begin with `test:` are the tests' own: `test:published` lists the payloads whose publish returned,
-`test:effects` counts the effects of each.
+`test:effects` counts the effects of each, `test:<verb>` counts what consumers did.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 import time
 from typing import Any
@@ -20,6 +21,8 @@ import rmq_core
 
 FOLDER, ROLE, URL, *REST = sys.argv[1:]
 LEASE_S = 2
+PAUSE_S = 0.002
+"""Between two messages, so that consumers keep up with publishers."""
 ENOUGH = 1000
 """So many deliveries that no message becomes a dead letter."""
 
@@ -39,37 +42,74 @@ def opened(discipline: str, name: str) -> Any:
 
 
 def publish(discipline: str, name: str) -> None:
-    """Publish until the process is killed."""
+    """Publish until the process is killed. No two processes publish the same payload: a lost one must be missed."""
     queue, plain = opened(discipline, name), redis.Redis.from_url(URL)
     for number in itertools.count():
-        payload = f"{name}-{number}"
-        queue.publish(payload if discipline == "rotation" else {"id": payload})
+        payload = f"{os.getpid()}-{number}"
+        queue.publish(payload if discipline == "rotation" else {"id": payload}, **options(queue, payload, number))
         plain.rpush("test:published", payload)
+        time.sleep(PAUSE_S)
         if not number:
             print("started", flush=True)
+
+
+def options(queue: Any, payload: str, number: int) -> dict[str, Any]:
+    """Let some messages have everything that the discipline can store."""
+    able = queue.capabilities
+    given: dict[str, Any] = {}
+    if able.headers and number % 3 == 1:
+        given["headers"] = {"from": payload}
+    if able.dedup and number % 5 == 1:
+        given["dedup_key"] = payload
+    if able.delay and number % 7 == 1:
+        given["delay"] = 0.3
+    return given
 
 
 def consume(discipline: str, name: str) -> None:
     """Process messages until the process is killed. A lease that was lost to a successor is no failure."""
     queue, plain = opened(discipline, name), redis.Redis.from_url(URL)
     print("started", flush=True)
-    while True:
+    for turn in itertools.count():
         lease = queue.claim(wait=0.2)
         if lease is None:
             if discipline == "reliable":
                 queue.reap(timeout=LEASE_S)
             continue
-        for message in lease.messages:
-            payload = message.payload
-            plain.hincrby("test:effects", payload if discipline == "rotation" else payload["id"], 1)
         try:
-            queue.ack(lease)
+            plain.incr(f"test:{settle(queue, lease, plain, turn)}")
         except rmq_core.LeaseLost:
             plain.incr("test:lost")
 
 
+def settle(queue: Any, lease: Any, plain: redis.Redis, turn: int) -> str:
+    """Requeue every ninth message as failed and every eleventh uncounted; ack the others after their effect."""
+    if turn % 9 == 5:
+        queue.nack(lease, reason=f"nacked by {os.getpid()}")
+        return "nacked"
+    if turn % 11 == 5:
+        queue.release(lease)
+        return "released"
+    for message in lease.messages:
+        payload = message.payload
+        plain.hincrby("test:effects", payload if queue.discipline == "rotation" else payload["id"], 1)
+    queue.ack(lease)
+    return "acked"
+
+
+def left(discipline: str, name: str) -> None:
+    """Print for each line of the input how many messages and leases the queue holds.
+
+    It adds the leases and not their messages: `stats` counts these in a second call, when a lease may be gone.
+    """
+    queue = opened(discipline, name)
+    for _ in sys.stdin:
+        stats = queue.stats()
+        print(stats.ready + stats.delayed + stats.dead + stats.leases, flush=True)
+
+
 def hold(discipline: str, name: str) -> None:
-    """Claim a message, and ack it when told; answer what came of that."""
+    """Claim a message, and ack it on request; print the outcome."""
     queue = opened(discipline, name)
     lease = queue.claim(wait=10)
     print("claimed", flush=True)
@@ -83,7 +123,7 @@ def hold(discipline: str, name: str) -> None:
 
 
 def submit(name: str) -> None:
-    """Claim a batch for a driver, hand it over, and report what came of it."""
+    """Claim a batch for a driver, hand it over, and print the outcome."""
     queue = rmq_core.LeasedQueue(URL, name, rmq_core.LeasedConfig(lease=30))
     lease = queue.claim(max_messages=4, lease_id="run", owner="try 1")
     submission = rmq_core.Submission(queue, lease)
@@ -95,12 +135,12 @@ def submit(name: str) -> None:
     try:
         print(submission.finish(), flush=True)
     except rmq_core.RedisMessageQueueError as error:
-        print(type(error).__name__, flush=True)
         submission.give_back()
+        print(type(error).__name__, flush=True)
 
 
 def drive() -> None:
-    """Adopt the lease of the environment, and ack it when told."""
+    """Adopt the lease of the environment, and ack it on request."""
     handover = rmq_core.Handover.from_environment()
     queue = rmq_core.LeasedQueue(URL, handover.queue, handover.config)
     lease = queue.adopt(handover.lease_id, owner=handover.owner, if_owner=handover.owner)
@@ -113,4 +153,4 @@ def drive() -> None:
 
 if not str(rmq_core.__file__).startswith(FOLDER):
     sys.exit(f"{rmq_core.__file__} is not in {FOLDER}")
-{"publish": publish, "consume": consume, "hold": hold, "submit": submit, "drive": drive}[ROLE](*REST)
+{"publish": publish, "consume": consume, "left": left, "hold": hold, "submit": submit, "drive": drive}[ROLE](*REST)
