@@ -210,7 +210,7 @@ class QueueChanged(RedisMessageQueueError):
 
 
 class ExportDamaged(RedisMessageQueueError):
-    """A file is no export of RMQ, or it is truncated or was altered; the message says what was imported of it."""
+    """The file is not an export of RMQ, or was truncated or altered; the text states how much of it was imported."""
 
 
 class ImportConflict(RedisMessageQueueError):

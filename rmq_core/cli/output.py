@@ -43,7 +43,7 @@ def complain(text: str) -> None:
 
 
 def emit(record: Mapping[str, Any], *, errors: bool = False) -> None:
-    """Write one JSON object on a line of its own to stdout, or to stderr with `errors`, and flush it."""
+    """Write a JSON object as one line to stdout, or to stderr with `errors`, and flush it."""
     stream = sys.stderr if errors else sys.stdout
     stream.write(json.dumps(record, ensure_ascii=False) + "\n")
     stream.flush()

@@ -11,7 +11,7 @@ from rmq_core.errors import ImportConflict, QueueFull, ScriptFailed, Unsupported
 from rmq_core.exchange import Call, Encodable, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.protocol import able
-from rmq_core.queue.base import Engine
+from rmq_core.queue.base import Engine, Method
 from rmq_core.queue.keys import check_name
 
 PAGE = 1000
@@ -42,6 +42,25 @@ def import_progress(engine: Engine, name: str) -> Exchange[tuple[str, int]]:
     """Return the progress of an import, '' for none, and the server's time in ms."""
     record, now_ms = yield script("progress/read", progress=progress_key(engine, name))
     return record.decode(), now_ms
+
+
+class Transferable:
+    """The part of a queue that exports and imports. `_moving` is the discipline's module of these operations."""
+
+    _engine: Any
+    _moving: Any
+    import_progress = Method(import_progress)
+
+    @property
+    def stored_states(self) -> Sequence[str]:
+        """The states that `export_page` can read, in the order of an export."""
+        states: Sequence[str] = self._moving.STATES
+        return states
+
+    def import_entry(self, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
+        """Return a stored message as `import_chunk` takes it. Raises PayloadError or Unsupported if it cannot be."""
+        entry: ImportEntry = self._moving.import_entry(self._engine, message, drop)
+        return entry
 
 
 def list_page(key: bytes, side: str, state: str, cursor: Cursor, most: int = PAGE) -> Exchange[StoredPage]:

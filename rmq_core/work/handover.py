@@ -110,7 +110,7 @@ class Submission:
 
     @property
     def held(self) -> bool:
-        """Whether the submitter still holds the lease, as far as the last call of `poll` can tell."""
+        """Whether the submitter still held the lease at the last call of `poll`."""
         return not (self.adopted or self._settled_by_driver)
 
     def handover(self, settings: RedisSettings) -> Handover:

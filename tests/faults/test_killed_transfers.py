@@ -58,7 +58,7 @@ def stored(client: redis.Redis) -> Iterator[Any]:
 
 
 class Command:
-    """`rmq` in a process of its own. peak_mib: the most resident memory it had; seconds: how long it ran."""
+    """A process that runs `rmq`. peak_mib: its largest resident memory; seconds: how long it ran."""
 
     def __init__(self, *words: str, url: str, **files: Any) -> None:
         command = [sys.executable, "-m", "rmq_core.cli", *words, "--url", url]

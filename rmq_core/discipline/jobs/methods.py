@@ -17,12 +17,11 @@ from rmq_core.discipline.jobs.operations import (
     settling,
     telling,
 )
-from rmq_core.envelope.stored import StoredMessage
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.moving import ImportEntry, import_progress
+from rmq_core.queue.moving import Transferable
 
 
-class JobMethods(QueueBase[JobsEngine]):
+class JobMethods(QueueBase[JobsEngine], Transferable):
     """The methods of JobQueue and AsyncJobQueue."""
 
     discipline = "jobs"
@@ -69,10 +68,5 @@ class JobMethods(QueueBase[JobsEngine]):
     events_position = Method(telling.events_position)
     read_events = Method(telling.read_events)
     export_page = Method(moving.export_page)
-    import_progress = Method(import_progress)
     import_chunk = Method(moving.import_chunk)
-    stored_states = moving.STATES
-
-    def import_entry(self, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
-        """Return a stored message as `import_chunk` takes it. Raises PayloadError or Unsupported if it cannot be."""
-        return moving.import_entry(self._engine, message, drop)
+    _moving = moving

@@ -17,14 +17,13 @@ from rmq_core.discipline.leased.operations import (
     settling,
     staging,
 )
-from rmq_core.envelope.stored import StoredMessage
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.keys import LeasedKeys
-from rmq_core.queue.moving import ImportEntry, import_progress
+from rmq_core.queue.moving import Transferable
 
 
-class LeasedMethods(QueueBase[LeasedEngine]):
+class LeasedMethods(QueueBase[LeasedEngine], Transferable):
     """The methods of LeasedQueue and AsyncLeasedQueue."""
 
     discipline = DISCIPLINE
@@ -77,10 +76,5 @@ class LeasedMethods(QueueBase[LeasedEngine]):
     forget = Method(managing.forget)
     unregister = Method(managing.unregister)
     export_page = Method(moving.export_page)
-    import_progress = Method(import_progress)
     import_chunk = Method(moving.import_chunk)
-    stored_states = moving.STATES
-
-    def import_entry(self, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
-        """Return a stored message as `import_chunk` takes it. Raises PayloadError or Unsupported if it cannot be."""
-        return moving.import_entry(self._engine, message, drop)
+    _moving = moving

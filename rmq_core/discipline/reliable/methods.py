@@ -8,12 +8,11 @@ from rmq_core.discipline.reliable.config import CAPABILITIES, DISCIPLINE, Reliab
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.keys import ReliableKeys
 from rmq_core.discipline.reliable.operations import claiming, inspecting, moving, publishing, reaping, settling
-from rmq_core.envelope.stored import StoredMessage
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.moving import ImportEntry, import_progress
+from rmq_core.queue.moving import Transferable
 
 
-class ReliableMethods(QueueBase[ReliableEngine]):
+class ReliableMethods(QueueBase[ReliableEngine], Transferable):
     """The methods of ReliableQueue and AsyncReliableQueue."""
 
     discipline = DISCIPLINE
@@ -40,13 +39,8 @@ class ReliableMethods(QueueBase[ReliableEngine]):
     purge = Method(inspecting.purge)
     reap = Method(reaping.reap)
     export_page = Method(moving.export_page)
-    import_progress = Method(import_progress)
     import_chunk = Method(moving.import_chunk)
-    stored_states = moving.STATES
-
-    def import_entry(self, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
-        """Return a stored message as `import_chunk` takes it. Raises PayloadError or Unsupported if it cannot be."""
-        return moving.import_entry(self._engine, message, drop)
+    _moving = moving
 
     @property
     def worker(self) -> str:

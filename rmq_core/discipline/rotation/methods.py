@@ -10,14 +10,13 @@ from rmq_core.discipline.rotation.config import CAPABILITIES, DISCIPLINE, Rotati
 from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.keys import RotationKeys
 from rmq_core.discipline.rotation.operations import inspecting, moving, popping, pushing, settling
-from rmq_core.envelope.stored import StoredMessage
 from rmq_core.messages import Lease
 from rmq_core.protocol import lacking
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.moving import ImportEntry, import_progress
+from rmq_core.queue.moving import Transferable
 
 
-class RotationMethods(QueueBase[RotationEngine]):
+class RotationMethods(QueueBase[RotationEngine], Transferable):
     """The methods of RotationQueue and AsyncRotationQueue."""
 
     discipline = DISCIPLINE
@@ -44,13 +43,8 @@ class RotationMethods(QueueBase[RotationEngine]):
     redrive = Method(inspecting.redrive)
     purge = Method(inspecting.purge)
     export_page = Method(moving.export_page)
-    import_progress = Method(import_progress)
     import_chunk = Method(moving.import_chunk)
-    stored_states = moving.STATES
-
-    def import_entry(self, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
-        """Return a stored message as `import_chunk` takes it. Raises PayloadError or Unsupported if it cannot be."""
-        return moving.import_entry(self._engine, message, drop)
+    _moving = moving
 
     def hold(
         self, lease: Lease, by: timedelta | float | None = None, on_lost: Callable[[Lease], object] | None = None

@@ -7,13 +7,12 @@ from typing import Any
 from rmq_core.discipline.streams.config import CAPABILITIES, QueueConfig
 from rmq_core.discipline.streams.engine import StreamEngine, engine_of
 from rmq_core.discipline.streams.operations import claiming, inspecting, moving, native, publishing, settling
-from rmq_core.envelope.stored import StoredMessage
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.moving import ImportEntry, import_progress
+from rmq_core.queue.moving import Transferable
 
 
-class StreamMethods(QueueBase[StreamEngine]):
+class StreamMethods(QueueBase[StreamEngine], Transferable):
     """The methods of StreamQueue and AsyncStreamQueue."""
 
     discipline = "streams"
@@ -46,10 +45,5 @@ class StreamMethods(QueueBase[StreamEngine]):
     purge = Method(inspecting.purge)
     trim = Method(inspecting.trim)
     export_page = Method(moving.export_page)
-    import_progress = Method(import_progress)
     import_chunk = Method(moving.import_chunk)
-    stored_states = moving.STATES
-
-    def import_entry(self, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:
-        """Return a stored message as `import_chunk` takes it. Raises PayloadError or Unsupported if it cannot be."""
-        return moving.import_entry(self._engine, message, drop)
+    _moving = moving

@@ -75,7 +75,7 @@ def kill_daemon(scene: Scene) -> None:
 
 
 def kill_code_server(scene: Scene) -> None:
-    """Kill the code server and the runs that it started, as when their container ends. Nothing tells Dagster of it."""
+    """Kill the code server and the runs that it started, as when their container ends. Dagster gets no notice."""
     working = scene.at_work()
     scene.orphans = sorted({note["run"] for notes in working.values() for note in notes})
     drivers = scene.drivers()
