@@ -32,9 +32,9 @@ class RunMark(NamedTuple):
 
     All fields come from Airflow. `run_after` is the time for which the run was created, in microseconds, and
     `clear_number` is how often it was cleared. `try_id` is the first 64 bits of the task instance's UUID of version 7,
-    which begins with its creation time and differs for each try. Together they show whether a run was created anew or
-    a run or task was only cleared or retried, with one exception: if a scheduled run was created again and its task
-    first claims in a later try, that try is taken for a retry.
+    which begins with its creation time and differs for each try. Together they distinguish a run that was created again
+    from a run or task that was only cleared or retried. There is one exception: if a scheduled run was created again
+    and its task first claims in a try with a higher number than the owner's, that try counts as a retry.
     """
 
     run_after: int

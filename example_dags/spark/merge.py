@@ -1,7 +1,7 @@
 """MERGE keyed by message id into a Delta table: effects are exactly once, even if a lost lease is processed again.
 
-It needs the `deltalake` package and no jar. The rows of a batch pass through the memory of the driver, as Arrow: some
-100 bytes a row of these orders, so that a million are fine and a hundred million are not.
+It needs the `deltalake` package and no jar. The rows of a batch pass through the memory of the driver, as Arrow. One of
+these orders takes about 100 bytes, so a million of them fit and a hundred million do not.
 """
 
 from __future__ import annotations

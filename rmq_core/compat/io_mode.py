@@ -27,7 +27,7 @@ class IoMode(NamedTuple):
 
 
 class Stateful(Generic[S]):
-    """An object whose methods are operations over a state."""
+    """Base of a class whose methods run operations on its `_state`."""
 
     _state: S
 

@@ -74,8 +74,9 @@ def claim_as(
     """Take over the lease of an earlier attempt; without one, claim.
 
     named: the lease id; None for the claimant's own. on_settled: applies when all messages under that name were acked:
-    `next` claims more under `<id>#2`, `#3`, …; `skip` raises LeaseAlreadySettled. check_settled: called with the first
-    such error and the record; it may raise another error. Raises LeaseOwnedByOther when another owner has the lease.
+    `next` claims more under `<id>#2`, `#3`, …; `skip` raises LeaseAlreadySettled. check_settled: called once in that
+    case, before `on_settled` applies, with the error and the settled record; it may raise another error. Raises
+    LeaseOwnedByOther when another owner has the lease.
     """
     settled_before = False
     for lease_id in names(named or claimant.lease_id):

@@ -1,7 +1,7 @@
 """Filters that Spark pushes down, as tests of a row: comparisons of plain columns with constants.
 
-A test passes when the row does not have its column yet. Thus filters on known columns, such as state or lease, apply
-before a message is read.
+A row without the column passes the test. Thus a reader can test a row that has only the state and the lease, and skip
+that state or lease before it reads a message.
 """
 
 from __future__ import annotations

@@ -178,6 +178,6 @@ def test_queues_of_partitions_are_requested_with_their_partition_keys(
 
 
 @pytest.mark.parametrize("parameter", ["batch", "max_in_flight_runs", "min_messages"])
-def test_invalid_arguments_are_refused_by_name(tick: Tick, queue: LeasedQueue, parameter: str) -> None:
+def test_invalid_arguments_raise_an_error_that_names_them(tick: Tick, queue: LeasedQueue, parameter: str) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         tick(calling(queue.name, **{parameter: 0}))

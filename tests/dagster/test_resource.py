@@ -21,7 +21,7 @@ def test_passwords_are_secrets_to_dagster() -> None:
     assert secret == {"password", "sentinel_password"}
 
 
-def test_a_resource_without_a_url_is_refused_by_name() -> None:
+def test_a_resource_without_a_url_raises_an_error_that_names_the_url() -> None:
     with pytest.raises(ValidationError, match="url"):
         RedisQueueResource()
 

@@ -40,7 +40,7 @@ class Stage:
         assert self.wire.hit == (fault is not None)
         told, found = picture.of_result(result), self.state()
         if isinstance(result, Lease):
-            self.calm.extend(result, 900)  # the returned token is the one that holds the lease
+            self.calm.extend(result, 900)  # raises LeaseLost unless the returned token holds the lease
         return told, found
 
     def state(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Speculation on a cluster: two attempts at one task write at the same time, and each message is there once."""
+"""Speculation on a cluster: two attempts at one task write at the same time, and each message is published once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.faults import spark_speculator, tally
 from tests.servers import Server
 from tests.spark.cluster import HERE, standalone_cluster
 
-ELSEWHERE = "127.0.0.2"  # Spark begins no second attempt on the host of the first
+ELSEWHERE = "127.0.0.2"  # Spark begins a second attempt only on another host
 PATIENCE_S = 600
 
 pytestmark = pytest.mark.slow

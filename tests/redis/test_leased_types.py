@@ -119,7 +119,9 @@ def test_a_value_of_a_wrong_type_is_refused_or_ignored_and_nothing_is_written(
         ("done:free", ["claim by id"]),
     ],
 )
-def test_an_operation_refuses_each_key_it_needs(redis_client: redis.Redis, name: str, operations: list[str]) -> None:
+def test_an_operation_refuses_a_wrong_type_under_each_key_it_needs(
+    redis_client: redis.Redis, name: str, operations: list[str]
+) -> None:
     if name in {"wake", "timer"}:
         queue_is_empty(redis_client, name)
         return
@@ -138,7 +140,7 @@ def queue_is_empty(client: redis.Redis, name: str) -> None:
         assert snapshot(client) == before
 
 
-def test_a_takeover_with_a_wait_and_nothing_ready_writes_nothing_beside_a_delayed_key_of_wrong_type(
+def test_a_takeover_while_others_wait_and_nothing_is_ready_writes_nothing_if_delayed_has_a_wrong_type(
     redis_client: redis.Redis,
 ) -> None:
     with lived_in(redis_client, awaited=True) as (queue, _):

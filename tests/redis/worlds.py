@@ -1,4 +1,4 @@
-"""Sync and async queues with one blocking interface, so that a behaviour is tested by one body.
+"""Sync and async queues with one blocking interface, so that one test runs on both.
 
 The async façade runs on an event loop in its own thread: heartbeats continue while the test body sleeps, and several
 test threads can use one queue. What it returns is made blocking: awaitables are awaited, async context managers and

@@ -70,7 +70,7 @@ def test_a_batch_that_fails_is_read_again_by_the_restart(stream: Stream, queue: 
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
-def test_a_query_with_asynchronous_progress_is_refused_by_name(
+def test_a_query_with_asynchronous_progress_fails_with_an_error_that_names_the_option(
     spark: SparkSession, redis_url: str, tmp_path: Path, queue: LeasedQueue
 ) -> None:
     publish(queue, *range(30))

@@ -1,6 +1,6 @@
-"""PySpark's daemon with what its workers need already imported: forking it costs less than importing that once more.
+"""PySpark's daemon with the modules that its workers need: a worker forked from it need not import them again.
 
-Tests name it as `spark.python.daemon.module`. A query starts several workers, to plan a read and to read.
+Tests name it as `spark.python.daemon.module`. A query starts several workers: some plan a read, others read.
 """
 
 from __future__ import annotations

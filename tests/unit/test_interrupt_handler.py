@@ -50,7 +50,7 @@ def test_a_signal_has_one_owner(handler: GracefulInterruptHandler) -> None:
     assert not handler.is_interrupted()
 
 
-def test_a_handler_of_another_program_is_left_alone() -> None:
+def test_a_signal_handler_that_the_application_set_stays() -> None:
     def mine(*_: Any) -> None:
         pass
 

@@ -17,7 +17,7 @@ def test_durations_are_seconds_or_timedelta(given: Any, expected: float) -> None
 @pytest.mark.parametrize(
     "given", [-1, float("nan"), float("inf"), 1e300, "1", None, True, timedelta(seconds=-1), [], 1j, timedelta.max]
 )
-def test_other_durations_are_refused_by_name(given: Any) -> None:
+def test_other_durations_raise_an_error_that_names_the_parameter(given: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"delay must be a timedelta or 0 to .* seconds, not"):
         seconds("delay", given)
 

@@ -152,7 +152,7 @@ def test_a_bad_database_is_refused(db: str) -> None:
         ("embedded://~nobody-of-this-name/d", "without '~'"),
     ],
 )
-def test_an_invalid_value_is_refused_by_name(url: str, expected: str) -> None:
+def test_an_invalid_value_raises_an_error_that_names_it(url: str, expected: str) -> None:
     assert expected in refusal(url)
 
 

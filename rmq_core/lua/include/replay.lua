@@ -15,7 +15,7 @@ local function remember(reply)
   return reply
 end
 -- A refusal is remembered too. Otherwise the first request could arrive after the reply to its resend and then be
--- granted. refuse() starts with PERSIST, which a full server allows even as the first write of a script.
+-- granted. refuse() starts with PERSIST, which Redis at `maxmemory` allows even as the first write of a script.
 local function refuse(reply)
   redis.call('PERSIST', slot)
   return remember(reply)

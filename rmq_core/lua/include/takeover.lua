@@ -10,7 +10,7 @@ local function take_over(k, o, now, counted)
   local count, settled = redis.call('LLEN', k.lease) - 1, redis.call('BITCOUNT', k.settled)
   if counted and used_up(first, head.takeovers, count, o.max_deliveries) then return 'exhausted' end
   if head.state == 'n' or head.state == 'x' then head.returned = 1 end -- until now the number of unsettled messages
-  redis.call('PERSIST', k.leases) -- a full server allows this write and the later ones of the script
+  redis.call('PERSIST', k.leases) -- Redis allows this write at maxmemory, and then every later write of the script
   head.token = redis.call('INCRBY', k.fence, 2) .. '.' .. o.nonce
   head.state = settled > 0 and 'p' or 'h'
   head.owner = o.owner or head.owner

@@ -14,7 +14,7 @@ if finished then return refuse('settled ' .. finished) end
 if not head then return refuse('missing') end
 if if_owner and head.owner ~= if_owner then return refuse('owned ' .. head.owner) end
 local deadline = clock() + lease_ms
-redis.call('PERSIST', heads) -- a full server allows this write and the later ones of the script
+redis.call('PERSIST', heads) -- Redis allows this write at maxmemory, and then every later write of the script
 if owner ~= '' and owner ~= head.owner then head.owner, head.takeovers = owner, head.takeovers + 1 end
 head.token = redis.call('INCR', fence) .. '.' .. nonce
 keep_head(heads, lease_id, head)

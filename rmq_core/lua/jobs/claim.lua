@@ -29,7 +29,7 @@ if head then
       local tried = deliveries(envelope) + head.takeovers + 1
       if tried >= limit_of(envelope, max_attempts) then return {'exhausted', {}, {}} end
     end
-    redis.call('PERSIST', heads) -- a full server allows this write and the later ones of the script
+    redis.call('PERSIST', heads) -- Redis allows this write at maxmemory, and then every later write of the script
     head.takeovers, head.token = head.takeovers + 1, next_token()
     if owner ~= '' then head.owner = owner end
     keep_head(heads, lease_id, head)
@@ -42,7 +42,7 @@ if head then
   end
   return {table.concat({'taken', head.token, deadline, head.count, head.takeovers, head.owner}, ' '), {}, {}}
 end
-redis.call('PERSIST', heads) -- a full server allows this write and the later ones, so the queue can drain
+redis.call('PERSIST', heads) -- Redis allows this write at maxmemory and then every later one, so the queue can drain
 tell(events, events_cap, 'waiting', promote_jobs(delayed, later, ready, now))
 local late = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 16)
 local o = {group = group, native = native == '1', stale = stale_ms, keep = keep == '1'}

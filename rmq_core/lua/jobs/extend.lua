@@ -5,6 +5,6 @@
 -- include: clock
 -- include: jobs_lease
 if not lease_of(heads, lease_id, token) then return 'lost' end
-redis.call('PERSIST', heads) -- a full server allows this write and the later ones of the script
+redis.call('PERSIST', heads) -- Redis allows this write at maxmemory, and then every later write of the script
 redis.call('ZADD', leases, 'XX', 'GT', clock() + lease_ms, lease_id)
 return string.format('%.0f', redis.call('ZSCORE', leases, lease_id))

@@ -3,7 +3,7 @@
 -- KEYS: ready
 -- ARGV: group  remembered_s, for which ids of producers are remembered  remembered, how many of each
 -- Reply: 'native', 'plain', or 'unable <command>'.
-redis.call('PERSIST', ready) -- a full server allows this write and the later ones, so consumers can start
+redis.call('PERSIST', ready) -- Redis allows this write at maxmemory and then every later one, so consumers can start
 local made = redis.pcall('XGROUP', 'CREATE', ready, group, '0', 'MKSTREAM')
 if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then return made end
 local set = redis.pcall('XCFGSET', ready, 'IDMP-DURATION', remembered_s, 'IDMP-MAXSIZE', remembered)

@@ -22,7 +22,7 @@ if earlier_token == '' and if_used_up ~= '1' and deadline > now then return refu
 local k = {ready = ready, delayed = delayed, later = later, dead = dead, leases = leases, heads = heads, lease = lease,
            events = events, alarm = alarm}
 check_job_types(k)
-redis.call('PERSIST', heads) -- a full server allows this write and the later ones, so the queue can drain
+redis.call('PERSIST', heads) -- Redis allows this write at maxmemory and then every later one, so the queue can drain
 if earlier_token == '' then
   head.token, head.returned = redis.call('INCR', fence) .. '.' .. nonce, head.returned + 1
   keep_head(heads, lease_id, head)

@@ -40,7 +40,7 @@ elseif verb ~= 'ack' then
   for _, entry in ipairs(redis.call('XRANGE', lease, '-', '+', 'COUNT', 1000)) do pick(entry) end
 end
 local buried, settled = 0, all and verb == 'ack' and redis.call('XLEN', lease) or #ids
-redis.call('PERSIST', heads) -- a full server allows this write and the later ones of the script
+redis.call('PERSIST', heads) -- Redis allows this write at maxmemory, and then every later write of the script
 if verb ~= 'ack' and #ids > 0 then
   local verdicts
   verdicts, buried = give_jobs_back(k, how, envelopes)

@@ -6,7 +6,7 @@
 -- include: jobs_entry
 -- include: jobs_later
 local now = clock()
-redis.call('PERSIST', delayed) -- a full server allows this write and the later ones, so the queue can drain
+redis.call('PERSIST', delayed) -- Redis allows this write at maxmemory and then every later one, so the queue can drain
 local ids = promote_jobs(delayed, later, ready, now)
 tell(events, events_cap, 'waiting', ids)
 local late = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 16)

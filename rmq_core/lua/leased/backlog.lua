@@ -1,6 +1,6 @@
 -- Returns how much work is ready and how old its oldest message is; moves due messages to ready, claims nothing.
 -- KEYS: ready  delayed  leases  waiters
--- ARGV: bell_ms, how long to arm the bell, 0 to leave it as it is
+-- ARGV: bell_ms, for how long to request a notification, as member '*' of `waiters`; 0 to request none
 -- Reply: {ready with the isolated ones, oldest enqueued ms or '', now ms, next due ms or '', expired lease ids,
 --   isolated groups: <messages>, <how many of them a claim may take>, ...}.
 -- include: clock
@@ -29,5 +29,6 @@ while counted < isolated and #groups < 200 do
   groups[#groups + 1], groups[#groups + 2] = size, math.max(1, most)
   counted, score = counted + size, '(' .. at
 end
-if counted < isolated then groups[#groups + 1], groups[#groups + 2] = isolated - counted, 1 end -- lists 100 groups
+-- After 100 groups, one entry counts the messages of all others.
+if counted < isolated then groups[#groups + 1], groups[#groups + 2] = isolated - counted, 1 end
 return {waiting + isolated, oldest(ready, delayed, isolated), now, next_due(delayed, leases) or '', late, groups}

@@ -1,7 +1,7 @@
 -- Commits the publication of stages, all or none; any client can then make their messages ready.
--- KEYS: slot  leases  staged, record of the publication  sink  ready  delayed  stages...
--- ARGV: seq  slot_ttl_ms  publication, as a member of the leases  batch, its number, '' without a sink
---       remembered_ms, for which the sink is remembered  peace_ms:number, after which other clients finish it
+-- KEYS: slot  leases  staged, record of the publication  sink, the number of its last batch  ready  delayed  stages...
+-- ARGV: seq  slot_ttl_ms  publication, its member of `leases`  batch, number of this batch, '' without a sink
+--       remembered_ms, how long to keep `sink`  peace_ms:number, how long until other clients make the messages ready
 --       max_ready:number, or 0  elements..., for each stage '<messages> <1 when plain> <id>'
 -- Reply: 'committed', 'before' (that batch or one of these stages was published), 'gone <id of a stage that is not
 --   whole>', 'full <now ms>' or 'superseded'.

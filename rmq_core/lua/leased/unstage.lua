@@ -1,8 +1,8 @@
 -- Makes the next messages of a publication ready or delayed, except those whose deduplication key is taken.
 -- KEYS: slot  leases  staged, record of the publication  stage, its first one  ready  delayed  waiters  wake  timer
 --       markers..., deduplication keys of those of these messages that have one, in order
--- ARGV: seq  slot_ttl_ms  publication, as a member of the leases  element, the first of the record
---       bell, a pub/sub channel  peace_ms:number, after which other clients go on  nonce, of this call
+-- ARGV: seq  slot_ttl_ms  publication, its member of `leases`  element, the first of the record
+--       bell, a pub/sub channel  peace_ms:number, how long until other clients continue the move  nonce, of this call
 --       window_ms, of deduplication
 --       count, messages in the stage, '' when it is plain  most:number, how many to move
 -- Reply: 'moved <accepted> <duplicates> <messages left in the stage>', 'elsewhere' when another client moved them, or
@@ -34,7 +34,7 @@ if #markers > 0 then
     return redis.error_reply('WRONGTYPE a deduplication key holds another kind of value')
   end
 end
-redis.call('PERSIST', stage) -- a full server allows this write and the later ones: committed messages only move
+redis.call('PERSIST', stage) -- Redis allows this write at maxmemory and then later ones: committed messages only move
 local accepted, moved, bytes, at = 0, 0, 0, 0
 local due, added = nil, false
 if plain and held > 0 then

@@ -35,7 +35,7 @@ local unclaimed = redis.call('LLEN', processing) - redis.call('HLEN', claims)
 redis.call('LLEN', queue) -- refuses a wrong type before anything is written
 redis.call('ZCARD', workers)
 redis.call('HLEN', strays)
-redis.call('PERSIST', slot) -- a full server allows this write and the later ones of the script
+redis.call('PERSIST', slot) -- Redis allows this write at maxmemory, and then every later write of the script
 redis.call('ZADD', workers, now, worker)
 if mode ~= 'new' then
   local before = find(mine, 1000)

@@ -15,6 +15,6 @@ for i = 1, #ids do
   notes[i] = token .. ' ' .. since .. ' ' .. til
   earliest = math.min(earliest, til)
 end
-redis.call('PERSIST', claims) -- a full server allows this write and the later ones of the script
+redis.call('PERSIST', claims) -- Redis allows this write at maxmemory, and then every later write of the script
 for i = 1, #ids do redis.call('HSET', claims, ids[i], notes[i]) end
 return tostring(earliest)

@@ -16,7 +16,7 @@ local function late(claim)
   return since + timeout_ms <= now
 end
 local seen = redis.call('ZSCORE', workers, worker)
-redis.call('PERSIST', slot) -- a full server allows this write and the later ones of the script
+redis.call('PERSIST', slot) -- Redis allows this write at maxmemory, and then every later write of the script
 if size == 0 then
   redis.call('UNLINK', claims)
   -- A request can be delayed on its way; no reaper would find the message of one that arrives after more than a day.

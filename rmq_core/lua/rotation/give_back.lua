@@ -17,7 +17,7 @@ for i = 1, n do
   places[i] = redis.call('HEXISTS', taken, (stamp_of(entry))) == 1 and redis.call('LPOS', list, entry)
   if scope == 'whole' and not places[i] then return refuse('lost') end
 end
-redis.call('PERSIST', slot) -- a full server allows this write and the later ones of the script
+redis.call('PERSIST', slot) -- Redis allows this write at maxmemory, and then every later write of the script
 for i = n, 1, -1 do -- the oldest goes last, so that it is popped first again
   local entry = entries[2 * i - 1]
   letters[i] = 'l'

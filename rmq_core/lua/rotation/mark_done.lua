@@ -8,7 +8,7 @@ local earlier = replay()
 if earlier then return earlier end
 local letters = {}
 redis.call('ZCARD', done) -- refuses a wrong type before anything is written
-redis.call('PERSIST', slot) -- a full server allows this write and the later ones of the script
+redis.call('PERSIST', slot) -- Redis allows this write at maxmemory, and then every later write of the script
 for i = 1, #ids do
   local id = ids[i]
   if redis.call('HEXISTS', taken, id) == 1 then

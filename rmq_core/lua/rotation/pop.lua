@@ -20,7 +20,7 @@ if todo == 0 or todo > size then todo = size end
 local seen = awaited(waiters, wake)
 redis.call('ZCARD', done) -- refuses a wrong type before anything is written
 redis.call('HLEN', taken)
-redis.call('PERSIST', slot) -- a full server allows this write and the later ones of the script
+redis.call('PERSIST', slot) -- Redis allows this write at maxmemory, and then every later write of the script
 local ids, flags, due, scanned = {}, {}, math.huge, 0
 local bound = math.min(todo, 1000)
 while scanned < bound and #ids < max_messages do

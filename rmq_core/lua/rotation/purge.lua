@@ -12,7 +12,7 @@ local size, todo = redis.call('LLEN', list), most
 if todo == 0 or todo > size then todo = size end
 redis.call('ZCARD', done) -- refuses a wrong type before anything is written
 redis.call('HLEN', taken)
-redis.call('PERSIST', slot) -- a full server allows this write and the later ones of the script
+redis.call('PERSIST', slot) -- Redis allows this write at maxmemory, and then every later write of the script
 for i = 1, math.min(todo, 1000) do
   local id, stamp = stamp_of(redis.call('LINDEX', list, -1))
   if stamp and drop_done(done, id) then redis.call('RPOP', list)

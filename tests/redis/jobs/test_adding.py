@@ -52,7 +52,7 @@ def test_a_job_carries_its_own_attempts_and_backoff(world: World) -> None:
 
 @pytest.mark.parametrize("options", [{"attempts": 0}, {"attempts": True}, {"backoff": "x"}, {"job_id": "a b"},
                                      {"job_id": ""}, {"job_id": "{a}"}, {"delay": -1}])  # fmt: skip
-def test_an_invalid_option_is_refused_by_name(world: World, options: dict[str, Any]) -> None:
+def test_an_invalid_option_raises_an_error_that_names_it(world: World, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         jobs(world).add("j", **options)
 

@@ -130,7 +130,7 @@ def test_a_queue_needs_a_client_or_a_gateway(no_world: World) -> None:
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_an_option_of_the_gateway_is_refused_beside_a_gateway(no_world: World, options: dict[str, Any]) -> None:
+def test_an_option_of_the_gateway_is_refused_together_with_a_gateway(no_world: World, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="gateway"):
         no_world.queue(gateway=no_world.gateway(), **options)
 

@@ -1,4 +1,4 @@
-"""Sync and async `RedisMessageQueue`s with one blocking interface, so that a behaviour is tested by one body.
+"""Sync and async `RedisMessageQueue`s with one blocking interface, so that one test runs on both.
 
 The wrapper awaits what the asyncio version returns, and turns `async with` into `with`. Tests pass callbacks as plain
 functions; the wrapper hands them to the asyncio version as coroutine functions.

@@ -40,7 +40,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("extra", "said"), WRONG, ids=[str(extra) for extra, _ in WRONG])
-def test_an_invalid_extra_is_refused_by_name_with_the_accepted_values(extra: dict[str, Any], said: str) -> None:
+def test_an_invalid_extra_raises_an_error_that_names_it_and_the_accepted_values(
+    extra: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ConfigurationError, match=said):
         extras.read(extra)
 

@@ -109,7 +109,7 @@ def test_the_defaults_of_a_queue_come_from_the_connection() -> None:
 
 
 @pytest.mark.parametrize("name", ["lease", "max_deliveries"])
-def test_a_default_that_is_no_number_is_refused_by_name(name: str) -> None:
+def test_a_default_that_is_no_number_raises_an_error_that_names_it(name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         config_of({name: "a few"})
 

@@ -105,7 +105,7 @@ def test_options_of_dagsters_own_sensors_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize(("parameter", "value"), [("max_age", -1), ("claim_for", 0), ("claim_for", float("nan"))])
-def test_invalid_durations_are_refused_by_name(parameter: str, value: float) -> None:
+def test_invalid_durations_raise_an_error_that_names_them(parameter: str, value: float) -> None:
     with pytest.raises(ConfigurationError, match=parameter):
         build_redis_queue_sensor("flights", target=drain, **{parameter: value})  # type: ignore[arg-type]
 

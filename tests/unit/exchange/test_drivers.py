@@ -1,4 +1,4 @@
-"""Both drivers, `sync` and `aio`, must behave the same: one body for the two."""
+"""The drivers `sync` and `aio` must behave the same, so most tests run on both."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_a_permanent_error_is_raised_at_once_as_an_error_of_rmq(rig: Rig, reply:
     assert len(rig.wire.sent) == 1
 
 
-def test_a_key_of_another_type_is_explained_by_the_format_of_the_queue(rig: Rig) -> None:
+def test_a_key_of_another_type_raises_format_mismatch_when_the_queue_has_another_format(rig: Rig) -> None:
     with pytest.raises(FormatMismatch, match="format 2") as raised:
         rig.ask(CALL, redis_errors.ResponseError("WRONGTYPE x"), b"2 0.9.0")
     assert rig.wire.commands == [("GET", b"rmq:{q}:format")]

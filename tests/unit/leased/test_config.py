@@ -18,7 +18,7 @@ LOGS = ["completed_log", "failed_log"]
 
 @pytest.mark.parametrize("name", DURATIONS)
 @pytest.mark.parametrize("value", [0, -1, 0.0001, True, "5", math.nan, math.inf, 10**9 + 1, timedelta(0)])
-def test_an_invalid_duration_is_refused_by_name(name: str, value: Any) -> None:
+def test_an_invalid_duration_raises_an_error_that_names_it(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=rf"^{name} must be a timedelta or 0\.001 to 1000000000 seconds"):
         LeasedConfig(**{name: value})
 
@@ -31,7 +31,7 @@ def test_a_duration_that_must_be_finite_cannot_be_none(name: str) -> None:
 
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "5"])
-def test_an_invalid_size_is_refused_by_name(name: str, value: Any) -> None:
+def test_an_invalid_size_raises_an_error_that_names_it(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"^{name} must be a whole number >= 1, not {value!r}"):
         LeasedConfig(**{name: value})
 

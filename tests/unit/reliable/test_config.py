@@ -28,7 +28,7 @@ from rmq_core.reliable import ReliableConfig
         ("worker", ""),
     ],
 )
-def test_an_invalid_setting_is_refused_by_name(name: str, value: Any) -> None:
+def test_an_invalid_setting_raises_an_error_that_names_it(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=name):
         ReliableConfig(**{name: value})
 

@@ -84,7 +84,7 @@ def test_a_refused_claim_is_forgotten(engine: ReliableEngine) -> None:
     assert engine.unanswered == {}
 
 
-def test_closing_releases_what_may_have_been_granted(engine: ReliableEngine) -> None:
+def test_closing_releases_the_messages_of_a_claim_whose_reply_was_lost(engine: ReliableEngine) -> None:
     engine.unanswered["t"] = "w"
     wants = asked(settling.leave(engine), [b"claimed 1000", [envelope("a")]], b"settled s")
     assert (wants[0].given["mode"], wants[1].given["verb"]) == ("rest", "release")

@@ -18,7 +18,7 @@ from rmq_core.rotation import RotationConfig
     ("name", "value"),
     [("timeout", -1), ("timeout", 0.5), ("timeout", "30"), ("retry_budget", 0), ("max_id_bytes", 0)],
 )
-def test_an_invalid_setting_is_refused_by_name(name: str, value: Any) -> None:
+def test_an_invalid_setting_raises_an_error_that_names_it(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=name):
         RotationConfig(**{name: value})
 

@@ -1,4 +1,4 @@
-"""Features that an older Spark lacks: the modules are removed here, as they are missing there."""
+"""Features that an older Spark lacks: the tests remove the modules and names that are missing in it."""
 
 from __future__ import annotations
 

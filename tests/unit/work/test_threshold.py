@@ -53,7 +53,7 @@ def test_enough_messages_of_any_age_or_one_old_message_meet_the_threshold(
 
 
 @pytest.mark.parametrize("min_messages", [0, -1, 1.5, True, "3"])
-def test_an_invalid_number_is_refused_by_name(min_messages: Any) -> None:
+def test_an_invalid_number_raises_an_error_that_names_it(min_messages: Any) -> None:
     with pytest.raises(ConfigurationError, match="min_messages"):
         threshold_of(min_messages, None)
     with pytest.raises(ConfigurationError, match="min_messages"):
@@ -61,7 +61,7 @@ def test_an_invalid_number_is_refused_by_name(min_messages: Any) -> None:
 
 
 @pytest.mark.parametrize("max_age", [0, -1.0, True, "1h", timedelta(0), float("nan")])
-def test_an_invalid_age_is_refused_by_name(max_age: Any) -> None:
+def test_an_invalid_age_raises_an_error_that_names_it(max_age: Any) -> None:
     with pytest.raises(ConfigurationError, match="max_age"):
         threshold_of(1, max_age)
 

@@ -1,4 +1,4 @@
-"""Each field of `Threshold` is an option everywhere, under its name, and reaches the decision in every mode."""
+"""Each field of `Threshold` is an option of the same name in every interface, and every mode applies it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from rmq_dagster.doorbell import Doorbell
 
 NAMES = [field.name for field in fields(Threshold)]
 OPTIONS = [name.removesuffix("_s") for name in NAMES]
-# A number for each, descending so that a lower bound of the age is below max_age. Another kind of option needs its own.
+# A number for each. They descend, so that a future minimum age is below max_age. An option that takes no number needs
+# another value.
 GIVEN = dict(zip(OPTIONS, range(90, 0, -1), strict=False))
 ENOUGH = Threshold(**dict(zip(NAMES, GIVEN.values(), strict=True)))
 EMPTY = Backlog(0, None)
@@ -38,7 +39,7 @@ GUIDES = Path(__file__).parents[3] / "docs" / "how-to"
 
 
 class Asked(Exception):
-    """Raised in place of a decision; `args` holds the threshold that was asked."""
+    """Raised in place of a decision; `args` holds the threshold that was to decide."""
 
 
 class Client:
@@ -76,7 +77,7 @@ def sensor() -> RedisQueueSensor:
 
 
 def trigger(*, rings: bool) -> Any:
-    """The trigger of a sensor as the triggerer makes it again."""
+    """Return the trigger of a sensor, made from its serialized form as the triggerer makes it."""
     made = sensor()
     made._rings = rings
     path, arguments = made._trigger().serialize()
@@ -110,7 +111,7 @@ def a_plain_sensor() -> None:
 
 
 def run(wait: Coroutine[Any, Any, Any]) -> None:
-    asyncio.run(asyncio.wait_for(wait, PATIENCE_S))  # a watcher tries again whatever is wrong
+    asyncio.run(asyncio.wait_for(wait, PATIENCE_S))  # without a limit, a watcher retries any error for ever
 
 
 MODES: dict[str, Callable[[], Any]] = {
@@ -147,7 +148,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("told")
 @pytest.mark.parametrize("mode", MODES)
-def test_every_option_of_the_decision_reaches_it_in_every_mode(mode: str) -> None:
+def test_every_mode_applies_every_option_of_the_threshold(mode: str) -> None:
     with pytest.raises(Asked) as asked:
         MODES[mode]()
     assert asked.value.args == (ENOUGH,)
@@ -158,7 +159,7 @@ def test_every_option_of_the_decision_reaches_it_in_every_mode(mode: str) -> Non
     ready=st.integers(1, 5),
     age_s=st.integers(0, 20),
 )
-def test_a_threshold_says_when_age_alone_will_meet_it(bounds: tuple[Any, ...], ready: int, age_s: int) -> None:
+def test_met_in_returns_when_age_alone_will_meet_the_threshold(bounds: tuple[Any, ...], ready: int, age_s: int) -> None:
     try:
         threshold = Threshold(*bounds)
     except ConfigurationError:
@@ -185,7 +186,7 @@ def test_a_threshold_says_when_age_alone_will_meet_it(bounds: tuple[Any, ...], r
         ("dagster-components.md", "_seconds"),
     ],
 )
-def test_the_guides_name_every_option_of_the_decision(guide: str, suffix: str) -> None:
+def test_the_guides_name_every_option_of_the_threshold(guide: str, suffix: str) -> None:
     text = (GUIDES / guide).read_text("utf-8")
     for field, option in zip(NAMES, OPTIONS, strict=True):
         assert option + (suffix if field != option else "") in text
