@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 
+from rmq_core.exchange.frames import unknown_script
 from rmq_core.queue.heartbeats import Heartbeat
 from tests.redis.worlds import World
 
@@ -139,18 +140,23 @@ def slowly(prefix: str, pause_s: float = 0.6) -> Iterator[str]:
 
 
 def lose_answer(queue: Any, error: BaseException) -> None:
-    """Let the next write of the queue take effect in Redis, and raise `error` instead of returning its reply."""
+    """Let the next write of the queue take effect in Redis, and raise `error` instead of returning its reply.
+
+    A write whose script the server does not know yet has no effect; the driver repeats it with the script.
+    """
     driver = driver_of(queue)
     send = driver._send
 
-    async def broken_later(*write: Any) -> None:
+    def broken(replies: Any) -> Any:
+        if unknown_script(replies):
+            return replies
         del driver._send
-        await send(*write)
         raise error
 
-    def broken(*write: Any) -> None:
-        del driver._send
-        send(*write)
-        raise error
+    async def broken_later(*write: Any, **about: Any) -> Any:
+        return broken(await send(*write, **about))
 
-    driver._send = broken_later if inspect.iscoroutinefunction(send) else broken
+    def broken_at_once(*write: Any, **about: Any) -> Any:
+        return broken(send(*write, **about))
+
+    driver._send = broken_later if inspect.iscoroutinefunction(send) else broken_at_once
