@@ -12,10 +12,11 @@ from contextlib import asynccontextmanager, suppress
 from itertools import zip_longest
 from typing import Any
 
-from rmq_airflow.plugin.shown import expired, lease_shown, message_shown, stats_shown
-from rmq_airflow.plugin.survey import NOTHING, Order, Survey, attention, ordered, totals
 from rmq_core import LeasedConfig, QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
 from rmq_core.asyncio import AsyncWorkQueue, discipline_of, disciplines, open_queue
+from rmq_core.console.host import HolderOf
+from rmq_core.console.shown import expired, lease_shown, message_shown, stats_shown
+from rmq_core.console.survey import NOTHING, Order, Survey, attention, ordered, totals
 
 LOOK_S = 5.0
 CHANGE_S = 30.0
@@ -27,8 +28,8 @@ LEASES_LISTED = 1000
 class Console:
     """The queues of one server, over one client."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, holder_of: HolderOf) -> None:
+        self._client, self._holder_of = client, holder_of
 
     async def overview(self, survey: Survey, search: str, offset: int, by: Order, *, down: bool) -> dict[str, Any]:
         """Return a page of the queues whose names contain `search`, each with its numbers or with its error.
@@ -56,7 +57,7 @@ class Console:
             shown = stats_shown(name, discipline, await queue.stats())
             leases = await queue.leases(min(offset + count, LEASES_LISTED)) if hasattr(queue, "leases") else []
         shown["able"] = _able(queue)
-        shown["listed"] = [lease_shown(lease) for lease in leases[offset : offset + count]]
+        shown["listed"] = [lease_shown(lease, self._holder_of) for lease in leases[offset : offset + count]]
         return shown
 
     async def messages(self, name: str, target: str, offset: int, count: int) -> dict[str, Any]:
@@ -66,7 +67,7 @@ class Console:
                 total, found, due = await queue.browse(target, offset, count)
             else:
                 total, found, due = await _peeked(queue, discipline, target, offset, count)
-        shown = [message_shown(message, at) for message, at in zip_longest(found, due)]
+        shown = [message_shown(message, self._holder_of, at) for message, at in zip_longest(found, due)]
         return {"total": total, "offset": offset, "messages": shown}
 
     async def redrive(self, name: str, message_ids: Sequence[str] | None) -> int:
@@ -115,12 +116,12 @@ class Console:
 
 
 @asynccontextmanager
-async def console(settings: RedisSettings, limit_s: float = LOOK_S) -> AsyncIterator[Console]:
+async def console(settings: RedisSettings, holder_of: HolderOf, limit_s: float = LOOK_S) -> AsyncIterator[Console]:
     """Open a console for a block that may last `limit_s` seconds. Raises QueueUnavailable."""
     client = settings.async_client()
     try:
         async with asyncio.timeout(limit_s):
-            yield Console(client)
+            yield Console(client, holder_of)
     except TimeoutError:
         raise QueueUnavailable(f"Redis did not answer within {limit_s:.0f} s") from None
     finally:

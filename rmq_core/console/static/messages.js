@@ -18,11 +18,11 @@ const COLUMNS = {
   dead: ["Reason", "Payload", "Failed", "Deliveries"],
 };
 
-export function messageList({ base, connection, queue, target, able, onChange }) {
+export function messageList({ connection, queue, target, mayEdit, able, onChange }) {
   const chosen = new Set();
   let total = 0;
   const columns = COLUMNS[target].map((label) => h(`th${["Deliveries", "Size"].includes(label) ? ".right" : ""}`, { scope: "col" }, label));
-  const all = target === "dead" && able.choose ? h("input", { type: "checkbox", "aria-label": "Choose all shown" }) : null;
+  const all = target === "dead" && able.choose && mayEdit ? h("input", { type: "checkbox", "aria-label": "Choose all shown" }) : null;
   const body = h("tbody");
   const head = h("tr", {}, h("th.check", { "aria-label": all ? null : "Open" }, all), columns);
   const table = h("div.card.scroll", {}, h(`table.messages.${target}`, {}, h("thead", {}, head), body));
@@ -56,8 +56,9 @@ export function messageList({ base, connection, queue, target, able, onChange })
   }
 
   function buttons() {
-    every.hidden = target !== "dead" || !total;
-    wipe.hidden = again.hidden = !total;
+    every.hidden = target !== "dead" || !total || !mayEdit;
+    wipe.hidden = !total || !mayEdit;
+    again.hidden = !total;
     some.hidden = !chosen.size;
     some.replaceChildren(icon("redrive"), `Redrive ${chosen.size}`);
   }
@@ -75,7 +76,7 @@ export function messageList({ base, connection, queue, target, able, onChange })
       if (getSelection().toString()) return;
       more.hidden = !more.hidden;
       line.setAttribute("aria-expanded", String(!more.hidden));
-      if (!more.hidden) more.replaceChildren(h("td", { colspan: 5 }, details(base, message)));
+      if (!more.hidden) more.replaceChildren(h("td", { colspan: 5 }, details(message)));
     }
     line.append(h("td.check", {}, h("span.marks", {}, all ? box(message) : null, h("span.turn", {}, icon("chevron")))), ...cells(target, message));
     return [line, more];
@@ -146,7 +147,7 @@ function cells(target, message) {
 
 const due = (at) => (at > Date.now() ? `in ${duration((at - Date.now()) / 1000)}` : "now");
 
-function details(base, message) {
+function details(message) {
   const headers = Object.entries(message.headers);
   return h("div.details", {},
     h("section", {}, h("h3", {}, `Payload (${message.kind}, ${bytes(message.size)})`), h("pre.code", {}, pretty(message)),
@@ -156,16 +157,16 @@ function details(base, message) {
       h("dl", {}, pair("Id", message.id), pair("Published", moment(message.enqueued_at)), message.due ? pair("Due", moment(message.due)) : null),
       h("h3", {}, "Headers"),
       headers.length ? h("dl", {}, headers.map(([name, value]) => pair(name, value))) : h("p.faint", {}, "none"),
-      message.history.length ? [h("h3", {}, "History"), h("ol.history", {}, message.history.map((each) => failure(base, each)))] : null));
+      message.history.length ? [h("h3", {}, "History"), h("ol.history", {}, message.history.map((each) => failure(each)))] : null));
 }
 
 const pair = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
 
-function failure(base, each) {
+function failure(each) {
   return h("li", {},
     h("span.when", { title: moment(each.at) }, h("span.badge", {}, each.kind === "expired" ? "lease expired" : each.kind), ago(each.at)),
     each.reason ? h("p.reason", {}, each.reason) : null,
-    each.owner ? owner(base, each) : null);
+    each.owner ? owner(each) : null);
 }
 
 function pretty({ kind, payload, cut }) {

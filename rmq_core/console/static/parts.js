@@ -16,9 +16,8 @@ export function isolated({ isolated: many, ready }) {
     "A claim of them returns fewer messages than it requests. See “Messages that are tried apart” in the how-to of this page."))];
 }
 
-/** A link to one of Airflow's pages. This page's frame may not open it, so the surrounding page of Airflow does. */
-export function airflowLink(base, path, ...children) {
-  const href = base + path;
+/** A link to a page outside the console. The console's frame may not open it, so the surrounding page of Airflow does. */
+function outside(href, ...children) {
   const open = (event) => {
     const outer = airflow();
     if (!outer) return;
@@ -31,18 +30,17 @@ export function airflowLink(base, path, ...children) {
     link.click();
     link.remove();
   };
-  return h("a.task", { href, onclick: open, onauxclick: open }, ...children);
+  return h("a.task", { href, rel: "noreferrer", onclick: open, onauxclick: open }, ...children);
 }
 
-export const taskOf = ({ task_id: name, map_index: index }) => (index >= 0 ? `${name} [${index}]` : name);
-
-/** The task instance that owns a lease or a failure, with a link; any other owner as plain text. */
-export function owner(base, { owner: name, holder }) {
+/** The work that holds a lease or caused a failure, with a link to its page; any other owner as plain text. */
+export function owner({ owner: name, holder }) {
   if (!holder) return h("span.owner", { title: name }, name || "unnamed");
+  const { names, run, attempt, href } = holder;
+  const shown = [...names.slice(0, -1).map((each) => [h("span.dag", {}, each), h("span.sep", {}, "›")]).flat(), h("strong", {}, names.at(-1))];
   return h("span.holder", {},
-    airflowLink(base, holder.path, h("span.dag", {}, holder.dag_id), h("span.sep", {}, "›"),
-      h("strong", {}, taskOf(holder)), icon("task")),
-    h("span.run", { title: holder.run_id }, `${holder.run_id} · try ${holder.try_number}`));
+    href ? outside(href, ...shown, icon("task")) : h("span.task", {}, ...shown),
+    h("span.run", { title: run }, [run, attempt].filter(Boolean).join(" · ")));
 }
 
 export function toast(text, kind = "done") {

@@ -7,7 +7,7 @@ import { owner, toast } from "./parts.js";
 
 const SOON_S = 15;
 
-export function leaseTable({ base, connection, queue, mayEdit, onChange }) {
+export function leaseTable({ connection, queue, mayEdit, onChange }) {
   const body = h("tbody");
   const labels = ["Held by", "Messages", "Claimed", "Expires"].map((label) => h("th", { scope: "col" }, label));
   const head = h("tr", {}, labels, mayEdit ? h("th", { "aria-label": "Release" }) : null);
@@ -18,7 +18,7 @@ export function leaseTable({ base, connection, queue, mayEdit, onChange }) {
   function show(next) {
     leases = next;
     const now = JSON.stringify(leases.map(({ deadline, ...rest }) => rest));
-    if (now !== written) body.replaceChildren(...leases.map((lease) => row(base, lease, mayEdit ? button(lease) : null)));
+    if (now !== written) body.replaceChildren(...leases.map((lease) => row(lease, mayEdit ? button(lease) : null)));
     written = now;
     tick();
   }
@@ -34,7 +34,7 @@ export function leaseTable({ base, connection, queue, mayEdit, onChange }) {
   }
 
   function button(lease) {
-    const who = lease.holder?.task_id ?? lease.owner;
+    const who = lease.holder?.names.at(-1) ?? lease.owner;
     return h("button.plain", { type: "button", "aria-label": `Release the lease of ${who}`, onclick: () => release(lease) },
       icon("release"), "Release");
   }
@@ -53,10 +53,10 @@ export function leaseTable({ base, connection, queue, mayEdit, onChange }) {
   return { element, show, tick };
 }
 
-function row(base, lease, button) {
+function row(lease, button) {
   const again = lease.takeovers ? h("span.badge", { title: "Claimed again under the same id" }, count(lease.takeovers, "takeover")) : null;
   return h("tr", {},
-    h("td", {}, owner(base, lease), again, lease.holder ? null : h("span.run", {}, lease.id)),
+    h("td", {}, owner(lease), again, lease.holder ? null : h("span.run", {}, lease.id)),
     h("td", {}, progress(lease), lease.isolation ? h("p.apart", {}, h("span.badge.isolated", {}, "tried apart"), lease.isolation) : null),
     h("td", { "data-label": "Claimed", title: new Date(lease.claimed_at).toLocaleString("en-GB") }, ago(lease.claimed_at)),
     h("td.expires"),

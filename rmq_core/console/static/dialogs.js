@@ -1,7 +1,6 @@
 // Confirmation dialogs. To delete, the user types the queue's name; to redrive or release, one click is enough.
 
 import { count, h, icon, number } from "./dom.js";
-import { taskOf } from "./parts.js";
 
 let open = null;
 
@@ -48,7 +47,7 @@ export const askRedrive = (queue, many) =>
 
 export function askRelease(queue, { count: all, settled, owner, holder }) {
   const many = all - settled;
-  const who = holder ? `${holder.dag_id} › ${taskOf(holder)}, try ${holder.try_number},` : owner || "The holder";
+  const who = holder ? `${[holder.names.join(" › "), holder.attempt].filter(Boolean).join(", ")},` : owner || "The holder";
   return ask({
     title: many === 1 ? "Release this message?" : `Release ${number(many)} messages?`,
     body: h("p", {}, many === 1 ? "It becomes ready again in " : "They become ready again in ", h("strong", {}, queue),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmq_airflow.plugin.survey import AGAIN_S, FIRST_S, FORGOTTEN_S, FRESH_S, Order, Survey, ordered, totals
 from rmq_core import QueueUnavailable
+from rmq_core.console.survey import AGAIN_S, FIRST_S, FORGOTTEN_S, FRESH_S, Order, Survey, ordered, totals
 
 NAMES = [f"q{number:03}" for number in range(1000)]
 

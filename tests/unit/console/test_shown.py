@@ -5,11 +5,25 @@ from typing import Any
 
 import pytest
 
-from rmq_airflow.plugin.shown import SHOWN_BINARY, SHOWN_BYTES, lease_shown, message_shown, stats_shown
 from rmq_core import Failure, Isolation, LeaseInfo, Message, QueueStats
+from rmq_core.console import Holder, shown
+from rmq_core.console.shown import SHOWN_BINARY, SHOWN_BYTES, stats_shown
 
 AT = datetime.fromtimestamp(1.5, UTC)
 OWNER = "airflow:etl/run/load/-1/2"
+
+
+def holder_of(owner: str) -> Holder | None:
+    names = owner.removeprefix("airflow:").split("/")
+    return {"names": names, "run": "run", "attempt": "try 2", "href": "/task"} if len(names) > 1 else None
+
+
+def message_shown(message: Message, due: datetime | None = None) -> dict[str, Any]:
+    return shown.message_shown(message, holder_of, due)
+
+
+def lease_shown(lease: LeaseInfo) -> dict[str, Any]:
+    return shown.lease_shown(lease, holder_of)
 
 
 def message(raw: bytes = b"{}", kind: str = "j", **fields: Any) -> Message:
@@ -27,15 +41,15 @@ def lease(**fields: Any) -> LeaseInfo:
 
 @pytest.mark.parametrize(("kind", "word"), [("j", "json"), ("s", "text")])
 def test_a_text_payload_is_shown_as_it_is_stored(kind: str, word: str) -> None:
-    shown = message_shown(message('{"a":"ż"}'.encode(), kind, headers={"k": "v"}))
-    assert (shown["kind"], shown["payload"], shown["cut"], shown["size"]) == (word, '{"a":"ż"}', False, 10)
-    assert shown["headers"] == {"k": "v"}
-    assert shown["enqueued_at"] == 1000
+    found = message_shown(message('{"a":"ż"}'.encode(), kind, headers={"k": "v"}))
+    assert (found["kind"], found["payload"], found["cut"], found["size"]) == (word, '{"a":"ż"}', False, 10)
+    assert found["headers"] == {"k": "v"}
+    assert found["enqueued_at"] == 1000
 
 
 def test_bytes_are_shown_as_hexadecimal_numbers() -> None:
-    shown = message_shown(message(b"\x00\xfe", "b"))
-    assert (shown["kind"], shown["payload"]) == ("bytes", "00 fe")
+    found = message_shown(message(b"\x00\xfe", "b"))
+    assert (found["kind"], found["payload"]) == ("bytes", "00 fe")
 
 
 @pytest.mark.parametrize(("kind", "limit"), [("s", SHOWN_BYTES), ("b", SHOWN_BINARY)])
@@ -47,14 +61,14 @@ def test_a_long_payload_is_truncated_and_marked(kind: str, limit: int) -> None:
 
 
 def test_a_cut_inside_a_character_leaves_it_out() -> None:
-    shown = message_shown(message(b"x" * (SHOWN_BYTES - 1) + "ż".encode(), "s"))
-    assert shown["payload"] == "x" * (SHOWN_BYTES - 1)
+    found = message_shown(message(b"x" * (SHOWN_BYTES - 1) + "ż".encode(), "s"))
+    assert found["payload"] == "x" * (SHOWN_BYTES - 1)
 
 
 def test_a_dead_letter_shows_what_happened_and_its_owner() -> None:
-    shown = message_shown(message(history=(Failure("nack", AT, OWNER, "bad row"), Failure("expired", AT, "me", ""))))
-    first, second = shown["history"]
-    assert (first["kind"], first["at"], first["reason"], first["holder"]["task_id"]) == (
+    found = message_shown(message(history=(Failure("nack", AT, OWNER, "bad row"), Failure("expired", AT, "me", ""))))
+    first, second = found["history"]
+    assert (first["kind"], first["at"], first["reason"], first["holder"]["names"][2]) == (
         "nack",
         1500,
         "bad row",
@@ -69,10 +83,15 @@ def test_a_delayed_message_shows_when_it_is_due() -> None:
 
 
 def test_a_lease_is_shown_with_its_task_and_without_its_token() -> None:
-    shown = lease_shown(lease())
-    assert shown["holder"]["path"] == "/dags/etl/runs/run/tasks/load?try_number=2"
-    assert (shown["claimed_at"], shown["deadline"], shown["count"], shown["settled"]) == (1500, 1500, 10, 4)
-    assert not {"token", "fence"} & set(shown)
+    found = lease_shown(lease())
+    assert found["holder"] == {
+        "names": ["etl", "run", "load", "-1", "2"],
+        "run": "run",
+        "attempt": "try 2",
+        "href": "/task",
+    }
+    assert (found["claimed_at"], found["deadline"], found["count"], found["settled"]) == (1500, 1500, 10, 4)
+    assert not {"token", "fence"} & set(found)
 
 
 def test_a_lease_reduced_by_isolation_shows_why() -> None:
@@ -87,8 +106,8 @@ def test_an_endless_lease_is_shown_without_a_deadline() -> None:
 
 
 def test_the_numbers_of_a_queue_are_shown_under_their_names() -> None:
-    shown = stats_shown("work", "leased", QueueStats(1, 2, 3, 4, 5, 6.5, paused=True))
-    assert shown == {
+    found = stats_shown("work", "leased", QueueStats(1, 2, 3, 4, 5, 6.5, paused=True))
+    assert found == {
         "name": "work", "discipline": "leased", "ready": 1, "delayed": 2, "leased": 3, "leases": 4, "dead": 5,
         "oldest_age": 6.5, "paused": True, "isolated": 0,
     }  # fmt: skip

@@ -7,6 +7,7 @@ import { rateOf, remember, samplesOf } from "./history.js";
 import { ordering } from "./ordering.js";
 import { pager } from "./pager.js";
 import { empty, isolated } from "./parts.js";
+import { words } from "./words.js";
 
 const TILES = [
   ["ready", "Ready"],
@@ -140,8 +141,8 @@ export function badges(queue) {
 }
 
 function firstQueue() {
-  return empty("queue", "No queue yet", "A queue appears here when its first message is published. Publish one from a task:",
-    h("pre.code", {}, 'RedisQueuePublishOperator(task_id="publish", redis_queue="work", messages=["hello"])'));
+  const [text, example] = words.publish;
+  return empty("queue", "No queue yet", text, h("pre.code", {}, example));
 }
 
 const noMatch = (search) => empty("search", "No queue of that name", `No queue has “${search}” in its name.`);

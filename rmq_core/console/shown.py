@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rmq_airflow.plugin.holders import holder_of
 from rmq_core import MESSAGE_FIELDS, Failure, LeaseInfo, Message, QueueStats
+from rmq_core.console.host import HolderOf
 
 SHOWN_BYTES = 32_768
 SHOWN_BINARY = 512
@@ -19,8 +19,8 @@ def stats_shown(name: str, discipline: str, stats: QueueStats) -> dict[str, Any]
     return {"name": name, "discipline": discipline, **stats._asdict()}
 
 
-def lease_shown(lease: LeaseInfo) -> dict[str, Any]:
-    """Return a lease and, if an Airflow task holds it, that task."""
+def lease_shown(lease: LeaseInfo, holder_of: HolderOf) -> dict[str, Any]:
+    """Return a lease and, if its owner names one, the work that holds it."""
     return {
         "id": lease.id,
         "owner": lease.owner,
@@ -41,7 +41,7 @@ def expired(leases: Sequence[LeaseInfo]) -> bool:
     return any(lease.deadline is not None and lease.deadline <= now for lease in leases)
 
 
-def message_shown(message: Message, due: datetime | None = None) -> dict[str, Any]:
+def message_shown(message: Message, holder_of: HolderOf, due: datetime | None = None) -> dict[str, Any]:
     """Return a message with its payload; a long payload is cut, and `size` is that of the whole payload."""
     text, cut = _payload(message)
     return {
@@ -52,7 +52,7 @@ def message_shown(message: Message, due: datetime | None = None) -> dict[str, An
         "size": len(message.raw),
         "headers": dict(message.headers),
         "due": None if due is None else _ms(due),
-        "history": [_failure_shown(failure) for failure in message.history],
+        "history": [_failure_shown(failure, holder_of) for failure in message.history],
     }
 
 
@@ -66,7 +66,7 @@ def _payload(message: Message) -> tuple[str, bool]:
     return message.raw[:SHOWN_BINARY].hex(" "), len(message.raw) > SHOWN_BINARY
 
 
-def _failure_shown(failure: Failure) -> dict[str, Any]:
+def _failure_shown(failure: Failure, holder_of: HolderOf) -> dict[str, Any]:
     return {
         "kind": failure.kind,
         "at": _ms(failure.at),

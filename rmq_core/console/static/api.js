@@ -1,5 +1,7 @@
 // Calls of the page's own API. A failed call throws a Refusal, whose text the page can show.
 
+import { words } from "./words.js";
+
 const LOOK_MS = 9_000;
 const CHANGE_MS = 40_000;
 
@@ -17,12 +19,12 @@ async function ask(path, options, limit) {
     response = await fetch(`api/${path}`, { ...options, signal: AbortSignal.timeout(limit) });
   } catch (error) {
     const late = error.name === "TimeoutError";
-    throw new Refusal(0, late ? "Airflow's API server did not answer in time" : "Airflow's API server cannot be reached");
+    throw new Refusal(0, `${words.server} ${late ? "did not answer in time" : "cannot be reached"}`);
   }
   const body = await response.json().catch(() => ({}));
   if (response.ok) return body;
-  if (response.status === 401) throw new Refusal(401, "You are logged out; reload Airflow to log in again");
-  const text = typeof body.detail === "string" ? body.detail : `Airflow answered ${response.status}`;
+  if (response.status === 401) throw new Refusal(401, "You are logged out; reload the page to log in again");
+  const text = typeof body.detail === "string" ? body.detail : `${words.server} answered ${response.status}`;
   throw new Refusal(response.status, text, body.kind);
 }
 

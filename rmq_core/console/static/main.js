@@ -7,6 +7,7 @@ import { overview } from "./overview.js";
 import { empty, walk } from "./parts.js";
 import { queueView } from "./queue.js";
 import { airflow, followTheme } from "./theme.js";
+import { words } from "./words.js";
 
 const EVERY_MS = 2_500;
 const SLOWEST_MS = 15_000;
@@ -14,7 +15,7 @@ const TABS = ["leases", "ready", "delayed", "dead"];
 const bar = document.getElementById("bar");
 const banner = document.getElementById("banner");
 const place = document.getElementById("view");
-const state = { known: [], hidden: false, base: "", connection: "", server: "", live: true, failures: 0, shown: false, seen: 0, next: 0 };
+const state = { known: [], hidden: false, connection: "", server: "", live: true, failures: 0, shown: false, seen: 0, next: 0 };
 let route = {};
 let view = null;
 let timer = 0;
@@ -36,9 +37,9 @@ function navigate() {
   if (!state.known.length) return showNoConnection();
   localStorage.setItem("rmq.connection", route.connection);
   const { connection, name, tab } = route;
-  const common = { connection, base: state.base, refresh };
+  const common = { connection, refresh };
   view = name
-    ? queueView({ ...common, name, tab, mayEdit: mayEdit(connection), hrefOf: (queue, part) => hrefOf(connection, queue, part) })
+    ? queueView({ ...common, name, tab, mayRead: may("may_read", connection), mayEdit: may("may_edit", connection), hrefOf: (queue, part) => hrefOf(connection, queue, part) })
     : overview({ ...common, hrefOf: (queue) => hrefOf(connection, queue), onServer: (server) => (state.server = server) });
   place.replaceChildren(view.element);
   place.classList.add("waiting");
@@ -57,7 +58,7 @@ function rememberAddress() {
   outer.history.replaceState(outer.history.state, "", outer.location.pathname + location.hash);
 }
 
-const mayEdit = (connection) => state.known.some(({ id, may_edit }) => id === connection && may_edit);
+const may = (right, connection) => state.known.some((each) => each.id === connection && each[right]);
 
 async function refresh() {
   clearTimeout(timer);
@@ -84,7 +85,7 @@ async function refresh() {
 
 function fail(error) {
   const unreachable = error.status === 503 || error.status === 0;
-  const title = error.status === 503 ? "Redis does not answer" : unreachable ? "Airflow does not answer" : "This cannot be shown";
+  const title = error.status === 503 ? "Redis does not answer" : unreachable ? "The server of this page does not answer" : "This cannot be shown";
   const text = error.message.replace("Redis did not answer: ", "");
   const note = h("span.retry", {}, "");
   const again = h("button.plain", { type: "button", onclick: refresh }, "Try again");
@@ -103,10 +104,9 @@ function showNoConnection() {
   view = { element: null, refresh: async () => {}, keys: {} };
   bar.replaceChildren(h("h1", {}, "Queues"));
   place.replaceChildren(state.hidden
-    ? empty("lock", "No connection that you may read", "There are queue connections, but you need permission to read them. Ask an administrator of this Airflow.")
+    ? empty("lock", "No connection that you may read", words.hidden)
     : empty("queue", "No queue connection yet",
-      "Add a connection of type “Redis Queue” under Admin › Connections. If it is kept in the environment or in a secrets backend, name it in the configuration:",
-      h("pre.code", {}, "[rmq]\nconnections = redis_queue_default")));
+      words.nothing[0], h("pre.code", {}, words.nothing[1])));
 }
 
 function showBar() {
@@ -166,7 +166,8 @@ async function boot() {
   place.classList.add("waiting");
   try {
     const found = await api.connections();
-    Object.assign(state, { known: found.connections, hidden: found.hidden, base: found.base });
+    Object.assign(state, { known: found.connections, hidden: found.hidden });
+    Object.assign(words, found.words);
   } catch (error) {
     banner.replaceChildren(h("div.alert", {}, icon("alert"), h("div", {}, h("strong", {}, "This page cannot be shown"), h("p", {}, error.message))));
     return;

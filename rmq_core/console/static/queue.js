@@ -9,6 +9,7 @@ import { messageList } from "./messages.js";
 import { badges } from "./overview.js";
 import { pager } from "./pager.js";
 import { empty, isolated } from "./parts.js";
+import { words } from "./words.js";
 
 const LEASES = 25;
 const LEASES_LISTED = 1000;
@@ -19,7 +20,7 @@ const TABS = [
   ["dead", "Dead letters"],
 ];
 
-export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refresh }) {
+export function queueView({ connection, name, tab, mayRead, mayEdit, hrefOf, refresh }) {
   const tiles = h("section.tiles.five", { "aria-label": "Numbers" });
   const drawn = chart();
   const rate = h("span.rate");
@@ -59,7 +60,7 @@ export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refres
 
   function showLeases(queue) {
     if (!queue.able.leases) return panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” keeps no list of leases.`));
-    table ??= leaseTable({ base, connection, queue: name, mayEdit: mayEdit && queue.able.release, onChange: refresh });
+    table ??= leaseTable({ connection, queue: name, mayEdit: mayEdit && queue.able.release, onChange: refresh });
     if (!shown) panel.replaceChildren(h("div.actions", {}, pages.element), table.element, none);
     shown = table;
     table.show(queue.listed);
@@ -69,9 +70,8 @@ export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refres
   }
 
   async function showMessages(queue) {
-    if (!mayEdit) {
-      panel.replaceChildren(empty("lock", "You may not see messages",
-        `You may see the numbers of this queue. To see its messages, you need permission to edit the connection “${connection}”.`));
+    if (!mayRead) {
+      panel.replaceChildren(empty("lock", "You may not see messages", `You may see the numbers of this queue: ${words.no_messages}.`));
       shown = {};
       return;
     }
@@ -80,7 +80,7 @@ export function queueView({ connection, name, tab, base, mayEdit, hrefOf, refres
       shown = {};
       return;
     }
-    const list = messageList({ base, connection, queue: name, target: tab, able: queue.able, onChange: refresh });
+    const list = messageList({ connection, queue: name, target: tab, mayEdit, able: queue.able, onChange: refresh });
     await list.load();
     shown = list;
     panel.replaceChildren(list.element);
