@@ -16,6 +16,7 @@ from rmq_core.cli import (
     publish,
     reap,
     release,
+    serve,
     top,
     transfers,
 )
@@ -52,6 +53,8 @@ app.command("import")(transfers.import_)
 app.command()(reap.reap)
 app.command()(doctor.doctor)
 app.command()(top.top)
+app.command()(serve.serve)
+app.command()(serve.token)
 queues.command("list")(inspecting.listed)
 queues.command("forget")(forget.forget)
 letters.command("list")(dead.listed)

@@ -8,7 +8,7 @@ Law: importing `rmq_core` imports none of this, which needs FastAPI. No user, ad
 
 from __future__ import annotations
 
-from rmq_core.console.app import create_app
+from rmq_core.console.app import answer_errors, create_app
 from rmq_core.console.audit import UNKNOWN, AuditLog
 from rmq_core.console.host import Access, Holder, Host, Places, Right, ServedPlace, Words
 
@@ -22,5 +22,6 @@ __all__ = [
     "Right",
     "ServedPlace",
     "Words",
+    "answer_errors",
     "create_app",
 ]

@@ -34,9 +34,14 @@ def create_app(host: Host) -> FastAPI:
     for router in (page, looks.router, changes.router):
         app.include_router(router)
     app.middleware("http")(_keep_nothing)
+    answer_errors(app)
+    return app
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Let an application answer errors of RMQ, and LookupError, as JSON with a status."""
     app.add_exception_handler(RedisMessageQueueError, _queue_error)
     app.add_exception_handler(LookupError, _nothing_there)
-    return app
 
 
 @page.get("/")

@@ -42,8 +42,9 @@ HolderOf: TypeAlias = Callable[[str], Holder | None]
 class Access(Protocol):
     """Who the users are and what they may do. Every method may raise an HTTPException, which is the answer."""
 
-    identify: Callable[..., Any]
-    """A dependency of every route, in FastAPI's form: it refuses the request, or sets `request.state.user`."""
+    @property
+    def identify(self) -> Callable[..., Any]:
+        """Return FastAPI's dependency for every route, which refuses a request or sets `request.state.user`."""
 
     def permitted(self, user: Any, place: str, right: Right) -> bool:
         """Return whether the user has the right on that server; may block."""
@@ -68,7 +69,8 @@ class Words:
 
     server: who answers the browser. no_read, no_messages, no_change: why a request is refused. foreign: why a change
     that comes from another page is refused. hidden: what to do when all servers are hidden from the user. nothing: how
-    to add a server, and an example. publish: how to publish a first message, and an example.
+    to add a server, and an example. publish: how to publish a first message, and an example. logout: where
+    the page logs the user out, if it does.
     """
 
     server: str
@@ -79,6 +81,7 @@ class Words:
     hidden: str
     nothing: tuple[str, str]
     publish: tuple[str, str]
+    logout: str = ""
 
     def refusal(self, right: Right) -> str:
         """Return why a request that needs the right is refused."""

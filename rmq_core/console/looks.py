@@ -38,8 +38,8 @@ def connections_list(request: Request) -> dict[str, Any]:
         if host.access.permitted(user, place.id, "numbers")
     ]
     words = host.words
-    shown = {name: getattr(words, name) for name in ("server", "hidden", "nothing", "publish", "no_messages")}
-    return {"connections": listed, "hidden": len(known) > len(listed), "words": shown}
+    shown = {name: getattr(words, name) for name in ("server", "hidden", "nothing", "publish", "no_messages", "logout")}
+    return {"connections": listed, "hidden": len(known) > len(listed), "words": shown, "user": host.access.name(user)}
 
 
 @router.get("/{connection_id}/queues", dependencies=numbers)

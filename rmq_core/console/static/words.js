@@ -6,4 +6,5 @@ export const words = {
   nothing: ["", ""],
   publish: ["", ""],
   no_messages: "",
+  logout: "",
 };

@@ -137,11 +137,31 @@ def poll_backlog(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backl
 
 def stats(engine: LeasedEngine) -> Exchange[QueueStats]:
     """Return what the queue holds. Of more than 1,000 leases, only the 1,000 that expire first count as leased."""
-    ready, delayed, leases, dead, paused, oldest, now, ids, isolated = yield _counts(engine, _LISTED)
-    infos = yield from _infos(engine, ids)
-    leased = sum(info.count - info.settled for info in infos)
+    counted = yield count_call(engine)
+    calls = tuple(info_call(engine, name) for name in counted[7])
+    return stats_of(counted, (yield Batch(calls)) if calls else [])
+
+
+def count_call(engine: LeasedEngine) -> Call:
+    """Return the call that counts a queue and lists its leases; `stats_of` reads the reply."""
+    return _counts(engine, _LISTED)
+
+
+def stats_of(counted: Sequence[Any], infos: Sequence[Any]) -> QueueStats:
+    """Return the numbers of a queue, from the replies of `count_call` and of `info_call` for each lease that it lists.
+
+    A lease that has ended since then has no info.
+    """
+    ready, delayed, leases, dead, paused, oldest, now, ids, isolated = counted
+    leased = sum(info.count - info.settled for info in _readable(ids, infos))
     leases -= sum(name.startswith(PUBLICATION) for name in ids)
     return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused), isolated)
+
+
+def info_call(engine: LeasedEngine, lease_id: bytes | str) -> Call:
+    """Return the call that describes a lease."""
+    keys, name = engine.keys, _text(lease_id)
+    return script("leased/info", keys, lease=keys.lease(name), settled=keys.settled(name), lease_id=name)
 
 
 def _counts(engine: LeasedEngine, listed: int) -> Call:
@@ -220,13 +240,13 @@ def stored_in(engine: LeasedEngine, target: str) -> tuple[bytes, str]:
 
 
 def _infos(engine: LeasedEngine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInfo]]:
-    keys, names = engine.keys, [_text(name) for name in ids]
-    if not names:
+    if not ids:
         return []
-    replies = yield Batch(
-        tuple(script("leased/info", keys, lease=keys.lease(n), settled=keys.settled(n), lease_id=n) for n in names)
-    )
-    return [_info(name, reply) for name, reply in zip(names, replies, strict=True) if reply is not None]
+    return _readable(ids, (yield Batch(tuple(info_call(engine, name) for name in ids))))
+
+
+def _readable(ids: Sequence[bytes | str], replies: Sequence[Any]) -> list[LeaseInfo]:
+    return [_info(_text(name), reply) for name, reply in zip(ids, replies, strict=True) if reply is not None]
 
 
 def _info(name: str, reply: Any) -> LeaseInfo:
