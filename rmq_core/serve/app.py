@@ -78,9 +78,7 @@ class OneServer:
     """The Redis of `--url`, as the only place of the console."""
 
     def __init__(self, redis: RedisSettings) -> None:
-        self._redis = replace(
-            redis, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name="rmq-serve-console"
-        )
+        self._redis = redis
 
     def known(self) -> list[ServedPlace]:
         """Return the one place."""
@@ -93,14 +91,17 @@ class OneServer:
         return self._redis
 
 
-def application(options: ServeOptions) -> Any:
+def application(options: ServeOptions) -> Guard:
     """Return the ASGI application. Raises ConfigurationError."""
     recognition = _recognition(options)
     access = ServeAccess(recognition, allow_changes=options.allow_changes)
     by_token = isinstance(recognition, ByToken)
     words = replace(WORDS, logout="logout" if by_token else "")
-    host = Host(access, OneServer(options.redis), AuditLines(options.audit), Links(options.links).holder_of, words)
-    reader = QueueReader(replace(options.redis, client_name="rmq-serve"), QueueSettings(options.settings))
+    redis = replace(
+        options.redis, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name="rmq-serve"
+    )
+    host = Host(access, OneServer(redis), AuditLines(options.audit), Links(options.links).holder_of, words)
+    reader = QueueReader(redis, QueueSettings(options.settings))
     app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_closing(reader))
     app.state.host, app.state.reader = host, reader
     answer_errors(app)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.datastructures import MutableHeaders
+from fastapi import FastAPI, HTTPException
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 LARGEST_BODY = 8 << 20
+TOO_LARGE = "the request is too large"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "Referrer-Policy": "same-origin",
@@ -18,15 +21,12 @@ HEADERS = {
 }
 
 
-class BodyTooLarge(Exception):
-    """The body of a request exceeds the limit."""
-
-
 class Guard:
     """Wrap an application. `proxies`: whose headers about the original client are believed."""
 
-    def __init__(self, app: Any, proxies: list[str]) -> None:
-        self._app = ProxyHeadersMiddleware(app, trusted_hosts=proxies) if proxies else app
+    def __init__(self, app: FastAPI, proxies: list[str]) -> None:
+        self.app = app
+        self._app: Any = ProxyHeadersMiddleware(app, trusted_hosts=proxies) if proxies else app  # type: ignore[arg-type]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request, or pass on an event of the lifespan."""
@@ -36,36 +36,33 @@ class Guard:
             return
         scope.setdefault("state", {})["peer"] = (scope.get("client") or ("",))[0]
         answer = _Answer(receive, send)
-        try:
-            await self._app(scope, answer.receive, answer.send)
-        except BodyTooLarge:
-            await answer.refuse()
+        if _length(scope) > LARGEST_BODY:
+            await JSONResponse({"detail": TOO_LARGE}, 413)(scope, receive, answer.send)
+            return
+        await self._app(scope, answer.receive, answer.send)
+
+
+def _length(scope: Any) -> int:
+    """Return the length that a request announces; 0 if it announces none, as a request in chunks does."""
+    announced = Headers(scope=scope).get("content-length", "")
+    return int(announced) if announced.isdecimal() else 0
 
 
 class _Answer:
     def __init__(self, receive: Any, send: Any) -> None:
         self._receive, self._send = receive, send
-        self._received, self._begun = 0, False
+        self._received = 0
 
     async def receive(self) -> Any:
         message = await self._receive()
         self._received += len(message.get("body", b""))
         if self._received > LARGEST_BODY:
-            raise BodyTooLarge
+            raise HTTPException(413, TOO_LARGE)
         return message
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
-            self._begun = True
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
         await self._send(message)
-
-    async def refuse(self) -> None:
-        if self._begun:
-            return
-        body = b'{"detail": "the request is too large"}'
-        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-        await self.send({"type": "http.response.start", "status": 413, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body})

@@ -36,7 +36,7 @@ class QueueSettings:
             for discipline in DISCIPLINES:
                 self._made(queue, discipline)
         self.of = lru_cache(maxsize=10_000)(self._made)
-        """Returns the config of a queue, `of(queue, discipline)`, without settings that its discipline does not have."""
+        """`of(queue, discipline)` returns the config of a queue, without settings that its discipline does not have."""
 
     def _made(self, queue: str, discipline: str) -> Any:
         default = self._default(queue, discipline)

@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 from rmq_core.asyncio import discipline_of, disciplines, open_queue
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.discipline.leased.aio_survey import Look, looks
-from rmq_core.errors import QueueUnavailable, translate
+from rmq_core.errors import ConfigurationError, QueueUnavailable, translate
 from rmq_core.protocol import DEFAULT, DISCIPLINES, Capabilities
+from rmq_core.queue.keys import check_name
 from rmq_core.reports import QueueStats
 from rmq_core.serve.queue_settings import QueueSettings
 
-LONGEST_S = 20.0
+LONGEST_S = 8.0  # Prometheus gives up on a scrape after 10 s
 AT_ONCE = 8
 FRESH_S = 1.0
 LATE_LISTED = 100
@@ -112,13 +113,17 @@ class QueueReader:
             raise QueueUnavailable(f"Redis did not answer within {LONGEST_S:.0f} s") from None
 
     async def _read(self, queues: Mapping[str, str]) -> list[QueueReading]:
+        wrong = {name: why for name in queues if (why := _wrong(name))}
+        queues = {name: kind for name, kind in queues.items() if name not in wrong}
         leased = {name: self._settings.of(name, DEFAULT) for name, kind in queues.items() if kind == DEFAULT}
         found = await looks(self._client, leased) if leased else {}
         readings = [self._leased(name, found[name]) for name in leased]
         async with asyncio.TaskGroup() as group:
             others = [group.create_task(self._other(name, kind)) for name, kind in queues.items() if kind != DEFAULT]
             counted = [group.create_task(self._counted(reading)) for reading in readings]
-        return sorted([task.result() for task in (*counted, *others)], key=lambda reading: reading.name)
+        readings = [task.result() for task in (*counted, *others)]
+        readings += [QueueReading(name, DEFAULT, error=why) for name, why in wrong.items()]
+        return sorted(readings, key=lambda reading: reading.name)
 
     def _leased(self, name: str, look: Look | Exception) -> QueueReading:
         if isinstance(look, Exception):
@@ -146,6 +151,15 @@ class QueueReader:
             return reading
         async with self._few, self._opened(reading.name, DEFAULT) as queue:
             return reading._replace(totals=await _totals(queue))
+
+
+def _wrong(name: str) -> str:
+    """Return why no queue can have the name; another program may have written it to the registry."""
+    try:
+        check_name("name", name)
+    except ConfigurationError as error:
+        return str(error)
+    return ""
 
 
 async def _totals(queue: Any) -> Any:
