@@ -13,10 +13,10 @@ export class Refusal extends Error {
   }
 }
 
-async function ask(path, options, limit) {
+async function ask(path, options, limit, root = "api/") {
   let response;
   try {
-    response = await fetch(`api/${path}`, { ...options, signal: AbortSignal.timeout(limit) });
+    response = await fetch(root + path, { ...options, signal: AbortSignal.timeout(limit) });
   } catch (error) {
     const late = error.name === "TimeoutError";
     throw new Refusal(0, `${words.server} ${late ? "did not answer in time" : "cannot be reached"}`);
@@ -29,7 +29,7 @@ async function ask(path, options, limit) {
 }
 
 const look = (path, query = {}) => ask(`${path}?${new URLSearchParams(query)}`, {}, LOOK_MS);
-const change = (path, wish) =>
+const change = (path, wish, root = undefined) =>
   ask(
     path,
     {
@@ -38,10 +38,12 @@ const change = (path, wish) =>
       body: JSON.stringify(wish),
     },
     CHANGE_MS,
+    root,
   );
 const of = (connection) => `connections/${encodeURIComponent(connection)}`;
 
 export const api = {
+  leave: (path) => change(path, {}, ""),
   connections: () => look("connections"),
   queues: (connection, search, offset, { by, turn }) =>
     look(`${of(connection)}/queues`, { search, offset, sort: by, turn }),

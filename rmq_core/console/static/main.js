@@ -4,7 +4,7 @@ import { api } from "./api.js";
 import { asking, showKeys } from "./dialogs.js";
 import { duration, h, icon } from "./dom.js";
 import { overview } from "./overview.js";
-import { empty, walk } from "./parts.js";
+import { empty, toast, walk } from "./parts.js";
 import { queueView } from "./queue.js";
 import { airflow, followTheme } from "./theme.js";
 import { words } from "./words.js";
@@ -15,7 +15,7 @@ const TABS = ["leases", "ready", "delayed", "dead"];
 const bar = document.getElementById("bar");
 const banner = document.getElementById("banner");
 const place = document.getElementById("view");
-const state = { known: [], hidden: false, connection: "", server: "", live: true, failures: 0, shown: false, seen: 0, next: 0 };
+const state = { known: [], hidden: false, user: "", connection: "", server: "", live: true, failures: 0, shown: false, seen: 0, next: 0 };
 let route = {};
 let view = null;
 let timer = 0;
@@ -119,8 +119,22 @@ function showBar() {
     : [h("span.server", { id: "server" }, "")];
   bar.replaceChildren(
     h("div.crumbs", {}, choice, crumbs),
-    h("div.tools", {}, live(), h("button.quiet", { type: "button", title: "Keys", onclick: showKeys, "aria-label": "Keys" }, "?")));
+    h("div.tools", {}, live(), leave(), h("button.quiet", { type: "button", title: "Keys", onclick: showKeys, "aria-label": "Keys" }, "?")));
   showStatus();
+}
+
+/** The button that logs the user out, where the host has a login of its own. */
+function leave() {
+  if (!words.logout) return null;
+  const out = async () => {
+    try {
+      await api.leave(words.logout);
+      location.reload();
+    } catch (error) {
+      toast(error.message, "failed");
+    }
+  };
+  return h("button.quiet.leave", { type: "button", title: `Logged in as ${state.user}`, onclick: out }, "Log out");
 }
 
 function live() {
@@ -166,7 +180,7 @@ async function boot() {
   place.classList.add("waiting");
   try {
     const found = await api.connections();
-    Object.assign(state, { known: found.connections, hidden: found.hidden });
+    Object.assign(state, { known: found.connections, hidden: found.hidden, user: found.user });
     Object.assign(words, found.words);
   } catch (error) {
     banner.replaceChildren(h("div.alert", {}, icon("alert"), h("div", {}, h("strong", {}, "This page cannot be shown"), h("p", {}, error.message))));
