@@ -15,11 +15,11 @@ from rmq_core.console import Host, ServedPlace, Words, answer_errors, create_app
 from rmq_core.errors import ConfigurationError
 from rmq_core.serve.access import AnyoneHere, ByProxy, ByToken, Proxies, Recognition, ServeAccess
 from rmq_core.serve.audit_lines import AuditLines
+from rmq_core.serve.consumer_settings import ConsumerSettings
 from rmq_core.serve.guard import Guard
 from rmq_core.serve.links import Links
 from rmq_core.serve.login import login_routes
 from rmq_core.serve.probes import for_users, open_to_all
-from rmq_core.serve.queue_settings import QueueSettings
 from rmq_core.serve.reading import QueueReader
 from rmq_core.serve.tokens import TokenFile
 from rmq_core.serve.tries import FailedTries
@@ -101,7 +101,7 @@ def application(options: ServeOptions) -> Guard:
         options.redis, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name="rmq-serve"
     )
     host = Host(access, OneServer(redis), AuditLines(options.audit), Links(options.links).holder_of, words)
-    reader = QueueReader(redis, QueueSettings(options.settings))
+    reader = QueueReader(redis, ConsumerSettings(options.settings))
     app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_closing(reader))
     app.state.host, app.state.reader = host, reader
     answer_errors(app)

@@ -21,7 +21,7 @@ from rmq_core.errors import ConfigurationError, QueueUnavailable, translate
 from rmq_core.protocol import DEFAULT, DISCIPLINES, Capabilities
 from rmq_core.queue.keys import check_name
 from rmq_core.reports import QueueStats
-from rmq_core.serve.queue_settings import QueueSettings
+from rmq_core.serve.consumer_settings import ConsumerSettings
 
 LONGEST_S = 8.0  # Prometheus gives up on a scrape after 10 s
 AT_ONCE = 8
@@ -59,7 +59,7 @@ class QueueReading(NamedTuple):
 class QueueReader:
     """Reads the queues of one server over a client that lives as long as the process."""
 
-    def __init__(self, redis: RedisSettings, settings: QueueSettings) -> None:
+    def __init__(self, redis: RedisSettings, settings: ConsumerSettings) -> None:
         self._redis, self._settings = redis, settings
         self._made: Any = None
         self._few = asyncio.Semaphore(AT_ONCE)

@@ -19,7 +19,7 @@ from rmq_core.protocol import DISCIPLINES
 RETRY_S = 1.0
 
 
-class QueueSettings:
+class ConsumerSettings:
     """Reads settings of the form `name=value`, for all queues, or `queue:name=value`, for one.
 
     Raises ConfigurationError for a name that no discipline has and for a value that its discipline refuses.
