@@ -70,6 +70,18 @@ async def test_every_number_of_a_queue_is_a_gauge(served: Served, queue: LeasedQ
     }
 
 
+async def test_messages_of_a_lease_that_are_settled_are_not_counted(served: Served, queue: LeasedQueue) -> None:
+    queue.publish_many(map(str, range(1200)))
+    held = queue.claim(max_messages=1000)
+    assert held is not None
+    queue.ack(held, held.messages[:3])
+    for _ in range(100):
+        queue.claim(max_messages=2)
+    found = await scraped(served)
+    assert (found["rmq_leased_messages"], found["rmq_leases"]) == (1197, 101)
+    assert found["rmq_leased_messages"] == queue.stats().leased
+
+
 async def test_isolated_messages_are_ready_too(served: Served, redis_server: Server) -> None:
     with LeasedQueue(redis_server.url, QUEUE) as queue:
         queue.publish_many([*"abcd"])

@@ -138,30 +138,25 @@ def poll_backlog(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backl
 def stats(engine: LeasedEngine) -> Exchange[QueueStats]:
     """Return what the queue holds. Of more than 1,000 leases, only the 1,000 that expire first count as leased."""
     counted = yield count_call(engine)
-    calls = tuple(info_call(engine, name) for name in counted[7])
-    return stats_of(counted, (yield Batch(calls)) if calls else [])
+    return stats_of(counted, (yield held_call(engine, counted)) if counted[7] else 0)
 
 
 def count_call(engine: LeasedEngine) -> Call:
-    """Return the call that counts a queue and lists its leases; `stats_of` reads the reply."""
+    """Return the call that counts a queue and lists its leases; `held_call` and `stats_of` read the reply."""
     return _counts(engine, _LISTED)
 
 
-def stats_of(counted: Sequence[Any], infos: Sequence[Any]) -> QueueStats:
-    """Return the numbers of a queue, from the replies of `count_call` and of `info_call` for each lease that it lists.
+def held_call(engine: LeasedEngine, counted: Sequence[Any]) -> Call:
+    """Return the call that counts the messages of the leases that `count_call` listed, at least one."""
+    keys, names = engine.keys, map(_text, counted[7])
+    return script("leased/held", lists=tuple(key for name in names for key in (keys.lease(name), keys.settled(name))))
 
-    A lease that has ended since then has no info.
-    """
+
+def stats_of(counted: Sequence[Any], leased: int) -> QueueStats:
+    """Return the numbers of a queue, from the replies of `count_call` and `held_call`."""
     ready, delayed, leases, dead, paused, oldest, now, ids, isolated = counted
-    leased = sum(info.count - info.settled for info in _readable(ids, infos))
     leases -= sum(name.startswith(PUBLICATION) for name in ids)
     return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused), isolated)
-
-
-def info_call(engine: LeasedEngine, lease_id: bytes | str) -> Call:
-    """Return the call that describes a lease."""
-    keys, name = engine.keys, _text(lease_id)
-    return script("leased/info", keys, lease=keys.lease(name), settled=keys.settled(name), lease_id=name)
 
 
 def _counts(engine: LeasedEngine, listed: int) -> Call:
@@ -240,13 +235,13 @@ def stored_in(engine: LeasedEngine, target: str) -> tuple[bytes, str]:
 
 
 def _infos(engine: LeasedEngine, ids: Sequence[bytes | str]) -> Exchange[list[LeaseInfo]]:
-    if not ids:
+    keys, names = engine.keys, [_text(name) for name in ids]
+    if not names:
         return []
-    return _readable(ids, (yield Batch(tuple(info_call(engine, name) for name in ids))))
-
-
-def _readable(ids: Sequence[bytes | str], replies: Sequence[Any]) -> list[LeaseInfo]:
-    return [_info(_text(name), reply) for name, reply in zip(ids, replies, strict=True) if reply is not None]
+    replies = yield Batch(
+        tuple(script("leased/info", keys, lease=keys.lease(n), settled=keys.settled(n), lease_id=n) for n in names)
+    )
+    return [_info(name, reply) for name, reply in zip(names, replies, strict=True) if reply is not None]
 
 
 def _info(name: str, reply: Any) -> LeaseInfo:

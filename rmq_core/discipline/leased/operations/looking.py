@@ -10,7 +10,7 @@ from typing import Any
 
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.claiming import reclaim_all
-from rmq_core.discipline.leased.operations.inspecting import count_call, glance, info_call, stats_of
+from rmq_core.discipline.leased.operations.inspecting import count_call, glance, held_call, stats_of
 from rmq_core.discipline.leased.operations.staging import PUBLICATION
 from rmq_core.exchange import Batch, Call, Exchange
 from rmq_core.exchange.scripts import script
@@ -40,21 +40,17 @@ def reclaim_expired(engine: LeasedEngine) -> Exchange[int]:
 def count(engines: Sequence[LeasedEngine]) -> Exchange[list[QueueStats | Exception]]:
     """Return what `stats` returns, for each of these queues."""
     counted = yield from _in_parts([count_call(engine) for engine in engines])
-    held = [
-        (at, info_call(engine, lease_id))
-        for at, (engine, reply) in enumerate(zip(engines, counted, strict=True))
-        if not isinstance(reply, Exception)
-        for lease_id in reply[7]
-    ]
-    infos: dict[int, list[Any]] = {}
-    for (at, _), info in zip(held, (yield from _in_parts([call for _, call in held])), strict=True):
-        infos.setdefault(at, []).append(info)
-    return [_stats(reply, infos.get(at, [])) for at, reply in enumerate(counted)]
+    leasing = [at for at, reply in enumerate(counted) if not isinstance(reply, Exception) and reply[7]]
+    held = yield from _in_parts([held_call(engines[at], counted[at]) for at in leasing])
+    leased = dict(zip(leasing, held, strict=True))
+    return [_stats(reply, leased.get(at, 0)) for at, reply in enumerate(counted)]
 
 
-def _stats(counted: Any, infos: Sequence[Any]) -> QueueStats | Exception:
-    broken = next((reply for reply in (counted, *infos) if isinstance(reply, Exception)), None)
-    return stats_of(counted, infos) if broken is None else broken
+def _stats(counted: Any, leased: Any) -> QueueStats | Exception:
+    for reply in (counted, leased):
+        if isinstance(reply, Exception):
+            return reply
+    return stats_of(counted, leased)
 
 
 def _in_parts(calls: Sequence[Call]) -> Exchange[list[Any]]:
