@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Failure, Message
@@ -126,7 +126,14 @@ Test = Callable[[bytes], bool]
 """Whether a stored message is meant."""
 
 
-def test_of(where: Match, key: Callable[[object], str] | None, wanted: Callable[[object], bytes]) -> Test:
+def encoded(key: object) -> bytes:
+    """Encode a key, where a discipline does not do so in its own way."""
+    return str(key).encode()
+
+
+def chosen_by(
+    where: Match, key: Callable[[Any], str] | None = None, wanted: Callable[[object], bytes] = encoded
+) -> Test:
     """Return the test of a Match. key: the queue's function from payloads to keys. wanted: encodes a key.
 
     Raises ConfigurationError for a `dedup_key` if the queue has no such function.

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rmq_core.envelope import codec
 from rmq_core.envelope.matching import Test
-from rmq_core.errors import ConfigurationError, ScriptFailed
+from rmq_core.errors import ConfigurationError, MalformedMessage, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.reports import OnProgress, Progress
@@ -34,6 +35,13 @@ class Some(NamedTuple):
     entries: Sequence[bytes]
     first: int
     last: int
+
+
+class Markers(NamedTuple):
+    """Returns the deduplication keys of some messages, one for each; `window_ms`: how long such keys last."""
+
+    of: Callable[[Sequence[bytes]], list[bytes]]
+    window_ms: int
 
 
 Change = Callable[[Some], Call]
@@ -58,6 +66,11 @@ class Tally:
     def over(self) -> bool:
         return self.stopped or self.left == 0
 
+    def add(self, count: int) -> None:
+        """Count messages that were looked at and changed, and report them."""
+        self.changed, self.scanned = self.changed + count, self.scanned + count
+        self.tell(self.scanned)
+
     def tell(self, total: int) -> None:
         """Report progress; note whether the caller wants to stop."""
         if self.progress is not None and self.progress(Progress(self.changed, self.scanned, total)) is False:
@@ -71,6 +84,40 @@ def change_chosen(place: Place, test: Test, change: Change, tally: Tally) -> Exc
         steady = yield from _pass(place, test, change, tally)
         if steady or tally.over or tally.changed == before:
             return tally.changed
+
+
+def drop_chosen(place: Place, test: Test, tally: Tally, markers: Markers | None = None) -> Exchange[int]:
+    """Delete the messages of a list that pass the test; return how many."""
+
+    def change(some: Some) -> Call:
+        return script(
+            "lists/drop_chosen", list=place.key, markers=markers.of(some.entries) if markers else (), side=place.side,
+            first=some.first, last=some.last, window_ms=markers.window_ms if markers else 0, letters=some.entries,
+        )  # fmt: skip
+
+    return (yield from change_chosen(place, test, change, tally))
+
+
+def discard_chosen(place: Place, message_ids: Iterable[str]) -> Exchange[int]:
+    """Delete the messages of a list with these ids; return how many. Stops as soon as it has seen each id."""
+    wanted = wanted_ids(message_ids)
+    missing = set(wanted)
+
+    def test(envelope: bytes) -> bool:
+        message_id = id_of(envelope)
+        missing.discard(message_id or "")
+        return message_id in wanted
+
+    tally = Tally(progress=lambda _: bool(missing))
+    return (yield from drop_chosen(place, test, tally)) if wanted else 0
+
+
+def id_of(envelope: bytes) -> str | None:
+    """Return the id of a stored message; None for text that is no envelope."""
+    try:
+        return codec.split(envelope).id
+    except MalformedMessage:
+        return None
 
 
 def _pass(place: Place, test: Test, change: Change, tally: Tally) -> Exchange[bool]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rmq_core.envelope.codec import message_of
-from rmq_core.envelope.matching import Test, group_of_reason, last_failure, moment
+from rmq_core.envelope.matching import Match, Test, chosen_by, group_of_reason, last_failure, moment
 from rmq_core.envelope.stored import StoredPage
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Exchange
@@ -19,11 +19,15 @@ from rmq_core.queue.choosing import PAGE, Tally
 from rmq_core.queue.moving import Cursor
 from rmq_core.reports import OnProgress, QueueStats, ReasonGroup, SearchPage
 
+E = TypeVar("E")
+PageOf = Callable[[E, str, Cursor], Exchange[StoredPage]]
+
 
 class Position(NamedTuple):
-    """Where a search goes on: the messages scanned so far, and the cursor of the next page."""
+    """Where a search goes on: messages scanned so far, how many there were at its start, cursor of the next page."""
 
     scanned: int = 0
+    total: int | None = None
     cursor: Cursor = ()
 
 
@@ -32,13 +36,13 @@ def position_of(after: str | None, target: str) -> Position:
     if after is None:
         return Position()
     try:
-        known, scanned, cursor = json.loads(base64.urlsafe_b64decode(after.encode()), object_hook=_bytes_in)
-        fits = known == target and isinstance(scanned, int) and isinstance(cursor, list)
+        known, scanned, total, cursor = json.loads(base64.urlsafe_b64decode(after.encode()), object_hook=_bytes_in)
+        fits = known == target and isinstance(scanned, int) and isinstance(total, int) and isinstance(cursor, list)
     except (ValueError, TypeError, AttributeError):
         fits = False
     if not fits:
         raise ConfigurationError(f"after must be what the last search of {target} messages returned")
-    return Position(scanned, tuple(cursor))
+    return Position(scanned, total, tuple(cursor))
 
 
 def found_in(page: StoredPage, target: str, test: Test, at: Position, total: int) -> SearchPage:
@@ -49,9 +53,28 @@ def found_in(page: StoredPage, target: str, test: Test, at: Position, total: int
         [message_of(one.envelope, lease_id=one.lease or "") for one in found],
         [datetime.fromtimestamp(one.due_ms / 1000, UTC) for one in found if one.due_ms is not None],
         [one.owner or "" for one in found] if target == "leased" else [],
-        scanned, max(total, scanned), None if page.cursor is None else _text_of(target, scanned, page.cursor),
+        scanned, max(total, scanned), None if page.cursor is None else _text_of(target, scanned, total, page.cursor),
         page.moved,
     )  # fmt: skip
+
+
+def search_pages(
+    engine: E,
+    target: str,
+    where: Match,
+    after: str | None,
+    *,
+    states: Sequence[str],
+    page_of: PageOf[E],
+    stats: Callable[[E], Exchange[QueueStats]],
+) -> Exchange[SearchPage]:
+    """Search one page of the messages in a state, for a discipline that reads them as an export does."""
+    if target not in states:
+        raise ConfigurationError(f"target must be one of {', '.join(states)}, not {target!r}")
+    test, at = chosen_by(where), position_of(after, target)
+    page = yield from page_of(engine, target, at.cursor)
+    total = number_in((yield from stats(engine)), target) if at.total is None else at.total
+    return found_in(page, target, test, at, total)
 
 
 def number_in(stats: QueueStats, target: str) -> int:
@@ -102,8 +125,8 @@ class _Groups:
         ]
 
 
-def _text_of(target: str, scanned: int, cursor: Cursor) -> str:
-    made = json.dumps([target, scanned, cursor], default=_bytes_out, separators=(",", ":"))
+def _text_of(target: str, scanned: int, total: int, cursor: Cursor) -> str:
+    made = json.dumps([target, scanned, total, cursor], default=_bytes_out, separators=(",", ":"))
     return base64.urlsafe_b64encode(made.encode()).decode()
 
 

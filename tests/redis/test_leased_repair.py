@@ -1,4 +1,4 @@
-"""What operators do to one lease or message: expire a lease, run a delayed message now, edit or delete a dead letter."""
+"""What operators do to one lease or message: expire it, run it now, edit it or delete it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from rmq_core import (
     PayloadTooLarge,
     SettleReport,
 )
-from tests.redis.leases import drain, eventually, key, payloads, snapshot
+from rmq_core.discipline.leased.operations.repairing import expire_lease
+from tests.redis.leases import drain, engine_of, eventually, key, payloads, run, snapshot
 from tests.redis.worlds import World
 
 ONCE = LeasedConfig(max_deliveries=1)
@@ -96,11 +97,7 @@ def test_another_client_finishes_an_expiry_that_was_cut_off(world: World) -> Non
     queue = world.queue()
     queue.publish_many(map(str, range(2_500)))
     queue.claim(max_messages=2_500, lease_id="job", lease=86_400)
-    engine = getattr(queue, "inner", queue)._engine
-    reclaiming = __import__("rmq_core.discipline.leased.operations.repairing", fromlist=["x"]).expire_lease
-    first = next(reclaiming(engine, "job"))
-    from tests.redis.leases import run  # noqa: PLC0415
-
+    first = next(expire_lease(engine_of(queue), "job"))
     assert run(world, queue, first).startswith(b"returned 1000 1500")
     other = world.queue()
     assert sum(len(lease.messages) for lease in iter(lambda: other.claim(max_messages=1_000), None)) == 2_500

@@ -42,7 +42,9 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "expire": lambda queue, _: queue.expire_lease("job", if_owner="me"),
     "run now": lambda queue, _: queue.run_now(queue.browse("delayed").messages[0].id),
     "purge": lambda queue, _: queue.purge("ready"),
-    "purge where": lambda queue, _: [queue.purge(place, where=Match(text="e")) for place in ("ready", "delayed", "dead")],
+    "purge where": lambda queue, _: [
+        queue.purge(place, where=Match(text="e")) for place in ("ready", "delayed", "dead")
+    ],
     "cancel": lambda queue, _: queue.cancel(queue.peek()[0].id),
     "forget": lambda queue, _: queue.forget("known"),
     "pause": lambda queue, _: (queue.pause(), queue.stats().paused),

@@ -116,10 +116,10 @@ def test_a_search_finds_what_meets_all_conditions(world: World, where: Match, ex
             NewMessage("apple", id="id-1", headers={"tenant": "a"}),
             NewMessage("apple pie", id="id-2", headers={"tenant": "b"}),
             NewMessage("pear", id="id-3", headers={"a=b": "c"}),
-            NewMessage({"n": 7, "m": 1}, id="id-4"),
+            NewMessage({"n": 7}, id="id-4"),
         ]
     )
-    assert [entry if isinstance(entry, str) else {"n": entry["n"]} for entry in found(queue, "ready", where)] == expected
+    assert sorted(map(str, found(queue, "ready", where))) == sorted(map(str, expected))
 
 
 def test_a_search_reads_each_state(world: World) -> None:
@@ -146,7 +146,8 @@ def test_a_search_of_leased_messages_names_lease_and_owner(world: World) -> None
     queue.claim(lease_id="two", owner="you", max_messages=2)
     page, hits = queue.search("leased", Match(text="b")), []
     while page.after:
-        hits += [(message.payload, message.lease_id, owner) for message, owner in zip(page.messages, page.owners)]
+        pairs = zip(page.messages, page.owners, strict=True)
+        hits += [(message.payload, message.lease_id, owner) for message, owner in pairs]
         page = queue.search("leased", Match(text="b"), after=page.after)
     assert hits == [("b", "two", "you")]
 

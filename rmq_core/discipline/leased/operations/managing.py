@@ -58,9 +58,7 @@ def _redrive_all(engine: LeasedEngine, tally: Tally) -> Exchange[None]:
         count = number((yield script("leased/redrive", keys, most=ask, bell=keys.bell)), b"redriven ")
         if not count:
             break
-        tally.changed += count
-        tally.scanned += count
-        tally.tell(tally.scanned)
+        tally.add(count)
 
 
 def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:

@@ -10,16 +10,16 @@ from rmq_core.discipline.leased.operations.inspecting import stats, stored_in
 from rmq_core.discipline.leased.operations.moving import STATES, export_page
 from rmq_core.discipline.leased.operations.publishing import deduplicates, digest_of, key_bytes
 from rmq_core.envelope import codec
-from rmq_core.envelope.matching import Match, Test, test_of
+from rmq_core.envelope.matching import Match, Test, chosen_by
 from rmq_core.envelope.payloads import decode_payload
 from rmq_core.envelope.stored import StoredMessage, StoredPage
-from rmq_core.errors import ConfigurationError, MalformedMessage, ScriptFailed
+from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.queue.choosing import Place, Some, Tally, change_chosen, wanted_ids
+from rmq_core.queue.choosing import Markers, Place, Some, Tally, change_chosen, discard_chosen, drop_chosen
 from rmq_core.queue.keys import UNHELD
 from rmq_core.queue.moving import Cursor, list_page
-from rmq_core.queue.searching import found_in, number_in, position_of, reasons_in
+from rmq_core.queue.searching import Position, found_in, number_in, position_of, reasons_in
 from rmq_core.reports import OnProgress, ReasonGroup, SearchPage
 
 _SIDES = {"ready": "right", "dead": "left", "completed": "left", "failed": "left"}
@@ -38,7 +38,7 @@ def search(engine: LeasedEngine, target: str, where: Match, *, after: str | None
     if target not in TARGETS:
         raise ConfigurationError(f"target must be one of {', '.join(TARGETS)}, not {target!r}")
     test, at = tested(engine, where), position_of(after, target)
-    page, total = yield from _page(engine, target, at.cursor)
+    page, total = yield from _page(engine, target, at)
     return found_in(page, target, test, at, total)
 
 
@@ -52,16 +52,7 @@ def dead_reasons(engine: LeasedEngine, *, progress: OnProgress | None = None) ->
 
 def discard(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:
     """Delete the dead letters with these ids; return how many."""
-    missing = set(wanted_ids(message_ids))
-    wanted, tally = frozenset(missing), Tally()
-
-    def chosen(envelope: bytes) -> bool:
-        message_id = _id_of(envelope)
-        missing.discard(message_id)
-        return message_id in wanted
-
-    tally.progress = lambda _: bool(missing)  # stops the scan when all were seen
-    return (yield from _drop(engine, "dead", chosen, tally)) if wanted else 0
+    return (yield from discard_chosen(Place(engine.keys.dead, _SIDES["dead"]), message_ids))
 
 
 def redrive_where(engine: LeasedEngine, where: Match, tally: Tally) -> Exchange[int]:
@@ -92,7 +83,7 @@ def purge_where(engine: LeasedEngine, target: str, where: Match, tally: Tally) -
 
 def tested(engine: LeasedEngine, where: Match) -> Test:
     """Return the test of the conditions for this queue. Raises ConfigurationError."""
-    return test_of(where, engine.config.dedup_key, key_bytes)
+    return chosen_by(where, engine.config.dedup_key, key_bytes)
 
 
 def marker_of(engine: LeasedEngine, envelope: bytes) -> bytes:
@@ -124,29 +115,24 @@ def number(reply: bytes, prefix: bytes) -> int:
     return int(reply[len(prefix) :])
 
 
-def _page(engine: LeasedEngine, target: str, cursor: Cursor) -> Exchange[tuple[StoredPage, int]]:
+def _page(engine: LeasedEngine, target: str, at: Position) -> Exchange[tuple[StoredPage, int]]:
     """Return a page, and how many messages are in this state."""
+    cursor = at.cursor
     if target in _SIDES:
         key = getattr(engine.keys, target)
         page = yield from list_page(key, _SIDES[target], target, cursor)
         total = (yield script("leased/browse", key=key, offset=0, most=0, kind="list"))[0]
         return page, total
     page = yield from export_page(engine, target, cursor)
-    return page, number_in((yield from stats(engine)), target)
+    return page, number_in((yield from stats(engine)), target) if at.total is None else at.total
 
 
 def _drop(engine: LeasedEngine, target: str, test: Test, tally: Tally) -> Exchange[int]:
-    key, side = getattr(engine.keys, target), _SIDES[target]
-    frees = target == "ready" and deduplicates(engine)
+    def markers(envelopes: Sequence[bytes]) -> list[bytes]:
+        return [engine.keys.dedup(marker_of(engine, each)) for each in envelopes]
 
-    def change(some: Some) -> Call:
-        markers = [engine.keys.dedup(marker_of(engine, each)) for each in some.entries] if frees else []
-        return script(
-            "lists/drop_chosen", list=key, markers=markers, side=side, first=some.first, last=some.last,
-            window_ms=engine.dedup_window_ms if frees else 0, letters=some.entries,
-        )  # fmt: skip
-
-    return (yield from change_chosen(Place(key, side), test, change, tally))
+    freed = Markers(markers, engine.dedup_window_ms) if target == "ready" and deduplicates(engine) else None
+    return (yield from drop_chosen(Place(getattr(engine.keys, target), _SIDES[target]), test, tally, freed))
 
 
 def _drop_scored(engine: LeasedEngine, target: str, test: Test, tally: Tally) -> Exchange[None]:
@@ -174,10 +160,3 @@ def _behind(page: StoredPage, gone: frozenset[bytes], before: Cursor) -> Cursor:
 
 def _score_of(kept: StoredMessage) -> str:
     return "-inf" if kept.due_ms is None else str(kept.due_ms)
-
-
-def _id_of(envelope: bytes) -> str | None:
-    try:
-        return codec.split(envelope).id
-    except MalformedMessage:
-        return None
