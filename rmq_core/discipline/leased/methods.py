@@ -84,6 +84,7 @@ class LeasedMethods(QueueBase[LeasedEngine], Transferable):
     resume = Method(managing.resume)
     cancel = Method(managing.cancel)
     forget = Method(managing.forget)
+    remembered = Method(managing.remembered)
     unregister = Method(managing.unregister)
     export_page = Method(moving.export_page)
     import_chunk = Method(moving.import_chunk)

@@ -139,6 +139,12 @@ def forget(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[bool]:
     return bool(number(reply, b"removed "))
 
 
+def remembered(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[float | None]:
+    """Return for how many seconds a deduplication key is still remembered; None if it is not, and can be published."""
+    left_ms = yield Command(("PTTL", engine.keys.dedup(digest("key", key_bytes(dedup_key)))))
+    return left_ms / 1000 if left_ms >= 0 else None
+
+
 def unregister(engine: LeasedEngine) -> Exchange[None]:
     """Remove an empty queue from the list of queues, so that tools no longer inspect it.
 
