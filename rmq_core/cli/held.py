@@ -11,7 +11,7 @@ from rmq_core.reports import LeaseInfo
 _READ = 10_000
 
 
-class Holder(NamedTuple):
+class MessageHolder(NamedTuple):
     """A worker or consumer that holds messages without a lease of its own; owner: its name, if the queue stores one."""
 
     owner: str
@@ -26,9 +26,9 @@ def held_leases(queue: Any, most: int) -> list[tuple[LeaseInfo, Message | None]]
     return [(info, _first(queue, info.id) if able else None) for info in infos]
 
 
-def held_otherwise(queue: Any) -> list[Holder]:
+def held_otherwise(queue: Any) -> list[MessageHolder]:
     """Return who holds messages that are in no lease; looks at no more than 10,000 messages."""
-    found: dict[str, Holder] = {}
+    found: dict[str, MessageHolder] = {}
     if hasattr(queue, "browse_lease") or not hasattr(queue, "export_page"):
         return []
     cursor: Any = ()
@@ -38,7 +38,7 @@ def held_otherwise(queue: Any) -> list[Holder]:
         for one in page.messages:
             if one.owner is not None or one.lease is None:
                 owner = one.owner or ""
-                known = found.get(owner) or Holder(owner, 0, _decoded(one.envelope))
+                known = found.get(owner) or MessageHolder(owner, 0, _decoded(one.envelope))
                 found[owner] = known._replace(messages=known.messages + 1)
         seen, cursor = seen + len(page.messages), page.cursor
     return sorted(found.values(), key=lambda holder: -holder.messages)

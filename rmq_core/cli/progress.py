@@ -16,7 +16,7 @@ from rmq_core.reports import Progress
 _SHOW_S = 0.5
 
 
-class Shown:
+class ProgressLine:
     """Shows a number on a terminal, at most twice a second."""
 
     def __init__(self, done: str) -> None:
@@ -36,9 +36,9 @@ class Shown:
 
 
 @contextmanager
-def shown(done: str) -> Iterator[Shown]:
+def shown(done: str) -> Iterator[ProgressLine]:
     """Show progress while the block runs."""
-    made = Shown(done)
+    made = ProgressLine(done)
     try:
         yield made
     finally:
@@ -48,7 +48,7 @@ def shown(done: str) -> Iterator[Shown]:
 class Watched:
     """Progress of a command that may be stopped. `done` adds up the changes of several operations."""
 
-    def __init__(self, line: Shown, stopping: Stopping) -> None:
+    def __init__(self, line: ProgressLine, stopping: Stopping) -> None:
         self._line, self._stopping = line, stopping
         self.done = 0
         self.last = Progress(0, 0, 0)

@@ -8,7 +8,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from rmq_core.cli.held import Holder
+from rmq_core.cli.held import MessageHolder
 from rmq_core.cli.output import ago, preview
 from rmq_core.envelope.codec import MESSAGE_FIELDS, Message
 from rmq_core.errors import UnknownPayloadKind
@@ -107,7 +107,7 @@ def lease_row(lease: LeaseInfo, first: Message | None = None) -> tuple[object, .
     return (lease.id, lease.owner or None, lease.state, *held, since, ends, why, named(first))
 
 
-def holder_record(queue: str, holder: Holder) -> dict[str, Any]:
+def holder_record(queue: str, holder: MessageHolder) -> dict[str, Any]:
     return {
         "queue": queue,
         "owner": holder.owner,
@@ -116,7 +116,7 @@ def holder_record(queue: str, holder: Holder) -> dict[str, Any]:
     }
 
 
-def holder_row(holder: Holder) -> tuple[object, ...]:
+def holder_row(holder: MessageHolder) -> tuple[object, ...]:
     return (holder.owner or None, holder.messages, named(holder.first))
 
 
