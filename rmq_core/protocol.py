@@ -44,7 +44,9 @@ class Discipline(NamedTuple):
 DISCIPLINES = {
     each.name: each
     for each in (
-        Discipline("leased", "LeasedQueue", ("BLPOP", "GET", "ZRANGE", "SUBSCRIBE"), ("leased", "lists", "progress")),
+        Discipline(
+            "leased", "LeasedQueue", ("BLPOP", "GET", "PTTL", "ZRANGE", "SUBSCRIBE"), ("leased", "lists", "progress")
+        ),
         Discipline("reliable", "ReliableQueue", ("BLMOVE", "ZRANGE"), ("reliable", "lists", "progress"), "reliable:"),
         Discipline("rotation", "RotationQueue", ("BLPOP",), ("rotation", "lists", "progress"), "rotation:", bare=True),
         Discipline(

@@ -10,12 +10,15 @@ from rmq_core.cli import (
     consume,
     dead,
     doctor,
+    edit,
     forget,
     inspecting,
     pausing,
     publish,
     reap,
     release,
+    repair,
+    search,
     serve,
     top,
     transfers,
@@ -46,6 +49,9 @@ app.command()(inspecting.stats)
 app.command()(inspecting.peek)
 app.command()(inspecting.leases)
 app.command()(release.release)
+app.command()(repair.expire)
+app.command("run-now")(repair.run_now)
+app.command()(search.search)
 app.command()(pausing.pause)
 app.command()(pausing.resume)
 app.command()(transfers.export)
@@ -58,6 +64,8 @@ app.command()(serve.token)
 queues.command("list")(inspecting.listed)
 queues.command("forget")(forget.forget)
 letters.command("list")(dead.listed)
+letters.command("reasons")(dead.reasons)
+letters.command("edit")(edit.edit)
 letters.command("redrive")(dead.redrive)
 letters.command("purge")(dead.purge)
 app.add_typer(queues, name="queues")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import Lease, LeasedConfig, LeasedQueue, Stage
+from rmq_core import Lease, LeasedConfig, LeasedQueue, Match, Stage
 from rmq_core.asyncio import AsyncLeasedQueue
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "leased.md").read_text("utf-8")
@@ -102,6 +102,16 @@ CASES: dict[str, Case] = {
     "browse_lease": (held, lambda queue, lease: queue.browse_lease(lease.id, 0, 1)),
     "redrive": (dead, lambda queue, _: queue.redrive(1)),
     "redrive_some": (dead, lambda queue, message_id: queue.redrive_some([message_id])),
+    "redrive_edited": (dead, lambda queue, message_id: queue.redrive_edited(message_id, "edited")),
+    "discard": (dead, lambda queue, message_id: queue.discard([message_id])),
+    "dead_reasons": (dead, lambda queue, _: queue.dead_reasons()),
+    "search": (dead, lambda queue, _: queue.search("dead", Match(text="one"))),
+    "run_now": (
+        lambda queue: queue.publish("x", delay=60).id,
+        lambda queue, message_id: queue.run_now(message_id),
+    ),
+    "expire_lease": (held, lambda queue, lease: queue.expire_lease(lease.id)),
+    "remembered": (lambda _: None, lambda queue, _: queue.remembered("key")),
     "purge": (lambda _: None, lambda queue, _: queue.purge("ready")),
     "pause": (lambda _: None, lambda queue, _: queue.pause()),
     "resume": (lambda _: None, lambda queue, _: queue.resume()),

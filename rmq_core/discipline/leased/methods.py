@@ -14,6 +14,8 @@ from rmq_core.discipline.leased.operations import (
     managing,
     moving,
     publishing,
+    repairing,
+    selecting,
     settling,
     staging,
 )
@@ -21,6 +23,7 @@ from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.verbs import VERBS
 
 
 class LeasedMethods(QueueBase[LeasedEngine], Transferable):
@@ -28,6 +31,7 @@ class LeasedMethods(QueueBase[LeasedEngine], Transferable):
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
+    verbs = VERBS
     _extend_all = staticmethod(settling.extend_all)
     _leave = staticmethod(managing.release_unanswered)
 
@@ -69,11 +73,18 @@ class LeasedMethods(QueueBase[LeasedEngine], Transferable):
     browse_lease = Method(inspecting.browse_lease)
     redrive = Method(managing.redrive)
     redrive_some = Method(managing.redrive_some)
+    redrive_edited = Method(repairing.redrive_edited)
+    discard = Method(selecting.discard)
+    dead_reasons = Method(selecting.dead_reasons)
+    search = Method(selecting.search)
     purge = Method(managing.purge)
+    run_now = Method(repairing.run_now)
+    expire_lease = Method(repairing.expire_lease)
     pause = Method(managing.pause)
     resume = Method(managing.resume)
     cancel = Method(managing.cancel)
     forget = Method(managing.forget)
+    remembered = Method(managing.remembered)
     unregister = Method(managing.unregister)
     export_page = Method(moving.export_page)
     import_chunk = Method(moving.import_chunk)

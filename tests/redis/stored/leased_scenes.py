@@ -60,6 +60,19 @@ def failures(url: str, client: Any) -> None:
         q.backlog()
 
 
+def edited(url: str, client: Any) -> None:
+    """Dead letters that an operator edited: the payload, the headers, both; one that had failed with others before."""
+    with queue(url, max_deliveries=3) as q:
+        q.publish_many([NewMessage({"n": n}, id=f"edited{n}", headers=HEADERS) for n in range(3)])
+        for _ in range(2):
+            q.nack(q.claim(max_messages=3, owner="batch"), reason="all of it")
+        while lease := q.claim(owner="worker"):
+            q.nack(lease, reason="broken")
+        q.redrive_edited("edited0", {"n": "zero"}, by="operator")
+        q.redrive_edited("edited1", headers={})
+        q.redrive_edited("edited2", "text", {"fixed": "yes"})
+
+
 def leases(url: str, client: Any) -> None:
     """Leases: anonymous, named, taken over, adopted, settled in part, for ever; a record; a consumer."""
     with queue(url) as q, queue(url, lease=None) as endless:
@@ -196,6 +209,7 @@ def begin_claim(channel: Any) -> str:
 SCENES = {
     "leased_messages": messages,
     "leased_failures": failures,
+    "leased_edited": edited,
     "leased_leases": leases,
     "leased_filling": filling,
     "leased_nacking": nacking,
