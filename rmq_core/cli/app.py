@@ -11,6 +11,7 @@ from rmq_core.cli import (
     dead,
     doctor,
     forget,
+    history,
     inspecting,
     pausing,
     publish,
@@ -52,6 +53,8 @@ app.command("import")(transfers.import_)
 app.command()(reap.reap)
 app.command()(doctor.doctor)
 app.command()(top.top)
+app.command()(history.history)
+app.command()(history.mark)
 queues.command("list")(inspecting.listed)
 queues.command("forget")(forget.forget)
 letters.command("list")(dead.listed)

@@ -14,7 +14,7 @@ from rmq_core.protocol import Capabilities
 DISCIPLINE = "leased"
 CAPABILITIES = Capabilities(
     fenced=True, extend=True, takeover=True, delay=True, dedup=True, dead_letters=True, auto_reclaim=True,
-    partial_settle=True, batch=True, large_leases=True, headers=True,
+    partial_settle=True, batch=True, large_leases=True, headers=True, history=True,
 )  # fmt: skip
 _DEEPEST = 500
 
@@ -34,6 +34,7 @@ class LeasedConfig:
     settled_ttl: how long the queue remembers that a lease id was acked as a whole.
     max_dead: how many dead letters are kept. completed_log, failed_log: how many acked and nacked messages are kept.
     durability: what publish and ack wait for. retry_budget: how long a call is retried while Redis does not answer.
+    history: whether this client counts for `history` and `totals` what it does.
     """
 
     lease: timedelta | float | None = 300
@@ -53,6 +54,7 @@ class LeasedConfig:
     failed_log: int = 0
     durability: Durability | None = None
     retry_budget: timedelta | float = 30
+    history: bool = True
 
     def __post_init__(self) -> None:
         self._check_numbers()

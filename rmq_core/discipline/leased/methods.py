@@ -21,9 +21,10 @@ from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.recording import Recorded
 
 
-class LeasedMethods(QueueBase[LeasedEngine], Transferable):
+class LeasedMethods(Recorded, QueueBase[LeasedEngine], Transferable):
     """The methods of LeasedQueue and AsyncLeasedQueue."""
 
     discipline = DISCIPLINE

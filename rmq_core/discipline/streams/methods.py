@@ -10,9 +10,10 @@ from rmq_core.discipline.streams.operations import claiming, inspecting, moving,
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.recording import Recorded
 
 
-class StreamMethods(QueueBase[StreamEngine], Transferable):
+class StreamMethods(Recorded, QueueBase[StreamEngine], Transferable):
     """The methods of StreamQueue and AsyncStreamQueue."""
 
     discipline = "streams"

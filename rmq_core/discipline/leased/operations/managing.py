@@ -41,7 +41,7 @@ def redrive(engine: LeasedEngine, max_messages: int | None = None) -> Exchange[i
         if not count:
             break
         moved += count
-    engine.tell(Operation.REDRIVE, moved)
+    _redriven(engine, moved)
     return moved
 
 
@@ -60,7 +60,7 @@ def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[i
         some = chosen[lo : lo + _CHOSEN]
         reply = yield script("leased/redrive_some", keys, bell=keys.bell, letters=some)
         moved += _number(reply, b"redriven ")
-    engine.tell(Operation.REDRIVE, moved)
+    _redriven(engine, moved)
     return moved
 
 
@@ -75,6 +75,12 @@ def purge(engine: LeasedEngine, target: str) -> Exchange[int]:
         raise ConfigurationError(
             f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases can only be settled"
         )
+    removed = yield from _purge(engine, target)
+    mark(engine, "purge", f"{removed} of {target}")
+    return removed
+
+
+def _purge(engine: LeasedEngine, target: str) -> Exchange[int]:
     if target in _WAITING and deduplicates(engine):
         return (yield from _purge_with_keys(engine, _WAITING[target]))
     key, kind = stored_in(engine, target)
@@ -88,11 +94,13 @@ def purge(engine: LeasedEngine, target: str) -> Exchange[int]:
 def pause(engine: LeasedEngine) -> Exchange[None]:
     """Stop handing out messages; publishing and settling go on. Waiting claims wait until `resume`."""
     yield _pause(engine, "1")
+    mark(engine, "pause")
 
 
 def resume(engine: LeasedEngine) -> Exchange[None]:
     """Hand out messages again."""
     yield _pause(engine, "0")
+    mark(engine, "resume")
 
 
 def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
@@ -137,6 +145,8 @@ def unregister(engine: LeasedEngine) -> Exchange[None]:
     if any(held):
         found = ", ".join(f"{count:,} {what}" for what, count in zip(_HELD, held, strict=True) if count)
         raise QueueNotEmpty(f"queue {engine.keys.name!r} holds {found}: consume or purge them first, or keep the queue")
+    if engine.tally is not None:
+        engine.tally.clear()  # a flush would create the history again
     engine.registered = False
 
 
@@ -225,6 +235,18 @@ def _message_id(message_id: str) -> str:
     if not isinstance(message_id, str):
         raise ConfigurationError(f"message_id must be the str that publish returned, not {message_id!r}")
     return message_id
+
+
+def _redriven(engine: LeasedEngine, moved: int) -> None:
+    engine.tell(Operation.REDRIVE, moved)
+    if moved:
+        mark(engine, "redrive", str(moved))
+
+
+def mark(engine: LeasedEngine, kind: str, text: str = "") -> None:
+    """Mark in the history what an operator did; the client flushes it after the operation."""
+    if engine.tally is not None:
+        engine.tally.mark(kind, text)
 
 
 def _pause(engine: LeasedEngine, on: str) -> Call:

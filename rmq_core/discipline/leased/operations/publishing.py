@@ -113,8 +113,7 @@ def publish(
         reply, confirmed = yield from _insist(engine, call, reply)
     _, dropped, *verdict = reply.split()
     accepted = verdict != [b"0"]
-    if engine.on_event:
-        _tell(engine, int(accepted), int(not accepted), int(dropped), entry.id if accepted else None)
+    _tell(engine, int(accepted), int(not accepted), int(dropped), entry.id if accepted else None)
     check(engine, "published", confirmed)
     return Published(entry.id, accepted)
 
@@ -253,9 +252,12 @@ def _insist(engine: LeasedEngine, call: Call, reply: bytes) -> Exchange[tuple[by
 
 
 def _tell(engine: LeasedEngine, fresh: int, duplicates: int, dropped: int, message_id: str | None) -> None:
-    engine.tell(Operation.PUBLISH, fresh, message_id=message_id)
-    engine.tell(Operation.DUPLICATE, duplicates)
-    engine.tell(Operation.DROP, dropped)
+    if fresh:
+        engine.tell(Operation.PUBLISH, fresh, message_id=message_id)
+    if duplicates:
+        engine.tell(Operation.DUPLICATE, duplicates)
+    if dropped:
+        engine.tell(Operation.DROP, dropped)
 
 
 class _Tally:
@@ -279,9 +281,8 @@ class _Tally:
         self.accepted += fresh
         self.duplicates += len(chunk.ids) - fresh
         self.dropped += dropped
-        if self.engine.on_event:
-            one = self.ids[-1] if len(chunk.ids) == 1 else None
-            _tell(self.engine, fresh, len(chunk.ids) - fresh, dropped, one)
+        one = self.ids[-1] if len(chunk.ids) == 1 else None
+        _tell(self.engine, fresh, len(chunk.ids) - fresh, dropped, one)
 
     def report(self) -> PublishReport:
         return PublishReport(self.accepted, self.duplicates, self.dropped, tuple(self.ids))

@@ -67,7 +67,7 @@ def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exc
             raise _refused(engine, lease, reply)
         lease.state.settled = True
     count = int(reply[6:])
-    engine.tell(Operation.ACK, count, lease.id)
+    engine.ended(Operation.ACK, count, lease)
     check(engine, f"acked lease {lease.id!r}", confirmed)
     return SettleReport(count)
 
@@ -138,7 +138,7 @@ def _give_back(
             words = reply.decode().split(" ")
             settled += int(words[1])
             dead += len(words) - 3
-            engine.tell(_EVENTS[verb], int(words[1]), lease.id, reason=reason)
+            engine.ended(_EVENTS[verb], int(words[1]), lease, reason=reason)
             tell_dead(engine, lease.id, words[3:], reason)
             if words[2] == "0":
                 lease.state.settled = True
@@ -173,7 +173,7 @@ def _settle_some(
                 raise _refused(engine, lease, reply)
         settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in outcomes.values())
         dead = sum(outcome == Outcome.DEAD for outcome in outcomes.values())
-        engine.tell(_EVENTS[verb], settled, lease.id, reason=reason or None)
+        engine.ended(_EVENTS[verb], settled, lease, reason=reason or None)
         engine.tell(Operation.DEAD, dead, lease.id, reason=reason or None)
         return SettleReport(settled, dead, tuple(outcomes[ref] for ref in refs))
 
