@@ -6,6 +6,7 @@ the largest, `=` the newest) and a whole number. docs/reference/stored-format.md
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,9 +48,14 @@ def acting_as(who: str) -> Iterator[None]:
 
 def actor() -> str:
     """Return who acts: the name given to `acting_as`, else `<user>@<host>` of this process."""
-    return (
-        _acting.get() or f"{os.environ.get('USER') or os.environ.get('LOGNAME') or os.getuid()}@{os.uname().nodename}"
-    )
+    return _acting.get() or f"{_user()}@{os.uname().nodename}"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may run under a number that has no name
+        return str(os.getuid())
 
 
 def bucket_below(power: int) -> int:

@@ -48,7 +48,7 @@ DISCIPLINES = {
             "leased",
             "LeasedQueue",
             ("BLPOP", "GET", "HGET", "ZRANGE", "SUBSCRIBE"),
-            ("leased", "lists", "progress", "history"),
+            ("leased", "lists", "progress", "history", "journal"),
         ),
         Discipline("reliable", "ReliableQueue", ("BLMOVE", "ZRANGE"), ("reliable", "lists", "progress"), "reliable:"),
         Discipline("rotation", "RotationQueue", ("BLPOP",), ("rotation", "lists", "progress"), "rotation:", bare=True),

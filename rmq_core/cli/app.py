@@ -19,6 +19,7 @@ from rmq_core.cli import (
     release,
     top,
     transfers,
+    why,
 )
 from rmq_core.cli.failures import Exit, report
 from rmq_core.cli.shared import Group, root, shared
@@ -55,6 +56,7 @@ app.command()(doctor.doctor)
 app.command()(top.top)
 app.command()(history.history)
 app.command()(history.mark)
+app.command()(why.why)
 queues.command("list")(inspecting.listed)
 queues.command("forget")(forget.forget)
 letters.command("list")(dead.listed)

@@ -64,7 +64,8 @@ def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> C
     operation = listed.operation
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        result = self._driver.run(operation(self._engine, *args, **kwargs))
+        exchange = operation(self._engine, *args, **kwargs)
+        result = self._driver.run(exchange if self._journaled is None else self._journaled(exchange))
         return result if self._tally is None else self._counted(result)
 
     def call_once(self: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -114,6 +115,7 @@ class QueueBase(Generic[E]):
         self.name, self._engine = engine.name, engine
         self._recorder: Any = engine
         self._tally = getattr(engine, "tally", None)
+        self._journaled: Callable[[Any], Any] | None = None
         self._connect(redis)
 
     def _connect(self, redis: Any) -> None:

@@ -22,6 +22,7 @@ rmq:{q}:waiters      zset    waiter -> ms, when it expires; `*`: the bell is arm
 rmq:{q}:wake         list    tokens that wake waiters; expires
 rmq:{q}:timer        string  next due time and the waiter that is responsible for it; expires
 rmq:{q}:history      hash    counts and latencies per minute and hour, totals, marks; expires
+rmq:{q}:journal      stream  who published, claimed and settled which messages, off by default
 rmq:{q}:bell         channel of a one-shot notification for the watchers that armed it
 rmq:queues           set     names of all queues, for tools
 rmq:queues:<d>       set     names of the queues of another discipline `d`; a name that is in none of these is leased
@@ -84,6 +85,7 @@ class LeasedKeys:
     timer: bytes = field(init=False)
     bell: bytes = field(init=False)
     history: bytes = field(init=False)
+    journal: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         fill(self, "rmq:{{{}}}:")

@@ -10,6 +10,7 @@ from typing import Any
 from rmq_core.errors import ConfigurationError
 from rmq_core.policy import Backoff, Durability, Overflow, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
+from rmq_core.queue.journal import JournalLength
 
 DISCIPLINE = "leased"
 CAPABILITIES = Capabilities(
@@ -35,6 +36,8 @@ class LeasedConfig:
     max_dead: how many dead letters are kept. completed_log, failed_log: how many acked and nacked messages are kept.
     durability: what publish and ack wait for. retry_budget: how long a call is retried while Redis does not answer.
     history: whether this client counts for `history` and `totals` what it does.
+    journal: record for `why` who published, claimed and settled which messages: the number of entries that are kept,
+    or how long (timedelta). None records nothing.
     """
 
     lease: timedelta | float | None = 300
@@ -55,6 +58,7 @@ class LeasedConfig:
     durability: Durability | None = None
     retry_budget: timedelta | float = 30
     history: bool = True
+    journal: int | timedelta | None = None
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -85,6 +89,7 @@ class LeasedConfig:
                 whole(name, getattr(self, name), minimum=1)
         for name in ("max_payload_bytes", "max_payload_depth", "max_dead"):
             whole(name, getattr(self, name), minimum=1)
+        JournalLength.of(self.journal)
         for name in ("completed_log", "failed_log"):
             whole(name, getattr(self, name))
 

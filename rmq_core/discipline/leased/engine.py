@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -11,9 +12,12 @@ from rmq_core.errors import LeaseLost
 from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
 from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, seconds
+from rmq_core.queue.journal import JournalLength, ids_of, note
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.settle import lost
 from rmq_core.queue.tally import Tally
+
+_PAST = {Operation.ACK: "acked", Operation.NACK: "nacked", Operation.RELEASE: "released", Operation.DEAD: "dead"}
 
 
 @dataclass(slots=True, eq=False)
@@ -26,11 +30,13 @@ class LeasedEngine:
     registered: bool = False
     unanswered: dict[str, str] = field(default_factory=dict)
     tally: Tally | None = field(init=False)
+    journal: JournalLength | None = field(init=False)
     own_lease_ms: int | str = field(init=False)
     dedup_window_ms: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.tally = Tally() if self.config.history else None
+        self.journal = JournalLength.of(self.config.journal)
         self.own_lease_ms = self.config.lease_ms
         self.dedup_window_ms = milliseconds("dedup_window", self.config.dedup_window)
 
@@ -66,12 +72,24 @@ class LeasedEngine:
         """Emit a claim and note how long its messages have waited."""
         if self.tally is not None:
             self.tally.claimed(lease, lease_ms)
+        if self.journal is not None:
+            note("claimed", lease=lease, ids=ids_of(lease), n=lease.count)
         if self.on_event is not None:
             self.emit(Operation.CLAIM, lease.count, lease.id)
 
-    def ended(self, operation: Operation, count: int, lease: Lease, **about: Any) -> None:
-        """Emit that messages of a lease were settled, and note how long after the claim."""
+    def taken(self, lease: Lease) -> None:
+        """Emit a takeover or an adoption."""
+        self.tell(Operation.TAKEOVER, lease.count, lease.id)
+        if self.tally is not None:
+            self.tally.taken(lease)
+        if self.journal is not None:
+            note("taken over", lease=lease, n=lease.count)
+
+    def ended(self, operation: Operation, count: int, lease: Lease, ids: Sequence[str] = (), **about: Any) -> None:
+        """Emit that messages of a lease were settled, and note how long after the claim; `ids` unless it is all."""
         if count > 0:
+            if self.journal is not None:
+                note(_PAST[operation], lease=lease, ids=ids, n=count, r=about.get("reason") or "")
             if self.tally is not None:
                 self.tally.ended(operation, count, lease)
             if self.on_event is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from rmq_core.discipline.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
@@ -10,6 +11,7 @@ from rmq_core.discipline.leased.operations import (
     adopting,
     claiming,
     consumers,
+    explaining,
     inspecting,
     managing,
     moving,
@@ -19,6 +21,7 @@ from rmq_core.discipline.leased.operations import (
 )
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
+from rmq_core.queue.journal import journaled
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.moving import Transferable
 from rmq_core.queue.recording import Recorded
@@ -37,6 +40,8 @@ class LeasedMethods(Recorded, QueueBase[LeasedEngine], Transferable):
     ) -> None:
         self.config = config or LeasedConfig()
         super().__init__(redis, LeasedEngine(LeasedKeys(name), self.config, on_event))
+        if self._engine.journal is not None:
+            self._journaled = partial(journaled, self._engine)
 
     publish = Method(publishing.publish)
     publish_many = Method(publishing.publish_many)
@@ -76,6 +81,7 @@ class LeasedMethods(Recorded, QueueBase[LeasedEngine], Transferable):
     cancel = Method(managing.cancel)
     forget = Method(managing.forget)
     unregister = Method(managing.unregister)
+    why = Method(explaining.why)
     export_page = Method(moving.export_page)
     import_chunk = Method(moving.import_chunk)
     _moving = moving

@@ -246,13 +246,11 @@ def _fill(engine: LeasedEngine, granted: Lease, limit: int) -> Exchange[Lease]:
 def taken_over(engine: LeasedEngine, lease_id: str, rest: str) -> Lease:
     """Return the lease that a script's reply to a takeover describes; emit the takeover."""
     token, deadline, count, failures, most, takeovers, _, owner = rest.split(" ", 7)
-    engine.tell(Operation.TAKEOVER, int(count), lease_id)
     lease = Lease(
         engine.keys.name, lease_id, owner, int(count), deadline_of(deadline), token, int(takeovers),
         named=not lease_id.startswith("~"), isolation=isolation_of((failures, most)),
     )  # fmt: skip
-    if engine.tally is not None:
-        engine.tally.taken(lease)
+    engine.taken(lease)
     return lease
 
 

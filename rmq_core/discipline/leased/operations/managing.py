@@ -16,7 +16,9 @@ from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, Script
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.history import actor
 from rmq_core.policy import whole
+from rmq_core.queue.journal import note
 from rmq_core.queue.keys import QUEUES, UNHELD
 from rmq_core.reports import SettleReport
 
@@ -240,6 +242,7 @@ def _message_id(message_id: str) -> str:
 def _redriven(engine: LeasedEngine, moved: int) -> None:
     engine.tell(Operation.REDRIVE, moved)
     if moved:
+        note("redriven", n=moved, by=actor())
         mark(engine, "redrive", str(moved))
 
 

@@ -18,8 +18,10 @@ from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, Scr
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Chain, Exchange, Sleep
 from rmq_core.exchange.scripts import script
+from rmq_core.history import actor
 from rmq_core.messages import NewMessage
 from rmq_core.policy import Overflow, milliseconds
+from rmq_core.queue.journal import note
 from rmq_core.queue.registry import register
 from rmq_core.reports import Published, PublishReport
 
@@ -114,6 +116,8 @@ def publish(
     _, dropped, *verdict = reply.split()
     accepted = verdict != [b"0"]
     _tell(engine, int(accepted), int(not accepted), int(dropped), entry.id if accepted else None)
+    if engine.journal is not None and accepted:
+        note("published", ids=[entry.id], by=actor())
     check(engine, "published", confirmed)
     return Published(entry.id, accepted)
 
@@ -283,6 +287,8 @@ class _Tally:
         self.dropped += dropped
         one = self.ids[-1] if len(chunk.ids) == 1 else None
         _tell(self.engine, fresh, len(chunk.ids) - fresh, dropped, one)
+        if self.engine.journal is not None and fresh:
+            note("published", ids=[each for each in self.ids[-len(chunk.ids) :] if each], by=actor())
 
     def report(self) -> PublishReport:
         return PublishReport(self.accepted, self.duplicates, self.dropped, tuple(self.ids))
