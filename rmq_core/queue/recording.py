@@ -51,7 +51,7 @@ def flush(engine: Recorder, result: Any = None) -> Exchange[None]:
 
 def _send(engine: Recorder, tally: Tally, batch: Flush, result: Any) -> Exchange[None]:
     try:
-        yield _flushing(engine, tally.client, batch.number, batch.text, batch.marks)
+        yield flushing(engine, tally.client, batch.number, batch.text, batch.marks)
     except (RedisMessageQueueError, Interrupted) as error:
         tally.failed(refused=not isinstance(error, QueueUnavailable | Interrupted))
     except BaseException:
@@ -62,7 +62,8 @@ def _send(engine: Recorder, tally: Tally, batch: Flush, result: Any) -> Exchange
         tally.done()
 
 
-def _flushing(engine: Recorder, client: str, number: int, sums: str, marks: Sequence[str]) -> Call:
+def flushing(engine: Recorder, client: str, number: int, sums: str, marks: Sequence[str]) -> Call:
+    """Return the call that adds sums and marks to the history; a client numbers its flushes."""
     sent = b"%bslot:%b/h" % (engine.prefix, client.encode())
     return script(
         "history/flush", engine.keys, sent=sent, number=number, sums=sums, marks=marks, **engine.gauged
@@ -102,7 +103,7 @@ def mark(engine: Recorder, text: str) -> Exchange[None]:
     """Mark this moment in the history, for example `deployed 1.4`; up to 200 characters are kept."""
     if not isinstance(text, str) or not one_line(text):
         raise ConfigurationError(f"text must say what happened, not {text!r}")
-    yield _flushing(engine, nonce(), 1, "", [marked("mark", text)])
+    yield flushing(engine, nonce(), 1, "", [marked("mark", text)])
 
 
 class Recorded:
