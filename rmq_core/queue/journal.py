@@ -96,7 +96,7 @@ def _write(engine: JournalKeeper, entries: Sequence[dict[str, str]]) -> Exchange
             return  # the operation has had its effect; a full server refuses the entry
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """An entry of a journal. `ids` are the messages it names; a lease that is settled whole names none."""
 
     at_ms: int
@@ -109,7 +109,7 @@ class Entry(NamedTuple):
     ids: tuple[str, ...]
 
     @classmethod
-    def of(cls, stored: Sequence[Any]) -> Entry:
+    def of(cls, stored: Sequence[Any]) -> JournalEntry:
         """Return the entry of an element of a stream."""
         parts = [part.decode() for part in stored[1]]
         fields = dict(zip(parts[::2], parts[1::2], strict=True))
@@ -118,16 +118,16 @@ class Entry(NamedTuple):
         return cls(at_ms, fields["e"], lease_id, fence, owner, by, detail, tuple(unpacked(fields.get("i", ""))))
 
 
-def entries_about(engine: JournalKeeper, message_id: str, most: int) -> Exchange[tuple[list[Entry], bool]]:
+def entries_about(engine: JournalKeeper, message_id: str, most: int) -> Exchange[tuple[list[JournalEntry], bool]]:
     """Return the entries about a message, oldest first, and whether the whole journal was read: at most `most`."""
-    found, leases, after = list[Entry](), dict[str, None](), "-"
+    found, leases, after = list[JournalEntry](), dict[str, None](), "-"
     ending = message_id[message_id.rfind("-") :] if "-" in message_id else message_id
     for _ in range(0, most, _AT_ONCE):
         last, entries = yield script(
             "journal/find", engine.keys, after=after, most=_AT_ONCE, whole=message_id, ending=ending,
             leases=list(leases),
         )  # fmt: skip
-        for entry in map(Entry.of, entries):
+        for entry in map(JournalEntry.of, entries):
             if message_id in entry.ids and entry.lease_id:
                 leases[entry.lease_id] = None
             elif entry.event == "claimed" and entry.ids:

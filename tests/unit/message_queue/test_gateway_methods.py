@@ -147,8 +147,9 @@ def test_finishing_into_a_log_keeps_the_message_there(log: QueuePart, key: bytes
 def test_moving_back_to_pending_releases_the_lease() -> None:
     own = channels(b"returned 1 0")
     assert run(gateway_methods.move_message(own, "q::processing", "q::pending", "x", lease_token="~x:7.abc")) is True
-    (call,) = own.find("q::pending")[0].driver.wants
+    call, flush = own.find("q::pending")[0].driver.wants
     assert (call.script.name, call.given["verb"]) == ("leased/give_back", "release")
+    assert (flush.script.name, flush.given["sums"]) == ("history/flush", "r+1")
 
 
 def test_an_unknown_answer_is_an_error() -> None:

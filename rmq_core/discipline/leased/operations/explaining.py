@@ -13,7 +13,7 @@ from rmq_core.envelope.stored import group_of
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.queue.journal import Entry, entries_about, moment
+from rmq_core.queue.journal import JournalEntry, entries_about, moment
 from rmq_core.queue.recording import marks
 from rmq_core.reports import LeaseInfo
 from rmq_core.story import Step, Story
@@ -113,7 +113,7 @@ def _look(
     return None, False
 
 
-def _of_message(found: Found, entries: Sequence[Entry]) -> list[Step]:
+def _of_message(found: Found, entries: Sequence[JournalEntry]) -> list[Step]:
     """Return what the envelope of a message says and the journal does not, and where the message is."""
     message, told = found.message, [(entry.event, moment(entry.at_ms)) for entry in entries]
     events = {event for event, _ in told}
@@ -151,7 +151,7 @@ def publisher_of(message: Message) -> str:
     return "airflow " + "/".join(named) if named else ""
 
 
-def _of_entry(entry: Entry, message_id: str, found: Found | None) -> Step:
+def _of_entry(entry: JournalEntry, message_id: str, found: Found | None) -> Step:
     others, at = len(entry.ids) - 1, moment(entry.at_ms)
     among = f"with {others:,} {'other' if others == 1 else 'others'}" if message_id in entry.ids and others else ""
     failures = found.message.history if found and entry.event == "expired" else ()
@@ -165,7 +165,7 @@ def _near(one: datetime, other: datetime) -> bool:
     return abs((one - other).total_seconds()) < _NEAR_S
 
 
-def _of_marks(engine: LeasedEngine, found: Found | None, entries: Sequence[Entry]) -> Exchange[list[Step]]:
+def _of_marks(engine: LeasedEngine, found: Found | None, entries: Sequence[JournalEntry]) -> Exchange[list[Step]]:
     """Return what operators did to the queue since the message is known."""
     begins = [moment(entry.at_ms) for entry in entries if entry.ids] + ([found.message.enqueued_at] if found else [])
     if not begins:
@@ -179,7 +179,7 @@ def _of_marks(engine: LeasedEngine, found: Found | None, entries: Sequence[Entry
 
 
 def _unknown(
-    found: Found | None, partly: Sequence[str], *, has_journal: bool, read_all: bool, entries: Sequence[Entry]
+    found: Found | None, partly: Sequence[str], *, has_journal: bool, read_all: bool, entries: Sequence[JournalEntry]
 ) -> list[str]:
     told = []
     if found is None and partly:
@@ -204,7 +204,7 @@ def _journal_length(engine: LeasedEngine) -> Exchange[int]:
     return int(bool(reply[0]))
 
 
-def _count(entries: Sequence[Entry], *events: str) -> int:
+def _count(entries: Sequence[JournalEntry], *events: str) -> int:
     return len({(entry.lease_id, entry.fence) for entry in entries if entry.event in events})
 
 
