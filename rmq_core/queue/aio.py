@@ -115,10 +115,10 @@ class AsyncFacade(QueueBase[E], Awaited):
         except RedisMessageQueueError as failure:
             nack_failed(held, failure)
 
-    async def _counted(self, result: Any) -> Any:
+    async def _counted(self, result: Any, driver: Any = None) -> Any:
         found, tally = await result, self._tally
         if tally is not None and tally.noted and monotonic() >= tally.next_at:
-            await self._driver.run(flush(self._recorder, found), one_attempt())
+            await (driver or self._driver).run(flush(self._recorder, found), one_attempt())
         return found
 
     async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:

@@ -70,7 +70,7 @@ def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> C
 
     def call_once(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         result = self._native.run(operation(self._engine, *args, **kwargs))
-        return result if self._tally is None else self._counted(result)
+        return result if self._tally is None else self._counted(result, self._native)
 
     returns = _coroutine_of if issubclass(queue_class, Awaited) else _itself
     method: Any = shown_as(operation, call_once if listed.once else call, returns)
@@ -153,8 +153,8 @@ class QueueBase(Generic[E]):
             del text
             raise lacking(self.discipline, "history")
 
-    def _counted(self, result: Any) -> Any:
-        """Return the result of an operation; flush what was counted when that is due."""
+    def _counted(self, result: Any, driver: Any = None) -> Any:
+        """Return the result of an operation; flush what was counted, by default with its own driver, if that is due."""
         raise NotImplementedError
 
     @property

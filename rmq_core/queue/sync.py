@@ -111,10 +111,10 @@ class Facade(QueueBase[E], Blocking):
         except RedisMessageQueueError as failure:
             nack_failed(held, failure)
 
-    def _counted(self, result: Any) -> Any:
+    def _counted(self, result: Any, driver: Any = None) -> Any:
         tally = self._tally
         if tally is not None and tally.noted and monotonic() >= tally.next_at:
-            self._driver.run(flush(self._recorder, result), one_attempt())
+            (driver or self._driver).run(flush(self._recorder, result), one_attempt())
         return result
 
     def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
