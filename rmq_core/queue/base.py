@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import update_wrapper
+from time import monotonic
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -61,12 +62,15 @@ class Method(Generic[E, P, R]):
 
 
 def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> Callable[..., Any]:
-    operation = listed.operation
+    operation, blocking = listed.operation, not issubclass(queue_class, Awaited)
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         exchange = operation(self._engine, *args, **kwargs)
         result = self._driver.run(exchange if self._journaled is None else self._journaled(exchange))
-        return result if self._tally is None else self._counted(result)
+        tally = self._tally
+        if tally is None or (blocking and not (tally.noted and monotonic() >= tally.next_at)):
+            return result
+        return self._counted(result)
 
     def call_once(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         result = self._native.run(operation(self._engine, *args, **kwargs))

@@ -26,6 +26,7 @@ _FORGOTTEN_S = 300.0  # half the time for which a server remembers the number of
 _STAMP = 40  # bytes at the beginning of an envelope that hold deliveries and time
 _MOST_MARKS = 50
 _MARK = "mark"
+_CLAIM, _RELEASE = Operation.CLAIM, Operation.RELEASE  # looking a member up takes longer than noting it
 _SHORTEST_S, _SHORTEST_POWER = 2.0**-8, -7
 _LETTER_OF = {
     Operation.PUBLISH: "p", Operation.DUPLICATE: "u", Operation.DROP: "o", Operation.CLAIM: "c", Operation.ACK: "a",
@@ -84,9 +85,9 @@ class Tally:
         envelopes = lease.envelopes
         if envelopes and lease.deadline_ms is not None:
             at_ms = lease.deadline_ms - int(lease_ms)
-            self.noted.append((Operation.CLAIM, lease.count, at_ms, envelopes[0][:_STAMP], envelopes[-1][:_STAMP]))
+            self.noted.append((_CLAIM, lease.count, at_ms, envelopes[0][:_STAMP], envelopes[-1][:_STAMP]))
         else:
-            self.noted.append((Operation.CLAIM, lease.count))
+            self.noted.append((_CLAIM, lease.count))
 
     def taken(self, lease: Lease) -> None:
         """Note when a lease was taken over."""
@@ -95,7 +96,7 @@ class Tally:
     def ended(self, operation: Operation, count: int, lease: Lease) -> None:
         """Note that messages were settled, and how long after the claim they were acked or nacked."""
         began = lease.state.began
-        spans = (monotonic() - began,) if began and operation != Operation.RELEASE else ()
+        spans = (monotonic() - began,) if began and operation is not _RELEASE else ()
         self.noted.append((operation, count, *spans))
 
     def mark(self, kind: str, text: str = "") -> None:

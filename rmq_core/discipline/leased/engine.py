@@ -18,6 +18,7 @@ from rmq_core.queue.settle import lost
 from rmq_core.queue.tally import Tally
 
 _PAST = {Operation.ACK: "acked", Operation.NACK: "nacked", Operation.RELEASE: "released", Operation.DEAD: "dead"}
+_PUBLISHED = (Operation.PUBLISH, 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +68,13 @@ class LeasedEngine:
                 self.tally.noted.append((operation, count))
             if self.on_event is not None:
                 self.emit(operation, count, lease_id, **about)
+
+    def published(self, message_id: str) -> None:
+        """Emit that one message was published."""
+        if self.tally is not None:
+            self.tally.noted.append(_PUBLISHED)
+        if self.on_event is not None:
+            self.emit(Operation.PUBLISH, 1, None, message_id=message_id)
 
     def claimed(self, lease: Lease, lease_ms: int | str) -> None:
         """Emit a claim and note how long its messages have waited."""

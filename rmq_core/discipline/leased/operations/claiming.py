@@ -32,6 +32,7 @@ from rmq_core.queue.keys import check_name
 from rmq_core.queue.registry import register
 
 _INLINE = 4000
+_ACK = Operation.ACK
 
 
 class LeaseRequest(NamedTuple):
@@ -130,7 +131,7 @@ def _ack_and_claim(
         if words[0] not in {"claimed", "empty"}:
             raise ScriptFailed(f"claim_next got {words[0]!r}")
         ack.state.settled = True
-    engine.ended(Operation.ACK, int(words[-1]), ack)
+    engine.ended(_ACK, int(words[-1]), ack)
     check(engine, f"acked lease {ack.id!r}", confirmed)
     return words, reply[1], reply[2]
 

@@ -115,7 +115,10 @@ def publish(
         reply, confirmed = yield from _insist(engine, call, reply)
     _, dropped, *verdict = reply.split()
     accepted = verdict != [b"0"]
-    _tell(engine, int(accepted), int(not accepted), int(dropped), entry.id if accepted else None)
+    if accepted and dropped == b"0":
+        engine.published(entry.id)
+    else:
+        _tell(engine, int(accepted), int(not accepted), int(dropped), entry.id if accepted else None)
     if engine.journal is not None and accepted:
         note("published", ids=[entry.id], by=actor())
     check(engine, "published", confirmed)

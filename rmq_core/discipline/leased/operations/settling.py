@@ -21,6 +21,7 @@ from rmq_core.queue.settle import Some, extend_each
 from rmq_core.reports import Outcome, SettleReport
 
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
+_ACK = Operation.ACK
 _EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
 
 
@@ -68,7 +69,7 @@ def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exc
             raise _refused(engine, lease, reply)
         lease.state.settled = True
     count = int(reply[6:])
-    engine.ended(Operation.ACK, count, lease)
+    engine.ended(_ACK, count, lease)
     check(engine, f"acked lease {lease.id!r}", confirmed)
     return SettleReport(count)
 
