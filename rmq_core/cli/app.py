@@ -12,6 +12,7 @@ from rmq_core.cli import (
     doctor,
     edit,
     forget,
+    history,
     inspecting,
     pausing,
     publish,
@@ -22,6 +23,7 @@ from rmq_core.cli import (
     serve,
     top,
     transfers,
+    why,
 )
 from rmq_core.cli.failures import Exit, report
 from rmq_core.cli.shared import Group, root, shared
@@ -61,6 +63,9 @@ app.command()(doctor.doctor)
 app.command()(top.top)
 app.command()(serve.serve)
 app.command()(serve.token)
+app.command()(history.history)
+app.command()(history.mark)
+app.command()(why.why)
 queues.command("list")(inspecting.listed)
 queues.command("forget")(forget.forget)
 letters.command("list")(dead.listed)

@@ -48,7 +48,7 @@ class Counting:
 @pytest.fixture
 def queue(redis_client: redis.Redis, server_url: str) -> Iterator[LeasedQueue]:
     """A queue that is registered, with two ready messages."""
-    with LeasedQueue(server_url, "costs", LeasedConfig(max_deliveries=1)) as opened:
+    with LeasedQueue(server_url, "costs", LeasedConfig(max_deliveries=1, history=False)) as opened:
         opened.publish_many(["one", "two"])
         yield opened
 
@@ -122,6 +122,11 @@ CASES: dict[str, Case] = {
         lambda queue: queue.register_consumer("c", **RUN),
         lambda queue, _: queue.renew_consumer("c", **RUN),
     ),
+    "history": (lambda _: None, lambda queue, _: queue.history()),
+    "totals": (lambda _: None, lambda queue, _: queue.totals()),
+    "marks": (lambda _: None, lambda queue, _: queue.marks()),
+    "why": (lambda queue: queue.publish("x").id, lambda queue, message_id: queue.why(message_id)),
+    "mark": (lambda _: None, lambda queue, _: queue.mark("deployed")),
     "extend_all": (held, lambda queue, lease: queue.extend_all([(lease, None)])),
     "close": (lambda _: None, lambda queue, _: queue.close()),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from rmq_core.discipline.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
@@ -10,6 +11,7 @@ from rmq_core.discipline.leased.operations import (
     adopting,
     claiming,
     consumers,
+    explaining,
     inspecting,
     managing,
     moving,
@@ -21,12 +23,14 @@ from rmq_core.discipline.leased.operations import (
 )
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
+from rmq_core.queue.journal import journaled
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.recording import Recorded
 from rmq_core.queue.verbs import VERBS
 
 
-class LeasedMethods(QueueBase[LeasedEngine], Transferable):
+class LeasedMethods(Recorded, QueueBase[LeasedEngine], Transferable):
     """The methods of LeasedQueue and AsyncLeasedQueue."""
 
     discipline = DISCIPLINE
@@ -40,6 +44,8 @@ class LeasedMethods(QueueBase[LeasedEngine], Transferable):
     ) -> None:
         self.config = config or LeasedConfig()
         super().__init__(redis, LeasedEngine(LeasedKeys(name), self.config, on_event))
+        if self._engine.journal is not None:
+            self._journaled = partial(journaled, self._engine)
 
     publish = Method(publishing.publish)
     publish_many = Method(publishing.publish_many)
@@ -86,6 +92,7 @@ class LeasedMethods(QueueBase[LeasedEngine], Transferable):
     forget = Method(managing.forget)
     remembered = Method(managing.remembered)
     unregister = Method(managing.unregister)
+    why = Method(explaining.why)
     export_page = Method(moving.export_page)
     import_chunk = Method(moving.import_chunk)
     _moving = moving

@@ -18,10 +18,11 @@ from rmq_core.discipline.streams.operations import (
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.recording import Recorded
 from rmq_core.queue.verbs import cannot
 
 
-class StreamMethods(QueueBase[StreamEngine], Transferable):
+class StreamMethods(Recorded, QueueBase[StreamEngine], Transferable):
     """The methods of StreamQueue and AsyncStreamQueue."""
 
     discipline = "streams"

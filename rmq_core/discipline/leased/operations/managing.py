@@ -18,8 +18,10 @@ from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, Script
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.history import actor
 from rmq_core.policy import whole
 from rmq_core.queue.choosing import Tally, wanted_ids
+from rmq_core.queue.journal import note
 from rmq_core.queue.keys import QUEUES, UNHELD
 from rmq_core.reports import OnProgress, SettleReport
 
@@ -47,7 +49,7 @@ def redrive(
     try:
         yield from redrive_where(engine, where, tally) if where is not None else _redrive_all(engine, tally)
     finally:
-        engine.tell(Operation.REDRIVE, tally.changed)
+        _redriven(engine, tally.changed)
     return tally.changed
 
 
@@ -74,7 +76,7 @@ def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[i
         some = chosen[lo : lo + _CHOSEN]
         reply = yield script("leased/redrive_some", keys, bell=keys.bell, letters=some)
         moved += number(reply, b"redriven ")
-    engine.tell(Operation.REDRIVE, moved)
+    _redriven(engine, moved)
     return moved
 
 
@@ -94,7 +96,14 @@ def purge(
             f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases can only be settled"
         )
     if where is not None:
-        return (yield from purge_where(engine, target, where, Tally(progress=progress)))
+        removed = yield from purge_where(engine, target, where, Tally(progress=progress))
+    else:
+        removed = yield from _purge(engine, target)
+    mark(engine, "purge", f"{removed} of {target}")
+    return removed
+
+
+def _purge(engine: LeasedEngine, target: str) -> Exchange[int]:
     if target in _WAITING and deduplicates(engine):
         return (yield from _purge_with_keys(engine, _WAITING[target]))
     key, kind = stored_in(engine, target)
@@ -108,11 +117,13 @@ def purge(
 def pause(engine: LeasedEngine) -> Exchange[None]:
     """Stop handing out messages; publishing and settling go on. Waiting claims wait until `resume`."""
     yield _pause(engine, "1")
+    mark(engine, "pause")
 
 
 def resume(engine: LeasedEngine) -> Exchange[None]:
     """Hand out messages again."""
     yield _pause(engine, "0")
+    mark(engine, "resume")
 
 
 def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
@@ -163,6 +174,8 @@ def unregister(engine: LeasedEngine) -> Exchange[None]:
     if any(held):
         found = ", ".join(f"{count:,} {what}" for what, count in zip(_HELD, held, strict=True) if count)
         raise QueueNotEmpty(f"queue {engine.keys.name!r} holds {found}: consume or purge them first, or keep the queue")
+    if engine.tally is not None:
+        engine.tally.clear()  # a flush would create the history again
     engine.registered = False
 
 
@@ -229,6 +242,19 @@ def checked_id(message_id: str) -> str:
     if not isinstance(message_id, str):
         raise ConfigurationError(f"message_id must be the str that publish returned, not {message_id!r}")
     return message_id
+
+
+def _redriven(engine: LeasedEngine, moved: int) -> None:
+    engine.tell(Operation.REDRIVE, moved)
+    if moved:
+        note("redriven", n=moved, by=actor())
+        mark(engine, "redrive", str(moved))
+
+
+def mark(engine: LeasedEngine, kind: str, text: str = "") -> None:
+    """Mark in the history what an operator did; the client flushes it after the operation."""
+    if engine.tally is not None:
+        engine.tally.mark(kind, text)
 
 
 def _pause(engine: LeasedEngine, on: str) -> Call:

@@ -9,6 +9,7 @@ from rmq_core.envelope.ids import nonce
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.queue.journal import note
 
 
 def reclaim(engine: LeasedEngine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
@@ -46,6 +47,8 @@ def reclaim_lease(engine: LeasedEngine, lease_id: str, when: str, **required: st
             return done
         moved, left, token = int(words[1]), int(words[2]), words[3]
         engine.tell(Operation.RECLAIM, moved, lease_id)
+        if engine.journal is not None:
+            note("expired", l=lease_id, n=moved)
         tell_dead(engine, lease_id, words[4:], "expired")
         done = Reclaimed(done.settled + moved, done.dead + len(words[4:]), found=True)
         if not left:
@@ -53,5 +56,7 @@ def reclaim_lease(engine: LeasedEngine, lease_id: str, when: str, **required: st
 
 
 def tell_dead(engine: LeasedEngine, lease_id: str, message_ids: list[str], reason: str | None) -> None:
+    if engine.journal is not None and message_ids:
+        note("dead", ids=message_ids, l=lease_id, r=reason or "")
     for message_id in message_ids:
         engine.tell(Operation.DEAD, 1, lease_id, message_id=message_id, reason=reason)
