@@ -7,20 +7,20 @@ and the console gives up on a silent server after a few seconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from itertools import zip_longest
 from typing import Any
 
-from rmq_core import LeasedConfig, QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
+from rmq_core import QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
 from rmq_core.asyncio import AsyncWorkQueue, discipline_of, disciplines, open_queue
-from rmq_core.console.host import HolderOf
+from rmq_core.console.ability import able, lacks, verbs_of
+from rmq_core.console.host import Host
 from rmq_core.console.shown import expired, lease_shown, message_shown, stats_shown
 from rmq_core.console.survey import NOTHING, Order, Survey, attention, ordered, totals
 
 LOOK_S = 5.0
 CHANGE_S = 30.0
-RETRY_S = 1.0
 QUEUES_A_PAGE = 50
 LEASES_LISTED = 1000
 
@@ -28,8 +28,8 @@ LEASES_LISTED = 1000
 class Console:
     """The queues of one server, over one client."""
 
-    def __init__(self, client: Any, holder_of: HolderOf) -> None:
-        self._client, self._holder_of = client, holder_of
+    def __init__(self, client: Any, host: Host) -> None:
+        self._client, self._holder_of, self._config_of = client, host.holder, host.config
 
     async def overview(self, survey: Survey, search: str, offset: int, by: Order, *, down: bool) -> dict[str, Any]:
         """Return a page of the queues whose names contain `search`, each with its numbers or with its error.
@@ -53,43 +53,22 @@ class Console:
 
     async def queue(self, name: str, offset: int, count: int) -> dict[str, Any]:
         """Return the numbers of a queue and a page of its leases; those that expire first come first."""
-        async with self._opened(name) as (queue, discipline):
+        async with self.opened(name) as (queue, discipline):
             shown = stats_shown(name, discipline, await queue.stats())
             leases = await queue.leases(min(offset + count, LEASES_LISTED)) if hasattr(queue, "leases") else []
-        shown["able"] = _able(queue)
+        shown |= {"able": able(queue), "verbs": sorted(verbs_of(queue)), "lacks": lacks(queue)}
         shown["listed"] = [lease_shown(lease, self._holder_of) for lease in leases[offset : offset + count]]
         return shown
 
     async def messages(self, name: str, target: str, offset: int, count: int) -> dict[str, Any]:
         """Return a page of the messages of one kind that no lease holds."""
-        async with self._opened(name) as (queue, discipline):
+        async with self.opened(name) as (queue, discipline):
             if hasattr(queue, "browse"):
                 total, found, due = await queue.browse(target, offset, count)
             else:
                 total, found, due = await _peeked(queue, discipline, target, offset, count)
         shown = [message_shown(message, self._holder_of, at) for message, at in zip_longest(found, due)]
         return {"total": total, "offset": offset, "messages": shown}
-
-    async def redrive(self, name: str, message_ids: Sequence[str] | None) -> int:
-        """Make the given dead letters, or all, ready again; return how many."""
-        async with self._opened(name) as (queue, discipline):
-            if message_ids is None:
-                return int(await queue.redrive())
-            if not hasattr(queue, "redrive_some"):
-                raise Unsupported(discipline, "redrive of chosen messages", ("leased",))
-            return int(await queue.redrive_some(message_ids))
-
-    async def release(self, name: str, lease_id: str, owner: str) -> int:
-        """Release a lease if `owner` still owns it; return the number of its messages. Raises LeaseLost."""
-        async with self._opened(name) as (queue, discipline):
-            if not hasattr(queue, "release_lease"):
-                raise Unsupported(discipline, "release of a lease by its id", ("leased",))
-            return int((await queue.release_lease(lease_id, if_owner=owner)).settled)
-
-    async def purge(self, name: str, target: str) -> int:
-        """Delete the messages of one kind that no lease holds; return how many."""
-        async with self._opened(name) as (queue, _):
-            return int(await queue.purge(target))
 
     async def _row(self, name: str, discipline: str) -> dict[str, Any]:
         try:
@@ -103,7 +82,8 @@ class Console:
             return {"name": name, "discipline": discipline, "error": str(error)}
 
     @asynccontextmanager
-    async def _opened(self, name: str) -> AsyncIterator[tuple[Any, str]]:
+    async def opened(self, name: str) -> AsyncIterator[tuple[Any, str]]:
+        """Open a queue that exists, for a block. Raises LookupError."""
         discipline = await discipline_of(self._client, name)
         if discipline is None:
             raise LookupError(f"there is no queue {name!r} on this server; publishing creates a queue")
@@ -111,32 +91,21 @@ class Console:
             yield queue, discipline
 
     def _open(self, name: str, discipline: str) -> Any:
-        config = LeasedConfig(retry_budget=RETRY_S) if discipline == "leased" else None
-        return open_queue(self._client, name, discipline, config)
+        return open_queue(self._client, name, discipline, self._config_of(name, discipline))
 
 
 @asynccontextmanager
-async def console(settings: RedisSettings, holder_of: HolderOf, limit_s: float = LOOK_S) -> AsyncIterator[Console]:
+async def console(settings: RedisSettings, host: Host, limit_s: float = LOOK_S) -> AsyncIterator[Console]:
     """Open a console for a block that may last `limit_s` seconds. Raises QueueUnavailable."""
     client = settings.async_client()
     try:
         async with asyncio.timeout(limit_s):
-            yield Console(client, holder_of)
+            yield Console(client, host)
     except TimeoutError:
         raise QueueUnavailable(f"Redis did not answer within {limit_s:.0f} s") from None
     finally:
         with suppress(Exception):  # the work is done; an error while closing must not hide its result
             await client.aclose()
-
-
-def _able(queue: AsyncWorkQueue) -> dict[str, Any]:
-    """Return what the page can show and do beyond numbers; the discipline `leased` supports all of it."""
-    return {
-        "leases": hasattr(queue, "leases"),
-        "list": ["ready", "delayed", "dead"] if hasattr(queue, "browse") else ["ready", "dead"],
-        "choose": hasattr(queue, "redrive_some"),
-        "release": hasattr(queue, "release_lease"),
-    }
 
 
 async def _peeked(

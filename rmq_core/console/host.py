@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict
 
 from fastapi import Request
 
-from rmq_core import RedisSettings
+from rmq_core import LeasedConfig, RedisSettings
 from rmq_core.console.audit import AuditLog
 
 Right = Literal["numbers", "messages", "change"]
@@ -88,15 +88,31 @@ class Words:
         return {"numbers": self.no_numbers, "messages": self.no_messages, "change": self.no_change}[right]
 
 
+ConfigOf: TypeAlias = Callable[[str, str], Any]
+"""Returns the config with which the console opens a queue, from its name and its discipline; None for the defaults."""
+RETRY_S = 1.0
+
+
+def default_config(name: str, discipline: str) -> Any:
+    """Return a config that gives up early, so that an answer about a server that hangs comes in time."""
+    del name
+    return LeasedConfig(retry_budget=RETRY_S) if discipline == "leased" else None
+
+
 @dataclass(frozen=True)
 class Host:
-    """All that the console is given. `holder` returns the work that an owner names, None for other owners."""
+    """All that the console is given.
+
+    holder: returns the work that an owner names, None for other owners. config: the settings of queues; to expire a
+    lease, `max_deliveries` has to be that of the queue's consumers, and to search for a deduplication key, `dedup_key`.
+    """
 
     access: Access
     places: Places
     audit: AuditLog
     holder: HolderOf
     words: Words
+    config: ConfigOf = default_config
 
 
 def host_of(request: Request) -> Host:

@@ -53,7 +53,7 @@ async def queues_list(
 ) -> dict[str, Any]:
     host = host_of(request)
     settings = await asyncio.to_thread(host.places.settings, connection_id)
-    async with console(settings, host.holder) as opened:
+    async with console(settings, host) as opened:
         found = await opened.overview(survey_of(settings), search, offset, sort, down=turn == "down")
     return {"server": settings.url_without_credentials.partition("?")[0], **found}
 
@@ -79,5 +79,5 @@ async def opened_console(request: Request, connection_id: str, limit_s: float = 
     """Open a console on a server of the host for a block that may last `limit_s` seconds."""
     host = host_of(request)
     settings = await asyncio.to_thread(host.places.settings, connection_id)
-    async with console(settings, host.holder, limit_s) as opened:
+    async with console(settings, host, limit_s) as opened:
         yield opened

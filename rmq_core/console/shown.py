@@ -29,8 +29,8 @@ def lease_shown(lease: LeaseInfo, holder_of: HolderOf) -> dict[str, Any]:
         "count": lease.count,
         "settled": lease.settled,
         "takeovers": lease.takeovers,
-        "claimed_at": _ms(lease.claimed_at),
-        "deadline": None if lease.deadline is None else _ms(lease.deadline),
+        "claimed_at": ms_of(lease.claimed_at),
+        "deadline": None if lease.deadline is None else ms_of(lease.deadline),
         "isolation": None if lease.isolation is None else str(lease.isolation),
     }
 
@@ -41,9 +41,11 @@ def expired(leases: Sequence[LeaseInfo]) -> bool:
     return any(lease.deadline is not None and lease.deadline <= now for lease in leases)
 
 
-def message_shown(message: Message, holder_of: HolderOf, due: datetime | None = None) -> dict[str, Any]:
-    """Return a message with its payload; a long payload is cut, and `size` is that of the whole payload."""
-    text, cut = _payload(message)
+def message_shown(
+    message: Message, holder_of: HolderOf, due: datetime | None = None, most: int = SHOWN_BYTES
+) -> dict[str, Any]:
+    """Return a message with its payload; a payload of more than `most` bytes is cut, `size` is that of the whole."""
+    text, cut = _payload(message, most)
     return {
         **{field.name: _plain(field.of(message)) for field in MESSAGE_FIELDS},
         "kind": KINDS.get(message.kind, "bytes"),
@@ -51,30 +53,31 @@ def message_shown(message: Message, holder_of: HolderOf, due: datetime | None = 
         "cut": cut,
         "size": len(message.raw),
         "headers": dict(message.headers),
-        "due": None if due is None else _ms(due),
+        "due": None if due is None else ms_of(due),
         "history": [_failure_shown(failure, holder_of) for failure in message.history],
     }
 
 
 def _plain(value: Any) -> Any:
-    return _ms(value) if isinstance(value, datetime) else value
+    return ms_of(value) if isinstance(value, datetime) else value
 
 
-def _payload(message: Message) -> tuple[str, bool]:
+def _payload(message: Message, most: int) -> tuple[str, bool]:
     if message.kind in "js":
-        return message.raw[:SHOWN_BYTES].decode(errors="ignore"), len(message.raw) > SHOWN_BYTES
+        return message.raw[:most].decode(errors="ignore"), len(message.raw) > most
     return message.raw[:SHOWN_BINARY].hex(" "), len(message.raw) > SHOWN_BINARY
 
 
 def _failure_shown(failure: Failure, holder_of: HolderOf) -> dict[str, Any]:
     return {
         "kind": failure.kind,
-        "at": _ms(failure.at),
+        "at": ms_of(failure.at),
         "owner": failure.owner,
         "holder": holder_of(failure.owner),
         "reason": failure.reason,
     }
 
 
-def _ms(moment: datetime) -> int:
+def ms_of(moment: datetime) -> int:
+    """Return a time as milliseconds since 1970."""
     return round(moment.timestamp() * 1000)
