@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from rmq_core import Unsupported
 from rmq_core.asyncio import AsyncWorkQueue
@@ -21,6 +21,8 @@ LACKED = {
     "purge_where": "purge of messages that meet conditions",
 }
 """What a discipline lacks that cannot do a verb."""
+PastKind = Literal["history", "why"]
+LACKED_PAST: dict[PastKind, str] = {"history": "history", "why": "way to explain a message"}
 
 
 def able(queue: AsyncWorkQueue) -> dict[str, Any]:
@@ -31,6 +33,11 @@ def able(queue: AsyncWorkQueue) -> dict[str, Any]:
         "choose": hasattr(queue, "redrive_some"),
         "release": hasattr(queue, "release_lease"),
     }
+
+
+def past_of(queue: Any) -> dict[PastKind, bool]:
+    """Return whether a queue, or its class, counts what happens, and whether it explains a message."""
+    return {"history": queue.capabilities.history, "why": hasattr(queue, "why")}
 
 
 def lacks(queue: Any) -> dict[str, str]:

@@ -21,6 +21,7 @@ from rmq_core.console.console import CHANGE_S
 from rmq_core.console.host import host_of
 from rmq_core.console.looks import Target, opened_console
 from rmq_core.console.security import changes, user_of
+from rmq_core.history import acting_as
 
 SLICE_S = 8.0
 """How long one request changes messages that meet conditions."""
@@ -117,11 +118,11 @@ class Changing(NamedTuple):
 
 @asynccontextmanager
 async def changing(
-    request: Request, event: str, connection_id: str, wish: Any, verb: str, **audit: Any
+    request: Request, event: str, connection_id: str, wish: Any, verb: str | None, **audit: Any
 ) -> AsyncIterator[Changing]:
     """Open the queue of a wish for a change that is audited; refuse it if the queue's discipline lacks the verb.
 
-    audit: what the audit log shows instead of fields of the wish.
+    verb: None for a change that is no verb. audit: what the audit log shows besides the fields of the wish.
     """
     fields = {**wish.model_dump(exclude_none=True), **audit}
     async with (
@@ -129,8 +130,10 @@ async def changing(
         opened_console(request, connection_id, CHANGE_S) as opened,
         opened.opened(wish.queue) as (queue, _),
     ):
-        require(queue, verb)
-        yield Changing(queue, done)
+        if verb is not None:
+            require(queue, verb)
+        with acting_as(f"{host_of(request).access.name(user_of(request))} (console)"):
+            yield Changing(queue, done)
 
 
 def entry(

@@ -14,7 +14,7 @@ from typing import Any
 
 from rmq_core import QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
 from rmq_core.asyncio import AsyncWorkQueue, discipline_of, disciplines, open_queue
-from rmq_core.console.ability import able, lacks, verbs_of
+from rmq_core.console.ability import able, lacks, past_of, verbs_of
 from rmq_core.console.host import Host
 from rmq_core.console.shown import expired, lease_shown, message_shown, stats_shown
 from rmq_core.console.survey import NOTHING, Order, Survey, attention, ordered, totals
@@ -56,7 +56,7 @@ class Console:
         async with self.opened(name) as (queue, discipline):
             shown = stats_shown(name, discipline, await queue.stats())
             leases = await queue.leases(min(offset + count, LEASES_LISTED)) if hasattr(queue, "leases") else []
-        shown |= {"able": able(queue), "verbs": sorted(verbs_of(queue)), "lacks": lacks(queue)}
+        shown |= {"able": able(queue), "verbs": sorted(verbs_of(queue)), "lacks": lacks(queue), "past": past_of(queue)}
         shown["listed"] = [lease_shown(lease, self._holder_of) for lease in leases[offset : offset + count]]
         return shown
 

@@ -25,6 +25,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "discard": {"message_ids": ["m"]},
     "edit": {"message_id": "m", "payload": "{}"},
     "cancel": {"message_id": "m"},
+    "mark": {"text": "deployed 1.4"},
 }
 ASKED: dict[str, dict[str, Any]] = {"search": {"target": "dead", "where": {"text": "x"}}}
 SEEN: dict[str, dict[str, str]] = {
@@ -32,8 +33,9 @@ SEEN: dict[str, dict[str, str]] = {
     "reasons": {},
     "lease": {"lease_id": "held"},
     "export": {"target": "dead"},
+    "why": {"message_id": "m"},
 }
-COUNTED: dict[str, dict[str, str]] = {"queue": {}}
+COUNTED: dict[str, dict[str, str]] = {"queue": {}, "history": {}}
 FOREIGN = [
     {},
     {"Sec-Fetch-Site": "cross-site", **FROM_PAGE},
