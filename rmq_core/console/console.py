@@ -10,14 +10,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmq_core import QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
 from rmq_core.asyncio import AsyncWorkQueue, discipline_of, disciplines, open_queue
 from rmq_core.console.ability import able, lacks, past_of, verbs_of
+from rmq_core.console.attention import NOTHING, Trend, attention, signs
 from rmq_core.console.host import Host
 from rmq_core.console.shown import expired, lease_shown, message_shown, stats_shown
-from rmq_core.console.survey import NOTHING, Order, Survey, attention, ordered, totals
+from rmq_core.console.survey import Order, Survey, ordered, totals
+from rmq_core.console.trends import Trends
 
 LOOK_S = 5.0
 CHANGE_S = 30.0
@@ -25,30 +27,39 @@ QUEUES_A_PAGE = 50
 LEASES_LISTED = 1000
 
 
+class Known(NamedTuple):
+    """What the console remembers of a server between requests."""
+
+    survey: Survey
+    trends: Trends
+
+
 class Console:
     """The queues of one server, over one client."""
 
     def __init__(self, client: Any, host: Host) -> None:
         self._client, self._holder_of, self._config_of = client, host.holder, host.config
+        self._limits = host.limits
 
-    async def overview(self, survey: Survey, search: str, offset: int, by: Order, *, down: bool) -> dict[str, Any]:
+    async def overview(self, known: Known, search: str, offset: int, by: Order, *, down: bool) -> dict[str, Any]:
         """Return a page of the queues whose names contain `search`, each with its numbers or with its error.
 
-        Order and totals cover all of these queues and use the survey's last numbers; the queues on the page are counted
+        Order and totals cover all of these queues and use the last known numbers; the queues on the page are counted
         now.
         """
+        survey = known.survey
         found, since = await disciplines(self._client), survey.now()
 
         async def read_row(name: str) -> dict[str, Any]:
-            return await self._row(name, found[name])
+            return await self._row(name, found[name], known.trends)
 
         await survey.renew(sorted(found), read_row)
         names = [name for name in found if search.casefold() in name.casefold()]
-        known = ordered(survey.rows(names), by, down=down)
-        shown = [row["name"] for row in known[offset : offset + QUEUES_A_PAGE]]
+        counted = ordered(survey.rows(names), by, down=down)
+        shown = [row["name"] for row in counted[offset : offset + QUEUES_A_PAGE]]
         page = ordered(await survey.refresh(shown, read_row, since), by, down=down)
         rows = [{**row, "attention": attention(row) < NOTHING} for row in page]
-        size = {"total": len(names), "registered": len(found), "counted": len(known), "page": QUEUES_A_PAGE}
+        size = {"total": len(names), "registered": len(found), "counted": len(counted), "page": QUEUES_A_PAGE}
         return {**size, **totals(survey.rows(names)), "age": survey.age(names), "queues": rows}
 
     async def queue(self, name: str, offset: int, count: int) -> dict[str, Any]:
@@ -70,16 +81,19 @@ class Console:
         shown = [message_shown(message, self._holder_of, at) for message, at in zip_longest(found, due)]
         return {"total": total, "offset": offset, "messages": shown}
 
-    async def _row(self, name: str, discipline: str) -> dict[str, Any]:
+    async def _row(self, name: str, discipline: str, trends: Trends) -> dict[str, Any]:
+        row: dict[str, Any] = {"name": name, "discipline": discipline}
+        trend = Trend()
         try:
             async with self._open(name, discipline) as queue:
                 stats = await queue.stats()
                 late = bool(stats.leases) and hasattr(queue, "leases") and expired(await queue.leases(1))
-                return {**stats_shown(name, discipline, stats), "late": late}
+                row, trend = {**stats_shown(name, discipline, stats), "late": late}, await trends.of(queue, stats)
         except QueueUnavailable:
             raise
         except RedisMessageQueueError as error:  # one damaged queue must not hide the others
-            return {"name": name, "discipline": discipline, "error": str(error)}
+            row["error"] = str(error)
+        return {**row, "signs": signs(row, trend, self._limits)}
 
     @asynccontextmanager
     async def opened(self, name: str) -> AsyncIterator[tuple[Any, str]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict
 
 from fastapi import Request
 
 from rmq_core import LeasedConfig, RedisSettings
+from rmq_core.console.attention import AttentionLimits
 from rmq_core.console.audit import AuditLog
 
 Right = Literal["numbers", "messages", "change"]
@@ -105,6 +106,7 @@ class Host:
 
     holder: returns the work that an owner names, None for other owners. config: the settings of queues; to expire a
     lease, `max_deliveries` has to be that of the queue's consumers, and to search for a deduplication key, `dedup_key`.
+    limits: from which numbers on a queue needs attention.
     """
 
     access: Access
@@ -113,6 +115,7 @@ class Host:
     holder: HolderOf
     words: Words
     config: ConfigOf = default_config
+    limits: AttentionLimits = field(default_factory=AttentionLimits)
 
 
 def host_of(request: Request) -> Host:

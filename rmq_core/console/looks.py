@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 
-from rmq_core.console.console import LOOK_S, Console, console
+from rmq_core.console.console import LOOK_S, Console, Known, console
 from rmq_core.console.host import host_of
 from rmq_core.console.security import messages, numbers, user_of
 from rmq_core.console.survey import Order, survey_of
+from rmq_core.console.trends import trends_of
 
 Turn = Literal["down", "up"]
 Target = Literal["ready", "delayed", "dead"]
@@ -20,6 +21,7 @@ Name = Annotated[str, Query(min_length=1, max_length=512)]
 Offset = Annotated[int, Query(ge=0, le=2**31)]
 Count = Annotated[int, Query(ge=1, le=100)]
 
+SHOWN_WORDS = ("server", "hidden", "nothing", "publish", "no_messages", "no_change", "logout")
 router = APIRouter(prefix="/api/connections")
 
 
@@ -37,8 +39,7 @@ def connections_list(request: Request) -> dict[str, Any]:
         for place in known
         if host.access.permitted(user, place.id, "numbers")
     ]
-    words = host.words
-    shown = {name: getattr(words, name) for name in ("server", "hidden", "nothing", "publish", "no_messages", "logout")}
+    shown = {name: getattr(host.words, name) for name in SHOWN_WORDS}
     return {"connections": listed, "hidden": len(known) > len(listed), "words": shown, "user": host.access.name(user)}
 
 
@@ -54,7 +55,8 @@ async def queues_list(
     host = host_of(request)
     settings = await asyncio.to_thread(host.places.settings, connection_id)
     async with console(settings, host) as opened:
-        found = await opened.overview(survey_of(settings), search, offset, sort, down=turn == "down")
+        known = Known(survey_of(settings), trends_of(settings))
+        found = await opened.overview(known, search, offset, sort, down=turn == "down")
     return {"server": settings.url_without_credentials.partition("?")[0], **found}
 
 

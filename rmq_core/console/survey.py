@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rmq_core import RedisSettings
+from rmq_core.console.attention import NOTHING, attention
 
 FIRST_S, AGAIN_S = 2.0, 0.25
 """How long a request counts queues that were never counted, and how long it counts the others again."""
@@ -22,7 +23,6 @@ FRESH_S = 2.0
 FORGOTTEN_S = 300.0
 """A number older than this is discarded, and its queue is reported as not counted."""
 AT_ONCE = 16
-NOTHING = 4
 SUMMED = ("ready", "leased", "delayed", "dead", "isolated")
 
 Row: TypeAlias = dict[str, Any]
@@ -92,15 +92,6 @@ class Survey:
 def survey_of(_: RedisSettings) -> Survey:
     """Return the survey of a server, shared by all callers with the same settings."""
     return Survey()
-
-
-def attention(row: Row) -> int:
-    """Return why a queue needs an operator's attention, as a rank, 0 the most urgent; `NOTHING` if it needs none.
-
-    0: it cannot be read. 1: it has dead letters. 2: a lease has expired and was not reclaimed yet. 3: it is paused.
-    """
-    signs: tuple[object, ...] = ("error" in row, row.get("dead"), row.get("late"), row.get("paused"))
-    return next((rank for rank, sign in enumerate(signs) if sign), NOTHING)
 
 
 def ordered(rows: Iterable[Row], by: Order, *, down: bool) -> list[Row]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rmq_core import QueueUnavailable
+from rmq_core.console.attention import AttentionLimits, Trend, signs
 from rmq_core.console.survey import AGAIN_S, FIRST_S, FORGOTTEN_S, FRESH_S, Order, Survey, ordered, totals
 
 NAMES = [f"q{number:03}" for number in range(1000)]
@@ -96,7 +97,12 @@ async def test_an_unreachable_server_ends_the_count_with_its_own_error() -> None
 
 
 def row(name: str, **numbers: Any) -> dict[str, Any]:
-    return {"name": name, "ready": 0, "leased": 0, "delayed": 0, "dead": 0, "isolated": 0, **numbers}
+    counted = {"name": name, "ready": 0, "leased": 0, "delayed": 0, "dead": 0, "isolated": 0, **numbers}
+    return signed(counted)
+
+
+def signed(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "signs": signs(row, Trend(dead=row.get("dead", 0)), AttentionLimits(oldest_age=10_000))}
 
 
 ROWS = [
@@ -106,7 +112,7 @@ ROWS = [
     row("d", late=True, leased=4),
     row("e", dead=2, oldest_age=70.0),
     row("f", dead=1, late=True, paused=True, oldest_age=400.0),
-    {"name": "g", "error": "another type"},
+    signed({"name": "g", "error": "another type"}),
     row("h", ready=5, oldest_age=30.0, delayed=3),
 ]
 
