@@ -28,8 +28,9 @@ async function ask(path, options, limit, root = "api/") {
   throw new Refusal(response.status, text, body.kind);
 }
 
-const look = (path, query = {}) => ask(`${path}?${new URLSearchParams(query)}`, {}, LOOK_MS);
-const change = (path, wish, root = undefined) =>
+const given = (query) => new URLSearchParams(Object.entries(query).filter(([, value]) => value !== undefined && value !== null));
+const look = (path, query = {}) => ask(`${path}?${given(query)}`, {}, LOOK_MS);
+const send = (path, wish, limit, root = undefined) =>
   ask(
     path,
     {
@@ -37,20 +38,36 @@ const change = (path, wish, root = undefined) =>
       headers: { "Content-Type": "application/json", "X-RMQ-Request": "page" },
       body: JSON.stringify(wish),
     },
-    CHANGE_MS,
+    limit,
     root,
   );
 const of = (connection) => `connections/${encodeURIComponent(connection)}`;
+const change = (name) => (connection, queue, wish = {}) => send(`${of(connection)}/${name}`, { queue, ...wish }, CHANGE_MS);
 
 export const api = {
-  leave: (path) => change(path, {}, ""),
+  leave: (path) => send(path, {}, CHANGE_MS, ""),
   connections: () => look("connections"),
   queues: (connection, search, offset, { by, turn }) =>
     look(`${of(connection)}/queues`, { search, offset, sort: by, turn }),
   queue: (connection, name, offset, count) => look(`${of(connection)}/queue`, { name, offset, count }),
   messages: (connection, name, target, offset, count) =>
     look(`${of(connection)}/messages`, { name, target, offset, count }),
-  redrive: (connection, queue, message_ids = null) => change(`${of(connection)}/redrive`, { queue, message_ids }),
-  release: (connection, queue, lease_id, owner) => change(`${of(connection)}/release`, { queue, lease_id, owner }),
-  purge: (connection, queue, target, confirm) => change(`${of(connection)}/purge`, { queue, target, confirm }),
+  reasons: (connection, name) => look(`${of(connection)}/reasons`, { name }),
+  lease: (connection, name, lease_id, offset, count) => look(`${of(connection)}/lease`, { name, lease_id, offset, count }),
+  history: (connection, name, span) => look(`${of(connection)}/history`, { name, span }),
+  why: (connection, name, message_id) => look(`${of(connection)}/why`, { name, message_id }),
+  search: (connection, queue, wish) => send(`${of(connection)}/search`, { queue, ...wish }, LOOK_MS),
+  exported: (connection, name, target, where = {}) =>
+    new URL(`api/${of(connection)}/export?${given({ name, target, ...where })}`, location.href).href,
+  pause: change("pause"),
+  resume: change("resume"),
+  release: change("release"),
+  expire: change("expire"),
+  redrive: change("redrive"),
+  purge: change("purge"),
+  runNow: change("run-now"),
+  discard: change("discard"),
+  edit: change("edit"),
+  cancel: change("cancel"),
+  mark: change("mark"),
 };

@@ -11,7 +11,7 @@ import { words } from "./words.js";
 
 const EVERY_MS = 2_500;
 const SLOWEST_MS = 15_000;
-const TABS = ["leases", "ready", "delayed", "dead"];
+const TABS = ["leases", "ready", "delayed", "dead", "search", "history", "why"];
 const bar = document.getElementById("bar");
 const banner = document.getElementById("banner");
 const place = document.getElementById("view");
@@ -21,25 +21,26 @@ let view = null;
 let timer = 0;
 let turn = 0;
 
-const hrefOf = (connection, name, tab) =>
-  `#/${[connection, name, tab].filter((part) => part !== undefined).map(encodeURIComponent).join("/")}`;
+const hrefOf = (connection, name, tab, rest) =>
+  `#/${[connection, name, tab, rest].filter((part) => part !== undefined).map(encodeURIComponent).join("/")}`;
 
 function parse() {
-  const [connection, name, tab] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const [connection, name, tab, rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
   const known = state.known.map(({ id }) => id);
   const fallback = known.includes(localStorage.getItem("rmq.connection")) ? localStorage.getItem("rmq.connection") : known[0];
-  return { connection: connection || fallback, name: name || undefined, tab: TABS.includes(tab) ? tab : "leases" };
+  return { connection: connection || fallback, name: name || undefined, tab: TABS.includes(tab) ? tab : "leases", rest };
 }
 
 function navigate() {
+  view?.leave?.();
   route = parse();
   rememberAddress();
   if (!state.known.length) return showNoConnection();
   localStorage.setItem("rmq.connection", route.connection);
-  const { connection, name, tab } = route;
+  const { connection, name, tab, rest } = route;
   const common = { connection, refresh };
   view = name
-    ? queueView({ ...common, name, tab, mayRead: may("may_read", connection), mayEdit: may("may_edit", connection), hrefOf: (queue, part) => hrefOf(connection, queue, part) })
+    ? queueView({ ...common, name, tab, rest, mayRead: may("may_read", connection), mayEdit: may("may_edit", connection), hrefOf: (...parts) => hrefOf(connection, ...parts) })
     : overview({ ...common, hrefOf: (queue) => hrefOf(connection, queue), onServer: (server) => (state.server = server) });
   place.replaceChildren(view.element);
   place.classList.add("waiting");

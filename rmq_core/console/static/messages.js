@@ -1,10 +1,12 @@
 // A page of the messages that no lease holds: ready, delayed or dead. Reading them claims nothing.
 
 import { api } from "./api.js";
-import { ago, bytes, count, duration, h, icon, moment } from "./dom.js";
-import { askPurge, askRedrive } from "./dialogs.js";
+import { count, h, icon } from "./dom.js";
+import { messageHead, messageRows } from "./message.js";
 import { pager } from "./pager.js";
-import { empty, owner, toast } from "./parts.js";
+import { download, empty, toast } from "./parts.js";
+import { askDiscard, askPurge, askRedrive } from "./questions.js";
+import { verbButton } from "./verbs.js";
 
 const PAGE = 25;
 const NOTHING = {
@@ -12,28 +14,25 @@ const NOTHING = {
   delayed: ["No delayed message", "Messages wait here for their due time, or for their next try after a nack."],
   dead: ["No dead letter", "Messages that failed too often are set aside here, with the reasons."],
 };
-const COLUMNS = {
-  ready: ["Payload", "Published", "Deliveries", "Size"],
-  delayed: ["Payload", "Due", "Deliveries", "Size"],
-  dead: ["Reason", "Payload", "Failed", "Deliveries"],
-};
 
-export function messageList({ connection, queue, target, mayEdit, able, onChange }) {
+/** `where`: { connection, queue, lacks, past, mayEdit, hrefOf }. */
+export function messageList({ target, where, able, onChange }) {
+  const { connection, queue, lacks, mayEdit } = where;
   const chosen = new Set();
   let total = 0;
-  const columns = COLUMNS[target].map((label) => h(`th${["Deliveries", "Size"].includes(label) ? ".right" : ""}`, { scope: "col" }, label));
   const all = target === "dead" && able.choose && mayEdit ? h("input", { type: "checkbox", "aria-label": "Choose all shown" }) : null;
   const body = h("tbody");
-  const head = h("tr", {}, h("th.check", { "aria-label": all ? null : "Open" }, all), columns);
-  const table = h("div.card.scroll", {}, h(`table.messages.${target}`, {}, h("thead", {}, head), body));
+  const table = h("div.card.scroll", {}, h(`table.messages.${target}`, {}, messageHead(target, all), body));
   const nothing = h("div", { hidden: true }, empty("check", ...NOTHING[target]));
   const some = h("button.primary", { type: "button", hidden: true, onclick: () => redrive([...chosen]) });
-  const every = h("button.plain", { type: "button", hidden: true, onclick: () => redrive(null) }, icon("redrive"), "Redrive all");
-  const wipe = h("button.plain.wipe", { type: "button", hidden: true, onclick: purge }, icon("trash"), "Purge…");
+  const drop = h("button.plain.wipe", { type: "button", hidden: true, onclick: () => discard([...chosen]) });
+  const every = verbButton({ lacks, verb: "redrive", label: "Redrive all", picture: "redrive", run: () => redrive(null) });
+  const wipe = verbButton({ lacks, verb: "purge", label: "Purge…", picture: "trash", kind: "plain.wipe", run: purge });
+  const save = h("button.plain", { type: "button", title: "Download these messages as NDJSON, which `rmq import` reads", onclick: () => download(api.exported(connection, queue, target)) }, icon("down"), "Export");
   const pages = pager((next) => load(next));
   const time = h("span.faint");
   const again = h("button.quiet", { type: "button", hidden: true, onclick: () => load(), title: "Reload this page of messages (r)" }, "Refresh");
-  const element = h("div", {}, h("div.actions", {}, some, every, wipe, h("span.as-of", {}, time, again), pages.element), table, nothing);
+  const element = h("div", {}, h("div.actions", {}, some, drop, every, wipe, save, h("span.as-of", {}, time, again), pages.element), table, nothing);
   all?.addEventListener("change", () => {
     for (const box of body.querySelectorAll("input[type=checkbox]")) choose(box, all.checked);
   });
@@ -47,7 +46,7 @@ export function messageList({ connection, queue, target, mayEdit, able, onChange
     chosen.clear();
     if (all) all.checked = false;
     total = found.total;
-    body.replaceChildren(...found.messages.flatMap(rows));
+    body.replaceChildren(...found.messages.flatMap((message) => messageRows(target, message, { ...where, changed }, all ? box(message) : null)));
     time.textContent = total ? `as of ${new Date().toLocaleTimeString("en-GB")}` : "";
     pages.show(found.offset, found.messages.length, total, PAGE);
     table.hidden = !found.messages.length;
@@ -55,31 +54,24 @@ export function messageList({ connection, queue, target, mayEdit, able, onChange
     buttons();
   }
 
+  async function changed() {
+    await load();
+    onChange();
+  }
+
   function buttons() {
     every.hidden = target !== "dead" || !total || !mayEdit;
     wipe.hidden = !total || !mayEdit;
-    again.hidden = !total;
-    some.hidden = !chosen.size;
+    again.hidden = save.hidden = !total;
+    some.hidden = drop.hidden = !chosen.size;
     some.replaceChildren(icon("redrive"), `Redrive ${chosen.size}`);
+    drop.replaceChildren(icon("trash"), `Delete ${chosen.size}…`);
   }
 
   function choose(box, on) {
     box.checked = on;
     chosen[on ? "add" : "delete"](box.value);
     buttons();
-  }
-
-  function rows(message) {
-    const more = h("tr.more", { hidden: true });
-    const line = h("tr", { tabindex: 0, "aria-expanded": "false", onclick: toggle });
-    function toggle() {
-      if (getSelection().toString()) return;
-      more.hidden = !more.hidden;
-      line.setAttribute("aria-expanded", String(!more.hidden));
-      if (!more.hidden) more.replaceChildren(h("td", { colspan: 5 }, details(message)));
-    }
-    line.append(h("td.check", {}, h("span.marks", {}, all ? box(message) : null, h("span.turn", {}, icon("chevron")))), ...cells(target, message));
-    return [line, more];
   }
 
   function box(message) {
@@ -91,15 +83,20 @@ export function messageList({ connection, queue, target, mayEdit, able, onChange
   async function redrive(ids) {
     if (!(await askRedrive(queue, ids ? ids.length : total))) return;
     await done(async () => {
-      const { redriven } = await api.redrive(connection, queue, ids);
+      const { redriven } = await api.redrive(connection, queue, { message_ids: ids });
       return `${count(redriven, "dead letter")} ${redriven === 1 ? "is" : "are"} ready again`;
     });
+  }
+
+  async function discard(ids) {
+    if (!(await askDiscard(ids.length))) return;
+    await done(async () => `${count((await api.discard(connection, queue, { message_ids: ids })).discarded, "dead letter")} deleted`);
   }
 
   async function purge() {
     if (!(await askPurge(queue, target, total))) return;
     await done(async () => {
-      const { purged } = await api.purge(connection, queue, target, queue);
+      const { purged } = await api.purge(connection, queue, { target, confirm: queue });
       return `${count(purged, target === "dead" ? "dead letter" : `${target} message`)} deleted`;
     });
   }
@@ -131,49 +128,4 @@ export function messageList({ connection, queue, target, mayEdit, able, onChange
   }
 
   return { element, load, count: follow, keys: { x: pick, "[": pages.back, "]": pages.forth } };
-}
-
-function cells(target, message) {
-  const payload = h("td.payload", {}, h("code", {}, message.payload.slice(0, 300) || "(empty)"));
-  const deliveries = h("td.right", { "data-label": "Deliveries" }, message.deliveries);
-  if (target === "dead") {
-    const { reason, kind, at } = message.history.at(-1) ?? { reason: "", kind: "", at: message.enqueued_at };
-    const why = reason || (kind === "expired" ? "The lease expired" : "No reason was given");
-    return [h("td.reason", { title: why }, why), payload, h("td.nowrap", { "data-label": "Failed", title: moment(at) }, ago(at)), deliveries];
-  }
-  const when = target === "delayed" ? [message.due, due(message.due)] : [message.enqueued_at, ago(message.enqueued_at)];
-  return [payload, h("td.nowrap", { "data-label": COLUMNS[target][1], title: moment(when[0]) }, when[1]), deliveries, h("td.right.nowrap", { "data-label": "Size" }, bytes(message.size))];
-}
-
-const due = (at) => (at > Date.now() ? `in ${duration((at - Date.now()) / 1000)}` : "now");
-
-function details(message) {
-  const headers = Object.entries(message.headers);
-  return h("div.details", {},
-    h("section", {}, h("h3", {}, `Payload (${message.kind}, ${bytes(message.size)})`), h("pre.code", {}, pretty(message)),
-      message.cut ? h("p.faint", {}, "Only the beginning is shown.") : null),
-    h("section", {},
-      h("h3", {}, "Message"),
-      h("dl", {}, pair("Id", message.id), pair("Published", moment(message.enqueued_at)), message.due ? pair("Due", moment(message.due)) : null),
-      h("h3", {}, "Headers"),
-      headers.length ? h("dl", {}, headers.map(([name, value]) => pair(name, value))) : h("p.faint", {}, "none"),
-      message.history.length ? [h("h3", {}, "History"), h("ol.history", {}, message.history.map((each) => failure(each)))] : null));
-}
-
-const pair = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
-
-function failure(each) {
-  return h("li", {},
-    h("span.when", { title: moment(each.at) }, h("span.badge", {}, each.kind === "expired" ? "lease expired" : each.kind), ago(each.at)),
-    each.reason ? h("p.reason", {}, each.reason) : null,
-    each.owner ? owner(each) : null);
-}
-
-function pretty({ kind, payload, cut }) {
-  if (kind !== "json" || cut) return payload || "(empty)";
-  try {
-    return JSON.stringify(JSON.parse(payload), null, 2);
-  } catch {
-    return payload;
-  }
 }

@@ -3,7 +3,7 @@
 import { api } from "./api.js";
 import { count, duration, h, icon, number, perSecond, short } from "./dom.js";
 import { sparkline } from "./chart.js";
-import { rateOf, remember, samplesOf } from "./history.js";
+import { rateOf, remember, samplesOf } from "./recent.js";
 import { ordering } from "./ordering.js";
 import { pager } from "./pager.js";
 import { empty, isolated } from "./parts.js";
@@ -111,7 +111,7 @@ function cells(connection, queue, link) {
   const direction = rate === null || Math.abs(rate) < 0.05 ? "still" : rate > 0 ? "grows" : "shrinks";
   const cell = (label, content, kind = "", title = null) => h(`td.right${kind}`, { "data-label": label, title }, content);
   return [
-    h("td.title", {}, link, badges(queue)),
+    h("td.title", {}, link, kinds(queue), reasonsOf(queue)),
     cell("Ready", zero(queue.ready), ".strong", number(queue.ready)),
     h("td.spark-cell", {}, sparkline(samplesOf(connection, queue.name))),
     cell("Change", perSecond(rate), `.rate.${direction}`),
@@ -124,12 +124,30 @@ function cells(connection, queue, link) {
 }
 
 const broken = (queue, link) => [
-  h("td.title", {}, link, badges(queue)),
+  h("td.title", {}, link, kinds(queue)),
   h("td.broken", { colspan: 8 }, icon("alert"), queue.error),
 ];
 
 const dash = () => h("span.faint", {}, "–");
 const zero = (value) => (value ? short(value) : dash());
+
+const kinds = ({ discipline }) => (discipline === "leased" ? null : h("span.badge", {}, discipline));
+
+const SIGNS = {
+  dying: ({ count: many, within }) => (many ? `${count(many, "dead letter")} in the last ${duration(within).replace(/^1 h$/, "hour")}` : "a new dead letter"),
+  expired: () => "expired lease: no consumer has taken its messages back yet",
+  old: ({ age, target }) => `the oldest message waits for ${duration(age)}, longer than the target of ${duration(target)}`,
+  growing: ({ more }) => `growing: ${number(more)} more ready messages than half an hour ago`,
+  paused: () => "paused: claims return no messages until it is resumed",
+  isolated: ({ count: many }) => `${number(many)} isolated: they failed together and are tried apart`,
+  dead: ({ count: many, newest }) => `${count(many, "dead letter")}${newest === null ? "" : `, the newest ${duration(newest)} old`}`,
+};
+
+/** Why a queue needs attention, in words, the most urgent reason first. */
+function reasonsOf({ signs }) {
+  const told = (signs ?? []).filter(({ kind }) => SIGNS[kind]);
+  return told.length ? h("ul.signs", {}, told.map((sign) => h(`li.${sign.kind}`, {}, SIGNS[sign.kind](sign)))) : null;
+}
 
 export function badges(queue) {
   return [

@@ -33,6 +33,17 @@ function outside(href, ...children) {
   return h("a.task", { href, rel: "noreferrer", onclick: open, onauxclick: open }, ...children);
 }
 
+/** Download what an address answers. The console's frame may not do that, so the surrounding page of Airflow does. */
+export function download(href) {
+  const page = airflow()?.document ?? document;
+  const link = page.createElement("a");
+  link.href = href;
+  link.download = "";
+  page.body.append(link);
+  link.click();
+  link.remove();
+}
+
 /** The work that holds a lease or caused a failure, with a link to its page; any other owner as plain text. */
 export function owner({ owner: name, holder }) {
   if (!holder) return h("span.owner", { title: name }, name || "unnamed");

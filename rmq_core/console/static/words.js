@@ -6,5 +6,6 @@ export const words = {
   nothing: ["", ""],
   publish: ["", ""],
   no_messages: "",
+  no_change: "",
   logout: "",
 };

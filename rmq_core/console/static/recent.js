@@ -1,4 +1,4 @@
-// The numbers of each queue since the page was opened. Neither Redis nor the API server keeps a history of them.
+// The numbers of each queue since the page was opened, for the lines beside the rows and the live chart.
 
 const KEPT_MS = 15 * 60_000;
 const RATE_MS = 20_000;
