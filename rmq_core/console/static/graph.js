@@ -97,8 +97,8 @@ function marking({ x, from, to, width }, marks) {
     const shown = start >= free;
     if (shown) free = start + wide;
     return [
-      svg("path", { class: `mark ${mark.kind}`, d: `M${left} ${PAD.top - 8}V${HEIGHT - PAD.bottom}` }),
-      ...(shown ? [svg("text", { class: `label mark-text ${mark.kind}`, x: start, y: 11 }, text)] : []),
+      svg("path", { class: "mark-line", d: `M${left} ${PAD.top - 8}V${HEIGHT - PAD.bottom}` }),
+      ...(shown ? [svg("text", { class: "label mark-text", x: start, y: 11 }, text)] : []),
     ];
   });
 }

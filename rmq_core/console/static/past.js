@@ -64,7 +64,7 @@ function draw({ seconds, columns }, marks) {
   const size = Math.max(1, Math.ceil(columns.at.length / POINTS));
   const at = grouped(columns.at.map((text) => Date.parse(text)), size, (values) => values[0]);
   const unit = seconds === 3600 ? "hour" : "minute";
-  const rates = (...names) => grouped(added(names.map((name) => columns[name])), size, (values) => sum(values) / values.length);
+  const rates = (...names) => grouped(finished(added(names.map((name) => columns[name]))), size, mean);
   const most = (name) => grouped(columns[name], size, (values) => largest(values));
   const counts = (title, lines) => graph({ title, lines, at, marks, show: (value) => short(Number(value.toFixed(value < 10 ? 1 : 0))) });
   const times = (title, lines) => graph({ title, lines, at, marks, show: span, least: 0.004, steps: SECONDS });
@@ -76,6 +76,14 @@ function draw({ seconds, columns }, marks) {
     times("From published to claimed", [["p50", "Half of them within", most("wait_p50")], ["p95", "95 % within", most("wait_p95")]]),
     times("From claimed to settled", [["p50", "Half of them within", most("processing_p50")], ["p95", "95 % within", most("processing_p95")]]),
   ];
+}
+
+/** Leave out the minute or hour that is not over, which would look like a collapse, unless nothing else is known. */
+const finished = (values) => (sum(values.slice(0, -1)) ? [...values.slice(0, -1), null] : values);
+
+function mean(values) {
+  const known = values.filter((value) => value !== null);
+  return known.length ? sum(known) / known.length : null;
 }
 
 const sum = (values) => values.reduce((whole, value) => whole + (value ?? 0), 0);

@@ -173,7 +173,7 @@ const unlisted = (text) => empty("queue", "There is no list of these", text);
 
 function tabLink(id, label, href, current) {
   const cell = h("span.tab-number", {}, "");
-  const element = h(`a.tab.${id}`, { href, "aria-current": current ? "page" : null }, label, cell);
+  const element = h(`a.tab.${id === "history" ? "past" : id}`, { href, "aria-current": current ? "page" : null }, label, cell);
   return { element, number: cell };
 }
 

@@ -63,8 +63,8 @@ def write_history(queue: Any, *, growing: bool = False) -> None:
     """Write a day of minutes and a month of hours as clients would have flushed them, and marks of an operator."""
     key, now = queue._engine.keys.history, time.time()
     minute, hour = int(now // 60), int(now // 3600)
-    fields = {f"m{at % 1440}": _point(at, 1, growing=growing) for at in range(minute - 1439, minute + 1)}
-    fields |= {f"h{at % 720}": _point(at, 60, growing=growing) for at in range(hour - 719, hour + 1)}
+    fields = {f"m{at % 1440}": _point(at, 1, minute - at, growing=growing) for at in range(minute - 1439, minute + 1)}
+    fields |= {f"h{at % 720}": _point(at, 60, 99, growing=growing) for at in range(hour - 719, hour + 1)}
     marks = [(50, "mark", "deployed 1.4.2"), (33, "pause", ""), (29, "resume", ""), (9, "redrive", "1200")]
     fields["marks"] = "\n".join(
         f"{int((now - back * 60) * 1000)}\t{kind}\tdana (console)\t{text}" for back, kind, text in marks
@@ -72,13 +72,17 @@ def write_history(queue: Any, *, growing: bool = False) -> None:
     queue.client.hset(key, mapping=fields)
 
 
-def _point(number: int, scale: int, *, growing: bool) -> str:
+def _point(number: int, scale: int, back: int, *, growing: bool) -> str:
     wave = 1 + 0.5 * math.sin(number / 9) + 0.2 * math.sin(number * 2.3)
     published = int(120 * wave * scale)
     claimed = int(published * (0.6 if growing else 0.97))
     ready = int(4000 + 700 * (number % 60) if growing else 180 + 160 * math.sin(number / 15))
     age = int(1000 * (60 + 20 * (number % 60)) if growing else 9000 * wave)
-    failed, dead = int(3 * wave * scale) if number % 7 < 3 else 0, 2 * scale if number % 11 == 0 else 0
+    bad = 33 <= back <= 48  # after the deployment, until the pause
+    failed, dead = (
+        (9 if bad else 1 if number % 7 < 2 else 0) * scale,
+        (4 if bad and back >= 40 else 1 if back == 39 else 0),
+    )
     waits = " ".join(f"w{bucket}+{max(1, int(claimed * share))}" for bucket, share in ((6, 0.2), (8, 0.6), (11, 0.2)))
     works = " ".join(f"s{bucket}+{max(1, int(claimed * share))}" for bucket, share in ((4, 0.3), (5, 0.6), (9, 0.1)))
     longest = f"wx^{int(14000 * wave)} sx^{int(3000 * wave)}"
