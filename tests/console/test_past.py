@@ -43,6 +43,16 @@ async def test_what_an_operator_does_is_marked_with_his_name(page: httpx.AsyncCl
     assert marks[-1]["text"] == "deployed <b>1.4</b>"
 
 
+async def test_the_story_of_a_message_names_the_work_that_failed(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
+    (letter,) = bury(queue, "bad <b>row</b>")
+    story = await fetch(page, "why", message_id=letter)
+    assert (story["message_id"], story["state"]) == (letter, "dead")
+    failed = next(step for step in story["steps"] if step["what"] == "nacked")
+    assert failed["detail"] == "bad <b>row</b>"
+    assert failed["holder"]["names"] == ["etl", "load"]
+    assert (await fetch(page, "why", message_id="unheard-of"))["state"] == "gone"
+
+
 @pytest.mark.parametrize("text", ["", "x" * 201])
 async def test_a_mark_needs_a_short_text(page: httpx.AsyncClient, queue: LeasedQueue, text: str) -> None:
     queue.publish("x")

@@ -11,7 +11,6 @@ const ICONS = {
   down: "M12 4v11m0 0 4.5-4.5M12 15l-4.5-4.5M5 20h14",
   edit: "M4 20h4L19 9l-4-4L4 16zM13 7l4 4",
   flag: "M6 21V4m0 1h11l-2 4 2 4H6",
-  leave: "M14 4H6v16h8M10 12h10m0 0-4-4m4 4-4 4",
   lock: "M7 11V8a5 5 0 0 1 10 0v3M6 11h12v9H6z",
   pause: "M9 5v14M15 5v14",
   play: "M7 5v14l11-7z",

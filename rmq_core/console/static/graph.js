@@ -42,7 +42,8 @@ function scaled(lines, at, width, least, steps) {
   const most = Math.max(least, ...lines.flatMap(([, , values]) => values.map((value) => value ?? 0)));
   const step = steps ? steps.find((size) => size >= most / 4) ?? nice(most / 4) : nice(most / 4);
   const top = Math.ceil(most / step) * step;
-  const [from, to] = [at[0], at.at(-1)];
+  const [from, last] = [at[0], at.at(-1)];
+  const to = Math.max(last, Math.min(Date.now(), 2 * last - (at.at(-2) ?? last))); // the last point is the beginning of the time that goes on
   return {
     width, from, to, step, top,
     x: (moment) => PAD.left + ((moment - from) / (to - from || 1)) * (width - PAD.left - PAD.right),

@@ -1,7 +1,7 @@
 // Why a message is where it is: what happened to it, step by step, and what cannot be known.
 
 import { api } from "./api.js";
-import { ago, count, h, icon, moment } from "./dom.js";
+import { ago, h, icon, moment } from "./dom.js";
 import { empty, owner } from "./parts.js";
 
 const PLACES = {
@@ -22,8 +22,8 @@ export function storyPanel({ where: { connection, queue, hrefOf, past }, id }) {
     const story = await api.why(connection, queue, id);
     return body.replaceChildren(...[
       h("p.verdict", {}, "This message is ", h("strong", {}, PLACES[story.state] ?? story.state),
-        story.processed ? `; it was acked ${count(story.processed, "time")} according to the journal.` : "."),
-      story.processed > 1 ? h("p.note", {}, icon("alert"), h("span", {}, h("strong", {}, "It was processed more than once. "), "See the steps below for who did it.")) : null,
+        `; ${story.verdict}.`),
+      story.acks > 1 ? h("p.note", {}, icon("alert"), h("span", {}, h("strong", {}, "It was acked more than once. "), "See the steps below for who did it.")) : null,
       story.steps.length ? h("ol.history.steps", {}, story.steps.map(step)) : empty("story", "Nothing is known", "Neither the queue nor its journal has this id."),
       story.unknown.length ? h("div.unknown", {}, h("h3", {}, "What is not known"), h("ul", {}, story.unknown.map((text) => h("li", {}, text)))) : null,
     ].filter(Boolean));
