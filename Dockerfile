@@ -16,7 +16,7 @@ RUN uv build --wheel --build-constraints constraints.txt --out-dir /wheel
 
 FROM build AS rmq-installed
 RUN uv venv /opt/rmq \
-    && uv pip install --python /opt/rmq --constraints constraints.txt "$(echo /wheel/*.whl)[cli]"
+    && uv pip install --python /opt/rmq --constraints constraints.txt "$(echo /wheel/*.whl)[cli,serve]"
 
 FROM build AS airflow-installed
 RUN uv venv /opt/rmq \

@@ -99,7 +99,7 @@ docs: $(STAMP) ## build the site in build/site; a warning or a dead link is an e
 	PYTHONWARNINGS='ignore:Using `httpx` with `starlette.testclient`' mkdocs build --quiet
 
 # Two exports of HEAD with other folders, permissions and times: what gets into an archive from outside makes them differ.
-# The SBOM lists what the image of the Dockerfile installs: the wheel, its extra `cli` and all they require.
+# The SBOM lists what the image of the Dockerfile installs: the wheel, its extras `cli` and `serve` and all they require.
 dist: $(STAMP) ## build wheel and sdist of HEAD twice, compare their bytes, and write an SBOM to build/dist
 	rm -rf dist build/dist
 	mkdir -p build/dist/one build/dist/the-other
@@ -111,7 +111,7 @@ dist: $(STAMP) ## build wheel and sdist of HEAD twice, compare their bytes, and 
 	mv build/dist/one/dist dist
 	uv tool run --quiet twine@7.0.0 check --strict dist/*
 	uv venv --quiet --python $(BIN)/python build/dist/installed
-	uv pip install --quiet --python build/dist/installed --constraints constraints.txt "$$(echo dist/*.whl)[cli]"
+	uv pip install --quiet --python build/dist/installed --constraints constraints.txt "$$(echo dist/*.whl)[cli,serve]"
 	uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py environment --pyproject pyproject.toml \
 		--output-reproducible --output-file build/dist/rmq.cdx.json build/dist/installed
 	sha256sum dist/* build/dist/rmq.cdx.json

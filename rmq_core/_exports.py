@@ -15,6 +15,7 @@ from rmq_core.envelope.codec import Message as Message
 from rmq_core.envelope.codec import MessageField as MessageField
 from rmq_core.envelope.codec import MessageRef as MessageRef
 from rmq_core.envelope.codec import header_items as header_items
+from rmq_core.envelope.matching import Match as Match
 from rmq_core.errors import CleanupFailedError as CleanupFailedError
 from rmq_core.errors import ConfigurationError as ConfigurationError
 from rmq_core.errors import ConsumerTaken as ConsumerTaken
@@ -71,8 +72,11 @@ from rmq_core.reports import Backlog as Backlog
 from rmq_core.reports import LeaseInfo as LeaseInfo
 from rmq_core.reports import MessagePage as MessagePage
 from rmq_core.reports import Outcome as Outcome
+from rmq_core.reports import Progress as Progress
 from rmq_core.reports import Published as Published
 from rmq_core.reports import PublishReport as PublishReport
 from rmq_core.reports import QueueStats as QueueStats
+from rmq_core.reports import ReasonGroup as ReasonGroup
+from rmq_core.reports import SearchPage as SearchPage
 from rmq_core.reports import SettledRecord as SettledRecord
 from rmq_core.reports import SettleReport as SettleReport

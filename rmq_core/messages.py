@@ -94,14 +94,15 @@ class LeaseState:
     """The state of a lease as this process knows it.
 
     settled: all of its messages are settled. partly: some are. lost: the lease is gone. until: the monotonic time from
-    which on it counts as lost. done: the indexes that this process settled one by one, when Redis keeps no record of
-    them. begun, ended: how many settlements of the lease, or of a part of it, have begun and ended; `with state:`
-    counts them, and a heartbeat compares them to detect a settlement that runs at the same time. joined: this process
-    only works for the holder, who ends the lease.
+    which on it counts as lost. began: the monotonic time of the claim, 0 when it is unknown. done: the indexes that
+    this process settled one by one, when Redis keeps no record of them. begun, ended: how many settlements of the
+    lease, or of a part of it, have begun and ended; `with state:` counts them, and a heartbeat compares them to detect
+    a settlement that runs at the same time. joined: this process only works for the holder, who ends the lease.
     """
 
     lost = partly = settled = joined = False
     until = inf
+    began = 0.0
     done: frozenset[int] = frozenset()
     begun = ended = 0
     _counting = Lock()

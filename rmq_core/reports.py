@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from math import ceil
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rmq_core.envelope.codec import Message
 from rmq_core.messages import IsolatedGroup, Isolation
@@ -68,6 +69,49 @@ class MessagePage(NamedTuple):
     total: int
     messages: list[Message]
     due: list[datetime]
+
+
+class SearchPage(NamedTuple):
+    """The messages that one step of a search found.
+
+    due: when each becomes ready, for delayed ones. owners: who holds each, for leased ones. scanned: how many messages
+    all steps have looked at so far. total: how many there are. after: for the next step, None after the last one.
+    moved: messages moved since the step before, so some may be missed or found twice.
+    """
+
+    messages: list[Message]
+    due: list[datetime]
+    owners: list[str]
+    scanned: int
+    total: int
+    after: str | None
+    moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonGroup:
+    """Dead letters whose newest failures have the same reason, apart from numbers and ids, which `#` replaces.
+
+    oldest, newest: the times of these failures; None if the history states none. example: the id of the newest.
+    """
+
+    reason: str
+    count: int
+    oldest: datetime | None
+    newest: datetime | None
+    example: str
+
+
+class Progress(NamedTuple):
+    """How far a long operation is: how many messages it changed, and how many of `total` it looked at."""
+
+    changed: int
+    scanned: int
+    total: int
+
+
+OnProgress: TypeAlias = Callable[[Progress], object]
+"""Is called after each step; the operation stops when it returns False."""
 
 
 class QueueStats(NamedTuple):

@@ -9,6 +9,7 @@ import dagster as dg
 
 from rmq_core import LeasedConfig, QueueStats
 from rmq_core.work import depth
+from rmq_dagster.console_link import console_link
 from rmq_dagster.names import dagster_name
 from rmq_dagster.resources import RedisQueueResource
 
@@ -29,7 +30,7 @@ def redis_queue_asset(
 
     def observe(context: dg.OpExecutionContext) -> dg.ObserveResult:
         resource: RedisQueueResource = getattr(context.resources, resource_key)
-        return dg.ObserveResult(metadata={"rmq/queue": queue, **measured(resource.stats(queue, config))})
+        return dg.ObserveResult(metadata={**about(queue), **measured(resource.stats(queue, config))})
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # the caller did not choose the beta API
@@ -39,6 +40,11 @@ def redis_queue_asset(
             **{"description": f"The Redis queue {queue!r}.", **asset_options},
         )
         return made(observe)
+
+
+def about(queue: str) -> dict[str, Any]:
+    """Return the name of the queue as metadata and, if `RMQ_CONSOLE` is set, the link to its page in the console."""
+    return {"rmq/queue": queue, **console_link(queue)}
 
 
 def measured(stats: QueueStats) -> dict[str, int | float]:

@@ -12,6 +12,7 @@ from rmq_core import Lease, LeaseAlreadySettled, LeasedQueue
 from rmq_core.work import HeldBatch, OnSettled, check_on_settled
 from rmq_dagster import runs
 from rmq_dagster.claiming import check_batch, claim, shortened
+from rmq_dagster.console_link import console_link
 from rmq_dagster.ending import concluding
 
 
@@ -37,8 +38,11 @@ class ClaimedBatch(HeldBatch):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Return metadata for the step's result: queue, lease, count, seconds held, why isolation shortened a claim."""
-        values: dict[str, Any] = {"rmq/queue": self.queue, "rmq/claimed": len(self)}
+        """Return metadata for the step's result: queue, lease, count, seconds held, why isolation shortened a claim.
+
+        With `RMQ_CONSOLE`, `rmq/console` links to the queue in the console of `rmq serve`.
+        """
+        values: dict[str, Any] = {"rmq/queue": self.queue, "rmq/claimed": len(self), **console_link(self.queue)}
         if self._lease is not None:
             values |= {"rmq/lease_id": self._lease.id, "rmq/seconds": round(time.monotonic() - self._started, 3)}
             values |= shortened(self._lease, self.asked)

@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
-from rmq_dagster.assets import measured
+from rmq_dagster.assets import about, measured
 from rmq_dagster.checks import QueueChecks, QueueLimits
 from rmq_dagster.names import dagster_name
 from rmq_dagster.resources import RedisQueueResource
@@ -49,7 +49,7 @@ def redis_queue_observer(
         resource: RedisQueueResource = getattr(context.resources, resource_key)
         with resource.ticking(config) as (redis, peeking), LeasedQueue(redis, queue, peeking) as observed:
             stats = observed.stats()
-        seen = dg.AssetObservation(asset, metadata={"rmq/queue": queue, **measured(stats)})
+        seen = dg.AssetObservation(asset, metadata={**about(queue), **measured(stats)})
         judged = [_evaluation(result) for result in checks.results(context.instance, stats)]
         return dg.SensorResult(asset_events=[seen, *judged])
 

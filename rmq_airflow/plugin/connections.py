@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import NamedTuple
 
 from airflow.configuration import ensure_secrets_loaded
 from airflow.models.connection import Connection
@@ -19,6 +18,7 @@ from sqlalchemy import select
 
 from rmq_airflow.location import CONNECTION_TYPE, read
 from rmq_core import ConfigurationError, RedisSettings
+from rmq_core.console import ServedPlace
 
 CLIENT_NAME = "rmq-airflow-page"
 PATIENCE_S = 2.0
@@ -26,20 +26,13 @@ PATIENCE_S = 2.0
 log = logging.getLogger(__name__)
 
 
-class Known(NamedTuple):
-    """A connection of the page: its id and its source, `database` or `[rmq] connections`."""
-
-    id: str
-    source: str
-
-
-def known() -> list[Known]:
+def known() -> list[ServedPlace]:
     """Return the connections in the order of their ids; blocks on the metadata database."""
     found = dict.fromkeys(_configured(), "[rmq] connections")
     with create_session(scoped=False) as session:
         stored = select(Connection.conn_id).where(Connection.conn_type == CONNECTION_TYPE)
         found |= dict.fromkeys(session.scalars(stored), "database")
-    return [Known(name, found[name]) for name in sorted(found)]
+    return [ServedPlace(name, found[name]) for name in sorted(found)]
 
 
 def settings(connection_id: str) -> RedisSettings:
@@ -49,7 +42,20 @@ def settings(connection_id: str) -> RedisSettings:
             f"there is no connection {connection_id!r} of type {CONNECTION_TYPE} in the metadata database; if it is "
             "kept elsewhere, add it to `[rmq] connections`"
         )
-    return place(connection_id, CLIENT_NAME)
+    try:
+        return place(connection_id, CLIENT_NAME)
+    except AirflowNotFoundException as missing:
+        raise LookupError(str(missing)) from missing
+
+
+class Connections:
+    """The connections as the places of the console."""
+
+    known = staticmethod(known)
+
+    def settings(self, place: str) -> RedisSettings:
+        """Return the settings of a connection's server. Raises LookupError for a connection not on the page."""
+        return settings(place)
 
 
 def place(connection_id: str, client_name: str) -> RedisSettings:

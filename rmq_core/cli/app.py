@@ -10,14 +10,20 @@ from rmq_core.cli import (
     consume,
     dead,
     doctor,
+    edit,
     forget,
+    history,
     inspecting,
     pausing,
     publish,
     reap,
     release,
+    repair,
+    search,
+    serve,
     top,
     transfers,
+    why,
 )
 from rmq_core.cli.failures import Exit, report
 from rmq_core.cli.shared import Group, root, shared
@@ -45,6 +51,9 @@ app.command()(inspecting.stats)
 app.command()(inspecting.peek)
 app.command()(inspecting.leases)
 app.command()(release.release)
+app.command()(repair.expire)
+app.command("run-now")(repair.run_now)
+app.command()(search.search)
 app.command()(pausing.pause)
 app.command()(pausing.resume)
 app.command()(transfers.export)
@@ -52,9 +61,16 @@ app.command("import")(transfers.import_)
 app.command()(reap.reap)
 app.command()(doctor.doctor)
 app.command()(top.top)
+app.command()(serve.serve)
+app.command()(serve.token)
+app.command()(history.history)
+app.command()(history.mark)
+app.command()(why.why)
 queues.command("list")(inspecting.listed)
 queues.command("forget")(forget.forget)
 letters.command("list")(dead.listed)
+letters.command("reasons")(dead.reasons)
+letters.command("edit")(edit.edit)
 letters.command("redrive")(dead.redrive)
 letters.command("purge")(dead.purge)
 app.add_typer(queues, name="queues")

@@ -16,7 +16,7 @@ from rmq_core.cli.command import run_command
 from rmq_core.cli.failures import Exit
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
-from rmq_core.cli.output import complain, note, plain
+from rmq_core.cli.output import complain, here, note, plain
 from rmq_core.cli.pauses import paused
 from rmq_core.cli.stopping import Stopping
 from rmq_core.envelope.codec import Message
@@ -114,6 +114,7 @@ class Consumer:
         if retry_after_s is None and queue.capabilities.delay:  # else a message might fail repeatedly without a pause
             self.retry_after_s = _RETRY_S
         self.acked = self.nacked = self.dead = self.lost = 0
+        self._owner = here()
 
     @property
     def seen(self) -> int:
@@ -127,7 +128,7 @@ class Consumer:
         """Wait for a message, at most 1 s at a time, and process it. Return False if no message or a signal came."""
         while not stopping.asked:
             turn_s = min(wait_s, _LOOK_S)
-            lease = self.queue.claim(lease=self.lease_s, wait=turn_s)
+            lease = self.queue.claim(lease=self.lease_s, wait=turn_s, owner=self._owner)
             if lease is not None:
                 with self._held(lease):
                     self._deal(lease)

@@ -1,16 +1,23 @@
-"""Commands on dead letters: dlq list, redrive, purge."""
+"""Commands on dead letters: dlq list, reasons, redrive, purge."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 from rmq_core.cli import records
+from rmq_core.cli.conditions import Conditions, Header, Ids, Reason, Text
 from rmq_core.cli.confirmation import confirm
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Count, Discipline, Json, Queue, Url, Yes
 from rmq_core.cli.output import counted, emit, say, show
+from rmq_core.cli.progress import Watched, watched
+from rmq_core.cli.search import matching
+from rmq_core.errors import Unsupported
+from rmq_core.queue.verbs import able_to
+from rmq_core.reports import OnProgress
 
 _Most = Annotated[
     int | None, typer.Option("--max", min=1, help="How many at most; all when left out.", show_default=False)
@@ -30,25 +37,102 @@ def listed(
     show(records.DEAD, map(records.dead_row, found), f"{queue} has no dead letters")
 
 
+def reasons(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
+    """Group the dead letters by the reasons of their failures; # stands for numbers and ids.
+
+    `--reason` of the other commands takes a group.
+    """
+    with connected(url) as server, server.queue(queue, discipline) as opened, watched("dead letters") as watch:
+        found = _able(opened, "dead_reasons", "dead letters to group").dead_reasons(progress=watch.step)
+    if as_json:
+        for group in found:
+            emit(records.reason_record(queue, group))
+    else:
+        show(records.REASONS, map(records.reason_row, found), f"{queue} has no dead letters")
+    watch.end()
+
+
 def redrive(
-    queue: Queue, *, most: _Most = None, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
+    queue: Queue,
+    *,
+    most: _Most = None,
+    text: Text = None,
+    header: Header = None,
+    reason: Reason = None,
+    message_id: Ids = None,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
 ) -> None:
-    """Make dead letters ready again with a fresh delivery budget, the oldest first."""
-    with connected(url) as server, server.queue(queue, discipline) as opened:
-        moved = opened.redrive(most)
-    _tell(queue, "redriven", moved, as_json=as_json)
+    """Make dead letters ready again with a fresh delivery budget, the oldest first: all, or those that options choose.
+
+    Ctrl-C ends it between two steps; what was done so far stays done.
+    """
+    chosen = Conditions(text, header, reason, message_id)
+    with connected(url) as server, server.queue(queue, discipline) as opened, watched("redriven") as watch:
+        able: Any = opened
+        if chosen:
+            _able(opened, "redrive_where", "redrive by conditions")
+            _each(chosen, watch, most, lambda left, where: able.redrive(left, where=where, progress=watch.step))
+        else:
+            watch.done = able.redrive(most, **_progress_of(opened, watch))
+    _tell(queue, "redriven", watch.done, as_json=as_json)
+    watch.end()
 
 
 def purge(
-    queue: Queue, *, yes: Yes = False, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
+    queue: Queue,
+    *,
+    text: Text = None,
+    header: Header = None,
+    reason: Reason = None,
+    message_id: Ids = None,
+    yes: Yes = False,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
 ) -> None:
-    """Delete all dead letters of a queue."""
-    with connected(url) as server, server.queue(queue, discipline) as opened:
-        dead = opened.stats().dead
-        if dead and not yes:
-            confirm(f"Delete {counted(dead, 'dead letter')} of {queue} ({opened.discipline}) on {server.settings}?")
-        removed = opened.purge("dead")
-    _tell(queue, "purged", removed, as_json=as_json)
+    """Delete dead letters of a queue: all, or those that the options choose; ask first, and say how many."""
+    chosen = Conditions(text, header, reason, message_id)
+    with connected(url) as server, server.queue(queue, discipline) as opened, watched("purged") as watch:
+        able: Any = opened
+        if chosen:
+            _able(opened, "purge_where", "purge by conditions")
+        dead = _number(opened, chosen, watch) if chosen and not yes else opened.stats().dead
+        if dead and not yes and not watch.stopped:
+            whose = f"of {queue} ({opened.discipline}) on {server.settings}"
+            confirm(f"Delete {counted(dead, 'dead letter')} {whose}{f' with {chosen}' if chosen else ''}?")
+        if chosen and not watch.stopped:
+            _each(chosen, watch, None, lambda _, where: able.purge("dead", where=where, progress=watch.step))
+        elif not chosen:
+            watch.done = opened.purge("dead")
+    _tell(queue, "purged", watch.done, as_json=as_json)
+    watch.end()
+
+
+def _each(chosen: Conditions, watch: Watched, most: int | None, change: Callable[[int | None, Any], int]) -> None:
+    """Change what each Match of the conditions chooses, until `most` messages are changed or the command is stopped."""
+    for where in chosen.matches:
+        left = None if most is None else most - watch.done
+        if left == 0 or watch.stopped:
+            return
+        watch.done += change(left, where)
+
+
+def _number(queue: Any, chosen: Conditions, watch: Watched) -> int:
+    """Count the dead letters that the conditions choose."""
+    pages = (page for where in chosen.matches for page in matching(queue, "dead", where, watch))
+    return sum(len(page.messages) for page in pages)
+
+
+def _progress_of(queue: Any, watch: Watched) -> dict[str, OnProgress]:
+    return {"progress": watch.step} if "redrive_where" in getattr(queue, "verbs", ()) else {}
+
+
+def _able(queue: Any, verb: str, what: str) -> Any:
+    if verb not in getattr(queue, "verbs", ()):
+        raise Unsupported(queue.discipline, what, able_to(verb))
+    return queue
 
 
 def _tell(queue: str, what: str, count: int, *, as_json: bool) -> None:

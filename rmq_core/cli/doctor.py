@@ -79,7 +79,7 @@ def _formats(server: Server, queue: str, discipline: str) -> list[Finding]:
 def _of_queue(server: Server, queue: str, discipline: str) -> list[Finding]:
     with server.queue(queue, discipline) as opened:
         held: Any = opened
-        if not hasattr(held, "release_lease"):
+        if not hasattr(held, "leases"):
             return []
         try:
             return [examine_pause(held), *examine_leases(queue, held.leases(_LISTED))]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rmq_core.cli import records
+from rmq_core.cli.held import held_leases, held_otherwise
 from rmq_core.cli.opening import Registered, Server, connected
 from rmq_core.cli.options import LOCAL, Count, Discipline, Json, Queue, Queues, Url
 from rmq_core.cli.output import emit, say, show
 from rmq_core.cli.states import COLUMNS, State, record, row, seen
-from rmq_core.errors import Unsupported
-from rmq_core.protocol import DISCIPLINES, open_queue
-from rmq_core.reports import LeaseInfo, QueueStats
+from rmq_core.reports import QueueStats
 
 _State = Annotated[
     State,
@@ -59,18 +57,24 @@ def peek(
 def leases(
     queue: Queue, *, count: Count = 100, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False
 ) -> None:
-    """List the leases with their owners, messages and deadlines; those that expire first come first.
+    """Show who holds messages, and for how long: the leases, those that expire first come first; workers and consumers.
 
     A lease of isolated messages holds fewer than its claim requested: they failed together before and are retried in
     smaller groups.
     """
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        found = _leases(server, opened, count)
+        found, holders = held_leases(opened, count), held_otherwise(opened)
     if as_json:
-        for lease in found:
-            emit(records.lease_record(queue, lease))
+        for lease, first in found:
+            emit(records.lease_record(queue, lease, first))
+        for holder in holders:
+            emit(records.holder_record(queue, holder))
         return
-    show(records.LEASES, map(records.lease_row, found), f"no consumer holds messages of {queue}")
+    if found or not holders:
+        rows = [records.lease_row(lease, first) for lease, first in found]
+        show(records.LEASES, rows, f"no consumer holds messages of {queue}")
+    if holders:
+        show(records.HOLDERS, map(records.holder_row, holders), "")
 
 
 def listed(*, url: Url = LOCAL, as_json: Json = False) -> None:
@@ -102,16 +106,3 @@ def stats_of(server: Server, queue: Registered) -> QueueStats:
     """Return the stats of a queue."""
     with server.queue(*queue) as opened:
         return opened.stats()
-
-
-def _leases(server: Server, queue: Any, count: int) -> list[LeaseInfo]:
-    if not hasattr(queue, "leases"):
-        able = tuple(each for each in DISCIPLINES if _lists_leases(server, queue.name, each))
-        raise Unsupported(queue.discipline, "list of leases", able)
-    found: list[LeaseInfo] = queue.leases(count)
-    return found
-
-
-def _lists_leases(server: Server, name: str, discipline: str) -> bool:
-    with closing(open_queue(server.client, name, discipline)) as queue:
-        return hasattr(queue, "leases")

@@ -73,11 +73,16 @@ class Server:
         self.client.close()
 
 
+def settings_of(url: str) -> RedisSettings:
+    """Return the settings of a URL; RMQ_USERNAME, RMQ_PASSWORD etc. may hold credentials."""
+    given = {name: os.environ.get(f"RMQ_{name.upper()}") for name in SECRETS}
+    return RedisSettings.from_url(url, **{name: value for name, value in given.items() if value})
+
+
 @contextmanager
 def connected(url: str) -> Iterator[Server]:
-    """Connect to the server of a URL; RMQ_USERNAME, RMQ_PASSWORD etc. may hold credentials. Raises QueueUnavailable."""
-    given = {name: os.environ.get(f"RMQ_{name.upper()}") for name in SECRETS}
-    settings = RedisSettings.from_url(url, **{name: value for name, value in given.items() if value})
+    """Connect to the server of a URL. Raises QueueUnavailable."""
+    settings = settings_of(url)
     with closing(Server(settings, sync_client(settings)[0])) as server:
         server.ask(_ping())
         yield server

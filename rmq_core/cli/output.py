@@ -5,7 +5,10 @@ Text from messages is untrusted: a terminal shows it without control characters,
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -98,6 +101,15 @@ def preview(text: str, length: int = 60) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: `1 thing`, `2 things`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def here() -> str:
+    """Return who runs this command, for the owner of a lease or of an edit: `<user>@<host> pid <number>`."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container may run as a user that has no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()} pid {os.getpid()}"
 
 
 def ago(seconds: float | None) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rmq_core.cli.checks import Finding, Level
 
-_ADVICE = "claims get nothing until its `resume()` is called"
+_ADVICE = "claims get nothing until `rmq resume QUEUE` (in Python, `resume()`)"
 
 
 def paused(queue: Any) -> str | None:

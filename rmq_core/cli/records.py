@@ -8,15 +8,20 @@ import time
 from datetime import datetime
 from typing import Any
 
+from rmq_core.cli.held import MessageHolder
 from rmq_core.cli.output import ago, preview
 from rmq_core.envelope.codec import MESSAGE_FIELDS, Message
 from rmq_core.errors import UnknownPayloadKind
-from rmq_core.reports import LeaseInfo, PublishReport, QueueStats
+from rmq_core.reports import LeaseInfo, PublishReport, QueueStats, ReasonGroup
 
 STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "dead", "paused", "isolated")
 MESSAGES = ("id", "age", "deliveries", "payload")
 DEAD = ("id", "age", "deliveries", "why", "payload")
-LEASES = ("lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in", "isolated")
+REASONS = ("letters", "reason", "oldest", "newest", "example")
+LEASES = (
+    "lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in", "isolated", "first message",
+)  # fmt: skip
+HOLDERS = ("owner", "messages", "first message")
 
 
 def message_record(queue: str, message: Message) -> dict[str, Any]:
@@ -58,7 +63,25 @@ def dead_row(message: Message) -> tuple[object, ...]:
     return (*first, why, payload)
 
 
-def lease_record(queue: str, lease: LeaseInfo) -> dict[str, Any]:
+def reason_record(queue: str, group: ReasonGroup) -> dict[str, Any]:
+    return {
+        "queue": queue,
+        "reason": group.reason,
+        "count": group.count,
+        "oldest": group.oldest.isoformat() if group.oldest else None,
+        "newest": group.newest.isoformat() if group.newest else None,
+        "example": group.example,
+    }
+
+
+def reason_row(group: ReasonGroup) -> tuple[object, ...]:
+    now = time.time()
+    oldest, newest = (ago(now - at.timestamp()) if at else None for at in (group.oldest, group.newest))
+    return (group.count, group.reason, oldest and f"{oldest} ago", newest and f"{newest} ago", group.example)
+
+
+def lease_record(queue: str, lease: LeaseInfo, first: Message | None = None) -> dict[str, Any]:
+    """Return a lease as a JSON object; `first` is the id of its first unsettled message, if it was read."""
     return {
         "queue": queue,
         "id": lease.id,
@@ -70,16 +93,36 @@ def lease_record(queue: str, lease: LeaseInfo) -> dict[str, Any]:
         "claimed_at": lease.claimed_at.isoformat(),
         "deadline": lease.deadline.isoformat() if lease.deadline else None,
         "isolation": lease.isolation._asdict() if lease.isolation else None,
+        "first": first.id if first else None,
     }
 
 
-def lease_row(lease: LeaseInfo) -> tuple[object, ...]:
+def lease_row(lease: LeaseInfo, first: Message | None = None) -> tuple[object, ...]:
     now = time.time()
     left = None if lease.deadline is None else lease.deadline.timestamp() - now
     ends = "never" if left is None else "expired" if left <= 0 else ago(left)
     since = ago(now - lease.claimed_at.timestamp())
     why = f"failed together {lease.isolation.failures} times" if lease.isolation else None
-    return (lease.id, lease.owner, lease.state, lease.count, lease.settled, lease.takeovers, since, ends, why)
+    held = (lease.count, lease.settled, lease.takeovers)
+    return (lease.id, lease.owner or None, lease.state, *held, since, ends, why, named(first))
+
+
+def holder_record(queue: str, holder: MessageHolder) -> dict[str, Any]:
+    return {
+        "queue": queue,
+        "owner": holder.owner,
+        "count": holder.messages,
+        "first": holder.first.id if holder.first else None,
+    }
+
+
+def holder_row(holder: MessageHolder) -> tuple[object, ...]:
+    return (holder.owner or None, holder.messages, named(holder.first))
+
+
+def named(message: Message | None) -> str | None:
+    """Return the id of a message and the beginning of its payload."""
+    return f"{message.id} {preview(_payload(message), 40)}" if message else None
 
 
 def stats_record(queue: str, discipline: str, stats: QueueStats) -> dict[str, Any]:

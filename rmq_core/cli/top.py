@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from math import ceil
 from typing import Annotated
 
 import typer
@@ -122,14 +123,14 @@ def _drawn(watch: Monitor, live: Live) -> None:
 
 def picture(watch: Monitor) -> Group:
     """Return the heading, the table of stats, and a footer: the error or key help."""
-    rows = [(*records.stats_row(*each, stats), spark(watch.before(each))) for each, stats in watch.found]
+    rows = [(*records.stats_row(*each, stats), spark([*watch.before(each)])) for each, stats in watch.found]
     when = time.strftime("%H:%M:%S")
     head = Text.assemble(("rmq top", "bold"), f"  {plain(str(watch.server.settings))}  {when}")
     foot = Text(plain(watch.trouble), "bold red") if watch.trouble else Text("q quits", "dim")
     return Group(head, table((*records.STATS, "ready lately"), rows), foot)
 
 
-def spark(values: deque[int]) -> Text:
-    """Return a sparkline of the values, newest on the right."""
+def spark(values: Sequence[float]) -> Text:
+    """Return a sparkline of the values from zero to the largest, newest on the right."""
     most = max(values, default=0) or 1
-    return Text("".join(_BARS[-(-value * (len(_BARS) - 1) // most)] for value in values), "cyan")
+    return Text("".join(_BARS[ceil(value * (len(_BARS) - 1) / most)] for value in values), "cyan")

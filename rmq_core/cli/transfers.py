@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +11,11 @@ from typing import Annotated, BinaryIO
 import typer
 
 from rmq_core import __version__
+from rmq_core.cli.conditions import Conditions, Header, Ids, Reason, Text
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url
-from rmq_core.cli.output import console, counted, emit, note, say
+from rmq_core.cli.output import counted, emit, note, say
+from rmq_core.cli.progress import shown
 from rmq_core.envelope.stored import STATES
 from rmq_core.errors import ConfigurationError
 from rmq_core.queue.moving import DROPPABLE
@@ -58,7 +59,6 @@ _Drop = Annotated[
 ]
 _Edited = Annotated[bool, typer.Option("--edited", help="Accept a file whose messages were changed or filtered.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the whole file and write nothing.")]
-_SHOW_S = 0.5
 
 
 def export(
@@ -67,6 +67,10 @@ def export(
     state: _States = None,
     include_leased: _Leased = False,
     live: _Live = False,
+    text: Text = None,
+    header: Header = None,
+    reason: Reason = None,
+    message_id: Ids = None,
     url: Url = LOCAL,
     discipline: Discipline = None,
     as_json: Json = False,
@@ -75,11 +79,12 @@ def export(
 
     The queue has to be paused, so that no message moves meanwhile. `rmq import` reads the file.
     """
+    chosen = Conditions(text, header, reason, message_id).matches
     with connected(url) as server, server.queue(queue, discipline) as opened:
-        made = Export(opened, __version__, states=state, include_leased=include_leased, live=live)
-        with _progress("exported") as shown:
-            for line in made.lines(shown.report):
-                sys.stdout.buffer.write(line)
+        made = Export(opened, __version__, states=state, include_leased=include_leased, live=live, where=chosen)
+        with shown("exported") as line:
+            for each in made.lines(line.report):
+                sys.stdout.buffer.write(each)
             sys.stdout.buffer.flush()
         _say_exported(queue, made, as_json=as_json)
 
@@ -108,42 +113,14 @@ def import_(
     with connected(url) as server, _opened(file) as lines:
         read = ExportFile(lines)
         kind = discipline or server.discipline_of(queue) or read.header.discipline
-        with server.queue(queue, kind, settings, new=True) as opened, _progress("imported") as shown:
+        with server.queue(queue, kind, settings, new=True) as opened, shown("imported") as line:
             made = Import(opened, name or f"{read.header.queue}.{read.header.discipline}", options)
             if dry_run or lines.seekable():
                 report = made.check(read)
                 lines.seek(0) if not dry_run else None
             if not dry_run:
-                report = made.run(ExportFile(lines) if lines.seekable() else read, shown.report)
+                report = made.run(ExportFile(lines) if lines.seekable() else read, line.report)
     _say_imported(queue, kind, report, dry_run=dry_run, as_json=as_json)
-
-
-class _Shown:
-    """Shows a number on a terminal, at most twice a second."""
-
-    def __init__(self, done: str) -> None:
-        self._done, self._next = done, 0.0
-        self._console = console(errors=True)
-
-    def report(self, number: int) -> None:
-        """Show how many messages are done."""
-        if self._console.is_terminal and (now := time.monotonic()) >= self._next:
-            self._next = now + _SHOW_S
-            self._console.print(f"\r{self._done} {number:,} ", end="")
-
-    def close(self) -> None:
-        """Clear the line."""
-        if self._console.is_terminal and self._next:
-            self._console.print("\r" + " " * 40 + "\r", end="")
-
-
-@contextmanager
-def _progress(done: str) -> Iterator[_Shown]:
-    shown = _Shown(done)
-    try:
-        yield shown
-    finally:
-        shown.close()
 
 
 @contextmanager

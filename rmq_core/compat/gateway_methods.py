@@ -34,6 +34,7 @@ from rmq_core.events import EventOperation, EventOutcome, QueueEvent
 from rmq_core.exchange import Exchange, Interrupted, Patience
 from rmq_core.interrupt_handler import BaseGracefulInterruptHandler
 from rmq_core.queue.keys import LeasedKeys
+from rmq_core.queue.recording import flush, one_attempt
 
 R = TypeVar("R")
 
@@ -73,6 +74,11 @@ class Channel:
                 self.note(EventOperation.RETRY_EXHAUSTED, attempt, error.__cause__)
             known = in_redis_terms(error, resent=patience.budget_s is not None)
             raise known from known.__cause__
+        tally = self.engine.tally
+        if tally is not None and tally.noted and monotonic() >= tally.next_at:
+            flushed = self.driver.run(flush(self.engine, found), one_attempt())
+            if self.io_mode.asynchronous:
+                await flushed
         return found
 
     def listen(self) -> None:

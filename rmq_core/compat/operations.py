@@ -13,6 +13,7 @@ from rmq_core.discipline.leased.operations import claiming, inspecting, reclaimi
 from rmq_core.envelope.codec import split, unblamed
 from rmq_core.envelope.payloads import KINDS
 from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed, UnknownPayloadKind
+from rmq_core.events import Operation
 from rmq_core.exchange import Batch, Command, Exchange, Interrupted, together
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, envelope_of
@@ -24,6 +25,7 @@ LISTS = {
     QueuePart.FAILED: "failed",
     QueuePart.DEAD_LETTER: "dead",
 }
+_ENDED: dict[QueuePart | None, Operation] = {QueuePart.FAILED: Operation.NACK, QueuePart.DEAD_LETTER: Operation.DEAD}
 _UNBOUNDED = 1 << 40
 _MOST_LATE, _AT_ONCE = 10_000, 100
 _UNKNOWN_S = 60
@@ -101,7 +103,10 @@ def finish(engine: LeasedEngine, lease: Lease, log: QueuePart | None = None) -> 
     if not reply.startswith((b"acked", b"lost")):
         raise ScriptFailed(f"settling lease {lease.id!r} got {reply.decode()!r}")
     lease.state.settled = True
-    return bool(reply.startswith(b"acked"))
+    acked = bool(reply.startswith(b"acked"))
+    if acked:
+        engine.ended(_ENDED.get(log, Operation.ACK), 1, lease)
+    return acked
 
 
 def unless_lost(exchange: Exchange[object]) -> Exchange[bool]:

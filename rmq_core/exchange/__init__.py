@@ -95,7 +95,7 @@ class Patience(NamedTuple):
 
     budget_s: None leaves resending to the client's own retry policy. given_up: polled while waiting and between
     attempts; True ends both. hurried: also poll `given_up` while a non-blocking call's reply is late. noticed: called
-    with each error that will be retried.
+    with each error that will be retried. once: make a single attempt.
     """
 
     budget_s: float | None
@@ -104,6 +104,7 @@ class Patience(NamedTuple):
     given_up: Callable[[], bool] | None = None
     noticed: Callable[[Exception], object] | None = None
     hurried: bool = False
+    once: bool = False
 
     @property
     def over(self) -> bool:

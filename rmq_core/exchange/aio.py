@@ -149,6 +149,11 @@ class AsyncDriver:
             known = await self.run(explained(self._key, error), patience)
             raise known from known.__cause__
 
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is open: a request needs no new one, which could take long or outlive its client."""
+        return any(line.connection.is_connected for line in self._idle)
+
     async def close(self) -> None:
         """Return the connections to the client's pool; one that another task uses is returned when its call ends."""
         idle, self._idle = self._idle, deque()
@@ -185,6 +190,8 @@ class AsyncDriver:
         except NOT_RETRYABLE:
             raise
         except RETRYABLE as error:
+            if patience.once:
+                raise
             await self._recover()
             if patience.budget_s is None:
                 return await self._as_the_client_would(partial(send, again), error)

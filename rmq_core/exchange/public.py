@@ -63,6 +63,8 @@ def _own(kind: type, method: str) -> bool:
 class PublicDriver(SyncDriver):
     """Runs exchanges through the public methods of any client."""
 
+    connected = True
+
     def _round(self, planned: Plan) -> list[Any]:
         if planned.block_ms:
             reply = None
@@ -89,6 +91,8 @@ class PublicDriver(SyncDriver):
 
 class AsyncPublicDriver(AsyncDriver):
     """The asyncio version of PublicDriver."""
+
+    connected = True
 
     async def _round(self, planned: Plan) -> list[Any]:
         if planned.block_ms:

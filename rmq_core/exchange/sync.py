@@ -72,6 +72,11 @@ class SyncDriver:
             known = self.run(explained(self._key, error), patience)
             raise known from known.__cause__
 
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is open: a request needs no new one, which could take long or outlive its client."""
+        return any(getattr(connection, "is_connected", True) for _, connection in [*self._idle])
+
     def close(self) -> None:
         """Return the connections to the client's pool; one that another thread uses is returned when its call ends."""
         idle, self._idle = self._idle, deque()
@@ -110,6 +115,8 @@ class SyncDriver:
         except NOT_RETRYABLE:
             raise
         except RETRYABLE as error:
+            if patience.once:
+                raise
             self._recover()
             if patience.budget_s is None:
                 return self._as_the_client_would(partial(send, again), error)

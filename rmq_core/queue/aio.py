@@ -6,6 +6,7 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from rmq_core.queue.aio_heartbeats import AsyncExtender, heartbeats
 from rmq_core.queue.base import Awaited, E, QueueBase
 from rmq_core.queue.heartbeats import Heartbeat
 from rmq_core.queue.process import AsyncProcess, nack_failed, reason_of
+from rmq_core.queue.recording import flush, one_attempt
 from rmq_core.queue.settle import open_places
 
 
@@ -113,11 +115,19 @@ class AsyncFacade(QueueBase[E], Awaited):
         except RedisMessageQueueError as failure:
             nack_failed(held, failure)
 
+    async def _counted(self, result: Any, driver: Any = None) -> Any:
+        found, tally = await result, self._tally
+        if tally is not None and tally.noted and monotonic() >= tally.next_at:
+            await (driver or self._driver).run(flush(self._recorder, found), one_attempt())
+        return found
+
     async def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
         """Extend many leases in one write, each by its own seconds; return False for each that is lost. One attempt."""
         try:
             return await self._beats.run(self._extend_all(self._engine, leases))
         finally:
+            if self._tally is not None and self._tally.noted and self._beats.connected:
+                await self._beats.run(flush(self._recorder), one_attempt())
             if self._closed:  # `close` ran meanwhile and could not close the connection in use here
                 await self._beats.close()
 
@@ -126,6 +136,8 @@ class AsyncFacade(QueueBase[E], Awaited):
         self._closed = True
         try:
             await self._driver.run(self._leave(self._engine))
+            if self._tally is not None and self._driver.connected:
+                await self._driver.run(flush(self._recorder), one_attempt())
         finally:
             await self._driver.close()
             await self._beats.close()

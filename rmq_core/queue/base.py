@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import update_wrapper
+from time import monotonic
 from types import FunctionType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from rmq_core.exchange import Exchange
 from rmq_core.messages import Lease
-from rmq_core.protocol import Capabilities
+from rmq_core.protocol import Capabilities, lacking
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,13 +62,19 @@ class Method(Generic[E, P, R]):
 
 
 def _method_of(queue_class: type, name: str, listed: Method[Any, ..., Any]) -> Callable[..., Any]:
-    operation = listed.operation
+    operation, blocking = listed.operation, not issubclass(queue_class, Awaited)
 
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return self._driver.run(operation(self._engine, *args, **kwargs))
+        exchange = operation(self._engine, *args, **kwargs)
+        result = self._driver.run(exchange if self._journaled is None else self._journaled(exchange))
+        tally = self._tally
+        if tally is None or (blocking and not (tally.noted and monotonic() >= tally.next_at)):
+            return result
+        return self._counted(result)
 
     def call_once(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return self._native.run(operation(self._engine, *args, **kwargs))
+        result = self._native.run(operation(self._engine, *args, **kwargs))
+        return result if self._tally is None else self._counted(result, self._native)
 
     returns = _coroutine_of if issubclass(queue_class, Awaited) else _itself
     method: Any = shown_as(operation, call_once if listed.once else call, returns)
@@ -110,6 +117,9 @@ class QueueBase(Generic[E]):
 
     def __init__(self, redis: Any, engine: E) -> None:
         self.name, self._engine = engine.name, engine
+        self._recorder: Any = engine
+        self._tally = getattr(engine, "tally", None)
+        self._journaled: Callable[[Any], Any] | None = None
         self._connect(redis)
 
     def _connect(self, redis: Any) -> None:
@@ -127,6 +137,29 @@ class QueueBase(Generic[E]):
         """Run before closing. This default does nothing."""
         del engine
         yield from ()
+
+    if not TYPE_CHECKING:  # a type checker reports what a discipline does not have
+
+        def history(self, **_: Any) -> Any:
+            """Return counts and latencies per minute or hour. Raises Unsupported: they are not recorded."""
+            raise lacking(self.discipline, "history")
+
+        def totals(self) -> Any:
+            """Return counts and latencies since the history began. Raises Unsupported: they are not recorded."""
+            raise lacking(self.discipline, "history")
+
+        def marks(self) -> Any:
+            """Return the marks in the history. Raises Unsupported: this discipline has none."""
+            raise lacking(self.discipline, "history")
+
+        def mark(self, text: str) -> Any:
+            """Mark this moment in the history. Raises Unsupported: this discipline has none."""
+            del text
+            raise lacking(self.discipline, "history")
+
+    def _counted(self, result: Any, driver: Any = None) -> Any:
+        """Return the result of an operation; flush what was counted, by default with its own driver, if that is due."""
+        raise NotImplementedError
 
     @property
     def _verbs(self) -> Any:

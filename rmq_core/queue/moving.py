@@ -66,7 +66,7 @@ class Transferable:
 def list_page(key: bytes, side: str, state: str, cursor: Cursor, most: int = PAGE) -> Exchange[StoredPage]:
     """Return a page of the messages in a list."""
     offset, last = cursor or (0, "")
-    moved, found = yield script("lists/slice", list=key, side=side, offset=offset, most=most, last=last)
+    moved, found, *_ = yield script("lists/slice", list=key, side=side, offset=offset, most=most, last=last)
     further = (offset + len(found), hashlib.sha1(found[-1], usedforsecurity=False).hexdigest()) if found else None
     return StoredPage([StoredMessage(state, envelope) for envelope in found], further, moved == 1)
 

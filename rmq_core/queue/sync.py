@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ from rmq_core.policy import seconds
 from rmq_core.queue.base import Blocking, E, QueueBase
 from rmq_core.queue.heartbeats import Extender, Heartbeat, heartbeats
 from rmq_core.queue.process import Process, nack_failed, reason_of
+from rmq_core.queue.recording import flush, one_attempt
 from rmq_core.queue.settle import open_places
 
 
@@ -109,11 +111,19 @@ class Facade(QueueBase[E], Blocking):
         except RedisMessageQueueError as failure:
             nack_failed(held, failure)
 
+    def _counted(self, result: Any, driver: Any = None) -> Any:
+        tally = self._tally
+        if tally is not None and tally.noted and monotonic() >= tally.next_at:
+            (driver or self._driver).run(flush(self._recorder, result), one_attempt())
+        return result
+
     def extend_all(self, leases: Sequence[tuple[Lease, float | None]]) -> list[bool]:
         """Extend many leases in one write, each by its own seconds; return False for each that is lost. One attempt."""
         try:
             return self._beats.run(self._extend_all(self._engine, leases))
         finally:
+            if self._tally is not None and self._tally.noted and self._beats.connected:
+                self._beats.run(flush(self._recorder), one_attempt())
             if self._closed:  # `close` ran meanwhile and could not close the connection in use here
                 self._beats.close()
 
@@ -122,6 +132,8 @@ class Facade(QueueBase[E], Blocking):
         self._closed = True
         try:
             self._driver.run(self._leave(self._engine))
+            if self._tally is not None and self._driver.connected:
+                self._driver.run(flush(self._recorder), one_attempt())
         finally:
             self._driver.close()
             self._beats.close()

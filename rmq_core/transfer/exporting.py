@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from rmq_core.envelope.stored import STATES
+from rmq_core.envelope.matching import Match, chosen_by
+from rmq_core.envelope.stored import STATES, StoredMessage
 from rmq_core.errors import ConfigurationError, QueueChanged, Unsupported
 from rmq_core.protocol import DISCIPLINES
 from rmq_core.reports import QueueStats
@@ -18,8 +19,9 @@ _AGAIN = "stop its producers and consumers, and export again; --live exports it 
 class Export:
     """One export. `counts`, messages by state, and `changed` are complete once all lines are read.
 
-    states: which messages; None for all that no consumer holds. include_leased: also those that consumers hold.
-    live: export although the queue is not paused; messages that move meanwhile may be missing or doubled.
+    states: which messages; None for all that no consumer holds. include_leased: also those that consumers hold. where:
+    only messages that meet one of these conditions; () for all. live: export although the queue is not paused; messages
+    that move meanwhile may be missing or doubled.
     Raises Unsupported or ConfigurationError before anything is read.
     """
 
@@ -31,6 +33,7 @@ class Export:
         states: Sequence[str] | None = None,
         include_leased: bool = False,
         live: bool = False,
+        where: Sequence[Match] = (),
     ) -> None:
         if not hasattr(queue, "export_page"):
             raise Unsupported(queue.discipline, "export", tuple(DISCIPLINES))
@@ -40,6 +43,7 @@ class Export:
         if not live:
             self._check_paused()
         self.counts, self.changed = Counter[str](), False
+        self._tests, self._seen = [chosen_by(each) for each in where], Counter[str]()
         self._digest = Digest()
 
     def lines(self, report: Callable[[int], object] = lambda _: None) -> Iterator[bytes]:
@@ -68,21 +72,26 @@ class Export:
             page = self._queue.export_page(state, cursor)
             if page.moved:
                 self._note(f"{state} messages moved")
-            for message in page.messages:
+            found = [message for message in page.messages if self._is_wanted(message)]
+            for message in found:
                 line = message_line(message)
                 self._digest.add(line[:-1])
                 yield line
-            self.counts[state] += len(page.messages)
+            self.counts[state] += len(found)
+            self._seen[state] += len(page.messages)
             cursor = page.cursor
             report(self.counts.total())
+
+    def _is_wanted(self, message: StoredMessage) -> bool:
+        return not self._tests or any(test(message.envelope) for test in self._tests)
 
     def _compare(self, after: QueueStats) -> None:
         """Notice messages that left a state while it was exported; those that were added are no harm."""
         left = {"delayed": after.delayed, "dead": after.dead}
         for state, number in left.items():
-            if number < self.counts[state]:
-                self._note(f"{self.counts[state] - number} {state} messages moved or were removed")
-        if "ready" in self.states and after.ready < self.counts["ready"] + self.counts["isolated"]:
+            if number < self._seen[state]:
+                self._note(f"{self._seen[state] - number} {state} messages moved or were removed")
+        if "ready" in self.states and after.ready < self._seen["ready"] + self._seen["isolated"]:
             self._note("ready messages were claimed or removed")
 
     def _note(self, what: str) -> None:

@@ -9,6 +9,7 @@ from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.inspecting import Glance, glance, poll_backlog
 from rmq_core.errors import WrongKeyType
 from rmq_core.exchange import Exchange, together
+from rmq_core.queue.recording import flush, one_attempt
 from rmq_core.reports import Backlog
 
 if TYPE_CHECKING:
@@ -95,8 +96,11 @@ async def _reclaim(asked: _Asked) -> Polled | Exception:
     If the queue is stored in another format, this driver raises FormatMismatch; the shared one raised WrongKeyType.
     """
     try:
-        return await asked.driver.run(poll_backlog(asked.engine, BELL_MS))
+        found = await asked.driver.run(poll_backlog(asked.engine, BELL_MS))
     except Exception as error:  # noqa: BLE001  every error must reach the waiters
         return error
+    else:
+        await asked.driver.run(flush(asked.engine), one_attempt())
+        return found
     finally:
         await asked.driver.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import Lease, LeasedConfig, LeasedQueue, Stage
+from rmq_core import Lease, LeasedConfig, LeasedQueue, Match, Stage
 from rmq_core.asyncio import AsyncLeasedQueue
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "leased.md").read_text("utf-8")
@@ -48,7 +48,7 @@ class Counting:
 @pytest.fixture
 def queue(redis_client: redis.Redis, server_url: str) -> Iterator[LeasedQueue]:
     """A queue that is registered, with two ready messages."""
-    with LeasedQueue(server_url, "costs", LeasedConfig(max_deliveries=1)) as opened:
+    with LeasedQueue(server_url, "costs", LeasedConfig(max_deliveries=1, history=False)) as opened:
         opened.publish_many(["one", "two"])
         yield opened
 
@@ -102,6 +102,16 @@ CASES: dict[str, Case] = {
     "browse_lease": (held, lambda queue, lease: queue.browse_lease(lease.id, 0, 1)),
     "redrive": (dead, lambda queue, _: queue.redrive(1)),
     "redrive_some": (dead, lambda queue, message_id: queue.redrive_some([message_id])),
+    "redrive_edited": (dead, lambda queue, message_id: queue.redrive_edited(message_id, "edited")),
+    "discard": (dead, lambda queue, message_id: queue.discard([message_id])),
+    "dead_reasons": (dead, lambda queue, _: queue.dead_reasons()),
+    "search": (dead, lambda queue, _: queue.search("dead", Match(text="one"))),
+    "run_now": (
+        lambda queue: queue.publish("x", delay=60).id,
+        lambda queue, message_id: queue.run_now(message_id),
+    ),
+    "expire_lease": (held, lambda queue, lease: queue.expire_lease(lease.id)),
+    "remembered": (lambda _: None, lambda queue, _: queue.remembered("key")),
     "purge": (lambda _: None, lambda queue, _: queue.purge("ready")),
     "pause": (lambda _: None, lambda queue, _: queue.pause()),
     "resume": (lambda _: None, lambda queue, _: queue.resume()),
@@ -112,6 +122,11 @@ CASES: dict[str, Case] = {
         lambda queue: queue.register_consumer("c", **RUN),
         lambda queue, _: queue.renew_consumer("c", **RUN),
     ),
+    "history": (lambda _: None, lambda queue, _: queue.history()),
+    "totals": (lambda _: None, lambda queue, _: queue.totals()),
+    "marks": (lambda _: None, lambda queue, _: queue.marks()),
+    "why": (lambda queue: queue.publish("x").id, lambda queue, message_id: queue.why(message_id)),
+    "mark": (lambda _: None, lambda queue, _: queue.mark("deployed")),
     "extend_all": (held, lambda queue, lease: queue.extend_all([(lease, None)])),
     "close": (lambda _: None, lambda queue, _: queue.close()),
 }

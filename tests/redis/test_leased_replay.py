@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, QueueUnavailable
+from rmq_core import LeaseAlreadySettled, LeasedConfig, LeaseLost, Match, QueueUnavailable
 from rmq_core.discipline.leased.operations.claiming import grant, requested
 from rmq_core.exchange.frames import plan
 from tests.redis.leases import drain, driver_of, engine_of, expire, key, lose_answer, payloads, snapshot
@@ -36,7 +36,15 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "release some": lambda queue, lease: queue.release(lease, lease.messages[:2]),
     "extend": lambda queue, lease: queue.extend(lease, by=1_000) > lease.deadline,
     "redrive": lambda queue, _: queue.redrive(1),
+    "redrive where": lambda queue, _: queue.redrive(where=Match(text="dead")),
+    "edit": lambda queue, _: queue.redrive_edited(queue.dead_letters()[0].id, "edited", {"a": "b"}),
+    "discard": lambda queue, _: queue.discard([letter.id for letter in queue.dead_letters()]),
+    "expire": lambda queue, _: queue.expire_lease("job", if_owner="me"),
+    "run now": lambda queue, _: queue.run_now(queue.browse("delayed").messages[0].id),
     "purge": lambda queue, _: queue.purge("ready"),
+    "purge where": lambda queue, _: [
+        queue.purge(place, where=Match(text="e")) for place in ("ready", "delayed", "dead")
+    ],
     "cancel": lambda queue, _: queue.cancel(queue.peek()[0].id),
     "forget": lambda queue, _: queue.forget("known"),
     "pause": lambda queue, _: (queue.pause(), queue.stats().paused),
@@ -69,6 +77,18 @@ def test_an_operation_whose_reply_was_lost_happens_once_and_returns_the_same(wor
     expected = OPERATIONS[operation](smooth, lease)
     rough, lease = lived_in(world, "rough")
     lose_answer(rough, redis.ConnectionError("cut"))
+    assert OPERATIONS[operation](rough, lease) == expected
+    assert picture(world, "rough") == picture(world, "smooth")
+
+
+@pytest.mark.parametrize("operation", ["redrive where", "edit", "discard", "expire", "run now", "purge where"])
+def test_an_operators_verb_whose_replies_are_all_lost_at_first_changes_nothing_twice(
+    world: World, operation: str
+) -> None:
+    smooth, lease = lived_in(world, "smooth")
+    expected = OPERATIONS[operation](smooth, lease)
+    rough, lease = lived_in(world, "rough")
+    lose_each_answer(rough)
     assert OPERATIONS[operation](rough, lease) == expected
     assert picture(world, "rough") == picture(world, "smooth")
 

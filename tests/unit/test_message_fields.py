@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pyspark.sql import types
 
-import rmq_airflow.plugin
-from rmq_airflow.plugin.shown import message_shown
+import rmq_core.console
 from rmq_core import MESSAGE_FIELDS, Message
 from rmq_core.cli.records import message_record
+from rmq_core.console.shown import message_shown
 from rmq_core.envelope.codec import Columns, message_of
 from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
 
@@ -19,7 +19,7 @@ NAMES = [field.name for field in MESSAGE_FIELDS]
 SHOWN_APART = {"raw", "kind", "payload", "headers", "history"}
 STORED = {"enqueued_ms"}  # as `enqueued_at`
 OF_THE_LEASE = {"index", "lease_id", "ref"}
-PAGE = Path(rmq_airflow.plugin.__file__).parent / "static" / "messages.js"
+PAGE = Path(rmq_core.console.__file__).parent / "static" / "messages.js"
 
 
 def test_every_field_of_a_message_is_plain_or_has_its_own_handling() -> None:
@@ -35,7 +35,7 @@ def test_every_plain_field_has_a_column() -> None:
 def test_the_command_line_and_the_page_show_every_plain_field() -> None:
     message = message_of(b"2 1500 0 id-1 s0 text")
     assert set(NAMES) <= message_record("q", message).keys()
-    assert set(NAMES) <= message_shown(message).keys()
+    assert set(NAMES) <= message_shown(message, lambda _: None).keys()
 
 
 def test_the_page_reads_every_plain_field() -> None:

@@ -19,12 +19,16 @@ from rmq_core.queue.registry import ready
 
 @dataclass(slots=True, eq=False)
 class JobsEngine:
-    """State of a queue object. `native` is None until `prepare` has read the features of the server."""
+    """State of a queue object. `native` is None until `prepare` has read the features of the server.
+
+    paused: a worker's last read found the queue paused.
+    """
 
     keys: JobsKeys
     config: JobsConfig
     native: bool | None = None
     registered: bool = False
+    paused: bool = False
     producer: str = field(default_factory=nonce)
     own_lease_ms: int = field(init=False)
 

@@ -12,6 +12,7 @@ rmq:{q}:jobs:fence       string  counter of fencing numbers
 rmq:{q}:jobs:unique:<d>  string  128-bit digest of a job id or deduplication key -> nonce of the adding call; expires
 rmq:{q}:jobs:result:<id> stream  one entry, a job's return value or the reason it became a dead letter; expires
 rmq:{q}:jobs:events      stream  job events, fields `event` and `ids`; the only stream that is trimmed
+rmq:{q}:jobs:paused      string  last entry delivered before the queue was paused; absent unless it is paused
 rmq:{q}:jobs:alarm       list    a token, pushed when something becomes due sooner than all before; expires
 rmq:{q}:jobs:repeats     zset    key of a repeatable job -> when it fires next, ms
 rmq:{q}:jobs:repeat      hash    key -> its rule, JSON
@@ -47,6 +48,7 @@ class JobsKeys:
     repeats: bytes = field(init=False)
     repeat: bytes = field(init=False)
     fired: bytes = field(init=False)
+    paused: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         fill(self, "rmq:{{{}}}:jobs:")

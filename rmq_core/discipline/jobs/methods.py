@@ -13,12 +13,15 @@ from rmq_core.discipline.jobs.operations import (
     managing,
     moving,
     reading,
+    reclaiming,
     repeating,
+    selecting,
     settling,
     telling,
 )
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.verbs import VERBS, cannot
 
 
 class JobMethods(QueueBase[JobsEngine], Transferable):
@@ -26,6 +29,7 @@ class JobMethods(QueueBase[JobsEngine], Transferable):
 
     discipline = "jobs"
     capabilities = CAPABILITIES
+    verbs = VERBS - {"release_lease", "cancel", "redrive_some", "redrive_edited"}
     _extend_all = staticmethod(settling.extend_all)
 
     def __init__(self, redis: Any, name: str, config: JobsConfig | None = None) -> None:
@@ -58,6 +62,14 @@ class JobMethods(QueueBase[JobsEngine], Transferable):
     redrive = Method(managing.redrive)
     replay_dlq = Method(managing.redrive)
     purge = Method(managing.purge)
+    pause = Method(managing.pause)
+    resume = Method(managing.resume)
+    run_now = Method(managing.run_now)
+    expire_lease = Method(reclaiming.expire_lease)
+    search = Method(selecting.search)
+    dead_reasons = Method(selecting.dead_reasons)
+    discard = Method(selecting.discard)
+    redrive_edited = Method(cannot("jobs", "redrive_edited"))
     get_result = Method(managing.get_result)
     get_results = Method(managing.get_results)
     wait_for_result = Method(managing.wait_for_result)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from rmq_core.connection.clients import async_client, is_cluster
 from rmq_core.discipline.leased.aio import AsyncLeasedQueue
 from rmq_core.discipline.leased.config import LeasedConfig
-from rmq_core.discipline.leased.operations import surveying
+from rmq_core.discipline.leased.engine import LeasedEngine
+from rmq_core.discipline.leased.operations import looking, surveying
 from rmq_core.exchange import Exchange
 from rmq_core.queue.keys import LeasedKeys
-from rmq_core.reports import Backlog
+from rmq_core.reports import Backlog, QueueStats
 
 
 async def holding(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> list[str]:
@@ -45,6 +46,46 @@ async def backlogs(redis: Any, names: Iterable[str], config: LeasedConfig | None
     finally:
         if owned:
             await client.aclose()
+
+
+class Look(NamedTuple):
+    """What a queue holds after a look at it, and how many expired leases the look found and reclaimed."""
+
+    stats: QueueStats
+    expired: int
+
+
+async def looks(redis: Any, configs: Mapping[str, LeasedConfig]) -> dict[str, Look | Exception]:
+    """Make due messages of these leased queues ready, reclaim their expired leases, and return what they hold.
+
+    configs: the settings of each queue by its name; they should be those that all its users share. A queue that cannot
+    be read has the error as its value. Raises QueueUnavailable.
+    """
+    client, owned = async_client(redis)
+    found: dict[str, Look | Exception] = {}
+    try:
+        for part in surveying.parts(list(configs), apart=is_cluster(client)):
+            found |= await _looks(client, part, configs)
+        return found
+    finally:
+        if owned:
+            await client.aclose()
+
+
+async def _looks(client: Any, part: Sequence[str], configs: Mapping[str, LeasedConfig]) -> dict[str, Look | Exception]:
+    engines = [LeasedEngine(LeasedKeys(name), configs[name]) for name in part]
+    config = configs[part[0]]
+    late = await _run(client, part, config, looking.promote(engines))
+    expired = {
+        engine.name: await _run(client, [engine.name], config, looking.reclaim_expired(engine))
+        for engine, is_late in zip(engines, late, strict=True)
+        if is_late is True
+    }
+    counted = await _run(client, part, config, looking.count(engines))
+    return {
+        name: stats if isinstance(stats, Exception) else Look(stats, expired.get(name, 0))
+        for name, stats in zip(part, counted, strict=True)
+    }
 
 
 async def _reclaimed(client: Any, name: str, config: LeasedConfig | None) -> Backlog:

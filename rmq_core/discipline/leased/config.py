@@ -10,11 +10,12 @@ from typing import Any
 from rmq_core.errors import ConfigurationError
 from rmq_core.policy import Backoff, Durability, Overflow, milliseconds, seconds, whole
 from rmq_core.protocol import Capabilities
+from rmq_core.queue.journal import JournalLength
 
 DISCIPLINE = "leased"
 CAPABILITIES = Capabilities(
     fenced=True, extend=True, takeover=True, delay=True, dedup=True, dead_letters=True, auto_reclaim=True,
-    partial_settle=True, batch=True, large_leases=True, headers=True,
+    partial_settle=True, batch=True, large_leases=True, headers=True, history=True,
 )  # fmt: skip
 _DEEPEST = 500
 
@@ -34,6 +35,9 @@ class LeasedConfig:
     settled_ttl: how long the queue remembers that a lease id was acked as a whole.
     max_dead: how many dead letters are kept. completed_log, failed_log: how many acked and nacked messages are kept.
     durability: what publish and ack wait for. retry_budget: how long a call is retried while Redis does not answer.
+    history: whether this client counts for `history` and `totals` what it does.
+    journal: record for `why` who published, claimed and settled which messages: the number of entries that are kept,
+    or how long (timedelta). None records nothing.
     """
 
     lease: timedelta | float | None = 300
@@ -53,6 +57,8 @@ class LeasedConfig:
     failed_log: int = 0
     durability: Durability | None = None
     retry_budget: timedelta | float = 30
+    history: bool = True
+    journal: int | timedelta | None = None
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -83,6 +89,7 @@ class LeasedConfig:
                 whole(name, getattr(self, name), minimum=1)
         for name in ("max_payload_bytes", "max_payload_depth", "max_dead"):
             whole(name, getattr(self, name), minimum=1)
+        JournalLength.of(self.journal)
         for name in ("completed_log", "failed_log"):
             whole(name, getattr(self, name))
 

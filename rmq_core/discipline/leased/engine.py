@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -11,8 +12,13 @@ from rmq_core.errors import LeaseLost
 from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
 from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, seconds
+from rmq_core.queue.journal import JournalLength, ids_of, note
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.settle import lost
+from rmq_core.queue.tally import Tally
+
+_PAST = {Operation.ACK: "acked", Operation.NACK: "nacked", Operation.RELEASE: "released", Operation.DEAD: "dead"}
+_PUBLISHED = (Operation.PUBLISH, 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -24,10 +30,14 @@ class LeasedEngine:
     on_event: OnEvent | None = None
     registered: bool = False
     unanswered: dict[str, str] = field(default_factory=dict)
+    tally: Tally | None = field(init=False)
+    journal: JournalLength | None = field(init=False)
     own_lease_ms: int | str = field(init=False)
     dedup_window_ms: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.tally = Tally() if self.config.history else None
+        self.journal = JournalLength.of(self.config.journal)
         self.own_lease_ms = self.config.lease_ms
         self.dedup_window_ms = milliseconds("dedup_window", self.config.dedup_window)
 
@@ -47,11 +57,64 @@ class LeasedEngine:
     def beat_s(self) -> float | None:
         return None if self.config.lease is None else seconds("lease", self.config.lease)
 
+    @property
+    def gauged(self) -> dict[str, bytes]:
+        return {"ready": self.keys.ready, "delayed": self.keys.delayed}
+
     def tell(self, operation: Operation, count: int = 1, lease_id: str | None = None, **about: Any) -> None:
-        if self.on_event is not None and count > 0:
+        """Emit an event and count it; nothing happens for a count of 0."""
+        if count > 0:
+            if self.tally is not None:
+                self.tally.noted.append((operation, count))
+            if self.on_event is not None:
+                self.emit(operation, count, lease_id, **about)
+
+    def published(self, message_id: str) -> None:
+        """Emit that one message was published."""
+        if self.tally is not None:
+            self.tally.noted.append(_PUBLISHED)
+        if self.on_event is not None:
+            self.emit(Operation.PUBLISH, 1, None, message_id=message_id)
+
+    def claimed(self, lease: Lease, lease_ms: int | str) -> None:
+        """Emit a claim and note how long its messages have waited."""
+        if self.tally is not None:
+            self.tally.claimed(lease, lease_ms)
+        if self.journal is not None:
+            note("claimed", lease=lease, ids=ids_of(lease), n=lease.count)
+        if self.on_event is not None:
+            self.emit(Operation.CLAIM, lease.count, lease.id)
+
+    def taken(self, lease: Lease) -> None:
+        """Emit a takeover or an adoption."""
+        self.tell(Operation.TAKEOVER, lease.count, lease.id)
+        if self.tally is not None:
+            self.tally.taken(lease)
+        if self.journal is not None:
+            note("taken over", lease=lease, n=lease.count)
+
+    def ended(self, operation: Operation, count: int, lease: Lease, ids: Sequence[str] = (), **about: Any) -> None:
+        """Emit that messages of a lease were settled, and note how long after the claim; `ids` unless it is all."""
+        if count > 0:
+            if self.journal is not None:
+                note(_PAST[operation], lease=lease, ids=ids, n=count, r=about.get("reason") or "")
+            if self.tally is not None:
+                self.tally.ended(operation, count, lease)
+            if self.on_event is not None:
+                self.emit(operation, count, lease.id, **about)
+
+    def emit(self, operation: Operation, count: int, lease_id: str | None, **about: Any) -> None:
+        """Call `on_event`, and do not count the event."""
+        if self.on_event is not None:
             outcome = EventOutcome.SKIPPED if operation == Operation.DUPLICATE else EventOutcome.SUCCESS
             event = QueueEvent(self.keys.name, operation, outcome, claim_id=lease_id, count=count, **about)
             tell(self.on_event, event)
+
+    def keep(self, result: Any) -> None:
+        """Treat a granted lease like a claim without a reply: the caller does not get it."""
+        lease = getattr(result, "lease", result)
+        if isinstance(lease, Lease) and lease.token and not lease.state.joined:
+            self.unanswered[lease.id] = lease.token.partition(".")[2]
 
     def lost(self, lease: Lease) -> LeaseLost:
         """Mark a lease as lost, emit that event, and return the error to raise."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from rmq_core.discipline.leased.config import CAPABILITIES, DISCIPLINE, LeasedConfig
@@ -10,24 +11,31 @@ from rmq_core.discipline.leased.operations import (
     adopting,
     claiming,
     consumers,
+    explaining,
     inspecting,
     managing,
     moving,
     publishing,
+    repairing,
+    selecting,
     settling,
     staging,
 )
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
+from rmq_core.queue.journal import journaled
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.recording import Recorded
+from rmq_core.queue.verbs import VERBS
 
 
-class LeasedMethods(QueueBase[LeasedEngine], Transferable):
+class LeasedMethods(Recorded, QueueBase[LeasedEngine], Transferable):
     """The methods of LeasedQueue and AsyncLeasedQueue."""
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
+    verbs = VERBS
     _extend_all = staticmethod(settling.extend_all)
     _leave = staticmethod(managing.release_unanswered)
 
@@ -36,6 +44,8 @@ class LeasedMethods(QueueBase[LeasedEngine], Transferable):
     ) -> None:
         self.config = config or LeasedConfig()
         super().__init__(redis, LeasedEngine(LeasedKeys(name), self.config, on_event))
+        if self._engine.journal is not None:
+            self._journaled = partial(journaled, self._engine)
 
     publish = Method(publishing.publish)
     publish_many = Method(publishing.publish_many)
@@ -69,12 +79,20 @@ class LeasedMethods(QueueBase[LeasedEngine], Transferable):
     browse_lease = Method(inspecting.browse_lease)
     redrive = Method(managing.redrive)
     redrive_some = Method(managing.redrive_some)
+    redrive_edited = Method(repairing.redrive_edited)
+    discard = Method(selecting.discard)
+    dead_reasons = Method(selecting.dead_reasons)
+    search = Method(selecting.search)
     purge = Method(managing.purge)
+    run_now = Method(repairing.run_now)
+    expire_lease = Method(repairing.expire_lease)
     pause = Method(managing.pause)
     resume = Method(managing.resume)
     cancel = Method(managing.cancel)
     forget = Method(managing.forget)
+    remembered = Method(managing.remembered)
     unregister = Method(managing.unregister)
+    why = Method(explaining.why)
     export_page = Method(moving.export_page)
     import_chunk = Method(moving.import_chunk)
     _moving = moving

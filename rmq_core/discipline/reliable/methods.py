@@ -7,9 +7,19 @@ from typing import Any
 from rmq_core.discipline.reliable.config import CAPABILITIES, DISCIPLINE, ReliableConfig
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.keys import ReliableKeys
-from rmq_core.discipline.reliable.operations import claiming, inspecting, moving, publishing, reaping, settling
+from rmq_core.discipline.reliable.operations import (
+    claiming,
+    inspecting,
+    managing,
+    moving,
+    publishing,
+    reaping,
+    selecting,
+    settling,
+)
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.verbs import cannot
 
 
 class ReliableMethods(QueueBase[ReliableEngine], Transferable):
@@ -17,6 +27,7 @@ class ReliableMethods(QueueBase[ReliableEngine], Transferable):
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
+    verbs = frozenset({"search", "dead_reasons", "discard", "redrive", "redrive_where", "purge", "purge_where"})
     _extend_all = staticmethod(settling.extend_all)
     _leave = staticmethod(settling.leave)
 
@@ -35,8 +46,14 @@ class ReliableMethods(QueueBase[ReliableEngine], Transferable):
     stats = Method(inspecting.stats)
     peek = Method(inspecting.peek)
     dead_letters = Method(inspecting.dead_letters)
-    redrive = Method(inspecting.redrive)
-    purge = Method(inspecting.purge)
+    redrive = Method(managing.redrive)
+    purge = Method(managing.purge)
+    search = Method(selecting.search)
+    dead_reasons = Method(selecting.dead_reasons)
+    discard = Method(selecting.discard)
+    expire_lease = Method(cannot(DISCIPLINE, "expire_lease"))
+    run_now = Method(cannot(DISCIPLINE, "run_now"))
+    redrive_edited = Method(cannot(DISCIPLINE, "redrive_edited"))
     reap = Method(reaping.reap)
     export_page = Method(moving.export_page)
     import_chunk = Method(moving.import_chunk)

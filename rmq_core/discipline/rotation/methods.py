@@ -9,11 +9,12 @@ from typing import Any, NoReturn
 from rmq_core.discipline.rotation.config import CAPABILITIES, DISCIPLINE, RotationConfig
 from rmq_core.discipline.rotation.engine import RotationEngine
 from rmq_core.discipline.rotation.keys import RotationKeys
-from rmq_core.discipline.rotation.operations import inspecting, moving, popping, pushing, settling
+from rmq_core.discipline.rotation.operations import inspecting, moving, popping, pushing, searching, settling
 from rmq_core.messages import Lease
 from rmq_core.protocol import lacking
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.verbs import cannot
 
 
 class RotationMethods(QueueBase[RotationEngine], Transferable):
@@ -21,6 +22,7 @@ class RotationMethods(QueueBase[RotationEngine], Transferable):
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
+    verbs = frozenset({"search", "purge"})
 
     def __init__(self, redis: Any, name: str, config: RotationConfig | None = None) -> None:
         self.config = config or RotationConfig()
@@ -42,6 +44,12 @@ class RotationMethods(QueueBase[RotationEngine], Transferable):
     dead_letters = Method(inspecting.dead_letters)
     redrive = Method(inspecting.redrive)
     purge = Method(inspecting.purge)
+    search = Method(searching.search)
+    expire_lease = Method(cannot(DISCIPLINE, "expire_lease"))
+    run_now = Method(cannot(DISCIPLINE, "run_now"))
+    discard = Method(cannot(DISCIPLINE, "discard"))
+    redrive_edited = Method(cannot(DISCIPLINE, "redrive_edited"))
+    dead_reasons = Method(cannot(DISCIPLINE, "dead_reasons"))
     export_page = Method(moving.export_page)
     import_chunk = Method(moving.import_chunk)
     _moving = moving

@@ -39,7 +39,8 @@ class AsyncStreamQueue(StreamMethods, AsyncFacade[StreamEngine]):
         """
         if isinstance(lease, QueueMessage):
             return SettleReport(await self._native.run(native.acknowledge(self._engine, lease)))
-        return await self._driver.run(settling.ack(self._engine, lease, messages))
+        report: SettleReport = await self._counted(self._driver.run(settling.ack(self._engine, lease, messages)))
+        return report
 
     async def close(self) -> None:
         """Release messages of claims whose reply was lost, and close the connections. Other messages stay pending."""

@@ -3,8 +3,10 @@
 rmq:{q}:stream               stream  what `open_queue(redis, "q", "streams")` opens; entries have one field, `data`
 rmq:{q}:stream:slot:<c>/<n>  string  last call and reply of a client's call slot; expires
 rmq:{q}:stream:import:<n>    string  progress of an import; expires
+rmq:{q}:stream:history       hash    counts and latencies per minute and hour, totals, marks; expires
 orders                       stream  a stream of any other key, named by QueueConfig.stream_key
 {orders}:slot:<c>/<n>        string  its call slots
+{orders}:history             hash    its history
 
 Entries that are delivered and not acknowledged are in the group's own list of pending entries. A native consumer holds
 entries under its `consumer_name`. A lease holds them under its token, as a consumer of the group that is removed when
@@ -37,6 +39,7 @@ class StreamKeys:
     key: str
     prefix: bytes = field(init=False)
     stream: bytes = field(init=False)
+    history: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         if _TAG.match(self.key):
@@ -47,3 +50,4 @@ class StreamKeys:
             tagged = f"{{{self.key}}}"
         object.__setattr__(self, "stream", self.key.encode())
         object.__setattr__(self, "prefix", tagged.encode() + b":")
+        object.__setattr__(self, "history", self.prefix + b"history")

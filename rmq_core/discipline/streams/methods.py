@@ -6,17 +6,28 @@ from typing import Any
 
 from rmq_core.discipline.streams.config import CAPABILITIES, QueueConfig
 from rmq_core.discipline.streams.engine import StreamEngine, engine_of
-from rmq_core.discipline.streams.operations import claiming, inspecting, moving, native, publishing, settling
+from rmq_core.discipline.streams.operations import (
+    claiming,
+    inspecting,
+    moving,
+    native,
+    publishing,
+    searching,
+    settling,
+)
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.recording import Recorded
+from rmq_core.queue.verbs import cannot
 
 
-class StreamMethods(QueueBase[StreamEngine], Transferable):
+class StreamMethods(Recorded, QueueBase[StreamEngine], Transferable):
     """The methods of StreamQueue and AsyncStreamQueue."""
 
     discipline = "streams"
     capabilities = CAPABILITIES
+    verbs = frozenset({"search", "purge"})
     _extend_all = staticmethod(claiming.extend_all)
     _leave = staticmethod(settling.give_back_unanswered)
 
@@ -43,6 +54,12 @@ class StreamMethods(QueueBase[StreamEngine], Transferable):
     dead_letters = Method(inspecting.dead_letters)
     redrive = Method(inspecting.redrive)
     purge = Method(inspecting.purge)
+    search = Method(searching.search)
+    expire_lease = Method(cannot("streams", "expire_lease"))
+    run_now = Method(cannot("streams", "run_now"))
+    discard = Method(cannot("streams", "discard"))
+    redrive_edited = Method(cannot("streams", "redrive_edited"))
+    dead_reasons = Method(cannot("streams", "dead_reasons"))
     trim = Method(inspecting.trim)
     export_page = Method(moving.export_page)
     import_chunk = Method(moving.import_chunk)

@@ -37,7 +37,8 @@ class StreamQueue(StreamMethods, Facade[StreamEngine]):
         """
         if isinstance(lease, QueueMessage):
             return SettleReport(self._native.run(native.acknowledge(self._engine, lease)))
-        return self._driver.run(settling.ack(self._engine, lease, messages))
+        report: SettleReport = self._counted(self._driver.run(settling.ack(self._engine, lease, messages)))
+        return report
 
     def close(self) -> None:
         """Release messages of claims whose reply was lost, and close the connections. Other messages stay pending."""

@@ -1,5 +1,5 @@
 -- Takes ready jobs under a lease, or takes an existing lease over. A resend gets the lease of its nonce.
--- KEYS: slot  ready  delayed  later  leases  heads  lease  fence  done  events
+-- KEYS: slot  ready  delayed  later  leases  heads  lease  fence  done  events  paused
 -- ARGV: seq  slot_ttl_ms  group  native, '1' with XREADGROUP CLAIM and XACKDEL  lease_id  nonce  lease_ms:number
 --       max_messages:number  owner, or ''  max_attempts:number  stale_ms, a worker's lease: how long it may be silent
 --       keep, '1' to return the envelopes  events_cap:number
@@ -46,7 +46,10 @@ redis.call('PERSIST', heads) -- Redis allows this write at maxmemory and then ev
 tell(events, events_cap, 'waiting', promote_jobs(delayed, later, ready, now))
 local late = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 16)
 local o = {group = group, native = native == '1', stale = stale_ms, keep = keep == '1'}
-local taken, kept = take_jobs({ready = ready, lease = lease}, o, 0, math.min(max_messages, 4000))
+local taken, kept = 0, {}
+if redis.call('EXISTS', paused) == 0 then
+  taken, kept = take_jobs({ready = ready, lease = lease}, o, 0, math.min(max_messages, 4000))
+end
 if taken == 0 then
   local due, last = math.huge, '0-0'
   for _, key in ipairs({delayed, leases}) do

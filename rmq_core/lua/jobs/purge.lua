@@ -1,5 +1,5 @@
 -- Deletes ready jobs (those that no worker holds, at most 4,000 at a time), delayed ones or dead letters.
--- KEYS: slot  ready  delayed  later  dead
+-- KEYS: slot  ready  delayed  later  dead  paused
 -- ARGV: seq  slot_ttl_ms  which, ready, delayed or dead  group
 -- Reply: 'removed <count>' or 'superseded'.
 -- include: replay
@@ -13,7 +13,7 @@ if which == 'ready' then
     for i = 1, #other, 2 do info[other[i]] = other[i + 1] end
     if info.name == group then last = info['last-delivered-id'] end
   end
-  for i, entry in ipairs(redis.call('XRANGE', ready, '(' .. last, '+', 'COUNT', 4000)) do ids[i] = entry[1] end
+  for i, entry in ipairs(redis.call('XRANGE', ready, '(' .. (redis.call('GET', paused) or last), '+', 'COUNT', 4000)) do ids[i] = entry[1] end
   if #ids > 0 then removed = redis.call('XDEL', ready, unpack(ids)) end
 elseif which == 'delayed' then
   removed = redis.call('ZCARD', delayed)

@@ -1,9 +1,12 @@
--- Takes back the jobs of an expired lease, or of a lease whose attempts are used up; its holder is fenced off.
+-- Takes back the jobs of a lease that has expired, whose attempts are used up, or that an operator expires; its holder
+-- is fenced off.
 -- KEYS: slot  ready  delayed  later  dead  leases  heads  lease  events  alarm  fence
 -- ARGV: seq  slot_ttl_ms  lease_id  nonce  max_attempts:number  max_dead:number  events_cap:number
---       if_used_up, '1' to reclaim before the deadline, because attempts are used up
+--       if_used_up, '1' to reclaim before the deadline
 --       earlier_token, which the call for an earlier chunk returned, or ''
--- Reply: 'returned <count> <dead> <left> <token>', 'live' (not expired, taken over, or gone) or 'superseded'.
+--       only_of?, the owner that must hold the lease; without it, any owner
+-- Reply: 'returned <count> <dead> <left> <token>', 'live' (not expired, taken over, or gone), 'owned <owner>' or
+--   'superseded'.
 -- include: clock
 -- include: replay
 -- include: jobs_entry
@@ -17,6 +20,7 @@ if not head then
   redis.call('ZREM', leases, lease_id)
   return refuse('live')
 end
+if only_of and head.owner ~= only_of then return refuse('owned ' .. head.owner) end
 if earlier_token ~= '' and head.token ~= earlier_token then return refuse('live') end
 if earlier_token == '' and if_used_up ~= '1' and deadline > now then return refuse('live') end
 local k = {ready = ready, delayed = delayed, later = later, dead = dead, leases = leases, heads = heads, lease = lease,

@@ -1,8 +1,9 @@
 -- Takes over jobs whose worker is silent, on servers without XREADGROUP CLAIM.
--- KEYS: ready
+-- KEYS: ready  paused
 -- ARGV: group  consumer  stale_ms, a worker's lease: how long it may be silent  start, id of the first entry to check
 --       most, how many at most
 -- Reply: {id to start the next call from, entries {id, fields, 0, deliveries before}}.
+if redis.call('EXISTS', paused) == 1 then return {start, {}} end
 local reply = redis.call('XAUTOCLAIM', ready, group, consumer, stale_ms, start, 'COUNT', most)
 local found = {}
 for _, entry in ipairs(reply[2]) do

@@ -1,10 +1,12 @@
--- Takes back the messages of an expired lease, or of a lease whose deliveries are used up; its holder is fenced off.
+-- Takes back the messages of a lease that has expired, whose deliveries are used up, or that an operator expires; its
+-- holder is fenced off.
 -- KEYS: slot  leases  lease  settled  ready  delayed  dead  failed  waiters  wake  fence
 -- ARGV: seq  slot_ttl_ms  lease_id  token, of an earlier chunk, or ''  nonce  max_deliveries:number, or 0
 --       max_dead:number, cap of the dead letters  failed_cap:number, of the failed log  bell, a pub/sub channel
---       if_used_up, '1' to reclaim also when only the deliveries are used up
+--       if_used_up, '1' to reclaim also when only the deliveries are used up, '2' to reclaim in any case
+--       only_of?, the owner that must hold the lease; without it, any owner
 -- Reply: 'returned <count> <messages left in the lease> <token> [<dead ids>]', 'superseded', or 'live': the
---   lease has not expired, was taken over after an earlier chunk, or no longer exists.
+--   lease has not expired, was taken over after an earlier chunk, or no longer exists; 'owned <owner>'.
 -- include: clock
 -- include: replay
 -- include: head
@@ -19,20 +21,23 @@ local keys = {id = lease_id, leases = leases, lease = lease, settled = settled, 
               dead = dead, failed = failed}
 local head, now = head_of(lease), clock()
 if not head then
-  redis.call('ZREM', leases, lease_id)
+  if if_used_up ~= '2' then redis.call('ZREM', leases, lease_id) end
   return refuse('live')
 end
+if only_of and head.owner ~= only_of then return refuse('owned ' .. head.owner) end
 if token == '' then
   local deadline = tonumber(redis.call('ZSCORE', leases, lease_id) or '-inf')
   local first = redis.call('LINDEX', lease, 1)
   local spent = if_used_up == '1' and used_up(first, head.takeovers, redis.call('LLEN', lease) - 1, max_deliveries)
-  if deadline > now and not spent then return refuse('live') end
+  if deadline > now and not spent and if_used_up ~= '2' then return refuse('live') end
 elseif head.token ~= token then
   return refuse('live')
 end
 check_types(keys)
 local seen = awaited(waiters, wake)
 redis.call('PERSIST', leases)
+-- Another client finishes what this one has begun only when the deadline is over.
+if token == '' and if_used_up == '2' then redis.call('ZADD', leases, 'XX', 'LT', now, lease_id) end
 local releasing = head.state == 'l' or head.state == 'r'
 if token == '' then head.token = redis.call('INCRBY', fence, 2) .. '.' .. nonce end
 local how = releasing and untouched(head, lease) or failure_of(head, lease, settled)

@@ -2,7 +2,7 @@
 -- KEYS: list
 -- ARGV: side, 'left' or 'right': the end at which the first page begins  offset:number, how many entries are before it
 --       most:number, how many to return  last, SHA1 of the entry before, '' for the first page
--- Reply: {1 if another entry is before the page now, else 0, entries}.
+-- Reply: {1 if another entry is before the page now, else 0, entries, how many entries the list has}.
 -- include: batches
 local function part(lo, hi)
   if side == 'left' then return redis.call('LRANGE', list, lo, hi) end
@@ -16,4 +16,4 @@ if last ~= '' then
   if not before or redis.sha1hex(before) ~= last then moved = 1 end
 end
 local page = in_batches(most, function(done, n) return part(offset + done, offset + done + n - 1) end)
-return {moved, page}
+return {moved, page, redis.call('LLEN', list)}

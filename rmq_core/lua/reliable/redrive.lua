@@ -4,6 +4,7 @@
 -- Reply: 'redriven <count>' or 'superseded'.
 -- include: replay
 -- include: entries
+-- include: forgiven
 local earlier = replay()
 if earlier then return earlier end
 local n = math.min(most, 1000)
@@ -11,8 +12,7 @@ local letters, fresh, bytes = redis.call('LRANGE', dead, -n, -1), {}, 0
 for i = #letters, 1, -1 do
   bytes = bytes + #letters[i]
   if bytes > 8388608 and #fresh > 0 then break end
-  local readable = id_of(letters[i]) ~= letters[i]
-  fresh[#fresh + 1] = readable and '0' .. string.sub(letters[i], (string.find(letters[i], ' ', 1, true))) or letters[i]
+  fresh[#fresh + 1] = forgiven(letters[i])
 end
 if #fresh == 0 then return refuse('redriven 0') end
 redis.call('LPUSH', queue, unpack(fresh))

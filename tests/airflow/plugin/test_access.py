@@ -61,7 +61,7 @@ async def test_viewers_and_users_see_the_page_and_no_connection(asking: Asking, 
 async def test_ops_and_admins_may_do_everything(asking: Asking, role: str, queue: Any) -> None:
     client = asking(role, **FROM_PAGE)
     listed = (await client.get("/api/connections")).json()
-    assert listed["connections"] == [{"id": CONNECTION, "source": "database", "may_edit": True}]
+    assert listed["connections"] == [{"id": CONNECTION, "source": "database", "may_read": True, "may_edit": True}]
     assert set((await every_answer(client)).values()) == {200}
     assert queue.stats().ready == 0
 
@@ -226,7 +226,7 @@ async def test_a_change_that_cannot_be_audited_is_not_made(
     def away(*_: Any) -> int:
         raise RuntimeError("no database")
 
-    monkeypatch.setattr(audit, "_write", away)
+    monkeypatch.setattr(audit.AirflowLog, "write", away)
     assert [(await op.post(path, json=wish)).status_code for path, wish in CHANGES] == [500] * 3
     assert (queue.stats().ready, queue.stats().leased) == (2, 1)
 
@@ -235,6 +235,7 @@ async def test_a_change_whose_outcome_cannot_be_audited_is_made_and_reported_in_
     op: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, queue: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     from rmq_airflow.plugin import audit
+    from rmq_core.console import UNKNOWN
 
     written = audit.create_session
     sessions = iter([written])
@@ -244,12 +245,12 @@ async def test_a_change_whose_outcome_cannot_be_audited_is_made_and_reported_in_
 
     monkeypatch.setattr(audit, "create_session", once)
     path, wish = CHANGES[2]
-    with caplog.at_level("WARNING", audit.__name__):
+    with caplog.at_level("WARNING", "rmq_core.console.audit"):
         answer = await op.post(path, json=wish)
     assert answer.json() == {"purged": 2}
     assert "lacks the outcome of rmq_purge" in caplog.text
     assert "done: ready messages deleted: 2" in caplog.text
-    assert audited("rmq_purge")[1]["outcome"] == audit.UNKNOWN
+    assert audited("rmq_purge")[1]["outcome"] == UNKNOWN
 
 
 async def test_no_answer_holds_a_credential_or_a_token(op: httpx.AsyncClient, queue: Any) -> None:

@@ -124,7 +124,7 @@ async def test_queues_that_need_attention_come_first(op: httpx.AsyncClient, doom
 async def test_a_page_of_a_thousand_queues_is_returned_quickly_with_current_numbers(
     op: httpx.AsyncClient, queue: Any, queues: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rmq_airflow.plugin import survey
+    from rmq_core.console import survey
 
     names = [f"q{number:04}" for number in range(1000)]
     queue.client.sadd("rmq:queues", *names)
@@ -169,7 +169,7 @@ async def test_leases_name_the_try_that_holds_them(op: httpx.AsyncClient, queue:
     shown = await fetch(op, "queue", name=QUEUE)
     assert shown["able"] == {"leases": True, "list": ["ready", "delayed", "dead"], "choose": True, "release": True}
     first, second = shown["listed"]
-    assert first["holder"]["path"] == "/dags/etl/runs/run/tasks/load/mapped/5?try_number=2"
+    assert first["holder"]["href"] == "/dags/etl/runs/run/tasks/load/mapped/5?try_number=2"
     assert (first["count"], first["settled"]) == (3, 1)
     (deadline,) = [info.deadline for info in queue.leases() if info.id == "etl/run/load/5"]
     assert first["deadline"] == pytest.approx(deadline.timestamp() * 1000, abs=1)
@@ -241,7 +241,7 @@ async def test_dead_letters_come_with_reason_and_history(op: httpx.AsyncClient, 
     bury(doomed, "a", "b")
     newest, oldest = (await fetch(op, "messages", name=QUEUE, target="dead"))["messages"]
     assert (newest["history"][0]["reason"], oldest["history"][0]["reason"]) == ("bad b", "bad a")
-    assert newest["history"][0]["holder"]["task_id"] == "load"
+    assert newest["history"][0]["holder"]["names"] == ["etl", "load"]
     assert newest["headers"] == {"from": "test"}
 
 

@@ -14,11 +14,12 @@ import httpx
 import pytest
 
 import rmq_airflow.plugin
+import rmq_core.console
 from rmq_airflow.get_provider_info import get_provider_info
 from tests.airflow.plugin.conftest import Asking
 
 ROOT = Path(__file__).parents[3]
-STATIC = Path(rmq_airflow.plugin.__file__).with_name("static")
+STATIC = Path(rmq_core.console.__file__).with_name("static")
 ASSETS = sorted(STATIC.iterdir())
 NAMES = [path.name for path in ASSETS]
 
@@ -105,7 +106,7 @@ def test_every_file_that_a_script_imports_exists() -> None:
 
 def test_the_wheel_takes_the_whole_package() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert "rmq_airflow" in wheel["packages"]
+    assert {"rmq_airflow", "rmq_core"} <= set(wheel["packages"])
     assert not {"exclude", "include", "only-include"} & set(wheel)
 
 
@@ -134,7 +135,7 @@ async def test_no_schema_or_documentation_is_served(op: httpx.AsyncClient) -> No
 
 def test_the_task_that_an_empty_page_suggests_is_valid_code() -> None:
     from rmq_airflow.operators.publish import RedisQueuePublishOperator
+    from rmq_airflow.plugin.app import WORDS
 
-    (proposed,) = re.findall(r"'(RedisQueuePublishOperator\(.+?\))'", (STATIC / "overview.js").read_text("utf-8"))
-    task = eval(proposed, {"RedisQueuePublishOperator": RedisQueuePublishOperator})
+    task = eval(WORDS.publish[1], {"RedisQueuePublishOperator": RedisQueuePublishOperator})
     assert task.task_id == "publish"

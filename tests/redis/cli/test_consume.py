@@ -105,7 +105,7 @@ def test_consuming_a_paused_queue_fails_with_an_explanation(rmq: Rmq, redis_clie
         queue.pause()
         ran = rmq("consume", "q")
         assert (ran.code, ran.out) == (1, "")
-        assert "rmq: q is paused: claims get nothing until its `resume()` is called" in ran.err
+        assert "rmq: q is paused: claims get nothing until `rmq resume QUEUE`" in ran.err
         queue.resume()
     ran = rmq("consume", "q", "--max", "3")
     assert (ran.code, "paused" in ran.err) == (0, False)

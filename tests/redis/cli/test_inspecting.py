@@ -135,11 +135,28 @@ def test_leases_show_their_holder_and_never_the_token(rmq: Rmq, server_url: str)
     assert not any(held.token.split(".")[1] in text for text in (*shown[1:], *told[1:]))
 
 
-def test_leases_are_refused_by_a_discipline_that_cannot_list_them(rmq: Rmq) -> None:
-    publish(rmq, "streams")
-    ran = rmq("leases", "q")
-    assert ran.code == 2
-    assert "'streams' has no list of leases; use leased" in ran.err
+def test_leases_show_how_long_they_last_and_the_first_message_of_each(rmq: Rmq, server_url: str) -> None:
+    with rmq_core.LeasedQueue(server_url, "q") as queue:
+        first, _ = queue.publish_many(["order 7", "order 8"]).ids
+        queue.claim(lease_id="dag/run", owner="try 1", lease=3599, max_messages=2)
+        (row,) = rmq("leases", "q").out.splitlines()[2:]
+    assert "59 min" in row
+    assert f"{first} order 7" in row
+
+
+@pytest.mark.parametrize("discipline", ["reliable", "streams", "rotation", "jobs"])
+def test_who_holds_messages_is_shown_of_disciplines_without_leases_too(
+    rmq: Rmq, server_url: str, discipline: str
+) -> None:
+    publish(rmq, discipline)
+    with rmq_core.open_queue(server_url, "q", discipline) as queue:
+        held = queue.claim(owner="me")
+        shown, told = rmq("leases", "q"), rmq("leases", "q", "--json")
+    assert held is not None
+    (record,) = told.records
+    assert record["count"] == 1
+    assert record["first"] == (None if discipline == "jobs" else held.message.id)
+    assert "first message" in shown.out
 
 
 def test_dead_letters_are_listed_redriven_and_purged(rmq: Rmq) -> None:

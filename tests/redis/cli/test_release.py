@@ -114,7 +114,7 @@ def test_the_doctor_reports_whether_a_queue_is_paused(rmq: Rmq, queue: LeasedQue
     assert pause() == [("ok", "orders hands out messages")]
     queue.pause()
     assert pause() == [("warn", "orders is paused")]
-    assert "pause: claims get nothing until its `resume()` is called" in rmq("doctor", "orders").out
+    assert "pause: claims get nothing until `rmq resume QUEUE`" in rmq("doctor", "orders").out
 
 
 def test_an_orchestrator_that_cannot_be_queried_hides_nothing_else(

@@ -48,6 +48,18 @@ def stats_count_ready_and_held_messages(subject: Subject) -> None:
     assert not stats.paused
 
 
+@promise_of("history", refused(lambda queue, _: queue.history(), lambda queue, _: queue.totals()))
+def what_happens_is_counted_per_minute_and_in_total(subject: Subject) -> None:
+    subject.publish(1, 2, 3)
+    worker = subject.open()
+    worker.ack(worker.claim(max_messages=2))
+    worker.close()
+    totals = subject.queue.totals()
+    assert (totals.published, totals.claimed, totals.acked) == (3, 2, 2)
+    assert totals.wait.count == totals.processing.count == 2
+    assert sum(point.acked for point in subject.queue.history(minutes=2)) == 2
+
+
 @promise
 def peeking_returns_the_next_messages_and_claims_none(subject: Subject) -> None:
     assert subject.queue.peek() == []

@@ -8,10 +8,13 @@ from typing import Any
 from rmq_core import LeasedConfig, LeasedQueue, NewMessage, RedisMessageQueue
 from rmq_core.compat import operations
 from rmq_core.discipline.leased.operations import claiming, inspecting, reclaiming, settling, staging
+from rmq_core.history import acting_as
+from rmq_core.queue import recording
 from tests.redis.stored.deterministic import begin
 
 LEASES = "rmq:{q}:leases"
 HOUR_S = 3600
+MINUTE = 29_925_486
 PAYLOADS = {
     "text": "zażółć\n",
     "bytes": b"\x00\xff ",
@@ -58,6 +61,19 @@ def failures(url: str, client: Any) -> None:
         q.publish_many([NewMessage("o", id=f"other{n}") for n in range(3)])
         expire(client, q.claim(max_messages=3, lease_id="batch-7", owner="worker 2").id)
         q.backlog()
+
+
+def edited(url: str, client: Any) -> None:
+    """Dead letters that an operator edited: the payload, the headers, both; one that had failed with others before."""
+    with queue(url, max_deliveries=3) as q:
+        q.publish_many([NewMessage({"n": n}, id=f"edited{n}", headers=HEADERS) for n in range(3)])
+        for _ in range(2):
+            q.nack(q.claim(max_messages=3, owner="batch"), reason="all of it")
+        while lease := q.claim(owner="worker"):
+            q.nack(lease, reason="broken")
+        q.redrive_edited("edited0", {"n": "zero"}, by="operator")
+        q.redrive_edited("edited1", headers={})
+        q.redrive_edited("edited2", "text", {"fixed": "yes"})
 
 
 def leases(url: str, client: Any) -> None:
@@ -193,9 +209,50 @@ def begin_claim(channel: Any) -> str:
     return str(grant.lease.id)
 
 
+def history(url: str, client: Any) -> None:
+    """A minute, an hour, the totals and marks, of two flushes; the minute is one of the past."""
+    key = "rmq:{q}:history"
+    flushes = (
+        ("p+3 c+3 w0+2 w5+1 ws+300 wx^250", ["pause\talice\t"]),
+        ("c+1 a+2 d+1 w0+1 ws+4 wx^4 s22+3 ss+9 sx^3", []),
+    )
+    with queue(url, history=False) as q:
+        for number, (sums, marks) in enumerate(flushes):
+            exchange = recording.flushing(q._engine, "client", number, sums, marks)
+            q._driver.run(only(exchange))
+    for unit, number, ring in (("m", MINUTE, 1440), ("h", MINUTE // 60, 720)):
+        (place,) = (name for name in client.hkeys(key) if name.startswith(unit.encode()) and name != b"marks")
+        value = client.hget(key, place).split(b" ", 1)[1]
+        client.hdel(key, place)
+        client.hset(key, f"{unit}{number % ring}", b"%d %b" % (number, value))
+
+
+def journal(url: str, client: Any) -> None:
+    """The journal of messages that were published, claimed, taken over, settled, expired, dead and redriven."""
+    with acting_as("alice"), queue(url, history=False, journal=100, max_deliveries=4) as q:
+        q.publish_many([NewMessage(f"m{n}", id=f"m{n}") for n in range(2)])
+        q.publish_many(["a", "b"])
+        q.claim(max_messages=3, lease_id="job", owner="host 1")
+        lease = q.claim(lease_id="job", owner="host 2")
+        q.ack(lease, [lease.messages[0]])
+        q.nack(lease, reason="it broke")
+        expire(client, q.claim(owner="host 3").id)
+        q.backlog()
+        q.release(q.claim())
+    with acting_as("alice"), queue(url, history=False, journal=100, max_deliveries=1) as q:
+        q.nack(q.claim(), reason="again")
+        q.redrive()
+
+
+def only(call: Any) -> Any:
+    """An operation of one request."""
+    yield call
+
+
 SCENES = {
     "leased_messages": messages,
     "leased_failures": failures,
+    "leased_edited": edited,
     "leased_leases": leases,
     "leased_filling": filling,
     "leased_nacking": nacking,
@@ -206,5 +263,7 @@ SCENES = {
     "leased_deduplicated": deduplicated,
     "leased_waiting": waiting,
     "leased_slots": slots,
+    "leased_history": history,
+    "leased_journal": journal,
     "message_queue": message_queue,
 }

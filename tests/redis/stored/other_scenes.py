@@ -115,6 +115,14 @@ def jobs_leases(url: str, client: Any) -> None:
         q.publish("by IDMP where the server has it")
 
 
+def jobs_paused(url: str, client: Any) -> None:
+    """A queue that was paused before anything was delivered, and still is."""
+    with JobQueue(url, "q", JobsConfig(lease=HOUR_S)) as q:
+        q.pause()
+        q.add_bulk([NewJob("", {"n": n}, job_id=f"j{n}") for n in range(2)])
+        q.claim()
+
+
 def jobs_rules(url: str, client: Any) -> None:
     """Repeatable jobs: every, cron, with a limit, an end and options; one that fired."""
     with JobQueue(url, "q") as q:
@@ -164,6 +172,7 @@ SCENES = {
     "streams": streams,
     "jobs": jobs,
     "jobs_leases": jobs_leases,
+    "jobs_paused": jobs_paused,
     "jobs_rules": jobs_rules,
     "handed_over": handed_over,
     "spark_stream": spark_stream,

@@ -18,6 +18,7 @@ GUIDE = (Path(__file__).parents[3] / "docs/how-to/command-line.md").read_text("u
 TABLE = GUIDE.partition("## Commands")[2].partition("## ")[0]
 ROWS = {line.split("`")[1]: line for line in TABLE.splitlines() if line.startswith("| `")}
 SHARED = {"--url", "--json", "--discipline"}
+LACKING = {"queues list": {"--discipline"}, "serve": {"--discipline", "--json"}, "token": SHARED}
 
 
 def commands() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -38,9 +39,10 @@ def options(callback: Callable[..., Any]) -> set[str]:
 
 @pytest.mark.parametrize(("name", "callback"), list(commands()), ids=[name for name, _ in commands()])
 def test_the_guide_names_every_command_with_exactly_its_options(name: str, callback: Callable[..., Any]) -> None:
-    (row,) = [line for words, line in ROWS.items() if words == name or words.startswith((f"{name} QUEUE", f"{name} ["))]
+    beginnings = tuple(f"{name} {argument}" for argument in ("QUEUE", "[", "ROLE"))
+    (row,) = [line for words, line in ROWS.items() if words == name or words.startswith(beginnings)]
     assert set(re.findall(r"`(--[a-z-]+)`", row)) == options(callback) - SHARED
-    assert options(callback) >= SHARED - ({"--discipline"} if name == "queues list" else set())
+    assert options(callback) >= SHARED - LACKING.get(name, set())
 
 
 def test_the_guide_names_what_a_message_has_in_json() -> None:

@@ -51,8 +51,9 @@ def test_a_lease_record_contains_no_token() -> None:
     info = LeaseInfo("l", "me", "held", 3, 1, 0, now - timedelta(minutes=1), now + timedelta(seconds=90.5), 7)
     assert set(records.lease_record("q", info)) == {
         "queue", "id", "owner", "state", "count", "settled", "takeovers", "claimed_at", "deadline", "isolation",
+        "first",
     }  # fmt: skip
-    assert records.lease_row(info)[-3:] == ("1 min", "1 min 30 s", None)
+    assert records.lease_row(info)[-4:] == ("1 min", "1 min 30 s", None, None)
 
 
 @pytest.mark.parametrize(("seconds", "ends"), [(None, "never"), (-1, "expired")])
@@ -61,7 +62,7 @@ def test_a_lease_without_a_deadline_ends_never_and_one_past_its_deadline_is_expi
 ) -> None:
     now = datetime.now(UTC)
     deadline = None if seconds is None else now + timedelta(seconds=seconds)
-    assert records.lease_row(LeaseInfo("l", "me", "held", 1, 0, 0, now, deadline, 7))[-2] == ends
+    assert records.lease_row(LeaseInfo("l", "me", "held", 1, 0, 0, now, deadline, 7))[7] == ends
 
 
 def test_the_counts_of_a_queue_are_under_their_headings() -> None:

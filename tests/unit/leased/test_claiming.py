@@ -160,7 +160,7 @@ def test_a_claim_that_finds_expired_leases_reclaims_them_and_tries_again() -> No
 
 
 def test_a_granted_claim_reclaims_expired_leases_before_it_returns() -> None:
-    lease, wants = drive(claim(engine()), [[claimed()[0], [b"a"], envelopes(1)], b"live"])
+    lease, wants = drive(claim(engine()), [[claimed()[0], [b"a"], [envelopes(1)]], b"live"])
     assert scripts(wants) == ["claim", "reclaim"]
     assert lease is not None
 
@@ -308,7 +308,7 @@ def test_a_claim_interrupted_while_it_waits_or_fills_is_remembered() -> None:
 def test_a_claim_that_is_granted_and_then_fails_is_remembered() -> None:
     core = engine()
     with pytest.raises(WrongKeyType):
-        drive(claim(core, lease_id="job"), [[claimed()[0], [b"a"], envelopes(1)], WrongKeyType("x")])
+        drive(claim(core, lease_id="job"), [[claimed()[0], [b"a"], [envelopes(1)]], WrongKeyType("x")])
     assert list(core.unanswered) == ["job"]
 
 

@@ -160,13 +160,11 @@ def test_a_backlog_query_requests_a_notification_and_returns_the_time_until_some
 
 
 def test_stats_count_the_unsettled_messages_of_leases() -> None:
-    found, (call, batch) = drive(
-        stats(engine()),
-        [[4, 3, 2, 1, 1, b"1000", 3000, [b"a", b"b"], 2], [INFO, [b"", b"h", 1, 0, b"inf", 1, 0, b"1", 0, 0]]],
-    )
+    found, (call, held) = drive(stats(engine()), [[4, 3, 2, 1, 1, b"1000", 3000, [b"a", b"b"], 2], 5])
     assert found == QueueStats(ready=4, delayed=3, leased=5, leases=2, dead=1, oldest_age=2.0, paused=True, isolated=2)
     assert call.given["listed"] == 1000
-    assert [info.given["lease_id"] for info in batch.calls] == ["a", "b"]
+    keys = engine().keys
+    assert held.given["lists"] == (keys.lease("a"), keys.settled("a"), keys.lease("b"), keys.settled("b"))
 
 
 def test_stats_of_an_empty_queue_take_one_call() -> None:

@@ -27,7 +27,11 @@ class ByHand:
         self.replies = replies
         self.wants: list[Any] = []
 
-    def run(self, exchange: Exchange[Any], _: Patience) -> Any:
+    def run(self, exchange: Exchange[Any], patience: Patience) -> Any:
+        """Answer an operation; a flush of the history, which is sent once, is left unanswered."""
+        if patience.once:
+            exchange.close()
+            return None
         found, self.wants = drive(exchange, self.replies)
         return found
 

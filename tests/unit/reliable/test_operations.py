@@ -11,7 +11,7 @@ from rmq_core import LeaseLost, QueueFull, QueueUnavailable, ScriptFailed
 from rmq_core.discipline.reliable.config import ReliableConfig
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.discipline.reliable.keys import ReliableKeys
-from rmq_core.discipline.reliable.operations import claiming, inspecting, publishing, reaping, settling
+from rmq_core.discipline.reliable.operations import claiming, managing, publishing, reaping, settling
 from rmq_core.exchange import Call, Command, Exchange, Sleep, Wait
 from rmq_core.messages import Lease
 from tests.unit.leased.by_hand import asked, drive, envelope, result, step
@@ -170,8 +170,8 @@ ODD: dict[str, Callable[[ReliableEngine], Exchange[Any]]] = {
     "publish": lambda engine: publishing.publish(engine, "a"),
     "ack": lambda engine: settling.ack(engine, HELD),
     "reap": lambda engine: reaping._reap_worker(engine, "w", 1, 1),
-    "purge": lambda engine: inspecting.purge(engine, "ready"),
-    "redrive": inspecting.redrive,
+    "purge": lambda engine: managing.purge(engine, "ready"),
+    "redrive": managing.redrive,
 }
 
 

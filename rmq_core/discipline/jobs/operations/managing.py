@@ -10,10 +10,14 @@ from typing import Any, NamedTuple
 from rmq_core.discipline.jobs.engine import JobsEngine, prepare, refused
 from rmq_core.discipline.jobs.job import Job, check_id
 from rmq_core.discipline.jobs.keys import GROUP
-from rmq_core.errors import ConfigurationError, JobFailed, MalformedMessage
+from rmq_core.discipline.jobs.operations.selecting import purge_where, redrive_where
+from rmq_core.envelope.matching import Match
+from rmq_core.errors import ConfigurationError, JobFailed, MalformedMessage, Unsupported
 from rmq_core.exchange import Call, Command, Exchange, Listen
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import milliseconds, whole
+from rmq_core.queue.choosing import Tally
+from rmq_core.reports import OnProgress
 
 _LONGEST_MS = 5000
 
@@ -25,26 +29,48 @@ class JobResult(NamedTuple):
     error: str | None = None
 
 
-def redrive(engine: JobsEngine, max_messages: int | None = None) -> Exchange[int]:
-    """Move dead letters back to the stream, oldest first, with a fresh budget of attempts. Return how many."""
+def redrive(
+    engine: JobsEngine,
+    max_messages: int | None = None,
+    *,
+    where: Match | None = None,
+    progress: OnProgress | None = None,
+) -> Exchange[int]:
+    """Move dead letters back to the stream, oldest first, with a fresh budget of attempts. Return how many.
+
+    where: only those that meet these conditions. progress: called after each step; the redrive ends there if it returns
+    False.
+    """
     left = None if max_messages is None else whole("max_messages", max_messages, minimum=1)
+    tally = Tally(left, progress)
     if engine.native is None:
         yield from prepare(engine)
-    moved = 0
-    while left is None or moved < left:
-        most = 1000 if left is None else min(1000, left - moved)
+    if where is not None:
+        return (yield from redrive_where(engine, where, tally))
+    while not tally.over:
+        most = 1000 if tally.left is None else min(1000, tally.left)
         call = script("jobs/redrive", engine.keys, most=most, events_cap=engine.config.max_events)
         count = _count(call, (yield call), b"redriven ")
-        moved += count
         if not count:
             break
-    return moved
+        tally.add(count)
+    return tally.changed
 
 
-def purge(engine: JobsEngine, which: str) -> Exchange[int]:
-    """Delete the `ready` jobs that no worker or lease holds, the `delayed` or the `dead` ones. Return how many."""
+def purge(
+    engine: JobsEngine, which: str, *, where: Match | None = None, progress: OnProgress | None = None
+) -> Exchange[int]:
+    """Delete the `ready` jobs that no worker or lease holds, the `delayed` or the `dead` ones. Return how many.
+
+    where: only the dead letters that meet these conditions; Unsupported for other jobs. progress: called after each
+    step of a purge with conditions, which ends there if it returns False.
+    """
     if which not in {"ready", "delayed", "dead"}:
         raise ConfigurationError(f"which must be 'ready', 'delayed' or 'dead', not {which!r}")
+    if where is not None:
+        if which != "dead":
+            raise Unsupported("jobs", f"purge of {which} jobs by conditions", ("leased",))
+        return (yield from purge_where(engine, where, Tally(progress=progress)))
     removed = 0
     while True:
         call = script("jobs/purge", engine.keys, which=which, group=GROUP)
@@ -52,6 +78,37 @@ def purge(engine: JobsEngine, which: str) -> Exchange[int]:
         removed += count
         if not count or which != "ready":
             return removed
+
+
+def pause(engine: JobsEngine) -> Exchange[None]:
+    """Stop handing out jobs; adding and settling go on, and workers finish the jobs that they have fetched.
+
+    Claims and workers get nothing until `resume`. A worker that waits in a server with XREADGROUP CLAIM (Redis 8.6) may
+    still get jobs of a worker that died, within 5 s of the pause.
+    """
+    yield from _set_pause(engine, "1")
+
+
+def resume(engine: JobsEngine) -> Exchange[None]:
+    """Hand out jobs again. Workers notice it within a second, claims that wait within 5 s."""
+    yield from _set_pause(engine, "0")
+
+
+def run_now(engine: JobsEngine, message_id: str) -> Exchange[bool]:
+    """End the delay, or the backoff, of a job, so that it is ready now; return False if none of this id waits."""
+    call = script("jobs/run_now", engine.keys, job_id=check_id(message_id), events_cap=engine.config.max_events)
+    if engine.native is None:
+        yield from prepare(engine)
+    reply = yield call
+    if reply not in {b"ready", b"missing"}:
+        raise refused("run_now", reply)
+    return bool(reply == b"ready")
+
+
+def _set_pause(engine: JobsEngine, stop: str) -> Exchange[None]:
+    if engine.native is None:
+        yield from prepare(engine)
+    yield script("jobs/pause", engine.keys, group=GROUP, stop=stop)
 
 
 def get_result(engine: JobsEngine, job: Job | str) -> Exchange[JobResult | None]:

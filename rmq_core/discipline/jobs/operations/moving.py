@@ -10,7 +10,7 @@ from rmq_core.discipline.jobs.keys import GROUP
 from rmq_core.envelope import codec
 from rmq_core.envelope.stored import StoredMessage, StoredPage, unmarked
 from rmq_core.errors import ConfigurationError, PayloadError
-from rmq_core.exchange import Exchange
+from rmq_core.exchange import Command, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.moving import KEEP_MS, PAGE, Cursor, ImportEntry, list_page, progress_key, states_only, stored
 
@@ -29,7 +29,9 @@ def export_page(engine: JobsEngine, state: str, cursor: Cursor = ()) -> Exchange
         return (yield from _delayed_page(engine, cursor))
     if state == "dead":
         return (yield from list_page(engine.keys.dead, "right", state, cursor))
-    return (yield from _entries_page(engine.keys.ready, "ready", GROUP, cursor))
+    before = None if cursor else (yield Command(("GET", engine.keys.paused)))
+    begun = cursor if before is None else (before if isinstance(before, str) else before.decode(),)
+    return (yield from _entries_page(engine.keys.ready, "ready", GROUP, begun))
 
 
 def import_entry(engine: JobsEngine, message: StoredMessage, drop: frozenset[str] = frozenset()) -> ImportEntry:

@@ -93,7 +93,7 @@ def stats(engine: JobsEngine) -> Exchange[QueueStats]:
     counted = yield from _read_stats(engine, 1, _LISTED)
     infos = yield from _infos(engine, counted[7])
     leased = counted[4] + sum(info.count - info.settled for info in infos)
-    return QueueStats(counted[0], counted[1], leased, counted[2], counted[3], _age(counted), paused=False)
+    return QueueStats(counted[0], counted[1], leased, counted[2], counted[3], _age(counted), paused=bool(counted[8]))
 
 
 def peek(engine: JobsEngine, count: int = 1) -> Exchange[list[Message]]:

@@ -2,29 +2,70 @@
 
 from __future__ import annotations
 
-from rmq_core.discipline.jobs.engine import JobsEngine, refused
+from typing import NamedTuple
+
+from rmq_core.discipline.jobs.engine import JobsEngine, check_text, refused
 from rmq_core.envelope.ids import nonce
-from rmq_core.exchange import Exchange
+from rmq_core.errors import LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther
+from rmq_core.exchange import Command, Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.queue.keys import check_name
+from rmq_core.reports import SettleReport
 
 
 def reclaim(engine: JobsEngine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
     """Reclaim the jobs of a lease that has expired, or whose attempts are `used_up`. Return how many."""
-    keys, config, moved, token = engine.keys, engine.config, 0, ""
+    done = yield from _reclaimed(engine, lease_id, "1" if used_up else "0")
+    return done.settled
+
+
+def expire_lease(engine: JobsEngine, lease_id: str, *, if_owner: str | None = None) -> Exchange[SettleReport]:
+    """Reclaim a lease by its id alone, as if its deadline had passed; an attempt is counted.
+
+    The holder is fenced off. The report says how many jobs went back, and how many of them are dead letters now.
+    if_owner: only when this owner holds it, else raise LeaseOwnedByOther. Raises LeaseLost when there is no such lease,
+    LeaseAlreadySettled when it was acked as a whole. Workers hold jobs without a lease.
+    """
+    name = check_name("lease_id", lease_id)
+    required = {} if if_owner is None else {"only_of": check_text("if_owner", if_owner)}
+    done = yield from _reclaimed(engine, name, "1", **required)
+    if done.owner is not None:
+        raise LeaseOwnedByOther(lease_id, f"it is owned by {done.owner!r}, not by {if_owner!r}")
+    if not done.found:
+        record = yield Command(("GET", engine.keys.done(name)))
+        if record is not None:
+            raise LeaseAlreadySettled(lease_id, int(record.split()[0]))
+        raise LeaseLost(lease_id, "there is no lease of this id")
+    return SettleReport(done.settled, done.dead)
+
+
+class ReclaimedJobs(NamedTuple):
+    """What was done. found: whether there was such a lease. owner: who holds it instead of the required owner."""
+
+    settled: int = 0
+    dead: int = 0
+    found: bool = False
+    owner: str | None = None
+
+
+def _reclaimed(engine: JobsEngine, lease_id: str, early: str, **required: str) -> Exchange[ReclaimedJobs]:
+    keys, config, token, done = engine.keys, engine.config, "", ReclaimedJobs()
     while True:
         reply = yield script(
             "jobs/reclaim", keys, lease=keys.lease(lease_id), lease_id=lease_id, nonce=nonce(),
             max_attempts=config.max_attempts, max_dead=config.max_dead, events_cap=config.max_events,
-            if_used_up="1" if used_up else "0", earlier_token=token,
+            if_used_up=early, earlier_token=token, **required,
         )  # fmt: skip
-        if reply == b"live":
-            return moved
         words = reply.decode().split(" ")
+        if words[0] == "owned":
+            return done._replace(owner=reply.decode().partition(" ")[2])
+        if reply == b"live":
+            return done
         if words[0] != "returned":
             raise refused("reclaim", reply)
-        moved, token = moved + int(words[1]), words[4]
+        done, token = ReclaimedJobs(done.settled + int(words[1]), done.dead + int(words[2]), found=True), words[4]
         if words[3] == "0":
-            return moved
+            return done
 
 
 def reclaim_all(engine: JobsEngine, late: list[bytes]) -> Exchange[int]:

@@ -10,9 +10,11 @@ from rmq_core.discipline.jobs.keys import GROUP
 from rmq_core.discipline.jobs.operations.managing import entries_of
 from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import QueueFull
-from rmq_core.exchange import Call, Encodable, Exchange, Listen
+from rmq_core.exchange import Call, Encodable, Exchange, Listen, Sleep
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import milliseconds
+
+_PAUSED_S = 1.0  # how often a worker looks whether a paused queue was resumed
 
 
 class Delivery(NamedTuple):
@@ -59,11 +61,16 @@ class Verdict(NamedTuple):
 def turn(engine: JobsEngine, consumer: str, done: Done, count: int) -> Exchange[list[Delivery]]:
     """Report finished jobs and read up to `count` jobs, in one round trip."""
     entries = yield from grouped(engine, lambda: _turn(engine, consumer, done, count))
-    return _deliveries(entries)
+    if count:
+        engine.paused = entries == [b"paused"]
+    return [] if engine.paused else _deliveries(entries)
 
 
 def listen(engine: JobsEngine, consumer: str, count: int, block_ms: int) -> Exchange[list[Delivery]]:
     """Read up to `count` jobs, waiting for the first of them."""
+    if engine.paused:  # a read would get the jobs of silent workers all the same
+        yield Sleep(min(_PAUSED_S, block_ms / 1000))
+        return []
     claim: tuple[Encodable, ...] = ("CLAIM", engine.own_lease_ms) if engine.native else ()
     words = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "BLOCK", block_ms)
     want = Listen((*words, *claim, "STREAMS", engine.keys.ready, ">"), block_ms)

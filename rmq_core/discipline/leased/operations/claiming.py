@@ -32,6 +32,7 @@ from rmq_core.queue.keys import check_name
 from rmq_core.queue.registry import register
 
 _INLINE = 4000
+_ACK = Operation.ACK
 
 
 class LeaseRequest(NamedTuple):
@@ -130,7 +131,7 @@ def _ack_and_claim(
         if words[0] not in {"claimed", "empty"}:
             raise ScriptFailed(f"claim_next got {words[0]!r}")
         ack.state.settled = True
-    engine.tell(Operation.ACK, int(words[-1]), ack.id)
+    engine.ended(_ACK, int(words[-1]), ack)
     check(engine, f"acked lease {ack.id!r}", confirmed)
     return words, reply[1], reply[2]
 
@@ -198,12 +199,12 @@ def _granted(
         return (yield from _fetch(engine, taken_over(engine, request.id, " ".join(words[1:]))))
     token, deadline, taken, limit = words[1], words[2], int(words[3]), int(words[4])
     isolation = None if words[5] == "0" else isolation_of(words[5:7])
-    engine.tell(Operation.CLAIM, taken, request.id)
     envelopes = list(chain.from_iterable(batches))
     granted = Lease(
         engine.keys.name, request.id, request.owner, taken, deadline_of(deadline), token,
         named=request.mode == "named", isolation=isolation, envelopes=envelopes or None,
     )  # fmt: skip
+    engine.claimed(granted, request.lease_ms)
     if isolation:
         tell_isolated(engine, granted)
     if taken < limit:
@@ -246,11 +247,12 @@ def _fill(engine: LeasedEngine, granted: Lease, limit: int) -> Exchange[Lease]:
 def taken_over(engine: LeasedEngine, lease_id: str, rest: str) -> Lease:
     """Return the lease that a script's reply to a takeover describes; emit the takeover."""
     token, deadline, count, failures, most, takeovers, _, owner = rest.split(" ", 7)
-    engine.tell(Operation.TAKEOVER, int(count), lease_id)
-    return Lease(
+    lease = Lease(
         engine.keys.name, lease_id, owner, int(count), deadline_of(deadline), token, int(takeovers),
         named=not lease_id.startswith("~"), isolation=isolation_of((failures, most)),
     )  # fmt: skip
+    engine.taken(lease)
+    return lease
 
 
 def isolation_of(words: Sequence[str | int]) -> Isolation | None:

@@ -137,9 +137,24 @@ def poll_backlog(engine: LeasedEngine, bell_ms: int = 0) -> Exchange[tuple[Backl
 
 def stats(engine: LeasedEngine) -> Exchange[QueueStats]:
     """Return what the queue holds. Of more than 1,000 leases, only the 1,000 that expire first count as leased."""
-    ready, delayed, leases, dead, paused, oldest, now, ids, isolated = yield _counts(engine, _LISTED)
-    infos = yield from _infos(engine, ids)
-    leased = sum(info.count - info.settled for info in infos)
+    counted = yield count_call(engine)
+    return stats_of(counted, (yield held_call(engine, counted)) if counted[7] else 0)
+
+
+def count_call(engine: LeasedEngine) -> Call:
+    """Return the call that counts a queue and lists its leases; `held_call` and `stats_of` read the reply."""
+    return _counts(engine, _LISTED)
+
+
+def held_call(engine: LeasedEngine, counted: Sequence[Any]) -> Call:
+    """Return the call that counts the messages of the leases that `count_call` listed, at least one."""
+    keys, names = engine.keys, map(_text, counted[7])
+    return script("leased/held", lists=tuple(key for name in names for key in (keys.lease(name), keys.settled(name))))
+
+
+def stats_of(counted: Sequence[Any], leased: int) -> QueueStats:
+    """Return the numbers of a queue, from the replies of `count_call` and `held_call`."""
+    ready, delayed, leases, dead, paused, oldest, now, ids, isolated = counted
     leases -= sum(name.startswith(PUBLICATION) for name in ids)
     return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused), isolated)
 

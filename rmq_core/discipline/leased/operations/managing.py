@@ -8,17 +8,22 @@ from collections.abc import Iterable, Sequence
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.adopting import adopt, reenter
 from rmq_core.discipline.leased.operations.inspecting import browsing, stored_in
-from rmq_core.discipline.leased.operations.publishing import deduplicates, digest_of, key_bytes
+from rmq_core.discipline.leased.operations.publishing import deduplicates, key_bytes
+from rmq_core.discipline.leased.operations.selecting import number, purge_where, redrive_where, remove
 from rmq_core.discipline.leased.operations.settling import release
 from rmq_core.envelope import codec
-from rmq_core.envelope.payloads import decode_payload, digest
+from rmq_core.envelope.matching import Match
+from rmq_core.envelope.payloads import digest
 from rmq_core.errors import ConfigurationError, LeaseLost, QueueNotEmpty, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Command, Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.history import actor
 from rmq_core.policy import whole
+from rmq_core.queue.choosing import Tally, wanted_ids
+from rmq_core.queue.journal import note
 from rmq_core.queue.keys import QUEUES, UNHELD
-from rmq_core.reports import SettleReport
+from rmq_core.reports import OnProgress, SettleReport
 
 _CHOSEN = 10  # per script, which blocks the server: finding one of 100,000 dead letters takes about a millisecond
 _SLICE = 250
@@ -26,23 +31,36 @@ _HELD = ("ready", "isolated", "delayed", "lease(s)", "dead", "completed", "faile
 _WAITING = {"ready": ("ready", "isolated"), "isolated": ("isolated",), "delayed": ("delayed",)}
 
 
-def redrive(engine: LeasedEngine, max_messages: int | None = None) -> Exchange[int]:
+def redrive(
+    engine: LeasedEngine,
+    max_messages: int | None = None,
+    *,
+    where: Match | None = None,
+    progress: OnProgress | None = None,
+) -> Exchange[int]:
     """Move the oldest dead letters back to ready with a fresh delivery budget; return how many.
 
-    Raises QueueFull when the server has no memory for them; they stay dead letters then.
+    where: only those that meet these conditions. progress: called after each step; the redrive ends there if it returns
+    False. Raises QueueFull when the server has no memory for them; they stay dead letters then.
     """
     if max_messages is not None:
         whole("max_messages", max_messages, minimum=1)
-    keys, moved = engine.keys, 0
-    while max_messages is None or moved < max_messages:
-        ask = 1000 if max_messages is None else min(1000, max_messages - moved)
-        reply = yield script("leased/redrive", keys, most=ask, bell=keys.bell)
-        count = _number(reply, b"redriven ")
+    tally = Tally(max_messages, progress)
+    try:
+        yield from redrive_where(engine, where, tally) if where is not None else _redrive_all(engine, tally)
+    finally:
+        _redriven(engine, tally.changed)
+    return tally.changed
+
+
+def _redrive_all(engine: LeasedEngine, tally: Tally) -> Exchange[None]:
+    keys = engine.keys
+    while not tally.over:
+        ask = 1000 if tally.left is None else min(1000, tally.left)
+        count = number((yield script("leased/redrive", keys, most=ask, bell=keys.bell)), b"redriven ")
         if not count:
             break
-        moved += count
-    engine.tell(Operation.REDRIVE, moved)
-    return moved
+        tally.add(count)
 
 
 def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:
@@ -50,31 +68,42 @@ def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[i
 
     Scans the dead letters, the newest first. Raises QueueFull when the server has no memory for them.
     """
-    if isinstance(message_ids, str):
-        raise ConfigurationError("message_ids must be several ids, not one str; pass [message_id]")
-    wanted = frozenset(map(_message_id, message_ids))
+    wanted = wanted_ids(message_ids)
     keys, moved = engine.keys, 0
-    found = yield from _find(keys.dead, wanted, grows_left=True)
+    found = yield from find(keys.dead, wanted, grows_left=True)
     chosen = list(reversed(found.values()))  # the oldest must be claimed first
     for lo in range(0, len(chosen), _CHOSEN):
         some = chosen[lo : lo + _CHOSEN]
         reply = yield script("leased/redrive_some", keys, bell=keys.bell, letters=some)
-        moved += _number(reply, b"redriven ")
-    engine.tell(Operation.REDRIVE, moved)
+        moved += number(reply, b"redriven ")
+    _redriven(engine, moved)
     return moved
 
 
-def purge(engine: LeasedEngine, target: str) -> Exchange[int]:
+def purge(
+    engine: LeasedEngine, target: str, *, where: Match | None = None, progress: OnProgress | None = None
+) -> Exchange[int]:
     """Delete all messages in `ready`, `isolated`, `delayed`, `dead`, `completed` or `failed`; return how many.
 
-    `isolated` are the ready messages that failed together before; `ready` includes them. If the queue's settings have
-    `dedup` or `dedup_key`, messages purged from ready, isolated or delayed can be published again at once. A key that
-    the publishing call named, or that belongs to a dead letter, is remembered until its window ends; see `forget`.
+    where: only those that meet these conditions. progress: called after each step of a purge with conditions, which
+    ends there if it returns False. `isolated` are the ready messages that failed together before; `ready` includes
+    them. If the queue's settings have `dedup` or `dedup_key`, messages purged from ready, isolated or delayed can be
+    published again at once. A key that the publishing call named, or that belongs to a dead letter, is remembered until
+    its window ends; see `forget`.
     """
     if target not in UNHELD:
         raise ConfigurationError(
             f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases can only be settled"
         )
+    if where is not None:
+        removed = yield from purge_where(engine, target, where, Tally(progress=progress))
+    else:
+        removed = yield from _purge(engine, target)
+    mark(engine, "purge", f"{removed} of {target}")
+    return removed
+
+
+def _purge(engine: LeasedEngine, target: str) -> Exchange[int]:
     if target in _WAITING and deduplicates(engine):
         return (yield from _purge_with_keys(engine, _WAITING[target]))
     key, kind = stored_in(engine, target)
@@ -82,17 +111,19 @@ def purge(engine: LeasedEngine, target: str) -> Exchange[int]:
         call = script("leased/purge", key=key, delayed=engine.keys.delayed, kind="ready")
     else:
         call = script("leased/purge", key=key, kind=kind)
-    return _number((yield call), b"removed ")
+    return number((yield call), b"removed ")
 
 
 def pause(engine: LeasedEngine) -> Exchange[None]:
     """Stop handing out messages; publishing and settling go on. Waiting claims wait until `resume`."""
     yield _pause(engine, "1")
+    mark(engine, "pause")
 
 
 def resume(engine: LeasedEngine) -> Exchange[None]:
     """Hand out messages again."""
     yield _pause(engine, "0")
+    mark(engine, "resume")
 
 
 def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | None = None) -> Exchange[bool]:
@@ -103,11 +134,11 @@ def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | No
     publishing call named is not stored with the message: pass it as `dedup_key` here too, or a message that replaces
     this one counts as a duplicate.
     """
-    wanted = frozenset([_message_id(message_id)])
+    wanted = frozenset([checked_id(message_id)])
     given = None if dedup_key is None else digest("key", key_bytes(dedup_key))
     for key, kind in ((engine.keys.ready, "newest"), (engine.keys.delayed, "zset")):
-        found = yield from _find(key, wanted)
-        if found and (yield from _remove(engine, key, kind, [found[message_id]], given)):
+        found = yield from find(key, wanted)
+        if found and (yield from remove(engine, key, kind, [found[message_id]], given)):
             return True
     return False
 
@@ -116,7 +147,13 @@ def forget(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[bool]:
     """Let a deduplication key be published again before its window ends; return False when it was not remembered."""
     known = engine.keys.dedup(digest("key", key_bytes(dedup_key)))
     reply = yield script("leased/purge", key=known, kind="string")
-    return bool(_number(reply, b"removed "))
+    return bool(number(reply, b"removed "))
+
+
+def remembered(engine: LeasedEngine, dedup_key: str | bytes) -> Exchange[float | None]:
+    """Return for how many seconds a deduplication key is still remembered; None if it is not, and can be published."""
+    left_ms = yield Command(("PTTL", engine.keys.dedup(digest("key", key_bytes(dedup_key)))))
+    return left_ms / 1000 if left_ms >= 0 else None
 
 
 def unregister(engine: LeasedEngine) -> Exchange[None]:
@@ -137,6 +174,8 @@ def unregister(engine: LeasedEngine) -> Exchange[None]:
     if any(held):
         found = ", ".join(f"{count:,} {what}" for what, count in zip(_HELD, held, strict=True) if count)
         raise QueueNotEmpty(f"queue {engine.keys.name!r} holds {found}: consume or purge them first, or keep the queue")
+    if engine.tally is not None:
+        engine.tally.clear()  # a flush would create the history again
     engine.registered = False
 
 
@@ -172,35 +211,13 @@ def _purge_with_keys(engine: LeasedEngine, parts: Sequence[str]) -> Exchange[int
         left, found, _ = yield slice_
         while found and left > 0:  # without `left`, fast publishers could keep the loop running
             some = found[:left]
-            gone = yield from _remove(engine, key, "oldest" if kind == "list" else "zset", some)
+            gone = yield from remove(engine, key, "oldest" if kind == "list" else "zset", some)
             removed, left = removed + gone, left - len(some)
             found = (yield slice_)[1]
     return removed
 
 
-def _remove(
-    engine: LeasedEngine, key: bytes, kind: str, envelopes: Sequence[bytes], given: bytes | None = None
-) -> Exchange[int]:
-    """Remove messages; free the given deduplication key, else the keys that the queue's settings give them."""
-    digests = [given] if given else [_digest_of(engine, each) for each in envelopes] if deduplicates(engine) else []
-    markers = [engine.keys.dedup(digest) for digest in digests]
-    reply = yield script(
-        "leased/cancel", key=key, markers=markers, kind=kind, window_ms=engine.dedup_window_ms, messages=envelopes
-    )
-    return _number(reply, b"removed ")
-
-
-def _digest_of(engine: LeasedEngine, envelope: bytes) -> bytes:
-    """Return the deduplication digest that the queue's settings give a stored message; empty when they give none."""
-    try:
-        parts = codec.split(envelope)
-        payload = decode_payload(parts.kind, parts.payload)
-        return digest_of(engine, None, payload, parts.kind, parts.payload) or b""
-    except Exception:  # noqa: BLE001  a damaged message, or one that the key function refuses, must be removed too
-        return b""
-
-
-def _find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Exchange[dict[str, bytes]]:
+def find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Exchange[dict[str, bytes]]:
     """Return the stored envelopes of the wanted messages by id.
 
     Indexes count from the end at which messages are added. So a claim, which removes at the other end, shifts no index,
@@ -221,17 +238,24 @@ def _find(key: bytes, wanted: frozenset[str], *, grows_left: bool = False) -> Ex
     return found
 
 
-def _message_id(message_id: str) -> str:
+def checked_id(message_id: str) -> str:
     if not isinstance(message_id, str):
         raise ConfigurationError(f"message_id must be the str that publish returned, not {message_id!r}")
     return message_id
 
 
+def _redriven(engine: LeasedEngine, moved: int) -> None:
+    engine.tell(Operation.REDRIVE, moved)
+    if moved:
+        note("redriven", n=moved, by=actor())
+        mark(engine, "redrive", str(moved))
+
+
+def mark(engine: LeasedEngine, kind: str, text: str = "") -> None:
+    """Mark in the history what an operator did; the client flushes it after the operation."""
+    if engine.tally is not None:
+        engine.tally.mark(kind, text)
+
+
 def _pause(engine: LeasedEngine, on: str) -> Call:
     return script("leased/pause", engine.keys, paused=on, bell=engine.keys.bell)
-
-
-def _number(reply: bytes, prefix: bytes) -> int:
-    if not reply.startswith(prefix):
-        raise ScriptFailed(f"the server answered {reply.decode()!r}")
-    return int(reply[len(prefix) :])

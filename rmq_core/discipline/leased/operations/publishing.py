@@ -18,8 +18,10 @@ from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, Scr
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Chain, Exchange, Sleep
 from rmq_core.exchange.scripts import script
+from rmq_core.history import actor
 from rmq_core.messages import NewMessage
 from rmq_core.policy import Overflow, milliseconds
+from rmq_core.queue.journal import note
 from rmq_core.queue.registry import register
 from rmq_core.reports import Published, PublishReport
 
@@ -113,8 +115,12 @@ def publish(
         reply, confirmed = yield from _insist(engine, call, reply)
     _, dropped, *verdict = reply.split()
     accepted = verdict != [b"0"]
-    if engine.on_event:
+    if accepted and dropped == b"0":
+        engine.published(entry.id)
+    else:
         _tell(engine, int(accepted), int(not accepted), int(dropped), entry.id if accepted else None)
+    if engine.journal is not None and accepted:
+        note("published", ids=[entry.id], by=actor())
     check(engine, "published", confirmed)
     return Published(entry.id, accepted)
 
@@ -253,9 +259,12 @@ def _insist(engine: LeasedEngine, call: Call, reply: bytes) -> Exchange[tuple[by
 
 
 def _tell(engine: LeasedEngine, fresh: int, duplicates: int, dropped: int, message_id: str | None) -> None:
-    engine.tell(Operation.PUBLISH, fresh, message_id=message_id)
-    engine.tell(Operation.DUPLICATE, duplicates)
-    engine.tell(Operation.DROP, dropped)
+    if fresh:
+        engine.tell(Operation.PUBLISH, fresh, message_id=message_id)
+    if duplicates:
+        engine.tell(Operation.DUPLICATE, duplicates)
+    if dropped:
+        engine.tell(Operation.DROP, dropped)
 
 
 class _Tally:
@@ -279,9 +288,10 @@ class _Tally:
         self.accepted += fresh
         self.duplicates += len(chunk.ids) - fresh
         self.dropped += dropped
-        if self.engine.on_event:
-            one = self.ids[-1] if len(chunk.ids) == 1 else None
-            _tell(self.engine, fresh, len(chunk.ids) - fresh, dropped, one)
+        one = self.ids[-1] if len(chunk.ids) == 1 else None
+        _tell(self.engine, fresh, len(chunk.ids) - fresh, dropped, one)
+        if self.engine.journal is not None and fresh:
+            note("published", ids=[each for each in self.ids[-len(chunk.ids) :] if each], by=actor())
 
     def report(self) -> PublishReport:
         return PublishReport(self.accepted, self.duplicates, self.dropped, tuple(self.ids))

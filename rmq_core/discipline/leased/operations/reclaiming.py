@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.envelope.ids import nonce
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.queue.journal import note
 
 
 def reclaim(engine: LeasedEngine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
@@ -15,24 +18,45 @@ def reclaim(engine: LeasedEngine, lease_id: str, *, used_up: bool = False) -> Ex
     used_up: also reclaim a lease whose deliveries are used up. If a process stops halfway, the next process that finds
     the lease reclaims the rest.
     """
-    keys, config, token, total = engine.keys, engine.config, "", 0
+    done = yield from reclaim_lease(engine, lease_id, "1" if used_up else "0")
+    return done.settled
+
+
+class Reclaimed(NamedTuple):
+    """What was done. found: whether there was such a lease. owner: who holds it instead of the required owner."""
+
+    settled: int = 0
+    dead: int = 0
+    found: bool = False
+    owner: str | None = None
+
+
+def reclaim_lease(engine: LeasedEngine, lease_id: str, when: str, **required: str) -> Exchange[Reclaimed]:
+    """Reclaim a lease; `when` and `required` are the arguments `if_used_up` and `only_of` of the script."""
+    keys, config, token, done = engine.keys, engine.config, "", Reclaimed()
     while True:
         reply = yield script(
             "leased/reclaim", keys, lease=keys.lease(lease_id), settled=keys.settled(lease_id), lease_id=lease_id,
             token=token, nonce=nonce(), max_deliveries=config.max_deliveries or 0, max_dead=config.max_dead,
-            failed_cap=config.failed_log, bell=keys.bell, if_used_up="1" if used_up else "0",
+            failed_cap=config.failed_log, bell=keys.bell, if_used_up=when, **required,
         )  # fmt: skip
         words = reply.decode().split(" ")
+        if words[0] == "owned":
+            return done._replace(owner=reply.decode().partition(" ")[2])
         if words[0] != "returned":
-            return total
+            return done
         moved, left, token = int(words[1]), int(words[2]), words[3]
-        total += moved
         engine.tell(Operation.RECLAIM, moved, lease_id)
+        if engine.journal is not None:
+            note("expired", l=lease_id, n=moved)
         tell_dead(engine, lease_id, words[4:], "expired")
+        done = Reclaimed(done.settled + moved, done.dead + len(words[4:]), found=True)
         if not left:
-            return total
+            return done
 
 
 def tell_dead(engine: LeasedEngine, lease_id: str, message_ids: list[str], reason: str | None) -> None:
+    if engine.journal is not None and message_ids:
+        note("dead", ids=message_ids, l=lease_id, r=reason or "")
     for message_id in message_ids:
         engine.tell(Operation.DEAD, 1, lease_id, message_id=message_id, reason=reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from rmq_core.discipline.leased.engine import LeasedEngine
@@ -16,10 +16,12 @@ from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
 from rmq_core.policy import milliseconds
+from rmq_core.queue.journal import note
 from rmq_core.queue.settle import Some, extend_each
 from rmq_core.reports import Outcome, SettleReport
 
 _LETTERS = {"s": Outcome.SETTLED, "d": Outcome.DEAD, "a": Outcome.SETTLED_BEFORE, "m": Outcome.MISSING}
+_ACK = Operation.ACK
 _EVENTS = {"ack": Operation.ACK, "nack": Operation.NACK, "release": Operation.RELEASE}
 
 
@@ -67,7 +69,7 @@ def ack(engine: LeasedEngine, lease: Lease, messages: Some | None = None) -> Exc
             raise _refused(engine, lease, reply)
         lease.state.settled = True
     count = int(reply[6:])
-    engine.tell(Operation.ACK, count, lease.id)
+    engine.ended(_ACK, count, lease)
     check(engine, f"acked lease {lease.id!r}", confirmed)
     return SettleReport(count)
 
@@ -138,7 +140,7 @@ def _give_back(
             words = reply.decode().split(" ")
             settled += int(words[1])
             dead += len(words) - 3
-            engine.tell(_EVENTS[verb], int(words[1]), lease.id, reason=reason)
+            engine.ended(_EVENTS[verb], int(words[1]), lease, reason=reason)
             tell_dead(engine, lease.id, words[3:], reason)
             if words[2] == "0":
                 lease.state.settled = True
@@ -149,6 +151,7 @@ def _settle_some(
     engine: LeasedEngine, lease: Lease, verb: str, messages: Some, delay_ms: int = 0, reason: str = ""
 ) -> Exchange[SettleReport]:
     with lease.state:
+        messages = list(messages)
         refs = [_index(lease, message) for message in messages]
         outcomes: dict[int, Outcome] = {}
         step = 2000 if verb == "ack" or lease.count <= 4000 else 100  # LINDEX far into a long list is slow
@@ -173,9 +176,17 @@ def _settle_some(
                 raise _refused(engine, lease, reply)
         settled = sum(outcome in {Outcome.SETTLED, Outcome.DEAD} for outcome in outcomes.values())
         dead = sum(outcome == Outcome.DEAD for outcome in outcomes.values())
-        engine.tell(_EVENTS[verb], settled, lease.id, reason=reason or None)
+        ids = _named(messages, outcomes, {Outcome.SETTLED, Outcome.DEAD}) if engine.journal else ()
+        engine.ended(_EVENTS[verb], settled, lease, ids, reason=reason or None)
         engine.tell(Operation.DEAD, dead, lease.id, reason=reason or None)
+        if engine.journal and dead:
+            note("dead", lease=lease, ids=_named(messages, outcomes, {Outcome.DEAD}), r=reason)
         return SettleReport(settled, dead, tuple(outcomes[ref] for ref in refs))
+
+
+def _named(messages: Sequence[Message | MessageRef], outcomes: Mapping[int, Outcome], which: set[Outcome]) -> list[str]:
+    """Return the ids of the messages with these outcomes."""
+    return [message.id for message in messages if outcomes[message.index] in which]
 
 
 def _once_over(lease: Lease, index: int) -> Outcome:

@@ -1,15 +1,12 @@
-"""Inspect a queue and the messages that its workers hold; redrive and purge it."""
+"""Inspect a queue and the messages that its workers hold."""
 
 from __future__ import annotations
 
-from rmq_core.discipline.reliable.config import DISCIPLINE
 from rmq_core.discipline.reliable.engine import ReliableEngine
 from rmq_core.envelope.codec import Message, message_of
-from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Command, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import whole
-from rmq_core.protocol import lacking
 from rmq_core.reports import Backlog, QueueStats
 
 _PAGE = 1000
@@ -53,31 +50,6 @@ def dead_letters(engine: ReliableEngine, count: int = 10) -> Exchange[list[Messa
     return [message_of(envelope) for envelope in found]
 
 
-def redrive(engine: ReliableEngine, max_messages: int | None = None) -> Exchange[int]:
-    """Move the oldest dead letters back to the queue with a fresh delivery budget; return how many."""
-    if max_messages is not None:
-        whole("max_messages", max_messages, minimum=1)
-    moved = 0
-    while max_messages is None or moved < max_messages:
-        ask = _PAGE if max_messages is None else min(_PAGE, max_messages - moved)
-        reply = yield script("reliable/redrive", engine.keys, most=ask)
-        count = _number(reply, b"redriven ")
-        if not count:
-            break
-        moved += count
-    return moved
-
-
-def purge(engine: ReliableEngine, target: str) -> Exchange[int]:
-    """Delete all messages in `ready` or `dead`; return how many. Messages that workers hold are not deleted."""
-    if target == "delayed":
-        raise lacking(DISCIPLINE, "delay", "delayed messages")
-    keys = {"ready": engine.keys.queue, "dead": engine.keys.dead}
-    if target not in keys:
-        raise ConfigurationError(f"target must be ready or dead, not {target!r}")
-    return _number((yield script("reliable/purge", list=keys[target])), b"removed ")
-
-
 def lists_of(engine: ReliableEngine, workers: list[str]) -> list[bytes]:
     """Return the keys of the processing list and of the claims of each worker."""
     return [key for worker in workers for key in (engine.keys.processing(worker), engine.keys.claims(worker))]
@@ -89,9 +61,3 @@ def _stats(engine: ReliableEngine, workers: list[str]) -> Call:
 
 def _age(oldest: bytes, now: int) -> float | None:
     return max(0.0, (int(now) - int(oldest)) / 1000) if oldest else None
-
-
-def _number(reply: bytes, prefix: bytes) -> int:
-    if not reply.startswith(prefix):
-        raise ScriptFailed(f"the server answered {reply.decode()!r}")
-    return int(reply[len(prefix) :])

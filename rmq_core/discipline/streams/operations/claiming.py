@@ -102,8 +102,9 @@ def _granted(engine: StreamEngine, call: Call, owner: str, reply: Any) -> Lease:
     envelopes = tuple(envelope(entry[0].decode(), entry[2], int(entry[1]) - 1) for entry in entries)
     holder = _holder(call)
     lease_id = holder.rpartition(".")[0]
-    engine.tell(Operation.RECLAIM if verdict == b"reclaimed" else Operation.CLAIM, len(entries), lease_id=lease_id)
-    return Lease(engine.name, lease_id, owner, len(entries), int(deadline), holder, envelopes=envelopes)
+    lease = Lease(engine.name, lease_id, owner, len(entries), int(deadline), holder, envelopes=envelopes)
+    engine.claimed(lease, call.given["lease_ms"], stale=verdict == b"reclaimed")
+    return lease
 
 
 def _call(engine: StreamEngine, owner: str, max_messages: int, lease_ms: int) -> Call:

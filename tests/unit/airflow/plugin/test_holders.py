@@ -27,8 +27,8 @@ def test_a_foreign_owner_string_names_no_task(owner: str) -> None:
 def test_a_holder_links_to_the_page_of_its_try() -> None:
     holder = holder_of(TASKS[0].owner)
     assert holder is not None
-    assert (holder["task_id"], holder["try_number"]) == ("load", 1)
-    assert holder["path"] == "/dags/etl/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00/tasks/load?try_number=1"
+    assert (holder["names"], holder["attempt"]) == (["etl", "load"], "try 1")
+    assert holder["href"] == "/dags/etl/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00/tasks/load?try_number=1"
 
 
 def test_a_mapped_task_has_a_page_for_each_index() -> None:

@@ -1,0 +1,156 @@
+"""`rmq dlq edit`: redrives a dead letter with another payload or other headers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rmq_core.cli.confirmation import confirm
+from rmq_core.cli.failures import Exit
+from rmq_core.cli.opening import connected
+from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Url, Yes
+from rmq_core.cli.output import complain, emit, here, note, preview, say
+from rmq_core.cli.progress import watched
+from rmq_core.cli.search import matching
+from rmq_core.envelope.codec import Message, Payload
+from rmq_core.envelope.matching import Match
+from rmq_core.errors import ConfigurationError, PayloadError, Unsupported
+from rmq_core.queue.verbs import ALL, able_to
+
+_Id = Annotated[str, typer.Argument(help="Id of the dead letter.", show_default=False, metavar="ID")]
+_Payload = Annotated[
+    str | None,
+    typer.Argument(
+        help="The new payload: JSON if the present one is JSON, else a text. Without it and without headers, $EDITOR"
+        " opens with the present payload.",
+        show_default=False,
+        metavar="[PAYLOAD]",
+    ),
+]
+_Headers = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", help="Set this header; may be repeated.", show_default=False, metavar="NAME=VALUE"),
+]
+_Dropped = Annotated[
+    list[str] | None,
+    typer.Option("--drop-header", help="Remove this header; may be repeated.", show_default=False, metavar="NAME"),
+]
+
+
+def edit(
+    queue: Queue,
+    message_id: _Id,
+    payload: _Payload = None,
+    *,
+    header: _Headers = None,
+    drop_header: _Dropped = None,
+    yes: Yes = False,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Redrive a dead letter with another payload or other headers.
+
+    Its id and history stay; its delivery budget is fresh.
+    """
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        able: Any = opened
+        if "redrive_edited" not in getattr(able, "verbs", ()):
+            raise Unsupported(opened.discipline, ALL["redrive_edited"], able_to("redrive_edited"))
+        letter = _letter(able, message_id)
+        headers = _headers(letter, header or [], drop_header or [])
+        new = _new_payload(letter, payload, ask=headers is None)
+        if new is None and headers is None:
+            note("nothing was changed")
+            return
+        if not yes:
+            confirm(_question(queue, letter, new, headers))
+        done = able.redrive_edited(message_id, new, headers, by=here())
+    if as_json:
+        emit({"queue": queue, "id": message_id, "redriven": int(done)})
+    elif done:
+        say(f"redrove {message_id} of {queue}, edited")
+    if not done:
+        complain(f"{message_id} is no dead letter of {queue} any more")
+        raise typer.Exit(Exit.FAILED)
+
+
+def _letter(queue: Any, message_id: str) -> Message:
+    with watched("dead letters") as watch:
+        for page in matching(queue, "dead", Match(message_id=message_id), watch):
+            if page.messages:
+                return page.messages[0]
+    raise ConfigurationError(f"{queue.name} has no dead letter {message_id!r}: `rmq dlq list QUEUE` shows them")
+
+
+def _headers(letter: Message, given: list[str], dropped: list[str]) -> dict[str, str] | None:
+    """Return the headers after the edit; None if none are to be changed."""
+    if not given and not dropped:
+        return None
+    headers = {name: value for name, value in letter.headers.items() if name not in dropped}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise ConfigurationError(f"--header: write name=value, not {pair!r}")
+        headers[name] = value
+    return headers
+
+
+def _new_payload(letter: Message, given: str | None, *, ask: bool) -> Payload | None:
+    if given is not None:
+        return _parsed(letter, given)
+    if not ask:
+        return None
+    if not sys.stdin.isatty():
+        raise ConfigurationError("say what to change: write the new PAYLOAD after the id, or --header, --drop-header")
+    if letter.kind == "b":
+        raise ConfigurationError("the payload is bytes, which cannot be edited here: use redrive_edited in Python")
+    text = letter.raw.decode() if letter.kind == "s" else json.dumps(letter.payload, indent=2, ensure_ascii=False)
+    edited = _in_editor(text, ".json" if letter.kind == "j" else ".txt")
+    return None if edited == text else _parsed(letter, edited)
+
+
+def _in_editor(text: str, suffix: str) -> str:
+    """Let the user edit a text in $VISUAL or $EDITOR, and return it without a line end that the editor has added."""
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.NamedTemporaryFile("w+", suffix=suffix) as file:  # only this user may read it
+        file.write(text)
+        file.flush()
+        try:
+            subprocess.run([*editor, file.name], check=True)  # noqa: S603  the user's own editor
+            edited = Path(file.name).read_text()
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise ConfigurationError(f"the editor {editor[0]!r} failed: {error}; nothing was changed") from None
+    return edited if text.endswith("\n") else edited.removesuffix("\n")
+
+
+def _parsed(letter: Message, text: str) -> Payload:
+    if letter.kind != "j":
+        return text
+    try:
+        value: Payload = json.loads(text)
+    except ValueError as error:
+        raise PayloadError(f"the payload of {letter.id} is JSON, and {text[:40]!r} is none: {error}") from None
+    return value
+
+
+def _question(queue: str, letter: Message, new: Payload | None, headers: dict[str, str] | None) -> str:
+    parts = []
+    if new is not None:
+        parts.append(f"payload {_short(new)} instead of {_short(letter.payload)}")
+    if headers is not None:
+        parts.append(f"headers {_short(headers)} instead of {_short(dict(letter.headers))}")
+    return f"Redrive {letter.id} of {queue} with {' and '.join(parts)}?"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value) if isinstance(value, bytes) else json.dumps(value)
+    return preview(text, 200)

@@ -1,0 +1,147 @@
+"""`rmq search`: finds messages by id, text, header and reason, wherever they are; and deduplication keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from rmq_core.cli import records
+from rmq_core.cli.conditions import Conditions, Header, Ids, Reason, Text
+from rmq_core.cli.opening import connected
+from rmq_core.cli.options import LOCAL, Count, Discipline, Json, Queue, Url
+from rmq_core.cli.output import ago, counted, emit, note, say, show
+from rmq_core.cli.progress import Watched, watched
+from rmq_core.envelope.codec import Message
+from rmq_core.envelope.matching import Match
+from rmq_core.errors import ConfigurationError, Unsupported
+from rmq_core.reports import Progress, SearchPage
+
+_COLUMNS = ("state", "id", "age", "deliveries", "why", "lease", "owner", "payload")
+_States = Annotated[
+    list[str] | None,
+    typer.Option("--state", help="Only messages in this state; may be repeated.", show_default=False),
+]
+_DedupKey = Annotated[
+    str | None,
+    typer.Option(
+        "--dedup-key",
+        help="Tell whether this deduplication key is remembered, so that a message with it counts as a duplicate.",
+        show_default=False,
+    ),
+]
+
+
+class Hit(NamedTuple):
+    """A message that a search found, and its state; due_at: when a delayed one is ready; owner: of its lease."""
+
+    state: str
+    message: Message
+    due_at: str | None
+    owner: str | None
+
+
+def search(
+    queue: Queue,
+    *,
+    state: _States = None,
+    text: Text = None,
+    header: Header = None,
+    reason: Reason = None,
+    message_id: Ids = None,
+    dedup_key: _DedupKey = None,
+    count: Count = 100,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Find messages, page by page and without moving them; Ctrl-C ends the search and shows what was found so far."""
+    wanted = Conditions(text, header, reason, message_id)
+    if not wanted and dedup_key is None:
+        raise ConfigurationError("say what to search for: --id, --text, --header, --reason or --dedup-key")
+    with connected(url) as server, server.queue(queue, discipline) as opened:
+        if dedup_key is not None:
+            _tell_key(opened, dedup_key, as_json=as_json)
+        if not wanted:
+            return
+        states = _states(opened, state)
+        with watched("found") as watch:
+            hits = list(_hits(opened, states, wanted.matches, count, watch))
+    _show(queue, hits, as_json=as_json)
+    if len(hits) == count:
+        note(f"these are the first {counted(count, 'message')}: --count shows more")
+    watch.end()
+
+
+def matching(queue: Any, state: str, where: Match, watch: Watched) -> Iterator[SearchPage]:
+    """Yield the pages of a search until its end, or until the command is stopped."""
+    after: str | None = None
+    while True:
+        page: SearchPage = queue.search(state, where, after=after)
+        yield page
+        go_on = watch.step(Progress(0, page.scanned, page.total))
+        after = page.after
+        if after is None or not go_on:
+            return
+
+
+def _states(queue: Any, given: list[str] | None) -> list[str]:
+    """Return the states to search. Raises ConfigurationError or Unsupported."""
+    if "search" not in getattr(queue, "verbs", ()):
+        raise Unsupported(queue.discipline, "search", ("leased",))
+    able = [*queue.stored_states, *(name for name in ("completed", "failed") if hasattr(queue, "browse"))]
+    for name in given or ():
+        if name not in able:
+            raise ConfigurationError(f"--state must be one of {', '.join(able)}, not {name!r}")
+    return given or able
+
+
+def _hits(queue: Any, states: list[str], wanted: list[Match], most: int, watch: Watched) -> Iterator[Hit]:
+    for state in states:
+        for where in wanted:
+            for page in matching(queue, state, where, watch):
+                for hit in _of_page(state, page):
+                    yield hit
+                    watch.done += 1
+                    if watch.done == most:
+                        return
+            if watch.stopped:
+                return
+
+
+def _of_page(state: str, page: SearchPage) -> Iterator[Hit]:
+    for place, message in enumerate(page.messages):
+        due = page.due[place].isoformat() if page.due else None
+        yield Hit(state, message, due, page.owners[place] if page.owners else None)
+
+
+def _show(queue: str, hits: list[Hit], *, as_json: bool) -> None:
+    if as_json:
+        for hit in hits:
+            about = {
+                "state": hit.state,
+                "due_at": hit.due_at,
+                "lease": hit.message.lease_id or None,
+                "owner": hit.owner,
+            }
+            emit(records.message_record(queue, hit.message) | about)
+        return
+    show(_COLUMNS, map(_row, hits), f"no message of {queue} meets these conditions")
+
+
+def _row(hit: Hit) -> tuple[object, ...]:
+    message_id, age, deliveries, why, payload = records.dead_row(hit.message)
+    return (hit.state, message_id, age, deliveries, why, hit.message.lease_id or None, hit.owner or None, payload)
+
+
+def _tell_key(queue: Any, key: str, *, as_json: bool) -> None:
+    if not hasattr(queue, "remembered"):
+        raise Unsupported(queue.discipline, "way to look up a deduplication key", ("leased",))
+    left = queue.remembered(key)
+    if as_json:
+        emit({"queue": queue.name, "dedup_key": key, "remembered_s": left})
+    elif left is None:
+        say(f"{queue.name} does not remember the key {key!r}: a message with it is accepted")
+    else:
+        say(f"{queue.name} remembers the key {key!r} for {ago(left)}: until then a message with it is a duplicate")

@@ -1,0 +1,137 @@
+"""The page's queries and commands to a server, each bounded in time and in size.
+
+Law: the cost of an answer never depends on the size of a queue. Lists are read in pages, the server counts messages,
+and the console gives up on a silent server after a few seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from rmq_core import QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
+from rmq_core.asyncio import AsyncWorkQueue, discipline_of, disciplines, open_queue
+from rmq_core.console.ability import able, lacks, past_of, verbs_of
+from rmq_core.console.attention import NOTHING, Trend, attention, signs
+from rmq_core.console.host import Host
+from rmq_core.console.shown import expired, lease_shown, message_shown, stats_shown
+from rmq_core.console.survey import Order, Survey, ordered, totals
+from rmq_core.console.trends import Trends
+
+LOOK_S = 5.0
+CHANGE_S = 30.0
+QUEUES_A_PAGE = 50
+LEASES_LISTED = 1000
+
+
+class Known(NamedTuple):
+    """What the console remembers of a server between requests."""
+
+    survey: Survey
+    trends: Trends
+
+
+class Console:
+    """The queues of one server, over one client."""
+
+    def __init__(self, client: Any, host: Host) -> None:
+        self._client, self._holder_of, self._config_of = client, host.holder, host.config
+        self._limits = host.limits
+
+    async def overview(self, known: Known, search: str, offset: int, by: Order, *, down: bool) -> dict[str, Any]:
+        """Return a page of the queues whose names contain `search`, each with its numbers or with its error.
+
+        Order and totals cover all of these queues and use the last known numbers; the queues on the page are counted
+        now.
+        """
+        survey = known.survey
+        found, since = await disciplines(self._client), survey.now()
+
+        async def read_row(name: str) -> dict[str, Any]:
+            return await self._row(name, found[name], known.trends)
+
+        await survey.renew(sorted(found), read_row)
+        names = [name for name in found if search.casefold() in name.casefold()]
+        counted = ordered(survey.rows(names), by, down=down)
+        shown = [row["name"] for row in counted[offset : offset + QUEUES_A_PAGE]]
+        page = ordered(await survey.refresh(shown, read_row, since), by, down=down)
+        rows = [{**row, "attention": attention(row) < NOTHING} for row in page]
+        size = {"total": len(names), "registered": len(found), "counted": len(counted), "page": QUEUES_A_PAGE}
+        return {**size, **totals(survey.rows(names)), "age": survey.age(names), "queues": rows}
+
+    async def queue(self, name: str, offset: int, count: int) -> dict[str, Any]:
+        """Return the numbers of a queue and a page of its leases; those that expire first come first."""
+        async with self.opened(name) as (queue, discipline):
+            shown = stats_shown(name, discipline, await queue.stats())
+            leases = await queue.leases(min(offset + count, LEASES_LISTED)) if hasattr(queue, "leases") else []
+        shown |= {"able": able(queue), "verbs": sorted(verbs_of(queue)), "lacks": lacks(queue), "past": past_of(queue)}
+        shown["listed"] = [lease_shown(lease, self._holder_of) for lease in leases[offset : offset + count]]
+        return shown
+
+    async def messages(self, name: str, target: str, offset: int, count: int) -> dict[str, Any]:
+        """Return a page of the messages of one kind that no lease holds."""
+        async with self.opened(name) as (queue, discipline):
+            if hasattr(queue, "browse"):
+                total, found, due = await queue.browse(target, offset, count)
+            else:
+                total, found, due = await _peeked(queue, discipline, target, offset, count)
+        shown = [message_shown(message, self._holder_of, at) for message, at in zip_longest(found, due)]
+        return {"total": total, "offset": offset, "messages": shown}
+
+    async def _row(self, name: str, discipline: str, trends: Trends) -> dict[str, Any]:
+        row: dict[str, Any] = {"name": name, "discipline": discipline}
+        trend = Trend()
+        try:
+            async with self._open(name, discipline) as queue:
+                stats = await queue.stats()
+                late = bool(stats.leases) and hasattr(queue, "leases") and expired(await queue.leases(1))
+                row, trend = {**stats_shown(name, discipline, stats), "late": late}, await trends.of(queue, stats)
+        except QueueUnavailable:
+            raise
+        except RedisMessageQueueError as error:  # one damaged queue must not hide the others
+            row["error"] = str(error)
+        return {**row, "signs": signs(row, trend, self._limits)}
+
+    @asynccontextmanager
+    async def opened(self, name: str) -> AsyncIterator[tuple[Any, str]]:
+        """Open a queue that exists, for a block. Raises LookupError."""
+        discipline = await discipline_of(self._client, name)
+        if discipline is None:
+            raise LookupError(f"there is no queue {name!r} on this server; publishing creates a queue")
+        async with self._open(name, discipline) as queue:
+            yield queue, discipline
+
+    def _open(self, name: str, discipline: str) -> Any:
+        return open_queue(self._client, name, discipline, self._config_of(name, discipline))
+
+
+@asynccontextmanager
+async def console(settings: RedisSettings, host: Host, limit_s: float = LOOK_S) -> AsyncIterator[Console]:
+    """Open a console for a block that may last `limit_s` seconds. Raises QueueUnavailable."""
+    client = settings.async_client()
+    try:
+        async with asyncio.timeout(limit_s):
+            yield Console(client, host)
+    except TimeoutError:
+        raise QueueUnavailable(f"Redis did not answer within {limit_s:.0f} s") from None
+    finally:
+        with suppress(Exception):  # the work is done; an error while closing must not hide its result
+            await client.aclose()
+
+
+async def _peeked(
+    queue: AsyncWorkQueue, discipline: str, target: str, offset: int, count: int
+) -> tuple[int, list[Any], list[Any]]:
+    """Return a page, read with the methods that every discipline has.
+
+    These methods always read from the front of the queue, so the pages end at 1,000 messages.
+    """
+    readers = {"ready": queue.peek, "dead": queue.dead_letters}
+    if target not in readers:
+        raise Unsupported(discipline, f"list of its {target} messages", ("leased",))
+    total = int(getattr(await queue.stats(), target))
+    found = await readers[target](min(offset + count, 1000)) if total else []
+    return min(total, 1000), found[offset:], []

@@ -1,0 +1,83 @@
+"""Convert queues, leases and messages to plain JSON values for the browser. Pure; no lease token is included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rmq_core import MESSAGE_FIELDS, Failure, LeaseInfo, Message, QueueStats
+from rmq_core.console.host import HolderOf
+
+SHOWN_BYTES = 32_768
+SHOWN_BINARY = 512
+KINDS = {"j": "json", "s": "text", "b": "bytes"}
+
+
+def stats_shown(name: str, discipline: str, stats: QueueStats) -> dict[str, Any]:
+    """Return a row of the overview."""
+    return {"name": name, "discipline": discipline, **stats._asdict()}
+
+
+def lease_shown(lease: LeaseInfo, holder_of: HolderOf) -> dict[str, Any]:
+    """Return a lease and, if its owner names one, the work that holds it."""
+    return {
+        "id": lease.id,
+        "owner": lease.owner,
+        "holder": holder_of(lease.owner),
+        "state": lease.state,
+        "count": lease.count,
+        "settled": lease.settled,
+        "takeovers": lease.takeovers,
+        "claimed_at": ms_of(lease.claimed_at),
+        "deadline": None if lease.deadline is None else ms_of(lease.deadline),
+        "isolation": None if lease.isolation is None else str(lease.isolation),
+    }
+
+
+def expired(leases: Sequence[LeaseInfo]) -> bool:
+    """Return whether one of the leases has expired and was not reclaimed yet."""
+    now = datetime.now(UTC)
+    return any(lease.deadline is not None and lease.deadline <= now for lease in leases)
+
+
+def message_shown(
+    message: Message, holder_of: HolderOf, due: datetime | None = None, most: int = SHOWN_BYTES
+) -> dict[str, Any]:
+    """Return a message with its payload; a payload of more than `most` bytes is cut, `size` is that of the whole."""
+    text, cut = _payload(message, most)
+    return {
+        **{field.name: _plain(field.of(message)) for field in MESSAGE_FIELDS},
+        "kind": KINDS.get(message.kind, "bytes"),
+        "payload": text,
+        "cut": cut,
+        "size": len(message.raw),
+        "headers": dict(message.headers),
+        "due": None if due is None else ms_of(due),
+        "history": [_failure_shown(failure, holder_of) for failure in message.history],
+    }
+
+
+def _plain(value: Any) -> Any:
+    return ms_of(value) if isinstance(value, datetime) else value
+
+
+def _payload(message: Message, most: int) -> tuple[str, bool]:
+    if message.kind in "js":
+        return message.raw[:most].decode(errors="ignore"), len(message.raw) > most
+    return message.raw[:SHOWN_BINARY].hex(" "), len(message.raw) > SHOWN_BINARY
+
+
+def _failure_shown(failure: Failure, holder_of: HolderOf) -> dict[str, Any]:
+    return {
+        "kind": failure.kind,
+        "at": ms_of(failure.at),
+        "owner": failure.owner,
+        "holder": holder_of(failure.owner),
+        "reason": failure.reason,
+    }
+
+
+def ms_of(moment: datetime) -> int:
+    """Return a time as milliseconds since 1970."""
+    return round(moment.timestamp() * 1000)

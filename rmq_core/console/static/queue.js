@@ -1,0 +1,203 @@
+// One queue: its numbers, a live chart, its leases and its messages.
+
+import { api } from "./api.js";
+import { chart, legend } from "./chart.js";
+import { count, duration, h, icon, number, perSecond, short } from "./dom.js";
+import { rateOf, remember, samplesOf } from "./recent.js";
+import { leaseTable } from "./leases.js";
+import { messageList } from "./messages.js";
+import { badges } from "./overview.js";
+import { pager } from "./pager.js";
+import { empty, isolated } from "./parts.js";
+import { pastPanel } from "./past.js";
+import { askPause, askResume } from "./questions.js";
+import { reasonTable } from "./reasons.js";
+import { searchPanel } from "./search.js";
+import { storyPanel } from "./story.js";
+import { act, cannotDo, verbButton } from "./verbs.js";
+import { words } from "./words.js";
+
+const LEASES = 25;
+const LEASES_LISTED = 1000;
+const TABS = [
+  ["leases", "Leases"],
+  ["ready", "Ready"],
+  ["delayed", "Delayed"],
+  ["dead", "Dead letters"],
+  ["search", "Search"],
+  ["history", "History"],
+];
+const COUNTED = new Set(["leases", "ready", "delayed", "dead"]);
+
+export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefOf, refresh }) {
+  const tiles = h("section.tiles.five", { "aria-label": "Numbers" });
+  const drawn = chart();
+  const rate = h("span.rate");
+  const current = tab === "why" ? "search" : tab;
+  const tabs = new Map(TABS.map(([id, label]) => [id, tabLink(id, label, hrefOf(name, id), id === current)]));
+  const panel = h("section.panel");
+  const note = h("div");
+  const title = h("h1", {}, name);
+  const verbs = h("div.deeds");
+  const lacking = h("div");
+  const live = h("section.card.chart-card", { hidden: ["search", "history", "why"].includes(tab) }, h("div.chart-head", {}, h("h2", {}, "Messages"), legend(), rate), drawn.element);
+  const element = h("div", {},
+    h("div.heading", {}, title, verbs),
+    tiles,
+    note,
+    live,
+    h("nav.tabs", { "aria-label": "Parts of the queue" }, [...tabs.values()].map(({ element: link }) => link)),
+    panel,
+    lacking);
+  let offset = 0;
+  let shown = null;
+  let loading = null;
+  let table = null;
+  const none = empty("check", "No leases", "Leases appear here while tasks work on messages of this queue.");
+  const pages = pager((next) => {
+    offset = next;
+    refresh();
+  });
+
+  async function show(queue) {
+    remember(connection, name, queue);
+    title.replaceChildren(name, ...badges(queue).filter(Boolean));
+    tiles.replaceChildren(...tilesOf(connection, queue));
+    note.replaceChildren(...isolated(queue));
+    if (!live.hidden) drawn.draw(samplesOf(connection, name));
+    rate.textContent = forecast(rateOf(connection, name), queue);
+    for (const [id, { number: cell }] of tabs) if (COUNTED.has(id)) cell.textContent = short(queue[id]);
+    pauses(queue);
+    if (!lacking.firstChild) lacking.replaceChildren(...[cannotDo(queue), mayEdit ? null : lookingOnly()].filter(Boolean));
+    if (tab === "leases") showLeases(queue);
+    else if (shown) shown.count?.(queue[tab]);
+    else await (loading ??= showPanel(queue).finally(() => (loading = null))); // a second load at the same time would replace the list
+  }
+
+  const whereOf = (queue) => ({ connection, queue: name, discipline: queue.discipline, lacks: queue.lacks, past: queue.past, mayRead, mayEdit, hrefOf });
+
+  function pauses(queue) {
+    if (!mayEdit || verbs.dataset.paused === String(queue.paused)) return;
+    verbs.dataset.paused = String(queue.paused);
+    const [verb, label, picture, question, change, told] = queue.paused
+      ? ["resume", "Resume", "play", askResume, api.resume, `${name} is resumed`]
+      : ["pause", "Pause", "pause", askPause, api.pause, `${name} is paused`];
+    verbs.replaceChildren(verbButton({ lacks: queue.lacks, verb, label, picture, run: async () => {
+      if (await question(name)) await act(async () => { await change(connection, name); return told; }, refresh);
+    } }));
+  }
+
+  async function showPanel(queue) {
+    if (tab === "history") return showPast(queue);
+    if (!mayRead) {
+      panel.replaceChildren(empty("lock", "You may not see messages", `You may see the numbers of this queue: ${words.no_messages}.`));
+      shown = {};
+      return undefined;
+    }
+    if (tab === "search") return showSearch(queue);
+    return tab === "why" ? showStory(queue) : showMessages(queue);
+  }
+
+  /** Load a panel; if that fails, the next refresh tries again. */
+  async function loaded(load) {
+    try {
+      await load();
+    } catch (error) {
+      shown = null;
+      throw error;
+    }
+  }
+
+  async function showPast(queue) {
+    const past = pastPanel({ where: whereOf(queue) });
+    shown = { load: past.load, tick: past.tick, leave: past.leave };
+    panel.replaceChildren(past.element);
+    await loaded(past.load);
+  }
+
+  async function showSearch(queue) {
+    const search = searchPanel({ where: whereOf(queue), asked: rest, onChange: refresh });
+    shown = { leave: search.leave };
+    panel.replaceChildren(search.element);
+    search.start();
+  }
+
+  async function showStory(queue) {
+    const story = storyPanel({ where: whereOf(queue), id: rest });
+    shown = { load: story.load };
+    panel.replaceChildren(story.element);
+    await loaded(story.load);
+  }
+
+  function showLeases(queue) {
+    if (!queue.able.leases) return panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” keeps no list of leases.`));
+    table ??= leaseTable({ where: whereOf(queue), onChange: refresh });
+    if (!shown) panel.replaceChildren(h("div.actions", {}, pages.element), table.element, none);
+    shown = table;
+    table.show(queue.listed);
+    table.element.hidden = !queue.listed.length;
+    none.hidden = queue.listed.length > 0 || queue.leases > 0;
+    pages.show(offset, queue.listed.length, Math.min(queue.leases, LEASES_LISTED), LEASES);
+  }
+
+  async function showMessages(queue) {
+    if (!queue.able.list.includes(tab)) {
+      panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” can count these messages, but not list them.`));
+      shown = {};
+      return;
+    }
+    const where = whereOf(queue);
+    const reasons = tab === "dead" ? reasonTable({ where, onChange: () => [list.load(), refresh()] }) : null;
+    const list = messageList({ target: tab, where, able: queue.able, onChange: () => [reasons?.load(), refresh()] });
+    await Promise.all([list.load(), reasons?.load()]);
+    shown = { ...list, load: () => Promise.all([list.load(), reasons?.load()]) };
+    panel.replaceChildren(...[reasons?.element, list.element].filter(Boolean));
+  }
+
+  return {
+    element,
+    refresh: async () => show(await api.queue(connection, name, tab === "leases" ? offset : 0, LEASES)),
+    reload: async () => shown?.load?.(),
+    tick: () => shown?.tick?.(),
+    leave: () => shown?.leave?.(),
+    get keys() {
+      const jumps = TABS.map(([id], at) => [String(at + 1), () => (location.hash = hrefOf(name, id))]);
+      return { ...Object.fromEntries(jumps), "[": pages.back, "]": pages.forth, ...shown?.keys };
+    },
+  };
+}
+
+const lookingOnly = () => h("p.faint", {}, `You may look, but not change anything: ${words.no_change}.`);
+
+const unlisted = (text) => empty("queue", "There is no list of these", text);
+
+function tabLink(id, label, href, current) {
+  const cell = h("span.tab-number", {}, "");
+  const element = h(`a.tab.${id === "history" ? "past" : id}`, { href, "aria-current": current ? "page" : null }, label, cell);
+  return { element, number: cell };
+}
+
+function tilesOf(connection, queue) {
+  const oldest = queue.oldest_age === null ? "–" : duration(queue.oldest_age);
+  const made = [
+    ["ready", "Ready", short(queue.ready), trend(rateOf(connection, queue.name))],
+    ["oldest", "Oldest ready", oldest, queue.ready ? "since it was published" : "nothing waits"],
+    ["leased", "Leased", short(queue.leased), count(queue.leases, "lease")],
+    ["delayed", "Delayed", short(queue.delayed), "until they are due"],
+    ["dead", "Dead letters", short(queue.dead), queue.dead ? "failed too often" : "none failed for good"],
+  ];
+  return made.map(([kind, label, value, note]) =>
+    h(`div.tile.card.${kind}${kind === "dead" && queue.dead ? ".alarm" : ""}`, {},
+      h("span.tile-label", {}, label), h("span.tile-number", { title: title(queue[kind]) }, value), h("span.tile-note", {}, note)));
+}
+
+const title = (value) => (typeof value === "number" ? number(value) : null);
+
+const trend = (rate) => (rate === null ? "measuring…" : Math.abs(rate) < 0.05 ? "steady" : `${perSecond(rate)} lately`);
+
+function forecast(rate, queue) {
+  const left = queue.ready + queue.leased + queue.delayed;
+  if (rate === null) return "";
+  if (rate < -0.05 && left) return `${perSecond(rate)}, empty in about ${duration(left / -rate)}`;
+  return rate > 0.05 ? `${perSecond(rate)}, growing` : "steady";
+}

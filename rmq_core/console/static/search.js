@@ -1,0 +1,106 @@
+// Search of one state of a queue, page by page until the end or until the user stops it. It claims nothing.
+
+import { api } from "./api.js";
+import { count, h, icon, number } from "./dom.js";
+import { messageHead, messageRows } from "./message.js";
+import { empty, toast } from "./parts.js";
+import { matchingButtons } from "./reasons.js";
+
+const STATES = [["dead", "Dead letters"], ["ready", "Ready"], ["isolated", "Isolated"], ["delayed", "Delayed"], ["leased", "Leased"]];
+const FIELDS = {
+  text: ["Payload contains", "part of the payload, such as order 4711"],
+  message_id: ["Id", "the whole id of a message"],
+  header: ["Header", "name, or name=value"],
+  reason: ["Reason of the failure", "a reason; * stands for any text, numbers do not matter"],
+  dedup_key: ["Deduplication key", "the key that the queue's settings give its messages"],
+};
+const LISTED = 200;
+
+/** `where`: { connection, queue, lacks, past, mayEdit, hrefOf }; `asked`: the search in the page's address. */
+export function searchPanel({ where, asked, onChange }) {
+  const { connection, queue, lacks, past, hrefOf } = where;
+  const given = new URLSearchParams(asked ?? "");
+  const state = h("select", { "aria-label": "In" }, STATES.map(([id, label]) => h("option", { value: id, selected: id === given.get("in") }, label)));
+  const field = h("select", { "aria-label": "By" }, Object.entries(FIELDS).map(([id, [label]]) => h("option", { value: id, selected: id === given.get("by") }, label)));
+  const input = h("input", { type: "search", "aria-label": "For", spellcheck: "false", value: given.get("for") ?? "" });
+  const go = h("button.primary", { type: "submit" }, icon("search"), "Search");
+  const stop = h("button.plain", { type: "button", hidden: true, onclick: () => (running = 0) }, "Stop");
+  const explain = h("button.plain", { type: "button", onclick: () => input.value.trim() && (location.hash = hrefOf(queue, "why", input.value.trim())) }, icon("story"), "Why?");
+  const form = h("form.search-form", {}, h("label", {}, "In", state), h("label", {}, "by", field), input, go, stop, explain);
+  const meter = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Messages looked at" });
+  const told = h("p.found", { role: "status" });
+  const deeds = h("span.deeds");
+  const results = h("div");
+  const element = h("div", {}, form, h("div.search-line", {}, meter, told, deeds), results);
+  let running = 0;
+
+  function fit() {
+    input.placeholder = FIELDS[field.value][1];
+    explain.hidden = field.value !== "message_id" || !past.why;
+  }
+  field.addEventListener("change", fit);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (!input.value.trim()) return input.focus();
+    const text = new URLSearchParams({ in: state.value, by: field.value, for: input.value }).toString();
+    const href = hrefOf(queue, "search", text);
+    if (location.hash !== href) history.replaceState(history.state, "", href); // so that a reload searches again
+    return run(state.value, { [field.value]: input.value });
+  });
+  fit();
+
+  async function run(target, match) {
+    const mine = (running = Date.now() + Math.random());
+    const body = h("tbody");
+    let found = 0;
+    let page = { scanned: 0, total: 0, after: null };
+    let moved = false;
+    results.replaceChildren(h("div.card.scroll", { hidden: true }, h(`table.messages.${target}`, {}, messageHead(target), body)));
+    deeds.replaceChildren();
+    stop.hidden = meter.hidden = false;
+    try {
+      do {
+        page = await api.search(connection, queue, { target, where: match, after: page.after });
+        if (running !== mine) break;
+        moved ||= page.moved;
+        for (const message of page.messages.slice(0, Math.max(0, LISTED - found))) body.append(...messageRows(target, message, { ...where, changed }));
+        found += page.messages.length;
+        results.firstChild.hidden = !found;
+        meter.value = page.total ? page.scanned / page.total : 1;
+        tell(page, found, moved, "");
+      } while (page.after !== null);
+      if (!body.children.length && running === mine) results.replaceChildren(empty("search", "Nothing found", nothing(target)));
+      tell(page, found, moved, page.after !== null ? "stopped" : "done");
+      if (found) deeds.replaceChildren(...matchingButtons({ ...where, target, match, what: what(match), many: null, onChange: changed }));
+    } catch (error) {
+      toast(error.message, "failed");
+      told.textContent = error.message;
+    }
+    if (running === mine || !running) stop.hidden = meter.hidden = true;
+  }
+
+  function tell({ scanned, total }, found, moved, how) {
+    const seen = `${number(scanned)} of ${count(Math.max(total, scanned), "message")} looked at`;
+    const listed = found > LISTED ? `; the first ${LISTED} are listed` : "";
+    const shaky = moved ? " Messages moved meanwhile: some may be missing or listed twice." : "";
+    told.textContent = `${count(found, "message")} found${listed}; ${seen}${how === "stopped" ? ", then stopped" : ""}.${shaky}`;
+  }
+
+  const nothing = (target) => `No ${target === "dead" ? "dead letter" : `${target} message`} matches. It may be in another state, or done.`;
+  const what = (match) => Object.entries(match).map(([name, value]) => (name === "reason" ? value : `${FIELDS[name][0]}: ${value}`)).join("\n");
+
+  async function changed() {
+    onChange();
+    await run(state.value, { [field.value]: input.value });
+  }
+
+  return {
+    element,
+    start: () => {
+      if (lacks.search) return element.replaceChildren(empty("search", "No search", lacks.search));
+      if (input.value.trim()) return run(state.value, { [field.value]: input.value });
+      return input.focus();
+    },
+    leave: () => (running = 0),
+  };
+}

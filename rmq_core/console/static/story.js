@@ -1,0 +1,43 @@
+// Why a message is where it is: what happened to it, step by step, and what cannot be known.
+
+import { api } from "./api.js";
+import { ago, h, icon, moment } from "./dom.js";
+import { empty, owner } from "./parts.js";
+
+const PLACES = {
+  ready: "ready", isolated: "ready, and tried apart from others", delayed: "delayed", leased: "leased",
+  dead: "a dead letter", completed: "completed", failed: "failed", gone: "not in the queue any more",
+};
+const BAD = new Set(["nacked", "expired", "dead"]);
+
+/** `where`: { connection, queue, past, hrefOf }. */
+export function storyPanel({ where: { connection, queue, hrefOf, past }, id }) {
+  const back = h("a.button.quiet", { href: hrefOf(queue, "search", new URLSearchParams({ in: "dead", by: "message_id", for: id }).toString()) }, icon("back"), "Search");
+  const title = h("h2", {}, "Why? ", h("code", {}, id));
+  const body = h("div");
+  const element = h("section.story", {}, h("div.actions", {}, back, title), body);
+
+  async function load() {
+    if (!past.why) return body.replaceChildren(empty("story", "No way to explain a message", "The discipline of this queue does not note what happens to its messages."));
+    const story = await api.why(connection, queue, id);
+    return body.replaceChildren(...[
+      h("p.verdict", {}, "This message is ", h("strong", {}, PLACES[story.state] ?? story.state),
+        `; ${story.verdict}.`),
+      story.acks > 1 ? h("p.note", {}, icon("alert"), h("span", {}, h("strong", {}, "It was acked more than once. "), "See the steps below for who did it.")) : null,
+      story.steps.length ? h("ol.history.steps", {}, story.steps.map(step)) : empty("story", "Nothing is known", "Neither the queue nor its journal has this id."),
+      story.unknown.length ? h("div.unknown", {}, h("h3", {}, "What is not known"), h("ul", {}, story.unknown.map((text) => h("li", {}, text)))) : null,
+    ].filter(Boolean));
+  }
+
+  return { element, load };
+}
+
+function step({ at, what, who, holder, lease_id: lease, detail, source }) {
+  const when = at ? Date.parse(at) : null;
+  return h(`li${BAD.has(what) ? ".bad" : ""}`, {},
+    h("span.when", { title: when ? moment(when) : null }, h(`span.badge${BAD.has(what) ? ".dead" : ""}`, {}, what), when ? `${moment(when)} (${ago(when)})` : "time unknown"),
+    detail ? h("p.reason", {}, detail) : null,
+    who ? owner({ owner: who, holder }) : null,
+    lease ? h("span.run", {}, `lease ${lease}`) : null,
+    h("span.source", {}, { message: "noted in the message", lease: "noted in the lease", journal: "from the journal" }[source] ?? source));
+}

@@ -1,0 +1,64 @@
+"""Look at many queues in few writes: make due messages ready, find expired leases, and count what each queue holds.
+
+A queue that cannot be read has its error in place of its numbers, so that it hides no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rmq_core.discipline.leased.engine import LeasedEngine
+from rmq_core.discipline.leased.operations.claiming import reclaim_all
+from rmq_core.discipline.leased.operations.inspecting import count_call, glance, held_call, stats_of
+from rmq_core.discipline.leased.operations.staging import PUBLICATION
+from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.reports import QueueStats
+
+_AT_ONCE = 1000  # calls in one write
+_MOST = 64  # reclaims of at most 16 leases each: the next look goes on
+
+
+def promote(engines: Sequence[LeasedEngine]) -> Exchange[list[bool | Exception]]:
+    """Make the due messages of these queues ready; return which queues have expired leases."""
+    replies = yield from _in_parts([script("leased/backlog", engine.keys, bell_ms=0) for engine in engines])
+    return [reply if isinstance(reply, Exception) else bool(reply[4]) for reply in replies]
+
+
+def reclaim_expired(engine: LeasedEngine) -> Exchange[int]:
+    """Reclaim the expired leases of a queue; return how many it found."""
+    found = 0
+    for _ in range(_MOST):
+        late = (yield from glance(engine)).late
+        found += sum(not name.startswith(PUBLICATION) for name in late)
+        if not late or not (yield from reclaim_all(engine, late)):
+            break
+    return found
+
+
+def count(engines: Sequence[LeasedEngine]) -> Exchange[list[QueueStats | Exception]]:
+    """Return what `stats` returns, for each of these queues."""
+    counted = yield from _in_parts([count_call(engine) for engine in engines])
+    leasing = [at for at, reply in enumerate(counted) if not isinstance(reply, Exception) and reply[7]]
+    held = yield from _in_parts([held_call(engines[at], counted[at]) for at in leasing])
+    leased = dict(zip(leasing, held, strict=True))
+    return [_stats(reply, leased.get(at, 0)) for at, reply in enumerate(counted)]
+
+
+def _stats(counted: Any, leased: Any) -> QueueStats | Exception:
+    for reply in (counted, leased):
+        if isinstance(reply, Exception):
+            return reply
+    return stats_of(counted, leased)
+
+
+def _in_parts(calls: Sequence[Call]) -> Exchange[list[Any]]:
+    replies: list[Any] = []
+    for part in _parts(calls):
+        replies += yield Batch(part)
+    return replies
+
+
+def _parts(calls: Sequence[Call]) -> Iterator[tuple[Call, ...]]:
+    return (tuple(calls[lo : lo + _AT_ONCE]) for lo in range(0, len(calls), _AT_ONCE))

@@ -1,0 +1,67 @@
+"""Operations for operators: redrive and purge."""
+
+from __future__ import annotations
+
+from rmq_core.discipline.reliable.config import DISCIPLINE
+from rmq_core.discipline.reliable.engine import ReliableEngine
+from rmq_core.discipline.reliable.operations.selecting import purge_where, redrive_where
+from rmq_core.envelope.matching import Match
+from rmq_core.errors import ConfigurationError, ScriptFailed
+from rmq_core.exchange import Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.policy import whole
+from rmq_core.protocol import lacking
+from rmq_core.queue.choosing import Tally
+from rmq_core.reports import OnProgress
+
+_PAGE = 1000
+
+
+def redrive(
+    engine: ReliableEngine,
+    max_messages: int | None = None,
+    *,
+    where: Match | None = None,
+    progress: OnProgress | None = None,
+) -> Exchange[int]:
+    """Move the oldest dead letters back to the queue with a fresh delivery budget; return how many.
+
+    where: only those that meet these conditions. progress: called after each step; the redrive ends there if it returns
+    False.
+    """
+    if max_messages is not None:
+        whole("max_messages", max_messages, minimum=1)
+    tally = Tally(max_messages, progress)
+    if where is not None:
+        return (yield from redrive_where(engine, where, tally))
+    while not tally.over:
+        ask = _PAGE if tally.left is None else min(_PAGE, tally.left)
+        count = _number((yield script("reliable/redrive", engine.keys, most=ask)), b"redriven ")
+        if not count:
+            break
+        tally.add(count)
+    return tally.changed
+
+
+def purge(
+    engine: ReliableEngine, target: str, *, where: Match | None = None, progress: OnProgress | None = None
+) -> Exchange[int]:
+    """Delete all messages in `ready` or `dead`; return how many. Messages that workers hold are not deleted.
+
+    where: only those that meet these conditions. progress: called after each step of a purge with conditions, which
+    ends there if it returns False.
+    """
+    if target == "delayed":
+        raise lacking(DISCIPLINE, "delay", "delayed messages")
+    keys = {"ready": engine.keys.queue, "dead": engine.keys.dead}
+    if target not in keys:
+        raise ConfigurationError(f"target must be ready or dead, not {target!r}")
+    if where is not None:
+        return (yield from purge_where(engine, target, where, Tally(progress=progress)))
+    return _number((yield script("reliable/purge", list=keys[target])), b"removed ")
+
+
+def _number(reply: bytes, prefix: bytes) -> int:
+    if not reply.startswith(prefix):
+        raise ScriptFailed(f"the server answered {reply.decode()!r}")
+    return int(reply[len(prefix) :])

@@ -1,0 +1,165 @@
+"""Which messages an operator means: conditions on messages, and reasons of failures as groups. Pure: no IO, no clock.
+
+Two failures belong to one group if their reasons are equal once numbers, hex ids and UUIDs are replaced by `#`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from rmq_core.envelope import codec
+from rmq_core.envelope.codec import Failure, Message
+from rmq_core.envelope.payloads import decode_payload
+from rmq_core.errors import ConfigurationError, MalformedMessage
+
+_VARIABLE = re.compile(
+    r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"  # a UUID
+    r"|\b[0-9a-f]{16}-[0-9a-f]+\b"  # an id of a message
+    r"|\b0[xX][0-9a-fA-F]+\b"
+    r"|\b(?=[a-fA-F]*\d)[0-9a-fA-F]+\b(?![.,:]\d)"
+    r"|\d+(?:[.,:]\d+)*"
+)
+_CUT, _SHOWN = 200, 120  # a history keeps 200 characters of a reason, so longer ones end at different words
+UNKNOWN = "unknown"
+"""The reason of a dead letter without a history."""
+
+
+@lru_cache(maxsize=4096)
+def generalized(reason: str) -> str:
+    """Return a reason with `#` for each number, hex id and UUID."""
+    return _VARIABLE.sub("#", reason)
+
+
+@lru_cache(maxsize=4096)
+def group_of_reason(reason: str) -> str:
+    """Return the group of a reason; that of a reason that was cut off ends with `*`."""
+    general = generalized(reason)
+    return general if len(reason) < _CUT else f"{general[:_SHOWN]}*"
+
+
+class LastFailure(NamedTuple):
+    """The newest failure of a message: its reason, or its kind if it has none, and its time in ms, 0 if unknown."""
+
+    reason: str
+    at_ms: int
+
+
+def last_failure(history: bytes) -> LastFailure:
+    """Return the newest failure of a history, or of its newest line alone."""
+    line = history.removesuffix(b"\n").rpartition(b"\n")[2].partition(b"\x1f")[0]
+    parts = line.decode(errors="replace").split("\t", 3)
+    if len(parts) < 4 or not parts[1].isdecimal():
+        return LastFailure(UNKNOWN, 0)
+    return LastFailure(parts[3] or parts[0], int(parts[1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """Conditions on messages; a message has to meet all that are given.
+
+    text: part of the payload as it is stored: case matters, and JSON has no spaces and sorted keys. message_id: the
+    whole id. dedup_key: the key that the queue's settings (`dedup_key`) give the message; a key that the publisher
+    named is not stored with a message. header: `name`, or `name=value`. reason: of the newest failure; a group of
+    `dead_reasons`, or a reason of that group, in which `*` stands for any text.
+    """
+
+    text: str | None = None
+    message_id: str | None = None
+    dedup_key: str | None = None
+    header: str | None = None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, value in given.items():
+            if value is not None and (not isinstance(value, str) or not value):
+                raise ConfigurationError(f"{name} must be a text that is not empty, not {value!r}")
+        if not any(given.values()):
+            raise ConfigurationError(f"a Match needs a condition: one of {', '.join(given)}")
+
+    def matches(self, message: Message) -> bool:
+        """Return whether a message meets the conditions; `dedup_key` is none of them here."""
+        return (
+            (self.message_id is None or message.id == self.message_id)
+            and (self.text is None or self._needle in message.raw)
+            and (self.header is None or self._has_header(message))
+            and (self.reason is None or self._has_reason(message.history))
+        )
+
+    @cached_property
+    def _needle(self) -> bytes:
+        return (self.text or "").encode(errors="surrogatepass")
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        parts = group_of_reason(self.reason or "").split("*")
+        return re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
+
+    def _has_header(self, message: Message) -> bool:
+        return any(self.header in (name, f"{name}={value}") for name, value in message.headers.items())
+
+    def _has_reason(self, history: tuple[Failure, ...]) -> bool:
+        reason = (history[-1].reason or history[-1].kind) if history else UNKNOWN
+        return self._pattern.fullmatch(generalized(reason)) is not None
+
+    def of_envelope(self, envelope: bytes) -> bool:
+        """Return whether a stored message meets the conditions, `dedup_key` aside; False if it is damaged."""
+        if self.text is not None and self._needle not in envelope:
+            return False
+        try:
+            own = codec.split(envelope)
+            if self.message_id is not None and own.id != self.message_id:
+                return False
+            if self.reason is not None and not self._pattern.fullmatch(generalized(last_failure(own.history).reason)):
+                return False
+            return (self.text is None and self.header is None) or self.matches(codec.message_of(envelope))
+        except MalformedMessage:
+            return False
+
+
+Test = Callable[[bytes], bool]
+"""Whether a stored message is meant."""
+
+
+def encoded(key: object) -> bytes:
+    """Encode a key, where a discipline does not do so in its own way."""
+    return str(key).encode()
+
+
+def chosen_by(
+    where: Match, key: Callable[[Any], str] | None = None, wanted: Callable[[object], bytes] = encoded
+) -> Test:
+    """Return the test of a Match. key: the queue's function from payloads to keys. wanted: encodes a key.
+
+    Raises ConfigurationError for a `dedup_key` if the queue has no such function.
+    """
+    if not isinstance(where, Match):
+        raise ConfigurationError(f"where must be a Match, for example Match(text='order 7'), not {where!r}")
+    if where.dedup_key is None:
+        return where.of_envelope
+    if key is None:
+        raise ConfigurationError(
+            "dedup_key: this queue object has no setting dedup_key, and a key that the publisher named is not stored"
+            " with its message: search for text, a header or an id"
+        )
+    named, chosen = wanted(where.dedup_key), key
+
+    def test(envelope: bytes) -> bool:
+        try:
+            own = codec.split(envelope)
+            same = wanted(chosen(decode_payload(own.kind, own.payload))) == named
+        except Exception:  # noqa: BLE001  a damaged message, or one that the user's function refuses, is not meant
+            return False
+        return same and where.of_envelope(envelope)
+
+    return test
+
+
+def moment(ms: int) -> datetime | None:
+    """Return a time, None for 0."""
+    return datetime.fromtimestamp(ms / 1000, UTC) if ms else None

@@ -1,0 +1,57 @@
+-- Adds what a client counted to the current minute, the current hour and the totals of a queue, and adds marks.
+-- KEYS: history  sent, the number of the client's last flush; it expires
+--       ready?, both omitted where a queue has no list of ready messages  delayed?
+-- ARGV: number, of this flush  sums, items such as 'p+3 wx^120', or ''  marks..., lines without their time
+-- Reply: 'counted' or 'counted before'.
+-- include: clock
+-- include: isolated
+-- include: oldest
+if redis.call('GET', sent) == number then return 'counted before' end
+local now = clock()
+local minute, hour = math.floor(now / 60000), math.floor(now / 3600000)
+local places = {'m' .. minute % 1440, 'h' .. hour % 720, 'totals', 'marks'}
+local kept = redis.call('HMGET', history, unpack(places))
+-- A new item is appended, so items of a later version stay. '+' adds, '^' keeps the largest, '=' takes the newest.
+local function merged(number_of, before, added)
+  local order, values = {}, {}
+  for _, text in ipairs({before, added}) do
+    for name, how, value in string.gmatch(text, '(%l+%d*)([+^=])(%d+)') do
+      local item, old = name .. how, values[name .. how]
+      if not old then order[#order + 1] = item end
+      value = tonumber(value)
+      if old and how == '+' then value = old + value elseif old and how == '^' then value = math.max(old, value) end
+      values[item] = value
+    end
+  end
+  local words = {string.format('%.0f', number_of)}
+  for i = 1, #order do words[i + 1] = order[i] .. string.format('%.0f', values[order[i]]) end
+  return table.concat(words, ' ')
+end
+local function within(text, number_of)
+  return text and string.find(text, number_of .. ' ', 1, true) == 1 and text or ''
+end
+local seen = ''
+if ready then
+  local isolated = isolated_in(delayed)
+  local waiting, first = redis.call('LLEN', ready) + isolated, oldest(ready, delayed, isolated)
+  local age = first ~= '' and string.format('%.0f', math.max(0, now - first)) or '0'
+  seen = ' g=' .. waiting .. ' g^' .. waiting .. ' y=' .. age .. ' y^' .. age
+end
+local totals = kept[3] or ''
+local begun = string.match(totals, '^%d+') or now
+local written = {
+  places[1], merged(minute, within(kept[1], minute), sums .. seen),
+  places[2], merged(hour, within(kept[2], hour), sums .. seen),
+  places[3], merged(begun, totals, (string.gsub(sums, '%l+%d*%^%d+', ''))),
+}
+if #marks > 0 then
+  local lines = (kept[4] or '')
+  for i = 1, #marks do lines = lines .. now .. '\t' .. marks[i] .. '\n' end
+  local _, count = string.gsub(lines, '\n', '')
+  for _ = 51, count do lines = string.sub(lines, string.find(lines, '\n', 1, true) + 1) end
+  written[7], written[8] = 'marks', lines
+end
+redis.call('HSET', history, unpack(written))
+redis.call('EXPIRE', history, 2764800)
+redis.call('SET', sent, number, 'PX', 600000)
+return 'counted'

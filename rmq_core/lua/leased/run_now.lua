@@ -1,0 +1,23 @@
+-- Ends the delay of a message: moves it to ready, or to its isolated group.
+-- KEYS: slot  delayed  ready  waiters  wake
+-- ARGV: seq  slot_ttl_ms  bell, a pub/sub channel  message
+-- Reply: 'ready <1, or 0 if it is not delayed any more>' or 'superseded'.
+-- include: clock
+-- include: replay
+-- include: notify
+-- include: mark
+local earlier = replay()
+if earlier then return earlier end
+local due, seen = tonumber(redis.call('ZSCORE', delayed, message) or '-1'), awaited(waiters, wake)
+redis.call('LLEN', ready) -- refuses a wrong type before anything is written
+if due < 0 then return refuse('ready 0') end
+local _, group = mark_of(message)
+redis.call('PERSIST', delayed) -- a full server allows this write and the later ones, so the queue can drain
+if group > 0 then
+  redis.call('ZADD', delayed, -group, message)
+else
+  redis.call('ZREM', delayed, message)
+  redis.call('RPUSH', ready, message)
+end
+if seen then notify(waiters, wake, bell, clock(), seen) end
+return remember('ready 1')

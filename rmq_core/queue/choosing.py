@@ -1,0 +1,186 @@
+"""Changes messages of a list that meet conditions: reads the list page by page, and names the chosen ones to a script.
+
+Others may change the list meanwhile. The script therefore compares: it changes a message only if it is still near the
+place where it was read. If messages moved during a pass over the list, another pass follows, until one finds none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rmq_core.envelope import codec
+from rmq_core.envelope.matching import Test
+from rmq_core.errors import ConfigurationError, MalformedMessage, ScriptFailed
+from rmq_core.exchange import Call, Exchange
+from rmq_core.exchange.scripts import script
+from rmq_core.reports import OnProgress, Progress
+
+PAGE = 1000
+_AT_ONCE = 250  # letters in a script: it takes a few milliseconds to remove so many from the middle of 100,000
+
+
+class Place(NamedTuple):
+    """A list, and the end from which it is read; messages should be added or removed at that end alone, not at both."""
+
+    key: bytes
+    side: str
+
+
+class Some(NamedTuple):
+    """Chosen entries of a list, and the places, counted from the end of `Place`, of the first and the last of them."""
+
+    entries: Sequence[bytes]
+    first: int
+    last: int
+
+
+class Markers(NamedTuple):
+    """Returns the deduplication keys of some messages, one for each; `window_ms`: how long such keys last."""
+
+    of: Callable[[Sequence[bytes]], list[bytes]]
+    window_ms: int
+
+
+Change = Callable[[Some], Call]
+"""Returns the call that changes some entries; its reply is a word and how many were changed."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a change has done so far. most: the largest number of messages to change, None for all."""
+
+    most: int | None = None
+    progress: OnProgress | None = None
+    changed: int = 0
+    scanned: int = 0
+    stopped: bool = field(default=False)
+
+    @property
+    def left(self) -> int | None:
+        return None if self.most is None else self.most - self.changed
+
+    @property
+    def over(self) -> bool:
+        return self.stopped or self.left == 0
+
+    def add(self, count: int) -> None:
+        """Count messages that were looked at and changed, and report them."""
+        self.changed, self.scanned = self.changed + count, self.scanned + count
+        self.tell(self.scanned)
+
+    def tell(self, total: int) -> None:
+        """Report progress; note whether the caller wants to stop."""
+        if self.progress is not None and self.progress(Progress(self.changed, self.scanned, total)) is False:
+            self.stopped = True
+
+
+def change_chosen(place: Place, test: Test, change: Change, tally: Tally) -> Exchange[int]:
+    """Change the messages of a list that pass the test, those at the place's end first; return how many."""
+    while True:
+        before = tally.changed
+        steady = yield from _pass(place, test, change, tally)
+        if steady or tally.over or tally.changed == before:
+            return tally.changed
+
+
+def drop_chosen(place: Place, test: Test, tally: Tally, markers: Markers | None = None) -> Exchange[int]:
+    """Delete the messages of a list that pass the test; return how many."""
+
+    def change(some: Some) -> Call:
+        return script(
+            "lists/drop_chosen", list=place.key, markers=markers.of(some.entries) if markers else (), side=place.side,
+            first=some.first, last=some.last, window_ms=markers.window_ms if markers else 0, letters=some.entries,
+        )  # fmt: skip
+
+    return (yield from change_chosen(place, test, change, tally))
+
+
+def discard_chosen(place: Place, message_ids: Iterable[str]) -> Exchange[int]:
+    """Delete the messages of a list with these ids; return how many. Stops as soon as it has seen each id."""
+    wanted = wanted_ids(message_ids)
+    missing = set(wanted)
+
+    def test(envelope: bytes) -> bool:
+        message_id = id_of(envelope)
+        missing.discard(message_id or "")
+        return message_id in wanted
+
+    tally = Tally(progress=lambda _: bool(missing))
+    return (yield from drop_chosen(place, test, tally)) if wanted else 0
+
+
+def id_of(envelope: bytes) -> str | None:
+    """Return the id of a stored message; None for text that is no envelope."""
+    try:
+        return codec.split(envelope).id
+    except MalformedMessage:
+        return None
+
+
+def _pass(place: Place, test: Test, change: Change, tally: Tally) -> Exchange[bool]:
+    """Go over the list once; return False if entries moved meanwhile, so that some may have been overlooked.
+
+    Looks at no more entries than the list had at the start, so that it ends even if entries are added all the time.
+    """
+    at, last, end, steady = 0, "", None, True
+    tally.scanned = 0
+    while not tally.over:
+        moved, page, total = yield script(
+            "lists/slice", list=place.key, side=place.side, offset=at, most=PAGE, last=last
+        )
+        end = total if end is None else end
+        chosen = [n for n, entry in enumerate(page) if test(entry)][: tally.left]
+        gone = yield from _change(page, chosen, at, change, tally)
+        steady = steady and not moved and gone == len(chosen)
+        kept = _last_kept(page, chosen)
+        last = last if kept is None else hashlib.sha1(kept, usedforsecurity=False).hexdigest()
+        at, end = at + len(page) - gone, end - gone
+        tally.scanned += len(page)
+        tally.tell(max(total, tally.scanned))
+        if not page or at >= end:
+            return steady
+    return True
+
+
+def _change(page: Sequence[bytes], chosen: Sequence[int], at: int, change: Change, tally: Tally) -> Exchange[int]:
+    gone = 0
+    for some in _parts(page, chosen):
+        moved = some._replace(first=some.first + at - gone, last=some.last + at - gone)
+        count = _number((yield change(moved)))
+        gone, tally.changed = gone + count, tally.changed + count
+    return gone
+
+
+def _parts(page: Sequence[bytes], chosen: Sequence[int]) -> Iterator[Some]:
+    for lo in range(0, len(chosen), _AT_ONCE):
+        places = chosen[lo : lo + _AT_ONCE]
+        yield Some([page[n] for n in places], places[0], places[-1])
+
+
+def _last_kept(page: Sequence[bytes], chosen: Sequence[int]) -> bytes | None:
+    """Return the last entry of a page that is not chosen; None if all are."""
+    at, taken = len(page) - 1, len(chosen) - 1
+    while at >= 0 and taken >= 0 and chosen[taken] == at:
+        at, taken = at - 1, taken - 1
+    return page[at] if at >= 0 else None
+
+
+def _number(reply: bytes) -> int:
+    number = reply.rpartition(b" ")[2]
+    if not number.isdigit():
+        raise ScriptFailed(f"the server answered {reply.decode()!r}")
+    return int(number)
+
+
+def wanted_ids(message_ids: Iterable[str]) -> frozenset[str]:
+    """Return ids that an operator chose. Raises ConfigurationError for a single str, or for ids that are not str."""
+    if isinstance(message_ids, str):
+        raise ConfigurationError("message_ids must be several ids, not one str; pass [message_id]")
+    found = frozenset(message_ids)
+    for each in found:
+        if not isinstance(each, str):
+            raise ConfigurationError(f"message_ids must be the str that publish returned, not {each!r}")
+    return found

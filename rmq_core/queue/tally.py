@@ -1,0 +1,222 @@
+"""`Tally`: what a queue object has counted since its last flush. The operations note events, `recording` flushes them.
+
+Noting appends to a deque, which threads may do at once; the sums are made once a second. A tally that cannot be flushed
+keeps its sums, so it stays small however long Redis does not take them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from contextlib import suppress
+from math import frexp, inf
+from threading import Lock
+from time import monotonic
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+from rmq_core.envelope.payloads import one_line
+from rmq_core.events import Operation
+from rmq_core.history import LETTERS, actor, bucket_below
+from rmq_core.messages import Lease
+
+INTERVAL_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+_FORGOTTEN_S = 300.0  # half the time for which a server remembers the number of a flush
+_STAMP = 40  # bytes at the beginning of an envelope that hold deliveries and time
+_MOST_MARKS = 50
+_MARK = "mark"
+_CLAIM, _RELEASE = Operation.CLAIM, Operation.RELEASE  # looking a member up takes longer than noting it
+_SHORTEST_S, _SHORTEST_POWER = 2.0**-8, -7
+_LETTER_OF = {
+    Operation.PUBLISH: "p", Operation.DUPLICATE: "u", Operation.DROP: "o", Operation.CLAIM: "c", Operation.ACK: "a",
+    Operation.NACK: "n", Operation.RELEASE: "r", Operation.RECLAIM: "e", Operation.TAKEOVER: "t", Operation.DEAD: "d",
+    Operation.REDRIVE: "v", Operation.LOST: "l", Operation.ISOLATE: "i",
+}  # fmt: skip
+assert set(_LETTER_OF.values()) == set(LETTERS)  # noqa: S101  a count without a letter would get lost
+
+
+class Flush(NamedTuple):
+    """What one flush sends. The server recognises it by the number if it is sent again."""
+
+    number: int
+    sums: dict[str, int]
+    marks: list[str]
+    born: float
+
+    @property
+    def text(self) -> str:
+        """The sums as items of the stored format, in one order."""
+        return " ".join(f"{name}{value}" for name, value in sorted(self.sums.items()))
+
+
+class Tally:
+    """Counts of one queue object. `noted` holds events that are not summed yet; `next_at` is when to look again."""
+
+    __slots__ = (
+        "__weakref__", "_counts", "_failures", "_flushing", "_marks", "_number", "_processing", "_retry_at", "_unsure",
+        "_waits", "client", "next_at", "noted",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._renew()
+        _tallies.add(self)
+
+    def _renew(self) -> None:
+        """Begin anew: a forked child must not count the events of its parent."""
+        self.noted: deque[tuple[Any, ...]] = deque()
+        self.client = os.urandom(8).hex()
+        self.next_at = self._retry_at = -inf
+        self._counts: dict[Any, int] = {}
+        self._waits, self._processing = Spans(), Spans()
+        self._marks: list[str] = []
+        self._unsure: Flush | None = None
+        self._number = self._failures = 0
+        self._flushing = Lock()
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last flush failed."""
+        return self._failures > 0
+
+    def claimed(self, lease: Lease, lease_ms: int | str) -> None:
+        """Note a claim: its messages, and how long the first and the last of them have waited."""
+        lease.state.began = monotonic()
+        envelopes = lease.envelopes
+        if envelopes and lease.deadline_ms is not None:
+            at_ms = lease.deadline_ms - int(lease_ms)
+            self.noted.append((_CLAIM, lease.count, at_ms, envelopes[0][:_STAMP], envelopes[-1][:_STAMP]))
+        else:
+            self.noted.append((_CLAIM, lease.count))
+
+    def taken(self, lease: Lease) -> None:
+        """Note when a lease was taken over."""
+        lease.state.began = monotonic()
+
+    def ended(self, operation: Operation, count: int, lease: Lease) -> None:
+        """Note that messages were settled, and how long after the claim they were acked or nacked."""
+        began = lease.state.began
+        spans = (monotonic() - began,) if began and operation is not _RELEASE else ()
+        self.noted.append((operation, count, *spans))
+
+    def mark(self, kind: str, text: str = "") -> None:
+        """Note something that an operator did; it is flushed after the operation."""
+        self.noted.append((_MARK, marked(kind, text)))
+        self.next_at = self._retry_at = -inf
+
+    def clear(self) -> None:
+        """Forget everything that is not flushed."""
+        self.noted.clear()
+        self._taken()
+        self._marks, self._unsure = [], None
+
+    def begin(self) -> Flush | None:
+        """Return what to flush; None if there is nothing, or another thread flushes, or the last attempt just failed.
+
+        The caller ends it with `done` or `failed`.
+        """
+        if not self._flushing.acquire(blocking=False):
+            return None
+        now = monotonic()
+        self.next_at = now + INTERVAL_S
+        self._sum_up()
+        if self._unsure and now - self._unsure.born > _FORGOTTEN_S:
+            self._unsure = None  # whether it was counted cannot be found out any more
+        if self._unsure is None and (self._counts or self._marks):
+            self._number += 1
+            self._unsure = Flush(self._number, self._taken(), self._marks, now)
+            self._marks = []
+        if self._unsure is None or now < self._retry_at:
+            self._flushing.release()
+            return None
+        return self._unsure
+
+    def done(self) -> None:
+        """End a flush that was counted."""
+        self._unsure, self._failures, self._retry_at = None, 0, -inf
+        self._flushing.release()
+
+    def failed(self, *, refused: bool) -> None:
+        """End a flush that failed. It is sent again later, under the same number, as it may have been counted.
+
+        refused: it was certainly not counted.
+        """
+        now = monotonic()
+        self._failures += 1
+        self._retry_at = now + min(2.0 ** min(self._failures, 6), _LONGEST_PAUSE_S)
+        if refused and self._unsure:
+            self._unsure = self._unsure._replace(born=now)
+        self._flushing.release()
+
+    def _sum_up(self) -> None:
+        """Add up what was noted. It runs for each event of a busy queue, so it makes few calls."""
+        counts, noted = self._counts, self.noted
+        with suppress(IndexError):
+            while True:
+                what, count, *about = noted.popleft()
+                if what == _MARK:
+                    self._marks = [*self._marks, count][-_MOST_MARKS:]
+                    continue
+                counts[what] = counts.get(what, 0) + count
+                if len(about) == 1:
+                    self._processing.add(about[0], count)
+                elif about:
+                    at_ms, first, last = about
+                    self._waited(at_ms, first, count - count // 2)
+                    if count > 1:
+                        self._waited(at_ms, last, count // 2)
+
+    def _waited(self, at_ms: int, stamp: bytes, count: int) -> None:
+        """Add how long a message waited, `count` times. A message that was delivered before did not only wait."""
+        enqueued = stamp[2:].partition(b" ")[0]
+        if enqueued.isdigit() and stamp.startswith(b"0 "):
+            self._waits.add((at_ms - int(enqueued)) / 1000, count)
+
+    def _taken(self) -> dict[str, int]:
+        """Return the sums as items of the stored format, and begin anew."""
+        sums = {f"{_LETTER_OF[what]}+": count for what, count in self._counts.items()}
+        sums |= self._waits.items("w") | self._processing.items("s")
+        self._counts, self._waits, self._processing = {}, Spans(), Spans()
+        return sums
+
+
+class Spans:
+    """Durations that are being added up. `powers` counts them by the power of two above them."""
+
+    __slots__ = ("longest", "powers", "total")
+
+    def __init__(self) -> None:
+        self.powers: dict[int, int] = {}
+        self.total = self.longest = 0.0
+
+    def add(self, seconds: float, count: int) -> None:
+        power = frexp(seconds)[1] if seconds > _SHORTEST_S else _SHORTEST_POWER
+        self.powers[power] = self.powers.get(power, 0) + count
+        self.total += seconds * count
+        self.longest = max(self.longest, seconds)
+
+    def items(self, letter: str) -> dict[str, int]:
+        """Return the durations as items of the stored format."""
+        found: dict[str, int] = {}
+        for power, count in self.powers.items():
+            item = f"{letter}{bucket_below(power)}+"
+            found[item] = found.get(item, 0) + count
+        if found:
+            found |= {f"{letter}s+": round(self.total * 1000), f"{letter}x^": round(self.longest * 1000)}
+        return found
+
+
+def marked(kind: str, text: str) -> str:
+    """Return the line of a mark, without its time."""
+    return "\t".join(one_line(part) for part in (kind, actor(), text))
+
+
+_tallies: WeakSet[Tally] = WeakSet()
+
+
+def _renew_all() -> None:
+    for tally in list(_tallies):
+        tally._renew()  # noqa: SLF001  the same module
+
+
+os.register_at_fork(after_in_child=_renew_all)

@@ -1,0 +1,162 @@
+"""The metrics of all queues in Prometheus' text format.
+
+Law: a metric that a discipline cannot have is absent, not 0: streams have no dead letters, only leased queues isolate.
+Labels are the name of the queue and its discipline, so the number of series grows with the number of queues alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+
+from rmq_core.serve.reading import QueueReading
+
+LABELS = ("queue", "discipline")
+EVENTS = {
+    "published": "published",
+    "duplicate": "duplicates",
+    "dropped": "dropped",
+    "claimed": "claimed",
+    "acked": "acked",
+    "nacked": "nacked",
+    "released": "released",
+    "reclaimed": "reclaimed",
+    "taken_over": "taken_over",
+    "dead": "dead",
+    "redriven": "redriven",
+}
+"""The values of the label `event`, and the fields of a queue's totals."""
+BOUNDS_S = tuple(2.0**power for power in range(-7, 15))
+
+
+class Gauge(NamedTuple):
+    """A gauge of every queue that can be read; `value` returns None where the metric is absent."""
+
+    name: str
+    help: str
+    value: Callable[[QueueReading], float | None]
+
+
+def _stat(name: str, capability: str = "") -> Callable[[QueueReading], float | None]:
+    def value(reading: QueueReading) -> float | None:
+        has = not capability or getattr(reading.capabilities, capability)
+        found = getattr(reading.stats, name) if has else None
+        return None if found is None else float(found)
+
+    return value
+
+
+def _isolated(reading: QueueReading) -> float | None:
+    return _stat("isolated")(reading) if reading.discipline == "leased" else None
+
+
+def _paused(reading: QueueReading) -> float | None:
+    return _stat("paused")(reading) if reading.can_pause else None
+
+
+GAUGES = (
+    Gauge("rmq_ready_messages", "Messages that can be claimed, isolated ones included.", _stat("ready")),
+    Gauge("rmq_isolated_messages", "Ready messages that failed together and are tried apart.", _isolated),
+    Gauge("rmq_delayed_messages", "Messages that become ready at a later time.", _stat("delayed", "delay")),
+    Gauge("rmq_leased_messages", "Messages that a holder has claimed and not settled.", _stat("leased")),
+    Gauge("rmq_leases", "Leases that are held.", _stat("leases")),
+    Gauge(
+        "rmq_expired_leases",
+        "Leases that had expired when the queue was read. Reading it reclaims them.",
+        lambda reading: reading.expired,
+    ),
+    Gauge("rmq_dead_letters", "Messages that failed too often.", _stat("dead", "dead_letters")),
+    Gauge(
+        "rmq_oldest_ready_age_seconds",
+        "Age of the oldest ready message; absent when none is ready.",
+        _stat("oldest_age"),
+    ),
+    Gauge("rmq_paused", "1 while claims get no messages.", _paused),
+)
+
+
+class _Collected:
+    """What the encoder of prometheus_client asks a registry for."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = list(families)
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def encoded(readings: Sequence[QueueReading] | None, accept: str) -> tuple[bytes, str]:
+    """Return the metrics, and their content type; `readings` is None when Redis does not answer."""
+    encode, content_type = choose_encoder(accept)
+    return encode(_Collected(_families(readings))), content_type
+
+
+def _families(readings: Sequence[QueueReading] | None) -> Iterator[Metric]:
+    yield GaugeMetricFamily("rmq_up", "1 when Redis answered this scrape.", value=float(readings is not None))
+    if readings is None:
+        return
+    readable = GaugeMetricFamily("rmq_queue_readable", "0 when the queue cannot be read.", labels=LABELS)
+    for reading in readings:
+        readable.add_metric(_labels(reading), float(reading.stats is not None))
+    yield readable
+    fine = [reading for reading in readings if reading.stats is not None]
+    yield from (_gauge(gauge, fine) for gauge in GAUGES)
+    yield from _totals([reading for reading in fine if reading.totals is not None])
+
+
+def _gauge(gauge: Gauge, readings: Iterable[QueueReading]) -> Metric:
+    family = GaugeMetricFamily(gauge.name, gauge.help, labels=LABELS)
+    for reading in readings:
+        value = gauge.value(reading)
+        if value is not None:
+            family.add_metric(_labels(reading), value)
+    return family
+
+
+def _totals(readings: Sequence[QueueReading]) -> Iterator[Metric]:
+    if not readings:
+        return
+    events = CounterMetricFamily("rmq_messages", "Messages by what happened to them.", labels=(*LABELS, "event"))
+    wait = HistogramMetricFamily("rmq_wait_seconds", "From published to claimed.", labels=LABELS)
+    processing = HistogramMetricFamily("rmq_processing_seconds", "From claimed to settled.", labels=LABELS)
+    for reading in readings:
+        labels = _labels(reading)
+        for event, field in EVENTS.items():
+            events.add_metric([*labels, event], getattr(reading.totals, field))
+        for family, histogram in ((wait, reading.totals.wait), (processing, reading.totals.processing)):
+            family.add_metric(labels, _buckets(histogram.counts), histogram.sum)
+    yield from (events, wait, processing)
+
+
+def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:
+    bounds = (*map(str, BOUNDS_S), "+Inf")
+    return list(zip(bounds, map(float, accumulate(counts)), strict=True))
+
+
+def _labels(reading: QueueReading) -> list[str]:
+    return [reading.name, reading.discipline]
+
+
+def scaling(reading: QueueReading) -> dict[str, Any]:
+    """Return the numbers of a queue for KEDA's scaler `metrics-api`; a number that is not known is 0 or null.
+
+    total: the messages that need a consumer now: ready or leased. A delayed message counts once it is due.
+    """
+    stats = reading.stats
+    if stats is None:
+        raise ValueError(reading.error)
+    return {
+        "queue": reading.name,
+        "discipline": reading.discipline,
+        "ready": stats.ready,
+        "leased": stats.leased,
+        "total": stats.ready + stats.leased,
+        "delayed": stats.delayed,
+        "dead": stats.dead,
+        "oldest_age": stats.oldest_age or 0.0,
+        "paused": stats.paused,
+    }

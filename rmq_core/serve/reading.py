@@ -1,0 +1,180 @@
+"""Read the queues of the server: of all of them for a scrape, of one for an autoscaler.
+
+Law: a look tells the truth although nobody consumes. It makes due messages ready and reclaims expired leases before it
+counts. Leased queues share a few writes on one connection; queues of other disciplines are read a few at a time. Reads
+that are requested at the same time share one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from rmq_core.asyncio import discipline_of, disciplines, open_queue
+from rmq_core.connection.settings import RedisSettings
+from rmq_core.discipline.leased.aio_survey import Look, looks
+from rmq_core.errors import ConfigurationError, QueueUnavailable, translate
+from rmq_core.protocol import DEFAULT, DISCIPLINES, Capabilities
+from rmq_core.queue.keys import check_name
+from rmq_core.reports import QueueStats
+from rmq_core.serve.consumer_settings import ConsumerSettings
+
+LONGEST_S = 8.0  # Prometheus gives up on a scrape after 10 s
+AT_ONCE = 8
+FRESH_S = 1.0
+LATE_LISTED = 100
+
+
+class QueueReading(NamedTuple):
+    """What a queue holds.
+
+    stats: None when the queue cannot be read; `error` then says why. expired: how many expired leases this look found
+    before it reclaimed them, None for a discipline that has no list of leases. totals: what the queue counted since it
+    exists, None for a discipline that does not count.
+    """
+
+    name: str
+    discipline: str
+    stats: QueueStats | None = None
+    expired: int | None = None
+    totals: Any = None
+    error: str = ""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The features of the queue's discipline."""
+        found: Capabilities = DISCIPLINES[self.discipline].load(blocking=False).capabilities
+        return found
+
+    @property
+    def can_pause(self) -> bool:
+        """Whether the discipline can pause its queues."""
+        return hasattr(DISCIPLINES[self.discipline].load(blocking=False), "pause")
+
+
+class QueueReader:
+    """Reads the queues of one server over a client that lives as long as the process."""
+
+    def __init__(self, redis: RedisSettings, settings: ConsumerSettings) -> None:
+        self._redis, self._settings = redis, settings
+        self._made: Any = None
+        self._few = asyncio.Semaphore(AT_ONCE)
+        self._reading = asyncio.Lock()
+        self._last: tuple[float, list[QueueReading]] = (float("-inf"), [])
+
+    async def all(self) -> list[QueueReading]:
+        """Return a reading of every queue, at most a second old. Raises QueueUnavailable."""
+        async with self._reading:
+            read_at, readings = self._last
+            if time.monotonic() - read_at > FRESH_S:
+                readings = await self._in_time(self._read(await self._in_time(disciplines(self._client))))
+                self._last = time.monotonic(), readings
+            return readings
+
+    async def one(self, name: str) -> QueueReading:
+        """Return a reading of a queue. Raises LookupError when there is none, and QueueUnavailable."""
+        discipline = await self._in_time(discipline_of(self._client, name))
+        if discipline is None:
+            raise LookupError(f"there is no queue {name!r} on this server; publishing creates a queue")
+        readings: list[QueueReading] = await self._in_time(self._read({name: discipline}))
+        return readings[0]
+
+    async def ping(self) -> None:
+        """Return when Redis has answered. Raises QueueUnavailable."""
+        await self._in_time(self._pong())
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._made is not None:
+            with suppress(Exception):  # the process ends; nobody is left to be told
+                await self._made.aclose()
+
+    @property
+    def _client(self) -> Any:
+        if self._made is None:
+            self._made = self._redis.async_client()
+        return self._made
+
+    async def _pong(self) -> None:
+        try:
+            await self._client.ping()
+        except Exception as error:
+            raise QueueUnavailable(f"Redis did not answer: {error}") from error
+
+    async def _in_time(self, answer: Any) -> Any:
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                return await answer
+        except TimeoutError:
+            raise QueueUnavailable(f"Redis did not answer within {LONGEST_S:.0f} s") from None
+
+    async def _read(self, queues: Mapping[str, str]) -> list[QueueReading]:
+        wrong = {name: why for name in queues if (why := _wrong(name))}
+        queues = {name: kind for name, kind in queues.items() if name not in wrong}
+        leased = {name: self._settings.of(name, DEFAULT) for name, kind in queues.items() if kind == DEFAULT}
+        found = await looks(self._client, leased) if leased else {}
+        readings = [self._leased(name, found[name]) for name in leased]
+        async with asyncio.TaskGroup() as group:
+            others = [group.create_task(self._other(name, kind)) for name, kind in queues.items() if kind != DEFAULT]
+            counted = [group.create_task(self._counted(reading)) for reading in readings]
+        readings = [task.result() for task in (*counted, *others)]
+        readings += [QueueReading(name, DEFAULT, error=why) for name, why in wrong.items()]
+        return sorted(readings, key=lambda reading: reading.name)
+
+    def _leased(self, name: str, look: Look | Exception) -> QueueReading:
+        if isinstance(look, Exception):
+            return QueueReading(name, DEFAULT, error=_text(look))
+        return QueueReading(name, DEFAULT, look.stats, look.expired)
+
+    async def _other(self, name: str, discipline: str) -> QueueReading:
+        async with self._few:
+            try:
+                async with self._opened(name, discipline) as queue:
+                    expired = await _expired(queue)
+                    await queue.backlog()
+                    return QueueReading(name, discipline, await queue.stats(), expired, await _totals(queue))
+            except QueueUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001  one damaged queue must not hide the others
+                return QueueReading(name, discipline, error=_text(error))
+
+    def _opened(self, name: str, discipline: str) -> Any:
+        return open_queue(self._client, name, discipline, self._settings.of(name, discipline))
+
+    async def _counted(self, reading: QueueReading) -> QueueReading:
+        """Return the reading with the totals of the queue."""
+        if reading.stats is None or not hasattr(DISCIPLINES[DEFAULT].load(blocking=False), "totals"):
+            return reading
+        async with self._few, self._opened(reading.name, DEFAULT) as queue:
+            return reading._replace(totals=await _totals(queue))
+
+
+def _wrong(name: str) -> str:
+    """Return why no queue can have the name; another program may have written it to the registry."""
+    try:
+        check_name("name", name)
+    except ConfigurationError as error:
+        return str(error)
+    return ""
+
+
+async def _totals(queue: Any) -> Any:
+    """Return what the queue counted since it exists; None for a discipline that does not count."""
+    return await queue.totals() if hasattr(queue, "totals") else None
+
+
+async def _expired(queue: Any) -> int | None:
+    """Return how many leases have expired, by the clock of this machine; at most 100 are counted."""
+    if not hasattr(queue, "leases"):
+        return None
+    now = datetime.now(UTC)
+    leases = await queue.leases(LATE_LISTED)
+    return len([lease for lease in leases if lease.deadline is not None and lease.deadline <= now])
+
+
+def _text(error: Exception) -> str:
+    return str(translate(error)) if type(error).__module__.startswith("redis.") else str(error)

@@ -1,0 +1,212 @@
+"""What an operator does in the console: find, explain and repair, with a confirmation of each change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from rmq_core import open_queue
+from tests.airflow.browser.layout import faults
+from tests.console.browser.scene import BUSY, make_scene
+from tests.console.browser.served import ConsoleScreen, ConsoleServer
+from tests.console.conftest import bury
+from tests.servers.process import Server
+
+pytestmark = pytest.mark.slow
+
+Opened = Callable[..., Any]
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><b>x</b>"
+TIMEOUTS = [f"TimeoutError: no answer of host-{number}" for number in range(3)]
+
+
+def test_only_the_dead_letters_of_one_cause_are_redriven(
+    screen: ConsoleScreen, opened: Opened, console: ConsoleServer
+) -> None:
+    queue = opened("work", max_deliveries=1)
+    bury(queue, *TIMEOUTS, "bad row")
+    screen.open("work", "dead")
+    screen.shows("TimeoutError: no answer of host-#", ".reasons")
+    screen.click(".reasons tbody tr .deeds button")
+    screen.shows("Redrive 3 dead letters?", "dialog")
+    screen.click("dialog .primary")
+    screen.shows("3 dead letters are ready again", "#toasts")
+    assert [letter.history[-1].reason for letter in queue.dead_letters()] == ["bad row"]
+    assert console.audit.lines[-1]["outcome"] == "done: dead letters made ready again: 3"
+
+
+def test_a_group_is_shown_by_a_search_and_purged_after_its_name_is_typed(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work", max_deliveries=1)
+    bury(queue, *TIMEOUTS, "bad row")
+    screen.open("work", "dead")
+    screen.click(".reasons a.button")
+    screen.shows("3 messages found; 4 of 4 messages looked at", ".found")
+    assert len(screen.all("table.dead tbody tr[tabindex]")) == 3
+    screen.button("Purge").click()
+    screen.shows("TimeoutError: no answer of host-#", "dialog .condition")
+    assert not screen.find("dialog .danger").is_enabled()
+    screen.press(*"work", Keys.ENTER)
+    screen.shows("3 dead letters deleted", "#toasts")
+    assert queue.stats().dead == 1
+
+
+def test_a_dead_letter_is_edited_and_retried(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work", max_deliveries=1)
+    (letter,) = bury(queue, "bad", payload={"path": "wrong"})
+    screen.open("work", "dead")
+    screen.click("table.dead tbody tr")
+    screen.button("Edit and retry").click()
+    text = screen.find("dialog textarea")
+    assert not screen.find("dialog .primary").is_enabled()
+    text.clear()
+    text.send_keys('{"path":')
+    screen.shows("This is not JSON", "dialog .problem")
+    text.send_keys('"right"}')
+    screen.click("dialog .primary")
+    screen.shows("ready again, with the changes", "#toasts")
+    message = queue.claim().message
+    assert (message.id, message.payload) == (letter, {"path": "right"})
+
+
+def test_a_lease_is_opened_and_expired(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish_many(["first", "second"])
+    queue.claim(max_messages=2, owner="lost-worker", lease=3600)
+    screen.open("work")
+    screen.click("tr.lease .held")
+    screen.shows("second", ".of-lease")
+    screen.button("Expire").click()
+    screen.shows("lost-worker", "dialog")
+    screen.click("dialog .primary")
+    screen.shows("2 messages taken from the holder", "#toasts")
+    assert [queue.stats().ready, queue.stats().leases] == [2, 0]
+
+
+def test_a_queue_is_paused_and_resumed_and_both_are_marked_in_its_history(
+    screen: ConsoleScreen, opened: Opened
+) -> None:
+    queue = opened("work")
+    queue.publish("x")
+    screen.open("work", "history")
+    for verb, done in (("Pause", "work is paused"), ("Resume", "work is resumed")):
+        screen.shows(verb, ".heading .deeds")
+        screen.click(".heading .deeds button")
+        screen.shows(verb, "dialog h2")
+        screen.click("dialog .primary")
+        screen.shows(done, "#toasts")
+    screen.button("Mark").click()
+    screen.find("dialog input").send_keys(HOSTILE)
+    screen.click("dialog .primary")
+    screen.shows("<img src=x", ".marks-list")
+    assert screen.text(".marks-list").count("by changer (console)") == 3
+    assert len(screen.all(".chart.past")) == 6
+    assert len(screen.find(".chart.past").find_elements("css selector", ".mark-line")) == 3
+    screen.click(".numbers summary")
+    screen.shows("Published", ".numbers thead")
+
+
+def test_a_delayed_message_is_run_now_and_a_ready_one_is_removed(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish("later", delay=3600)
+    screen.open("work", "delayed")
+    screen.click("table.delayed tbody tr")
+    screen.button("Run now").click()
+    screen.click("dialog .primary")
+    screen.shows("The message is ready", "#toasts")
+    screen.click(".tab.ready")
+    screen.click("table.ready tbody tr")
+    screen.button("Remove").click()
+    screen.click("dialog .danger")
+    screen.shows("The message is removed", "#toasts")
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_a_message_is_explained_step_by_step(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work", max_deliveries=1)
+    (letter,) = bury(queue, "bad row 7")
+    screen.open("work", "dead")
+    screen.click("table.dead tbody tr")
+    screen.click(".deeds a.button[href*=why]")
+    screen.shows("This message is a dead letter", ".verdict")
+    screen.shows("bad row 7", ".steps")
+    screen.shows(letter, ".story h2")
+
+
+def test_a_long_search_is_stopped(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish_many([f"m{number}" for number in range(1000)])
+    read, write = "redis.call('LRANGE', KEYS[1], 0, 999)", "redis.call('LPUSH', KEYS[1], unpack(e))"
+    queue.client.eval(f"local e = {read} for i = 1, 999 do {write} end", 1, "rmq:{work}:ready")
+    screen.open("work", "search", "in=ready&by=text&for=m77")
+    screen.shows("of 1,000,000 messages looked at", ".found")
+    screen.button("Stop").click()
+    screen.shows("then stopped", ".found")
+
+
+def test_hostile_text_is_shown_as_text(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work", max_deliveries=1)
+    queue.publish(HOSTILE, headers={HOSTILE: HOSTILE})
+    queue.nack(queue.claim(owner=HOSTILE), reason=HOSTILE)
+    queue.publish(HOSTILE)
+    queue.claim(owner=HOSTILE, lease_id=HOSTILE, lease=3600)
+    queue.mark(HOSTILE)
+    letter = queue.dead_letters()[0].id
+    views = (
+        ("dead",), ("leases",), ("search", f"in=dead&by=text&for={HOSTILE}"), ("why", letter), ("why", HOSTILE),
+        ("history",),
+    )  # fmt: skip
+    for view in views:
+        screen.open("work", *view)
+        if view == ("dead",):
+            screen.click("table.dead tbody tr")
+        if view == ("leases",):
+            screen.click("tr.lease")
+        screen.shows("<img src=x", "main")
+        assert screen.all("main img, main b") == [], view
+        assert screen.run("return document.title") != "hacked"
+
+
+def test_what_a_discipline_cannot_do_is_said(screen: ConsoleScreen, opened: Opened, console_redis: Server) -> None:
+    opened("unused")
+    with console_redis.client() as client:
+        open_queue(client, "events", "streams").publish({"n": 1})
+    screen.open("events", "ready")
+    screen.button("Pause").click()
+    screen.shows("Not possible: the discipline 'streams' has no pause; use ", "#toasts")
+    screen.click(".cannot-do summary")
+    screen.shows("the discipline 'streams' has no pause", ".cannot-do")
+
+
+def test_a_viewer_sees_everything_and_can_change_nothing(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work", max_deliveries=1)
+    bury(queue, "bad")
+    screen.log_in("viewer")
+    screen.open("work", "dead")
+    screen.click("table.dead tbody tr")
+    screen.shows("You may look, but not change anything")
+    labels = {button.text for button in screen.all("button") if button.is_displayed()}
+    assert labels.isdisjoint({"Pause", "Redrive", "Redrive all", "Purge…", "Retry", "Edit and retry…", "Delete…"})
+
+
+@pytest.mark.parametrize("width", [400, 1440])
+def test_every_view_fits_its_window(screen: ConsoleScreen, opened: Opened, console_redis: Server, width: int) -> None:
+    opened("unused")
+    queues = make_scene(console_redis.url)
+    letter = queues[BUSY].dead_letters()[0].id
+    screen.resize(width, 900)
+    views: tuple[tuple[str, ...], ...] = (
+        (), (BUSY, "leases"), (BUSY, "dead"), (BUSY, "search", "in=dead&by=reason&for=*"), (BUSY, "history"),
+        (BUSY, "why", letter), ("events.clicks", "ready"),
+    )  # fmt: skip
+    wrong = {}
+    for view in views:
+        screen.open(*view)
+        screen.find("main .card, main .steps")
+        screen.wait(lambda: not screen.all("main.waiting"), "the view")
+        if view[1:2] in {("leases",), ("dead",)}:
+            screen.click("main tbody tr[tabindex]")
+        if found := faults(screen, fingers=width == 400):
+            wrong[view] = found
+    assert wrong == {}

@@ -1,0 +1,75 @@
+"""The history of a queue, its marks, and the timeline of a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from rmq_core import LeasedQueue, open_queue
+from tests.console.conftest import API, QUEUE, bury, fetch, post
+
+
+async def test_the_history_counts_what_happened_minute_by_minute(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
+    bury(queue, "bad")
+    queue.publish_many(["x", "y"])
+    queue.close()
+    found = await fetch(page, "history")
+    columns = found["columns"]
+    assert (found["seconds"], len(columns["at"])) == (60, 60)
+    assert [sum(columns[name]) for name in ("published", "claimed", "dead")] == [3, 1, 1]
+    assert columns["wait_p95"][-1] is not None or columns["wait_p95"][-2] is not None
+
+
+@pytest.mark.parametrize(("span", "seconds", "points"), [("hour", 60, 60), ("day", 60, 1440), ("month", 3600, 720)])
+async def test_a_history_has_a_point_for_each_part_of_its_span(
+    page: httpx.AsyncClient, queue: LeasedQueue, span: str, seconds: int, points: int
+) -> None:
+    queue.publish("x")
+    found = await fetch(page, "history", span=span)
+    assert (found["seconds"], {len(column) for column in found["columns"].values()}) == (seconds, {points})
+
+
+async def test_what_an_operator_does_is_marked_with_his_name(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
+    bury(queue, "bad")
+    await post(page, "pause")
+    await post(page, "resume")
+    await post(page, "redrive", where={"reason": "bad"})
+    await post(page, "mark", text="deployed <b>1.4</b>")
+    marks = (await fetch(page, "history"))["marks"]
+    assert [mark["kind"] for mark in marks] == ["pause", "resume", "redrive", "mark"]
+    assert {mark["by"] for mark in marks} == {"changer (console)"}
+    assert marks[-1]["text"] == "deployed <b>1.4</b>"
+
+
+async def test_the_story_of_a_message_names_the_work_that_failed(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
+    (letter,) = bury(queue, "bad <b>row</b>")
+    story = await fetch(page, "why", message_id=letter)
+    assert (story["message_id"], story["state"]) == (letter, "dead")
+    failed = next(step for step in story["steps"] if step["what"] == "nacked")
+    assert failed["detail"] == "bad <b>row</b>"
+    assert failed["holder"]["names"] == ["etl", "load"]
+    assert (await fetch(page, "why", message_id="unheard-of"))["state"] == "gone"
+
+
+@pytest.mark.parametrize("text", ["", "x" * 201])
+async def test_a_mark_needs_a_short_text(page: httpx.AsyncClient, queue: LeasedQueue, text: str) -> None:
+    queue.publish("x")
+    await post(page, "mark", 422, text=text)
+
+
+@pytest.mark.parametrize("span", ["week", "minutes", ""])
+async def test_an_unknown_span_is_refused(page: httpx.AsyncClient, queue: LeasedQueue, span: str) -> None:
+    assert (await page.get(f"{API}/history", params={"name": QUEUE, "span": span})).status_code == 422
+
+
+async def test_a_discipline_without_history_says_so(page: httpx.AsyncClient, redis_url: str) -> None:
+    with open_queue(redis_url, QUEUE, "rotation") as queue:
+        queue.publish("x")
+    assert (await fetch(page, "queue"))["past"] == {"history": False, "why": False}
+    for part, query in {"history": {}, "why": {"message_id": "m"}}.items():
+        wanted: dict[str, Any] = {"name": QUEUE, **query}
+        answer = await page.get(f"{API}/{part}", params=wanted)
+        assert answer.status_code == 400
+        assert "the discipline 'rotation' has no " in answer.json()["detail"]

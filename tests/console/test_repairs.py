@@ -1,0 +1,156 @@
+"""What the console does to one queue, lease or message, and what it answers when that is not possible any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from rmq_core import LeasedQueue, LeaseLost, open_queue
+from tests.console.conftest import QUEUE, bury, fetch, post
+from tests.console.host import Kept
+
+ENDED = "this lease has ended in the meantime"
+
+
+async def test_a_queue_is_paused_and_resumed(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
+    queue.publish("x")
+    assert await post(page, "pause") == {"paused": True}
+    assert (queue.stats().paused, queue.claim()) == (True, None)
+    assert await post(page, "resume") == {"paused": False}
+    assert queue.claim() is not None
+
+
+async def test_a_lease_that_is_expired_counts_a_delivery_and_fences_its_holder_off(
+    page: httpx.AsyncClient, queue: LeasedQueue
+) -> None:
+    queue.publish_many(["a", "b"])
+    held = queue.claim(max_messages=2, owner="gone", lease_id="l", lease=3600)
+    assert held is not None
+    assert await post(page, "expire", lease_id="l", owner="gone") == {"expired": 2, "dead": 0}
+    with pytest.raises(LeaseLost):
+        queue.ack(held)
+    assert [queue.stats().ready, queue.stats().leases] == [2, 0]
+
+
+async def test_a_lone_message_whose_last_delivery_is_expired_is_counted_as_a_dead_letter(
+    page: httpx.AsyncClient, redis_url: str
+) -> None:
+    with LeasedQueue(redis_url, QUEUE) as queue:  # the console does not know other settings than the defaults
+        queue.publish("x")
+        for _ in range(queue.config.max_deliveries - 1):
+            queue.nack(queue.claim(), delay=0)
+        queue.claim(owner="gone", lease_id="l", lease=3600)
+        assert await post(page, "expire", lease_id="l", owner="gone") == {"expired": 1, "dead": 1}
+
+
+@pytest.mark.parametrize(("verb", "word"), [("expire", "expired"), ("release", "released")])
+async def test_a_lease_is_ended_only_if_it_is_what_the_page_showed(
+    page: httpx.AsyncClient, queue: LeasedQueue, verb: str, word: str
+) -> None:
+    queue.publish("x")
+    held = queue.claim(owner="other", lease_id="l", lease=3600)
+    assert held is not None
+    refused = await post(page, verb, 409, lease_id="l", owner="me")
+    assert refused["detail"].startswith(f"nothing was {word}: it is owned by 'other'")
+    queue.ack(held)
+    for lease_id in ("l", "unheard-of"):
+        gone = await post(page, verb, 409, lease_id=lease_id, owner="other")
+        assert gone["detail"] == f"nothing was {word}: {ENDED}"
+
+
+async def test_a_delayed_message_is_run_now_once(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
+    message_id = queue.publish("later", delay=3600).id
+    assert await post(page, "run-now", message_id=message_id) == {"ready": True}
+    assert [queue.stats().ready, queue.stats().delayed] == [1, 0]
+    refused = await post(page, "run-now", 409, message_id=message_id)
+    assert refused["detail"] == "nothing was changed: this message is not delayed any more"
+
+
+async def test_chosen_dead_letters_are_deleted_and_the_others_stay(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
+    first, second, third = bury(queue, *"abc")
+    assert await post(page, "discard", message_ids=[first, third, "unknown"]) == {"discarded": 2}
+    assert [letter.id for letter in queue.dead_letters()] == [second]
+
+
+async def test_a_dead_letter_is_retried_with_another_payload_and_other_headers(
+    page: httpx.AsyncClient, queue: LeasedQueue, audit: Kept
+) -> None:
+    (letter,) = bury(queue, "bad", payload={"path": "s3://wrong", "secret": "old"})
+    change = {"payload": '{"path": "s3://right"}', "headers": {"fixed": "yes"}}
+    assert await post(page, "edit", message_id=letter, **change) == {"ready": True}
+    message = queue.claim().message  # type: ignore[union-attr]
+    assert (message.id, message.payload, dict(message.headers)) == (letter, {"path": "s3://right"}, {"fixed": "yes"})
+    assert [(each.kind, each.owner) for each in message.history] == [("nack", "task:etl/load"), ("edited", "changer")]
+    assert "s3://right" not in str(audit.lines)
+    assert audit.lines[-1]["changed"] == "payload and headers"
+    refused = await post(page, "edit", 409, message_id=letter, payload="{}")
+    assert refused["detail"] == "nothing was changed: this message is not a dead letter any more"
+
+
+async def test_a_text_stays_a_text_when_it_is_edited(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
+    (letter,) = bury(queue, "bad", payload="text")
+    await post(page, "edit", message_id=letter, payload="[1]", kind="text")
+    assert queue.claim().message.payload == "[1]"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"payload": "{"}, "the payload is not JSON"),
+        ({"payload": "NaN"}, "payload"),
+        ({"payload": "1"}, "payload must be str, bytes, dict or list"),
+        ({}, "payload or headers must be given"),
+    ],
+)
+async def test_an_edit_that_cannot_be_stored_changes_nothing(
+    page: httpx.AsyncClient, queue: LeasedQueue, change: dict[str, Any], why: str
+) -> None:
+    (letter,) = bury(queue, "bad")
+    assert why in (await post(page, "edit", 400, message_id=letter, **change))["detail"]
+    assert [each.id for each in queue.dead_letters()] == [letter]
+
+
+@pytest.mark.parametrize("delay", [None, 3600])
+async def test_a_ready_or_delayed_message_is_removed_and_a_leased_one_is_not(
+    page: httpx.AsyncClient, queue: LeasedQueue, delay: int | None
+) -> None:
+    message_id = queue.publish("x", delay=delay).id
+    assert await post(page, "cancel", message_id=message_id) == {"cancelled": True}
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+    held = queue.publish("held").id
+    queue.claim()
+    refused = await post(page, "cancel", 409, message_id=held)
+    assert refused["detail"] == "nothing was removed: this message is neither ready nor delayed any more"
+
+
+@pytest.mark.parametrize(("discipline", "payload"), [("streams", {"n": 1}), ("rotation", "x"), ("reliable", "x")])
+async def test_what_a_discipline_cannot_do_is_listed_with_the_reason_and_refused(
+    page: httpx.AsyncClient, redis_url: str, audit: Kept, discipline: str, payload: Any
+) -> None:
+    with open_queue(redis_url, QUEUE, discipline) as queue:
+        queue.publish(payload)
+    shown = await fetch(page, "queue")
+    assert set(shown["verbs"]).isdisjoint(shown["lacks"])
+    assert "; use leased" in shown["lacks"]["expire_lease"]
+    wishes = {
+        "pause": {},
+        "resume": {},
+        "expire": {"lease_id": "l", "owner": ""},
+        "release": {"lease_id": "l", "owner": ""},
+        "run-now": {"message_id": "m"},
+        "cancel": {"message_id": "m"},
+        "edit": {"message_id": "m", "payload": "{}"},
+    }
+    for part, wish in wishes.items():
+        refused = await post(page, part, 400, **wish)
+        assert f"the discipline {discipline!r} has no " in refused["detail"]
+        assert audit.lines[-1]["outcome"] == f"failed: {refused['detail']}"
+
+
+async def test_a_leased_queue_can_do_everything(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
+    queue.publish("x")
+    shown = await fetch(page, "queue")
+    assert shown["lacks"] == {}
+    assert {"pause", "expire_lease", "run_now", "redrive_where", "search"} <= set(shown["verbs"])

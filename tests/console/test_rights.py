@@ -1,0 +1,155 @@
+"""Every route of the console: who may use it, that no foreign page can, and that changes are audited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from rmq_core import LeasedQueue
+from rmq_core.console import create_app
+from tests.console.conftest import API, FROM_PAGE, QUEUE, Asking, bury, post
+from tests.console.host import Kept, make_host
+
+LEASE = {"lease_id": "held", "owner": "worker"}
+CHANGES: dict[str, dict[str, Any]] = {
+    "redrive": {"where": {"reason": "bad"}},
+    "purge": {"target": "dead", "confirm": QUEUE, "where": {"reason": "bad"}},
+    "pause": {},
+    "resume": {},
+    "release": LEASE,
+    "expire": LEASE,
+    "run-now": {"message_id": "m"},
+    "discard": {"message_ids": ["m"]},
+    "edit": {"message_id": "m", "payload": "{}"},
+    "cancel": {"message_id": "m"},
+    "mark": {"text": "deployed 1.4"},
+}
+ASKED: dict[str, dict[str, Any]] = {"search": {"target": "dead", "where": {"text": "x"}}}
+SEEN: dict[str, dict[str, str]] = {
+    "messages": {"target": "dead"},
+    "reasons": {},
+    "lease": {"lease_id": "held"},
+    "export": {"target": "dead"},
+    "why": {"message_id": "m"},
+}
+COUNTED: dict[str, dict[str, str]] = {"queue": {}, "history": {}}
+FOREIGN = [
+    {},
+    {"Sec-Fetch-Site": "cross-site", **FROM_PAGE},
+    {"Sec-Fetch-Site": "same-site", **FROM_PAGE},
+    {"Origin": "https://evil.test", **FROM_PAGE},
+    {"Origin": "null", **FROM_PAGE},
+]
+
+
+@pytest.fixture
+def scene(queue: LeasedQueue) -> LeasedQueue:
+    """A queue with a dead letter and a lease."""
+    bury(queue, "bad")
+    queue.publish("x")
+    queue.claim(lease_id="held", owner="worker", lease=3600)
+    return queue
+
+
+def wished(part: str) -> dict[str, Any]:
+    return {"queue": QUEUE, **{**CHANGES, **ASKED}[part]}
+
+
+def test_these_tests_know_every_route_of_the_console(redis_url: str) -> None:
+    app = create_app(make_host(redis_url, Kept()))
+    prefix = "/api/connections/{connection_id}/"
+    found = {
+        (route.path.removeprefix(prefix), method)
+        for route in app.routes
+        if isinstance(route, APIRoute) and route.path.startswith(prefix)
+        for method in route.methods
+    }
+    posted = {(part, "POST") for part in CHANGES | ASKED}
+    assert found == posted | {(part, "GET") for part in SEEN | COUNTED | {"queues": {}}}
+
+
+@pytest.mark.parametrize("part", [*SEEN, *COUNTED, "queues"])
+async def test_nobody_sees_anything(asking: Asking, scene: LeasedQueue, part: str) -> None:
+    answer = await asking().get(f"{API}/{part}", params={"name": QUEUE, **SEEN.get(part, {})})
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("part", [*CHANGES, *ASKED])
+async def test_nobody_changes_anything(asking: Asking, scene: LeasedQueue, audit: Kept, part: str) -> None:
+    assert (await asking(**FROM_PAGE).post(f"{API}/{part}", json=wished(part))).status_code == 401
+    assert audit.lines == []
+
+
+@pytest.mark.parametrize("part", SEEN)
+async def test_messages_need_the_right_to_see_them(asking: Asking, scene: LeasedQueue, part: str) -> None:
+    query = {"name": QUEUE, **SEEN[part]}
+    refused = await asking("counter").get(f"{API}/{part}", params=query)
+    assert (refused.status_code, refused.json()["detail"]) == (403, "no right to messages")
+    assert (await asking("viewer").get(f"{API}/{part}", params=query)).status_code == 200
+
+
+@pytest.mark.parametrize("part", COUNTED)
+async def test_numbers_need_no_right_to_see_messages(asking: Asking, scene: LeasedQueue, part: str) -> None:
+    answer = await asking("counter").get(f"{API}/{part}", params={"name": QUEUE, **COUNTED[part]})
+    assert answer.status_code == 200
+
+
+async def test_a_search_needs_the_right_to_see_messages(asking: Asking, scene: LeasedQueue) -> None:
+    refused = await post(asking("counter", **FROM_PAGE), "search", 403, **ASKED["search"])
+    assert refused["detail"] == "no right to messages"
+    await post(asking("viewer", **FROM_PAGE), "search", **ASKED["search"])
+
+
+@pytest.mark.parametrize("part", CHANGES)
+@pytest.mark.parametrize("user", ["counter", "viewer"])
+async def test_a_change_needs_the_right_to_change(
+    asking: Asking, scene: LeasedQueue, audit: Kept, user: str, part: str
+) -> None:
+    before = scene.stats()[:5]
+    refused = await post(asking(user, **FROM_PAGE), part, 403, **CHANGES[part])
+    assert refused["detail"] == "no right to change"
+    assert (scene.stats()[:5], audit.lines) == (before, [])
+
+
+@pytest.mark.parametrize("part", [*CHANGES, *ASKED])
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+async def test_a_foreign_page_can_neither_change_nor_search(
+    asking: Asking, scene: LeasedQueue, audit: Kept, headers: dict[str, str], part: str
+) -> None:
+    before = scene.stats()[:5]
+    answer = await asking("changer", **headers).post(f"{API}/{part}", json=wished(part))
+    assert answer.status_code == 403
+    assert (scene.stats()[:5], audit.lines) == (before, [])
+
+
+@pytest.mark.parametrize("part", CHANGES)
+async def test_a_change_is_written_to_the_audit_log_before_and_after(
+    page: httpx.AsyncClient, scene: LeasedQueue, audit: Kept, part: str
+) -> None:
+    answer = await page.post(f"{API}/{part}", json=wished(part))
+    before, after = audit.lines
+    assert before["event"] == after["event"] == f"rmq_{part.replace('-', '_')}"
+    assert (before["user"], before["queue"], before["connection_id"]) == ("changer", QUEUE, "redis")
+    assert before["outcome"].startswith("not known")
+    assert after["outcome"].startswith("done: " if answer.status_code == 200 else "failed: ")
+
+
+@pytest.mark.parametrize("part", CHANGES)
+async def test_a_change_that_cannot_be_audited_is_not_made(
+    page: httpx.AsyncClient, scene: LeasedQueue, audit: Kept, part: str
+) -> None:
+    audit.broken = True
+    before = scene.stats()
+    assert (await page.post(f"{API}/{part}", json=wished(part))).status_code == 500
+    after = scene.stats()
+    assert (before[:5], before.paused) == (after[:5], after.paused)
+
+
+@pytest.mark.parametrize("part", CHANGES)
+async def test_a_change_of_an_unknown_queue_is_refused(page: httpx.AsyncClient, scene: LeasedQueue, part: str) -> None:
+    wish = {**wished(part), "queue": "nowhere", **({"confirm": "nowhere"} if part == "purge" else {})}
+    answer = await page.post(f"{API}/{part}", json=wish)
+    assert (answer.status_code, "'nowhere'" in answer.json()["detail"]) == (404, True)

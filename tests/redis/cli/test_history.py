@@ -1,0 +1,62 @@
+"""`rmq history`, `rmq mark` and `rmq why`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import redis
+
+from rmq_core import LeasedConfig, LeasedQueue
+
+Rmq: TypeAlias = Callable[..., Any]
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_the_history_shows_a_row_for_each_measure_and_the_marks(rmq: Rmq, server_url: str) -> None:
+    with LeasedQueue(server_url, "orders") as queue:
+        queue.publish_many([*"abc"])
+        queue.ack(queue.claim(max_messages=2))
+    assert rmq("mark", "orders", "deployed 1.4").out == "marked orders: deployed 1.4\n"
+    shown = rmq("history", "orders").out
+    assert "orders: 60 minutes from" in shown
+    rows = {line.split()[0]: line.split()[1:4] for line in shown.splitlines() if line.startswith(("publ", "acked"))}
+    assert rows["published"][:2] == ["3", "3"]
+    assert rows["acked"][:2] == ["2", "2"]
+    assert "deployed 1.4" in shown
+    assert "dead" not in shown
+
+
+def test_the_history_is_json_line_by_line(rmq: Rmq, server_url: str) -> None:
+    with LeasedQueue(server_url, "orders") as queue:
+        queue.publish("a")
+        queue.pause()
+    *points, mark = lines(rmq("history", "orders", "--hours", "3", "--json").out)
+    assert [point["seconds"] for point in points] == [3600] * 3
+    assert points[-1]["published"] == 1
+    assert (mark["mark"], mark["queue"]) == ("pause", "orders")
+
+
+def test_a_discipline_without_a_history_is_refused(rmq: Rmq, redis_client: redis.Redis) -> None:
+    del redis_client
+    for command in (("history",), ("mark", "x"), ("why", "x")):
+        done = rmq(command[0], "orders", *command[1:], "-d", "rotation")
+        assert done.code == 2
+        assert "leased" in done.err
+
+
+def test_why_tells_the_story_of_a_message_and_what_is_unknown(rmq: Rmq, server_url: str) -> None:
+    with LeasedQueue(server_url, "orders", LeasedConfig(journal=100)) as queue:
+        message_id = queue.publish("a").id
+        queue.ack(queue.claim(owner="host-1"))
+    shown = rmq("why", "orders", message_id)
+    assert f"{message_id} of orders: gone; delivered once, acked once" in shown.out
+    assert shown.out.count("host-1") == 2
+    (story,) = lines(rmq("why", "orders", message_id, "--json").out)
+    assert [step["what"] for step in story["steps"]] == ["published", "claimed", "acked"]
+    assert (story["claims"], story["acks"]) == (1, 1)
+    assert "unknown: who published it" in rmq("why", "orders", "never").err

@@ -1,0 +1,336 @@
+"""The history of a queue: what its clients did per minute and in total, how long it took, and what operators did."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, Overflow, QueueFull, QueueUnavailable, Unsupported
+from rmq_core.history import BOUNDS_S, acting_as, columns
+from rmq_core.queue import recording
+from tests.redis.leases import expire
+from tests.redis.worlds import World
+
+KEY = "rmq:{q}:history"
+HISTORY_OFF = LeasedConfig(history=False)
+
+
+def engine_of(queue: Any) -> Any:
+    return getattr(queue, "inner", queue)._engine
+
+
+def flush(queue: Any) -> None:
+    """Let the next operation of a queue object flush what it counted, and do one."""
+    engine_of(queue).tally.next_at = -inf
+    queue.stats()
+
+
+def totals(world: World) -> Any:
+    return world.queue(config=HISTORY_OFF).totals()
+
+
+@pytest.fixture
+def full(world: World) -> Iterator[World]:
+    """A server that can be filled; its memory is free again at the end."""
+    world.client.config_set("maxmemory-policy", "noeviction")
+    yield world
+    world.client.config_set("maxmemory", 0)
+
+
+def test_every_step_is_counted_in_its_minute_its_hour_and_in_total(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_ready=9, overflow=Overflow.DROP_OLDEST))
+    strict = world.queue(config=LeasedConfig(max_deliveries=1))
+    queue.publish_many([*"aabcdefghij"], dedup_key=lambda payload: payload)
+    lease = queue.claim(max_messages=3, lease_id="one", owner="w")
+    lease = queue.claim(lease_id="one", owner="w")
+    queue.ack(lease, [lease.messages[0]])
+    queue.nack(lease, [lease.messages[1]])
+    queue.release(lease)
+    strict.nack(strict.claim())
+    expire(world, strict.claim().id)
+    strict.backlog()
+    strict.redrive()
+    strict.close()
+    queue.close()
+    reader = world.queue(config=HISTORY_OFF)
+    expected = {
+        "published": 10, "duplicates": 1, "dropped": 1, "claimed": 5, "acked": 1, "nacked": 2, "released": 1,
+        "reclaimed": 1, "taken_over": 3, "dead": 2, "redriven": 2, "lost": 0, "isolated": 0,
+    }  # fmt: skip
+    found = reader.totals()
+    assert {name: getattr(found, name) for name in expected} == expected
+    for points in (reader.history(minutes=2), reader.history(hours=2)):
+        assert {name: sum(getattr(point, name) for point in points) for name in expected} == expected
+
+
+def test_a_history_has_a_point_for_every_minute_oldest_first(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    points = queue.history(minutes=90)
+    assert len(points) == 90
+    assert {(after.at - before.at).seconds for before, after in pairwise(points)} == {60}
+    now = queue.server_time()
+    assert 0 <= (now - points[-1].at).total_seconds() < 61
+    assert (points[-1].published or points[-2].published, points[0].published, points[0].ready) == (1, 0, None)
+    assert len(queue.history()) == 60
+    assert {point.seconds for point in queue.history(hours=720)} == {3600}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"minutes": 0}, {"minutes": 1441}, {"hours": 721}, {"hours": 1, "minutes": 1}, {"minutes": "1"}]
+)
+def test_a_span_that_is_not_kept_is_refused_by_name(world: World, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"minutes|hours"):
+        world.queue().history(**wrong)
+
+
+def test_the_gauges_are_the_newest_and_the_largest_that_a_flush_saw(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abcd"])
+    queue.ack(queue.claim(max_messages=3))
+    flush(queue)
+    point = max(queue.history(minutes=2), key=lambda each: each.published)
+    assert (point.ready_max, point.ready, point.oldest_age is not None) == (4, 1, True)
+    queue.ack(queue.claim())
+    flush(queue)
+    point = queue.history(minutes=1)[0]
+    assert (point.ready, point.oldest_age) == (0, None)
+
+
+def test_latencies_are_measured_for_each_message_and_not_for_redeliveries(world: World) -> None:
+    queue = world.queue()
+    queue.publish_many([*"abc"])
+    queue.nack(queue.claim(max_messages=3))
+    queue.ack(queue.claim(max_messages=3))
+    flush(queue)
+    found = queue.totals()
+    assert (found.wait.count, found.processing.count) == (3, 6)
+    assert sum(found.processing.counts[:8]) == 6, "these took milliseconds"
+    point = max(queue.history(minutes=2), key=lambda each: each.claimed)
+    assert 0 <= point.processing.p50 <= point.processing.p95 <= point.processing.max < BOUNDS_S[10]
+
+
+def test_a_released_message_has_no_processing_time(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    queue.release(queue.claim())
+    flush(queue)
+    assert queue.totals().processing.count == 0
+
+
+def test_old_minutes_are_overwritten_and_the_memory_of_a_busy_queue_is_bounded(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    field = next(name for name in world.client.hkeys(KEY) if name.startswith(b"m"))
+    minute, _, rest = world.client.hget(KEY, field).partition(b" ")
+    world.client.hset(KEY, field, b"%d %b" % (int(minute) - 1440, rest))
+    assert sum(point.published for point in queue.history(minutes=1440)) == 0
+    queue.publish("y")
+    flush(queue)
+    assert sum(point.published for point in queue.history(minutes=1440)) == 1
+    busy = b"29925486 p+60000 a+60000 c+60000 g=12345 g^23456 y=1049 y^1049 " + b" ".join(
+        b"%b%d+12345" % (letter, at) for letter in (b"w", b"s") for at in range(8)
+    )
+    world.client.hset(KEY, mapping={b"m%d" % at: busy for at in range(1440)} | {b"h%d" % at: busy for at in range(720)})
+    assert world.client.memory_usage(KEY, samples=0) < 1_000_000
+    assert world.client.ttl(KEY) > 30 * 86400
+
+
+def test_what_a_later_version_adds_to_a_minute_stays(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    for field in world.client.hkeys(KEY):
+        world.client.hset(KEY, field, world.client.hget(KEY, field) + b" zz7+5 zz^4 zz=3")
+    queue.publish("x")
+    flush(queue)
+    assert all(value.count(b"zz7+5 zz^4 zz=3") == 1 for value in world.client.hvals(KEY))
+    assert queue.totals().published == 2
+
+
+def test_a_flush_whose_reply_was_lost_counts_once(redis_client: redis.Redis, server_url: str) -> None:
+    def unanswered(exchange: Any) -> Iterator[Any]:
+        yield next(exchange)
+        with suppress(StopIteration):
+            exchange.throw(QueueUnavailable("the reply was lost"))
+
+    with LeasedQueue(server_url, "q") as queue:
+        queue.publish("flushed at once")
+        queue.publish("flushed by hand")
+        tally = engine_of(queue).tally
+        queue._driver.run(unanswered(recording.flush(queue._engine)))
+        assert tally.failing
+        assert queue.totals().published == 2
+        queue.publish("flushed after that")
+        for _ in range(2):
+            tally._retry_at = -inf
+            flush(queue)
+        assert queue.totals().published == 3
+
+
+def test_several_clients_and_threads_add_up(world: World) -> None:
+    queues = [world.queue() for _ in range(4)]
+    running = [
+        world.in_background(lambda queue=queue: [queue.publish("x") for _ in range(50)])
+        for queue in queues
+        for _ in range(2)
+    ]
+    for each in running:
+        each.result(60)
+    for queue in queues:
+        queue.close()
+    assert totals(world).published == 400
+
+
+def test_a_forked_child_counts_its_own_events_only(redis_client: redis.Redis, server_url: str) -> None:
+    code = f"""
+import os, rmq_core
+queue = rmq_core.LeasedQueue({server_url!r}, "q")
+queue.publish("first")
+queue.publish("parent")
+child = os.fork()
+queue.publish("both")
+queue.close()
+if child:
+    os.waitpid(child, 0)
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+    assert redis_client.hget(KEY, "totals").split()[1] == b"p+4"
+
+
+def test_a_killed_client_loses_at_most_what_it_did_since_its_last_flush(
+    redis_client: redis.Redis, server_url: str
+) -> None:
+    code = f"""
+import time, rmq_core
+queue = rmq_core.LeasedQueue({server_url!r}, "q")
+queue.publish("flushed at once")
+time.sleep(1.1)
+queue.publish("flushed, because a second has passed")
+for n in range(5):
+    queue.publish("lost")
+print("ready", flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"ready\n"
+        os.kill(client.pid, signal.SIGKILL)
+    assert redis_client.hget(KEY, "totals").split()[1] == b"p+2"
+    assert redis_client.llen("rmq:{q}:ready") == 7
+
+
+def test_a_full_server_refuses_the_flush_and_the_counts_follow_later(full: World) -> None:
+    queue = full.queue()
+    queue.publish_many([*"ab"])
+    full.client.config_set("maxmemory", 1)
+    queue.ack(queue.claim())
+    flush(queue)
+    with pytest.raises(QueueFull):
+        queue.mark("too full")
+    full.client.config_set("maxmemory", 0)
+    assert queue.totals().acked == 0
+    engine_of(queue).tally._retry_at = -inf
+    queue.ack(queue.claim())
+    flush(queue)
+    assert (queue.totals().claimed, queue.totals().acked) == (2, 2)
+
+
+def test_a_history_key_of_another_type_fails_no_operation(world: World) -> None:
+    world.client.set(KEY, "not ours")
+    queue = world.queue()
+    queue.publish("x")
+    queue.ack(queue.claim())
+    queue.close()
+    assert world.client.get(KEY) == b"not ours"
+
+
+def test_a_client_whose_history_is_off_writes_none(world: World) -> None:
+    queue = world.queue(config=HISTORY_OFF)
+    queue.publish("x")
+    queue.pause()
+    queue.close()
+    assert not world.client.exists(KEY)
+    assert (queue.totals().since, queue.totals().published, queue.marks()) == (None, 0, [])
+
+
+def test_what_operators_do_is_marked_with_who_did_it(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    with acting_as("alice\tvia console"):
+        queue.publish_many([*"abc"])
+        queue.nack(queue.claim(max_messages=2))
+        queue.pause()
+        queue.resume()
+        queue.redrive()
+        queue.redrive()
+        queue.purge("ready")
+        queue.mark("deployed\n1.4")
+    found = queue.marks()
+    assert [(mark.kind, mark.text) for mark in found] == [
+        ("pause", ""), ("resume", ""), ("redrive", "2"), ("purge", "3 of ready"), ("mark", "deployed 1.4"),
+    ]  # fmt: skip
+    assert {mark.by for mark in found} == {"alice via console"}
+    for number in range(60):
+        queue.mark(f"mark {number}")
+    assert [mark.text for mark in queue.marks()] == [f"mark {number}" for number in range(10, 60)]
+    with pytest.raises(ConfigurationError, match="text"):
+        queue.mark(" ")
+
+
+def test_unregistering_an_empty_queue_removes_its_history(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    queue.ack(queue.claim())
+    assert world.client.exists(KEY)
+    queue.unregister()
+    queue.close()
+    assert not world.client.exists(KEY)
+
+
+def test_points_are_plain_columns_for_charts(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    queue.ack(queue.claim())
+    flush(queue)
+    found = columns(queue.history(minutes=3))
+    assert {len(values) for values in found.values()} == {3}
+    assert sum(found["acked"]) == 1
+    assert [value is None for value in found["wait_p95"]].count(False) == 1
+    assert columns([]) == {}
+
+
+def test_an_interrupted_flush_after_a_claim_does_not_lose_the_lease(world: World) -> None:
+    queue = world.queue()
+    queue.publish("x")
+    engine = engine_of(queue)
+    claimed = queue.claim()
+    engine.keep(claimed)
+    again = queue.claim()
+    assert (again.id, again.message.payload, again.takeovers) == (claimed.id, "x", 0)
+
+
+@pytest.mark.parametrize("discipline", ["jobs", "reliable", "rotation"])
+def test_a_discipline_without_events_says_that_it_has_no_history(world: World, discipline: str) -> None:
+    queue = world.open(discipline)
+    assert not queue.capabilities.history
+    for call in (queue.history, queue.totals, queue.marks, lambda: queue.mark("x")):
+        with pytest.raises(Unsupported, match="has no history; use leased or streams"):
+            call()
+
+
+def test_a_stream_has_a_history(world: World) -> None:
+    queue = world.open("streams", "s")
+    queue.publish({"a": 1})
+    queue.ack(queue.claim())
+    queue.close()
+    found = world.open("streams", "s").totals()
+    assert (found.published, found.claimed, found.acked, found.wait.count, found.processing.count) == (1, 1, 1, 1, 1)

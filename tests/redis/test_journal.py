@@ -1,0 +1,197 @@
+"""`why`: the story of a message, with and without a journal."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, timedelta
+from typing import Any
+
+import pytest
+import redis
+
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
+from rmq_core.history import acting_as
+from rmq_core.queue.journal import packed, unpacked
+from tests.redis.leases import expire
+from tests.redis.worlds import World
+
+KEY = "rmq:{q}:journal"
+JOURNAL = LeasedConfig(max_deliveries=3, journal=1000)
+
+
+def told(story: Any) -> list[tuple[str, str]]:
+    return [(step.what, step.who) for step in story.steps if step.source != "marks"]
+
+
+@pytest.fixture
+def full(world: World) -> Iterator[World]:
+    """A server that can be filled; its memory is free again at the end."""
+    world.client.config_set("maxmemory-policy", "noeviction")
+    yield world
+    world.client.config_set("maxmemory", 0)
+
+
+def test_without_a_journal_a_message_tells_its_failures_and_where_it_is(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=3))
+    message_id = queue.publish("x").id
+    queue.nack(queue.claim(owner="w1"), reason="it broke")
+    expire(world, queue.claim(owner="w2").id)
+    queue.backlog()
+    lease = queue.claim(owner="w3", lease_id="job")
+    story = queue.why(message_id)
+    assert (story.state, story.acks) == ("leased", None)
+    assert told(story) == [("published", ""), ("nacked", "w1"), ("expired", "w2"), ("held", "w3")]
+    assert (story.steps[1].detail, story.steps[-1].lease_id) == ("it broke", "job")
+    assert any("no journal" in sentence for sentence in story.unknown)
+    queue.nack(lease, reason="again")
+    story = queue.why(message_id)
+    assert (story.state, story.steps[-1].what, story.steps[-1].detail) == ("dead", "dead", "after 3 deliveries")
+    with acting_as("alice"):
+        queue.redrive()
+    story = queue.why(message_id)
+    assert (story.state, story.steps[-1].what, story.steps[-1].who) == ("ready", "queue: redrive", "alice")
+
+
+def test_every_place_of_a_queue_is_searched(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(completed_log=5, failed_log=5))
+    delayed = queue.publish("later", delay=100).id
+    story = queue.why(delayed)
+    assert (story.state, story.steps[-1].what) == ("delayed", "due")
+    assert 90 < (story.steps[-1].at - queue.server_time()).total_seconds() < 101
+    ready, together = queue.publish("ready").id, None
+    assert queue.why(ready).state == "ready"
+    queue.ack(queue.claim())
+    assert queue.why(ready).state == "completed"
+    together, _ = queue.publish_many([*"ab"]).ids
+    for _ in range(2):
+        queue.nack(queue.claim(max_messages=2))
+    story = queue.why(together)
+    assert (story.state, story.steps[-1].what, story.steps[-1].at) == ("isolated", "isolated", None)
+
+
+def test_a_message_that_is_settled_within_a_lease_is_not_said_to_be_held(world: World) -> None:
+    queue = world.queue()
+    ids = queue.publish_many(str(n) for n in range(20)).ids
+    lease = queue.claim(max_messages=20)
+    queue.ack(lease, [lease.messages[n] for n in (3, 17)])
+    assert [n for n in range(20) if queue.why(ids[n]).state == "gone"] == [3, 17]
+
+
+def test_a_message_that_is_unknown_is_gone_and_the_story_says_what_that_can_mean(world: World) -> None:
+    story = world.queue().why("nothing")
+    assert (story.state, story.steps) == ("gone", ())
+    assert any("acked, purged, cancelled or dropped" in sentence for sentence in story.unknown)
+    assert "unknown" in story.verdict
+    for wrong in ("", "two words", 7):
+        with pytest.raises(ConfigurationError, match="message_id"):
+            world.queue().why(wrong)
+
+
+def test_a_journal_tells_after_the_ack_who_processed_a_message_and_how_often(world: World) -> None:
+    queue = world.queue(config=JOURNAL)
+    with acting_as("dag/run/load"):
+        first, second = queue.publish_many([*"ab"]).ids
+    stale = queue.claim(max_messages=2, lease_id="job", owner="host-1")
+    lease = queue.claim(lease_id="job", owner="host-2")
+    queue.ack(lease, [lease.messages[0]])
+    queue.nack(lease, reason="bad row")
+    again = queue.claim(owner="host-3")
+    queue.ack(again)
+    assert stale.count == 2
+    story = queue.why(first)
+    assert (story.state, story.claims, story.acks) == ("gone", 2, 1)
+    assert told(story) == [
+        ("published", "dag/run/load"), ("claimed", "host-1"), ("taken over", "host-2"), ("acked", "host-2"),
+    ]  # fmt: skip
+    assert "more than once" in story.verdict
+    story = queue.why(second)
+    assert told(story)[3:] == [("nacked", "host-2"), ("claimed", "host-3"), ("acked", "host-3")]
+    assert story.steps[3].detail == "bad row"
+    assert all(step.at.tzinfo is UTC for step in story.steps)
+    assert story.record()["steps"][0]["who"] == "dag/run/load"
+
+
+def test_expiry_death_and_redrive_are_in_the_journal(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1, journal=timedelta(hours=1)))
+    message_id = queue.publish("x").id
+    expire(world, queue.claim(owner="w").id)
+    queue.backlog()
+    queue.redrive()
+    queue.ack(queue.claim())
+    assert [what for what, _ in told(queue.why(message_id))] == [
+        "published", "claimed", "expired", "dead", "redriven", "claimed", "acked",
+    ]  # fmt: skip
+
+
+def test_a_lease_id_that_is_used_again_tells_nothing_about_earlier_messages(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(journal=100, settled_ttl=0.001))
+    first = queue.publish("a").id
+    queue.nack(queue.claim(lease_id="nightly"), reason="a")
+    queue.ack(queue.claim())
+    queue.publish("b")
+    queue.nack(queue.claim(lease_id="nightly"), reason="b")
+    assert [step.detail for step in queue.why(first).steps if step.what == "nacked"] == ["a"]
+
+
+def test_one_lease_takes_one_entry_whatever_it_holds(world: World) -> None:
+    queue = world.queue(config=JOURNAL)
+    queue.publish_many(str(n) for n in range(1000))
+    queue.ack(queue.claim(max_messages=1000))
+    assert [fields[b"e"] for _, fields in world.client.xrange(KEY)] == [b"published", b"claimed", b"acked"]
+    assert world.client.memory_usage(KEY, samples=0) < 20_000
+
+
+def test_a_journal_keeps_the_newest_entries(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(journal=100))
+    for n in range(400):
+        queue.publish(str(n))
+    assert 100 <= world.client.xlen(KEY) <= 250, "Redis trims whole blocks of a stream"
+
+
+def test_the_claim_of_a_worker_that_is_killed_is_on_record(redis_client: redis.Redis, server_url: str) -> None:
+    code = f"""
+import os, signal, rmq_core
+queue = rmq_core.LeasedQueue({server_url!r}, "q", rmq_core.LeasedConfig(journal=100))
+queue.claim(owner="doomed")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with LeasedQueue(server_url, "q", LeasedConfig(journal=100)) as queue:
+        message_id = queue.publish("x").id
+        ended = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+        assert ended.returncode == -signal.SIGKILL
+        assert ("claimed", "doomed") in told(queue.why(message_id))
+
+
+def test_a_full_server_refuses_an_entry_and_not_the_operation(full: World) -> None:
+    queue = full.queue(config=JOURNAL)
+    queue.publish_many([*"ab"])
+    full.client.config_set("maxmemory", 1)
+    queue.ack(queue.claim(max_messages=2))
+    full.client.config_set("maxmemory", 0)
+    assert queue.stats().ready == 0
+    assert [fields[b"e"] for _, fields in full.client.xrange(KEY)] == [b"published"]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, "x", timedelta(0)])
+def test_a_length_of_the_journal_that_makes_no_sense_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="journal"):
+        LeasedConfig(journal=wrong)
+
+
+def test_ids_are_packed_and_come_back_whatever_they_look_like() -> None:
+    odd = ["-", "--", "-a", "a-", "b", "plain", "a-b-c", "a-b-d"]
+    for ids in ([], ["a"], ["abc-1", "abc-2", "abc-ff", "x-1"], odd):
+        assert list(unpacked(packed(ids))) == ids
+    assert packed(["abc-1", "abc-2"]) == "abc-1 \t-2"
+
+
+def test_unregistering_removes_the_journal(world: World) -> None:
+    queue = world.queue(config=JOURNAL)
+    queue.publish("x")
+    queue.ack(queue.claim())
+    queue.unregister()
+    queue.close()
+    assert world.client.keys("rmq:{q}:[hj]*") == []

@@ -1,0 +1,196 @@
+"""The verbs of operators in every discipline: what it can do works, and what it cannot do is said."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from rmq_core import DISCIPLINES, LeaseLost, LeaseOwnedByOther, Match, Unsupported
+from rmq_core.queue.verbs import ALL, VERBS
+from tests.redis.conformance.kits import KITS, LONG_S
+from tests.redis.worlds import World
+
+LETTERS = ("jobs", "leased", "reliable")
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "expire_lease": ("job",),
+    "run_now": ("id",),
+    "discard": (["id"],),
+    "redrive_edited": ("id", {}),
+    "dead_reasons": (),
+    "redrive": (),
+}
+
+
+def opened(world: World, discipline: str) -> Any:
+    return world.open(discipline, "q", KITS[discipline].config("q", LONG_S))
+
+
+def payload_of(discipline: str, number: int) -> Any:
+    return f"order-{number}" if discipline == "rotation" else {"order": number}
+
+
+def killed(queue: Any, discipline: str, reasons: list[str]) -> None:
+    """Make a dead letter for each reason, in this order."""
+    for number, reason in enumerate(reasons):
+        queue.publish(payload_of(discipline, number))
+        for _ in range(2):
+            queue.nack(queue.claim(), reason=reason)
+    assert queue.stats().dead == len(reasons)
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_a_verb_that_a_discipline_cannot_do_is_refused_and_names_those_that_can(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    assert queue.verbs <= VERBS
+    for verb, given in ARGUMENTS.items():
+        if verb not in queue.verbs:
+            with pytest.raises(Unsupported, match=r"use .*leased"):
+                getattr(queue, verb)(*given)
+    for verb in ("redrive", "purge"):
+        if f"{verb}_where" not in queue.verbs:
+            with pytest.raises(Unsupported, match="use leased or"):
+                getattr(queue, verb)(*(["ready"] if verb == "purge" else []), where=Match(text="x"))
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_the_verbs_that_a_queue_names_are_those_that_it_has(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    own = getattr(queue, "inner", queue)
+    for verb in VERBS - {"redrive_where", "purge_where"}:
+        assert hasattr(own, verb) or verb not in queue.verbs
+    assert all(inspect.signature(getattr(type(own), verb)) for verb in ALL)
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_a_search_finds_messages_page_by_page(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    queue.publish_many([payload_of(discipline, number) for number in range(2_100)])
+    held = queue.claim()
+    found, page = [], queue.search("ready", Match(text="77"))
+    assert page.scanned <= 1_000
+    assert page.total == 2_099 or (discipline == "streams" and page.total >= 1_000)
+    while True:
+        found += [message.payload for message in page.messages]
+        if page.after is None:
+            break
+        page = queue.search("ready", Match(text="77"), after=page.after)
+    assert len(found) == sum("77" in str(number) for number in range(2_100))
+    leased = queue.search("leased", Match(text="order"))
+    while not leased.messages and leased.after:
+        leased = queue.search("leased", Match(text="order"), after=leased.after)
+    assert [message.payload for message in leased.messages] == [held.message.payload]
+
+
+@pytest.mark.parametrize("discipline", LETTERS)
+def test_dead_letters_of_one_cause_are_found_grouped_and_redriven(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    killed(queue, discipline, ["timeout after 3 s", "bad row 7", "timeout after 12 s", "timeout after 1 s"])
+    assert [(group.reason, group.count) for group in queue.dead_reasons()] == [
+        ("timeout after # s", 3),
+        ("bad row #", 1),
+    ]
+    assert queue.redrive(2, where=Match(reason="timeout after # s")) == 2
+    assert queue.redrive(where=Match(text='"order":3')) == 1
+    assert queue.redrive(where=Match(reason="timeout after # s")) == 0
+    assert [queue.claim().message.payload["order"] for _ in range(3)] == [0, 2, 3]
+    assert queue.claim() is None
+    (left,) = queue.dead_letters()
+    assert left.payload == {"order": 1}
+
+
+@pytest.mark.parametrize("discipline", LETTERS)
+def test_a_redriven_letter_has_a_fresh_budget_and_its_history(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    killed(queue, discipline, ["broken"])
+    assert queue.redrive(where=Match(reason="broken")) == 1
+    (message,) = queue.peek()
+    assert (message.deliveries, len(message.history)) == (0, 2)
+
+
+@pytest.mark.parametrize("discipline", LETTERS)
+def test_dead_letters_are_deleted_by_condition_and_by_id(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    killed(queue, discipline, ["a", "b", "a", "c"])
+    assert queue.purge("dead", where=Match(reason="a")) == 2
+    (newest, oldest) = queue.dead_letters()
+    assert queue.discard([oldest.id, "unknown"]) == 1
+    assert [letter.id for letter in queue.dead_letters()] == [newest.id]
+
+
+def test_many_dead_letters_of_reliable_and_job_queues_are_chosen_too(world: World) -> None:
+    for discipline in ("reliable", "jobs"):
+        queue = opened(world, discipline)
+        queue.publish_many([payload_of(discipline, number) for number in range(2_600)])
+        for _ in range(2):
+            while lease := queue.claim(max_messages=1_000):
+                queue.nack(lease, reason="broken")
+        while lease := queue.claim(max_messages=1_000):
+            queue.nack(lease, reason="broken")
+        assert queue.stats().dead == 2_600
+        even = [f'"order":{digit}' for digit in (1, 2)]
+        chosen = [queue.redrive(where=Match(text=text)) for text in even]
+        assert chosen == [sum(str(n).startswith(digit) for n in range(2_600)) for digit in "12"]
+        assert queue.stats()[:1] == (sum(chosen),)
+        assert queue.stats().dead == 2_600 - sum(chosen)
+
+
+@pytest.mark.parametrize("discipline", ["leased", "jobs"])
+def test_a_lease_is_expired_by_its_id(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    queue.publish_many([payload_of(discipline, number) for number in range(3)])
+    lease = queue.claim(max_messages=2, lease_id="job", owner="gone")
+    with pytest.raises(LeaseOwnedByOther):
+        queue.expire_lease("job", if_owner="somebody else")
+    assert queue.expire_lease("job", if_owner="gone").settled == 2
+    assert queue.stats()[:4] == (3, 0, 0, 0)
+    assert max(message.deliveries for message in queue.peek(3)) == 1
+    for call in (queue.ack, queue.extend):
+        with pytest.raises(LeaseLost):
+            call(lease)
+    with pytest.raises(LeaseLost):
+        queue.expire_lease("job")
+
+
+@pytest.mark.parametrize("discipline", ["leased", "jobs"])
+def test_a_delayed_message_is_run_now(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    later = queue.publish(payload_of(discipline, 1), delay=3600).id
+    assert queue.search("delayed", Match(message_id=later)).due
+    assert queue.run_now(later)
+    assert not queue.run_now(later)
+    assert queue.claim().message.id == later
+
+
+@pytest.mark.parametrize("discipline", ["leased", "jobs"])
+def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    queue.publish_many([payload_of(discipline, number) for number in range(3)])
+    held = queue.claim(lease_id="job")
+    for _ in range(2):
+        queue.pause()
+    assert queue.stats().paused
+    assert queue.claim() is None
+    queue.publish(payload_of(discipline, 3))
+    assert [message.payload["order"] for message in queue.peek(9)] == [1, 2, 3]
+    assert queue.stats()[:3] == (3, 0, 1)
+    assert len(queue.export_page("ready").messages) == 3
+    assert queue.ack(held).settled == 1
+    for _ in range(2):
+        queue.resume()
+    assert not queue.stats().paused
+    assert [queue.claim().message.payload["order"] for _ in range(3)] == [1, 2, 3]
+    assert queue.claim() is None
+
+
+@pytest.mark.parametrize("discipline", ["leased", "jobs"])
+def test_ready_messages_of_a_paused_queue_can_be_purged(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    queue.publish_many([payload_of(discipline, number) for number in range(3)])
+    queue.claim()
+    queue.pause()
+    assert queue.purge("ready") == 2
+    queue.resume()
+    queue.publish(payload_of(discipline, 9))
+    assert queue.claim().message.payload == {"order": 9}

@@ -1,0 +1,119 @@
+"""What an autoscaler is told when nobody consumes: the clock is real, and the server is a process of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from rmq_core import LeasedConfig, LeasedQueue, open_queue
+from tests.serve.conftest import QUEUE
+from tests.servers.process import Server
+
+TRUTH_S = 5.0
+
+
+def told(url: str, queue: str = QUEUE) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(f"{url}/keda/{queue}").raise_for_status().json()
+    return found
+
+
+def until(url: str, ready: int, queue: str = QUEUE) -> float:
+    """Return the seconds until the server tells that so many messages are ready."""
+    began = time.monotonic()
+    while told(url, queue)["ready"] != ready:
+        assert time.monotonic() - began < TRUTH_S, told(url, queue)
+        time.sleep(0.05)
+    return time.monotonic() - began
+
+
+def test_a_delayed_message_counts_as_soon_as_it_is_due_although_nobody_consumes(
+    started: Callable[..., str], queue: LeasedQueue
+) -> None:
+    url = started()
+    queue.publish("later", delay=1.0)
+    assert (told(url)["ready"], told(url)["total"], told(url)["delayed"]) == (0, 0, 1)
+    until(url, 1)
+    assert (told(url)["total"], told(url)["delayed"]) == (1, 0)
+
+
+def test_messages_of_an_expired_lease_count_although_nobody_consumes(
+    started: Callable[..., str], redis_server: Server
+) -> None:
+    url = started()
+    with LeasedQueue(redis_server.url, QUEUE) as queue:
+        queue.publish_many([*"abc"])
+        queue.claim(max_messages=3, lease=1.0)
+    assert (told(url)["ready"], told(url)["leased"], told(url)["total"]) == (0, 3, 3)
+    until(url, 3)
+    assert (told(url)["leased"], told(url)["total"]) == (0, 3)
+
+
+@pytest.mark.parametrize("how", ["delay", "lease"])
+def test_jobs_are_told_when_they_are_due_or_their_lease_expired(
+    started: Callable[..., str], redis_server: Server, how: str
+) -> None:
+    url = started()
+    with open_queue(redis_server.url, "mails", "jobs") as jobs:  # type: ignore[attr-defined]
+        jobs.publish({"n": 1}, delay=1.0 if how == "delay" else None)
+        if how == "lease":
+            jobs.claim(lease=1.0)
+    assert told(url, "mails")["ready"] == 0
+    until(url, 1, "mails")
+
+
+def test_a_lease_is_reclaimed_under_the_settings_of_the_consumers(
+    started: Callable[..., str], redis_server: Server
+) -> None:
+    for name in (QUEUE, "other"):
+        with LeasedQueue(redis_server.url, name, LeasedConfig(max_deliveries=1)) as queue:
+            queue.publish("x")
+            queue.claim(lease=0.001)
+    url = started("--set", "max_deliveries=1", "--set", "other:max_deliveries=5")
+    assert (told(url)["ready"], told(url)["dead"]) == (0, 1)
+    assert (told(url, "other")["ready"], told(url, "other")["dead"]) == (1, 0)
+
+
+def test_several_servers_tell_the_same_of_one_redis(started: Callable[..., str], queue: LeasedQueue) -> None:
+    queue.publish("x", delay=0.5)
+    urls = [started(), started()]
+    assert [until(url, 1) < TRUTH_S for url in urls] == [True, True]
+
+
+def test_a_queue_whose_name_holds_slashes_and_spaces_is_found(
+    started: Callable[..., str], redis_server: Server
+) -> None:
+    with LeasedQueue(redis_server.url, "a/b c/../d?") as queue:
+        queue.publish("x")
+    assert told(started(), "a%2Fb%20c%2F..%2Fd%3F")["ready"] == 1
+
+
+def test_a_queue_that_does_not_exist_is_told_apart_from_an_empty_one(
+    started: Callable[..., str], queue: LeasedQueue
+) -> None:
+    queue.publish("x")
+    queue.purge("ready")
+    url = started()
+    assert told(url)["total"] == 0
+    assert httpx.get(f"{url}/keda/wrok").status_code == 404
+
+
+def test_the_process_lives_and_says_that_redis_does_not_answer(
+    started: Callable[..., str], queue: LeasedQueue, redis_server: Server
+) -> None:
+    queue.publish("x")
+    url = started()
+    assert [httpx.get(f"{url}{path}").status_code for path in ("/healthz", "/readyz")] == [200, 200]
+    redis_server.pause()
+    try:
+        answers = {path: httpx.get(f"{url}{path}", timeout=60) for path in ("/healthz", "/readyz", f"/keda/{QUEUE}")}
+        assert [answer.status_code for answer in answers.values()] == [200, 503, 503]
+        metrics = httpx.get(f"{url}/metrics", timeout=60)
+        assert (metrics.status_code, "rmq_up 0.0" in metrics.text, "rmq_ready" in metrics.text) == (200, True, False)
+    finally:
+        redis_server.resume()
+    assert told(url)["ready"] == 1
+    assert httpx.get(f"{url}/readyz").status_code == 200

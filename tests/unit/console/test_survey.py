@@ -1,0 +1,142 @@
+"""All queues of a server are counted within a limited time, and sorted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmq_core import QueueUnavailable
+from rmq_core.console.attention import AttentionLimits, Trend, signs
+from rmq_core.console.survey import AGAIN_S, FIRST_S, FORGOTTEN_S, FRESH_S, Order, Survey, ordered, totals
+
+NAMES = [f"q{number:03}" for number in range(1000)]
+
+
+class Server:
+    """Queues whose counts take time to read; remembers which were read."""
+
+    def __init__(self, cost_s: float) -> None:
+        self.now, self.cost_s = 1000.0, cost_s
+        self.asked: list[str] = []
+
+    async def read_row(self, name: str) -> dict[str, Any]:
+        self.now += self.cost_s
+        self.asked.append(name)
+        return {"name": name, "ready": 1}
+
+    def survey(self) -> Survey:
+        return Survey(lambda: self.now)
+
+
+async def test_a_small_server_is_counted_at_once() -> None:
+    server = Server(0.0001)
+    survey = server.survey()
+    await survey.renew(NAMES, server.read_row)
+    assert len(survey.rows(NAMES)) == 1000
+    assert survey.age(NAMES) < FRESH_S
+
+
+async def test_a_request_counts_for_a_limited_time_and_the_next_request_continues_there() -> None:
+    server = Server(0.01)
+    survey = server.survey()
+    for round_ in (1, 2, 3, 4, 5):
+        began = server.now
+        await survey.renew(NAMES, server.read_row)
+        assert server.now - began <= FIRST_S + 20 * server.cost_s
+        assert len(survey.rows(NAMES)) == pytest.approx(min(1000, 200 * round_), abs=20 * round_)
+    assert sorted(set(server.asked)) == NAMES
+    assert len(server.asked) < 1200
+
+
+async def test_when_all_queues_are_counted_the_oldest_counts_are_refreshed_first() -> None:
+    server = Server(0.001)
+    survey = server.survey()
+    await survey.renew(NAMES, server.read_row)
+    server.asked.clear()
+    server.now += 60
+    began = server.now
+    await survey.renew(NAMES, server.read_row)
+    assert server.now - began <= AGAIN_S + 20 * server.cost_s
+    assert server.asked == NAMES[: len(server.asked)]
+    assert survey.age(NAMES) > 60
+    for _ in range(4):
+        await survey.renew(NAMES, server.read_row)
+    assert survey.age(NAMES) < 60
+
+
+async def test_many_open_pages_count_little_more_than_one() -> None:
+    server = Server(0.0001)
+    survey = server.survey()
+    for _ in range(20):
+        await survey.renew(NAMES, server.read_row)
+    assert len(server.asked) == 1000
+    since = survey.now()
+    await survey.refresh(NAMES[:50], server.read_row, since)
+    assert server.asked[1000:] == NAMES[:50]
+
+
+async def test_deleted_queues_and_outdated_numbers_are_dropped() -> None:
+    server = Server(0.01)
+    survey = server.survey()
+    await survey.renew(NAMES[:10], server.read_row)
+    await survey.renew(NAMES[:5], server.read_row)
+    assert [row["name"] for row in survey.rows(NAMES)] == NAMES[:5]
+    server.now += FORGOTTEN_S
+    server.cost_s = FIRST_S
+    await survey.renew(NAMES[:5], server.read_row)
+    assert len(survey.rows(NAMES[:5])) < 5
+
+
+async def test_an_unreachable_server_ends_the_count_with_its_own_error() -> None:
+    async def away(_: str) -> dict[str, Any]:
+        raise QueueUnavailable("Redis did not answer")
+
+    with pytest.raises(QueueUnavailable):
+        await Survey().renew(NAMES, away)
+
+
+def row(name: str, **numbers: Any) -> dict[str, Any]:
+    counted = {"name": name, "ready": 0, "leased": 0, "delayed": 0, "dead": 0, "isolated": 0, **numbers}
+    return signed(counted)
+
+
+def signed(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "signs": signs(row, Trend(dead=row.get("dead", 0)), AttentionLimits(oldest_age=10_000))}
+
+
+ROWS = [
+    row("a", ready=5, oldest_age=10.0),
+    row("b", ready=9, oldest_age=3700.0),
+    row("c", paused=True, ready=1, oldest_age=9000.0),
+    row("d", late=True, leased=4),
+    row("e", dead=2, oldest_age=70.0),
+    row("f", dead=1, late=True, paused=True, oldest_age=400.0),
+    signed({"name": "g", "error": "another type"}),
+    row("h", ready=5, oldest_age=30.0, delayed=3),
+]
+
+
+@pytest.mark.parametrize(
+    ("by", "down", "expected"),
+    [
+        ("attention", True, "gfedcbah"),
+        ("name", False, "abcdefgh"),
+        ("name", True, "hgfedcba"),
+        ("ready", True, "bahcdefg"),
+        ("ready", False, "defcahbg"),
+        ("oldest", True, "cbfehadg"),
+        ("leased", True, "dabcefhg"),
+        ("delayed", True, "habcdefg"),
+        ("dead", True, "efabcdhg"),
+    ],
+)
+def test_queues_are_sorted_in_each_order(by: Order, *, down: bool, expected: str) -> None:
+    assert "".join(each["name"] for each in ordered(ROWS, by, down=down)) == expected
+
+
+def test_totals_name_the_queues_that_need_attention() -> None:
+    found = totals(ROWS)
+    assert found["sums"] == {"ready": 20, "leased": 4, "delayed": 3, "dead": 3, "isolated": 0}
+    assert found["holding"] == {"ready": 4, "leased": 1, "delayed": 1, "dead": 2, "isolated": 0}
+    assert found["attention"] == 5

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.plugin.holders import path_of
+from rmq_core import ConfigurationError
+from rmq_core.serve.links import DAGSTER, Links
+from rmq_dagster.runs import is_run_id
+
+ADDRESSES = ["airflow=https://airflow.test/team/", "dagster=http://dagster.test:3000"]
+TASKS = [
+    TaskIdentity("etl", "manual__2026-01-01T00:00:00+00:00", "load", -1, 1),
+    TaskIdentity("etl", "a/run/id/with/slashes", "group.load", 7, 3),
+    TaskIdentity("a?b", "../../x", "t#1", -1, 12),
+]
+RUN = "0b8c7e52-3c4c-4b6e-9f0e-1a2b3c4d5e6f"
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("mark", ["", "@5f5e100.0.18c2d3e4f5a6b7c8"])
+def test_a_task_of_airflow_is_linked_as_on_airflows_own_page(task: TaskIdentity, mark: str) -> None:
+    owner = f"{task.owner}{mark}"
+    assert TaskIdentity.read(owner) is not None
+    found = Links(ADDRESSES).holder_of(owner)
+    assert found is not None
+    assert found["href"] == f"https://airflow.test/team{path_of(task)}"
+    assert (found["names"][0], found["run"], found["attempt"]) == (task.dag_id, task.run_id, f"try {task.try_number}")
+
+
+@pytest.mark.parametrize("owner", [str(uuid.UUID(int=number)) for number in (0, 1 << 127)] + [RUN, RUN.upper(), "x"])
+def test_the_owners_that_dagster_writes_are_recognised(owner: str) -> None:
+    assert is_run_id(owner) is (DAGSTER.fullmatch(owner) is not None)
+
+
+def test_a_run_of_dagster_is_linked() -> None:
+    assert Links(ADDRESSES).holder_of(RUN) == {
+        "names": ["Dagster", "run 0b8c7e52"],
+        "run": RUN,
+        "attempt": "",
+        "href": f"http://dagster.test:3000/runs/{RUN}",
+    }
+
+
+def test_holders_are_named_without_an_address_too() -> None:
+    found = [Links().holder_of(owner) for owner in (TASKS[0].owner, RUN, f"spark-{uuid.UUID(RUN).hex}")]
+    assert [holder and (holder["names"][0], holder["href"]) for holder in found] == [
+        ("etl", None),
+        ("Dagster", None),
+        ("Spark", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "owner", ["", "worker-7", "airflow:", "airflow:dag/run/task/0", "airflow:a/b/c/x/1", "spark-1"]
+)
+def test_any_other_owner_names_nobody(owner: str) -> None:
+    assert Links(ADDRESSES).holder_of(owner) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["airflow", "airflow=", "airflow=airflow.test", "airflow=javascript://x", "spark=http://x", "=http://x"]
+)
+def test_a_link_that_no_browser_could_open_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--link"):
+        Links([text])
