@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 INTEGRATION = "Redis Work Queue (RMQ)"
-OPERATORS = ("publish", "consume", "redrive", "settle", "spark_submit")
+OPERATORS = ("publish", "consume", "redrive", "check", "settle", "spark_submit")
 DISCIPLINES = ("leased", "reliable", "rotation", "streams", "jobs")
 TRIGGERS = ("queue", "depth", "doorbell", "shared_stream")
 

@@ -3,72 +3,43 @@
 
 import dataclasses
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
 
 from rmq_core import ConfigurationError, LeasedConfig, QueueStats
-from rmq_core.work import depth
+from rmq_core.work import LimitBounds, StatsLimits
 from rmq_dagster.names import dagster_name
 from rmq_dagster.resources import RedisQueueResource
 
 
 @dataclasses.dataclass(frozen=True)
-class Limit:
+class Limit(LimitBounds):
     """Bounds of a value: above `warn` a check fails as a warning, above `error` as an error."""
-
-    warn: float | None = None
-    error: float | None = None
-
-    def __post_init__(self) -> None:
-        bounds = [bound for bound in (self.warn, self.error) if bound is not None]
-        if not bounds:
-            raise ConfigurationError("Limit needs `warn`, `error` or both: without a bound nothing can fail")
-        if not all(bound >= 0 for bound in bounds) or bounds != sorted(bounds):  # written so that NaN fails
-            raise ConfigurationError(f"Limit needs 0 <= warn <= error, not {self}")
 
     def judge(self, value: float) -> dg.AssetCheckSeverity | None:
         """Return the severity of a value above a bound, or None when the value is good."""
-        if self.error is not None and value > self.error:
-            return dg.AssetCheckSeverity.ERROR
-        return dg.AssetCheckSeverity.WARN if self.warn is not None and value > self.warn else None
+        return _severity(self, value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QueueLimits:
+class QueueLimits(StatsLimits):
     """The limits that the checks compare; a limit of None is not checked. Ages are seconds.
 
-    depth: messages that are ready, delayed or leased. oldest_age: how long the oldest ready one has waited.
+    depth: messages that are ready, delayed or leased. oldest_age: seconds since the oldest ready one was published.
     dead_letters: messages that failed too often. isolated: ready messages that failed together before and are tried
     apart from the others. freshness: time since the asset was materialized or observed.
     """
 
-    depth: Limit | None = None
-    oldest_age: Limit | None = None
-    dead_letters: Limit | None = Limit(error=0)
-    isolated: Limit | None = None
-    freshness: Limit | None = None
-
-    def given(self) -> dict[str, Limit]:
-        """Return the limits that are set, by the name of their check."""
-        every = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: limit for name, limit in every.items() if limit is not None}
-
-
-MEASURES: dict[str, Callable[[QueueStats], float]] = {
-    "depth": depth,
-    "oldest_age": lambda stats: stats.oldest_age or 0,
-    "dead_letters": lambda stats: stats.dead,
-    "isolated": lambda stats: stats.isolated,
-}
+    freshness: LimitBounds | None = None
 
 
 def redis_queue_checks(
     queue: str,
     *,
     asset: Any,
-    limits: QueueLimits | None = None,
+    limits: StatsLimits | None = None,
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
     blocking: bool = False,
@@ -94,8 +65,8 @@ def redis_queue_checks(
 class QueueChecks:
     """The checks of a queue on an asset: their specifications and their results."""
 
-    def __init__(self, queue: str, asset: Any, limits: QueueLimits, *, blocking: bool = False) -> None:
-        self.given = limits.given()
+    def __init__(self, queue: str, asset: Any, limits: StatsLimits, *, blocking: bool = False) -> None:
+        self.limits, self.given = limits, limits.given()
         if not self.given:
             raise ConfigurationError("limits must set at least one limit: there is nothing to check")
         self.specs = {
@@ -107,13 +78,14 @@ class QueueChecks:
 
     def results(self, instance: dg.DagsterInstance, stats: QueueStats) -> Iterator[dg.AssetCheckResult]:
         """Yield the result of each check for a queue with these counts."""
+        measured = self.limits.measure(stats)
         for name, spec in self.specs.items():
-            value = MEASURES[name](stats) if name in MEASURES else _silence(instance, spec.asset_key)
+            value = measured[name] if name in measured else _silence(instance, spec.asset_key)
             yield _result(spec, self.given[name], value)
 
 
-def _result(spec: dg.AssetCheckSpec, limit: Limit, value: float | None) -> dg.AssetCheckResult:
-    severity = dg.AssetCheckSeverity.WARN if value is None else limit.judge(value)
+def _result(spec: dg.AssetCheckSpec, limit: LimitBounds, value: float | None) -> dg.AssetCheckResult:
+    severity = dg.AssetCheckSeverity.WARN if value is None else _severity(limit, value)
     bounds = {f"rmq/{name}_above": bound for name, bound in dataclasses.asdict(limit).items() if bound is not None}
     return dg.AssetCheckResult(
         check_name=spec.name,
@@ -125,7 +97,12 @@ def _result(spec: dg.AssetCheckSpec, limit: Limit, value: float | None) -> dg.As
     )
 
 
-def _described(name: str, limit: Limit) -> str:
+def _severity(limit: LimitBounds, value: float) -> dg.AssetCheckSeverity | None:
+    grade = limit.grade(value)
+    return dg.AssetCheckSeverity[grade.upper()] if grade else None
+
+
+def _described(name: str, limit: LimitBounds) -> str:
     bounds = [f"{kind} above {bound:g}" for kind, bound in dataclasses.asdict(limit).items() if bound is not None]
     return f"{name.replace('_', ' ')} of the queue: {', '.join(bounds)}"
 

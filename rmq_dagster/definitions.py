@@ -8,8 +8,9 @@ from typing import Any
 import dagster as dg
 
 from rmq_core import ConfigurationError, LeasedConfig
+from rmq_core.work import StatsLimits
 from rmq_dagster.assets import redis_queue_asset
-from rmq_dagster.checks import QueueLimits, redis_queue_checks
+from rmq_dagster.checks import redis_queue_checks
 from rmq_dagster.names import dagster_name
 from rmq_dagster.observer import OBSERVE_EVERY_S, redis_queue_observer
 from rmq_dagster.partitions import QueuePartitions
@@ -22,7 +23,7 @@ def redis_queue_definitions(
     queue: str | QueuePartitions,
     *,
     target: Any,
-    limits: QueueLimits | None = None,
+    limits: StatsLimits | None = None,
     resource: RedisQueueResource | None = None,
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
@@ -55,7 +56,7 @@ def redis_queue_definitions(
 
 
 def _monitoring(
-    queue: str | QueuePartitions, key: str, limits: QueueLimits | None, options: dict[str, Any]
+    queue: str | QueuePartitions, key: str, limits: StatsLimits | None, options: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the observable asset of a queue, and the checks on it; nothing for partitions."""
     if isinstance(queue, str):

@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
+from rmq_core.work import StatsLimits
 from rmq_dagster.assets import about, measured
 from rmq_dagster.checks import QueueChecks, QueueLimits
 from rmq_dagster.names import dagster_name
@@ -26,7 +27,7 @@ def redis_queue_observer(
     *,
     asset: Any,
     every: dt.timedelta | float = OBSERVE_EVERY_S,
-    limits: QueueLimits | None = None,
+    limits: StatsLimits | None = None,
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
     **sensor_options: Any,

@@ -16,18 +16,25 @@ from rmq_core.work.claiming import (
 from rmq_core.work.guard import DriverGuard, end_group
 from rmq_core.work.handover import Handover, Submission
 from rmq_core.work.keeping import Settleable, conclude
+from rmq_core.work.limits import ALERTS, AlertLimits, Exceeded, Grade, LimitBounds, StatsLimits
 from rmq_core.work.threshold import Counted, Threshold, counted, depth
 
 __all__ = [
+    "ALERTS",
+    "AlertLimits",
     "Claimant",
     "Claimed",
     "Counted",
     "DriverGuard",
+    "Exceeded",
+    "Grade",
     "Handover",
     "HeldBatch",
+    "LimitBounds",
     "OnSettled",
     "Relation",
     "Settleable",
+    "StatsLimits",
     "Submission",
     "Threshold",
     "check_on_settled",

@@ -10,11 +10,12 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 import pytest
-from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowException, TaskDeferred
 
 from rmq_airflow.decorators.redis_queue import redis_queue_task
 from rmq_airflow.get_provider_info import DISCIPLINES
 from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.operators.check import RedisQueueCheckOperator
 from rmq_airflow.operators.consume import RedisQueueConsumeOperator
 from rmq_airflow.operators.publish import RedisQueuePublishOperator
 from rmq_airflow.operators.redrive import RedisQueueRedriveOperator
@@ -24,7 +25,7 @@ from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_core import ConfigurationError, LeasedConfig, Unsupported, WorkQueue, open_queue, protocol
-from rmq_core.work import Counted
+from rmq_core.work import Counted, LimitBounds, StatsLimits
 from tests.airflow.conftest import QUEUE, MakeContext
 
 PAYLOADS: dict[str, list[Any]] = {"rotation": ["a", "b"], "streams": [{"n": 1}, {"n": 2}]}
@@ -169,6 +170,18 @@ def test_a_publish_with_an_unsupported_option_is_refused_as_a_whole(
     assert queue.stats().ready == 0
     queue.close()
     assert lacking or discipline == "jobs"
+
+
+@pytest.mark.parametrize("discipline", DISCIPLINES)
+def test_limits_of_a_queue_of_any_discipline_are_checked(
+    discipline: str, connect: Connect, task_context: MakeContext
+) -> None:
+    conn_id = connect(discipline)
+    run(publish(conn_id, discipline), task_context)
+    limits = StatsLimits(depth=LimitBounds(error=1))
+    check = RedisQueueCheckOperator(task_id="t", redis_queue=QUEUE, limits=limits, redis_queue_conn_id=conn_id)
+    with pytest.raises(AirflowException, match=r"depth is 2, above 1 \(error\)"):
+        run(check, task_context)
 
 
 @pytest.mark.parametrize("discipline", DISCIPLINES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.servers import NAMES, parse_external, start_server
+from tests.servers import NAMES, parse_external, prometheus, start_server
 from tests.servers.matrix import version
 
 
@@ -18,6 +18,8 @@ def main() -> None:
         print(f"server {name}: version {found}")
         if name[0].isdigit() and not found.startswith(f"{name}."):
             sys.exit(f"server {name}: its package now holds {found}; correct the line in tests/servers/matrix.py")
+    if not sys.argv[1:]:
+        print(f"prometheus: version {prometheus.version()}")
 
 
 if __name__ == "__main__":

@@ -21,12 +21,12 @@ from pathlib import Path
 SUITES = ("bookworm", "sid", "experimental")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # Of all that apt would install, a server needs itself and shared libraries: no maintainer scripts, no users, no units.
-NEEDED = re.compile(r"lib|zlib|openssl-provider|redis-tools|valkey-tools")
+NEEDED = re.compile(r"lib|zlib|openssl-provider|redis-tools|valkey-tools|prometheus$")
 
 
 @dataclass(frozen=True)
 class Package:
-    """A server inside Debian: the package of `suite` whose file usr/bin/`binary` is the server under another name."""
+    """A server inside Debian: the package of `suite` whose file usr/bin/`binary` is it, perhaps under another name."""
 
     suite: str
     name: str
@@ -68,7 +68,8 @@ def _fetch(package: Package, folder: Path) -> None:
         root.mkdir()
         for archive in _download(package, options, Path(scratch)):
             subprocess.run(["dpkg-deb", "--extract", archive, root], check=True)
-        shutil.copy(root / "usr" / "bin" / package.binary, root / "usr" / "bin" / package.server)
+        if package.server != package.binary:
+            shutil.copy(root / "usr" / "bin" / package.binary, root / "usr" / "bin" / package.server)
         root.rename(folder)
 
 

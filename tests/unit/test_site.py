@@ -30,9 +30,9 @@ ENTRY = re.compile(r"^(?::::|##) (\S+)$", re.MULTILINE)
 
 
 def navigated(entries: Any) -> Iterator[str]:
-    """Return the pages of a navigation."""
+    """Return the pages of a navigation; a page without a title is the first of its section."""
     for entry in entries:
-        for value in entry.values():
+        for value in entry.values() if isinstance(entry, dict) else [entry]:
             yield from [value] if isinstance(value, str) else navigated(value)
 
 
