@@ -9,14 +9,12 @@ Law: importing `rmq_core` imports none of this, which needs FastAPI. No user, ad
 from __future__ import annotations
 
 from rmq_core.console.app import answer_errors, create_app
-from rmq_core.console.attention import AttentionLimits
 from rmq_core.console.audit import UNKNOWN, AuditLog
 from rmq_core.console.host import Access, Holder, Host, Places, Right, ServedPlace, Words
 
 __all__ = [
     "UNKNOWN",
     "Access",
-    "AttentionLimits",
     "AuditLog",
     "Holder",
     "Host",

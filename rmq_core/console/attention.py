@@ -6,27 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rmq_core.history import HistoryPoint
+from rmq_core.work import AlertLimits
 
 KINDS = ("error", "dying", "expired", "old", "growing", "paused", "isolated", "dead")
 """The kinds of reasons in the order of urgency."""
 NOTHING = len(KINDS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttentionLimits:
-    """What the overview calls too much.
-
-    oldest_age: the target for the oldest ready message, in seconds. growth: how many ready messages more than half an
-    hour ago make a growing backlog. dead_within: how many seconds a dead letter counts as new.
-    """
-
-    oldest_age: float = 600
-    growth: int = 100
-    dead_within: float = 3600
 
 
 class Trend(NamedTuple):
@@ -47,15 +34,16 @@ def trend_in(points: Sequence[HistoryPoint]) -> Trend:
     return Trend(sum(point.dead for point in points), known[-1] - known[0] if rising else 0)
 
 
-def signs(row: Mapping[str, Any], trend: Trend, limits: AttentionLimits) -> list[dict[str, Any]]:
+def signs(row: Mapping[str, Any], trend: Trend, limits: AlertLimits) -> list[dict[str, Any]]:
     """Return the reasons why the queue of a row of the overview needs attention, the most urgent first."""
     age, dead, newest = row.get("oldest_age") or 0, row.get("dead", 0), trend.newest
+    target = limits.stats.oldest_age.warn if limits.stats.oldest_age else None
     recent = trend.dead or (newest is not None and newest < limits.dead_within)
     found: list[dict[str, Any] | None] = [
         {"kind": "error"} if "error" in row else None,
         {"kind": "dying", "count": trend.dead, "within": limits.dead_within} if dead and recent else None,
         {"kind": "expired"} if row.get("late") else None,
-        {"kind": "old", "age": age, "target": limits.oldest_age} if age > limits.oldest_age else None,
+        {"kind": "old", "age": age, "target": target} if target is not None and age > target else None,
         {"kind": "growing", "more": trend.grown} if trend.grown > limits.growth else None,
         {"kind": "paused"} if row.get("paused") else None,
         {"kind": "isolated", "count": row["isolated"]} if row.get("isolated") else None,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict
 
 from fastapi import Request
 
 from rmq_core import LeasedConfig, RedisSettings
-from rmq_core.console.attention import AttentionLimits
 from rmq_core.console.audit import AuditLog
+from rmq_core.work import ALERTS, AlertLimits
 
 Right = Literal["numbers", "messages", "change"]
 """To see how many messages there are and who holds them; to see messages; to change a queue."""
@@ -106,7 +106,7 @@ class Host:
 
     holder: returns the work that an owner names, None for other owners. config: the settings of queues; to expire a
     lease, `max_deliveries` has to be that of the queue's consumers, and to search for a deduplication key, `dedup_key`.
-    limits: from which numbers on a queue needs attention.
+    limits: from which numbers on a queue needs attention; the same as those of the alerts.
     """
 
     access: Access
@@ -115,7 +115,7 @@ class Host:
     holder: HolderOf
     words: Words
     config: ConfigOf = default_config
-    limits: AttentionLimits = field(default_factory=AttentionLimits)
+    limits: AlertLimits = ALERTS
 
 
 def host_of(request: Request) -> Host:

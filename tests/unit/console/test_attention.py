@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from rmq_core.console.attention import KINDS, NOTHING, AttentionLimits, Trend, attention, signs, trend_in
+from rmq_core.console.attention import KINDS, NOTHING, Trend, attention, signs, trend_in
 from rmq_core.history import HistoryPoint
+from rmq_core.work.limits import AlertLimits, LimitBounds, StatsLimits
 
 CALM: dict[str, Any] = {"name": "work", "ready": 5, "dead": 0, "oldest_age": 3.0, "isolated": 0, "paused": False}
-LIMITS = AttentionLimits(oldest_age=600, growth=100, dead_within=3600)
+LIMITS = AlertLimits(stats=StatsLimits(oldest_age=LimitBounds(warn=600)), growth=100, dead_within=3600)
 
 
 def kinds(trend: Trend, **numbers: Any) -> list[str]:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from rmq_core import QueueUnavailable
-from rmq_core.console.attention import AttentionLimits, Trend, signs
+from rmq_core.console.attention import Trend, signs
 from rmq_core.console.survey import AGAIN_S, FIRST_S, FORGOTTEN_S, FRESH_S, Order, Survey, ordered, totals
+from rmq_core.work.limits import AlertLimits, LimitBounds, StatsLimits
 
 NAMES = [f"q{number:03}" for number in range(1000)]
 
@@ -102,7 +103,8 @@ def row(name: str, **numbers: Any) -> dict[str, Any]:
 
 
 def signed(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "signs": signs(row, Trend(dead=row.get("dead", 0)), AttentionLimits(oldest_age=10_000))}
+    limits = AlertLimits(stats=StatsLimits(oldest_age=LimitBounds(warn=10_000)))
+    return {**row, "signs": signs(row, Trend(dead=row.get("dead", 0)), limits)}
 
 
 ROWS = [
