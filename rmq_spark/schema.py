@@ -1,7 +1,7 @@
 """The columns of messages, one entry each in `COLUMNS`, from which all readers and writers derive their columns.
 
-A new message field needs one new entry. Spark compares a batch with the declared schema: names, order, types and
-nullability. Both are built from the same entries.
+A plain field of a message has its entry through `MESSAGE_FIELDS`; any other column needs one here. Spark compares a
+batch with the declared schema: names, order, types and nullability. Both are built from the same entries.
 """
 
 from __future__ import annotations
