@@ -64,10 +64,8 @@ class Stream:
         """Run the query during the block; raise what ended it."""
         query = self.start(handler, **trigger)
         try:
-            yield query
-            failure = query.exception()
-            if failure is not None:
-                raise failure
+            with raising_failure(query):
+                yield query
         finally:
             query.stop()
 
@@ -79,6 +77,16 @@ class Stream:
         """Delete an entry of a log of the checkpoint."""
         self.log(name, batch).unlink()
         self.log(name, batch).with_name(f".{batch}.crc").unlink(missing_ok=True)
+
+
+@contextmanager
+def raising_failure(query: StreamingQuery) -> Iterator[None]:
+    """Raise what ended the query, also where the block itself fails because of that."""
+    try:
+        yield
+    finally:
+        if (failure := query.exception()) is not None:
+            raise failure
 
 
 def until(condition: Callable[[], Any], query: StreamingQuery) -> None:

@@ -16,8 +16,7 @@ from rmq_spark import BatchPolicy, claimed_batch, shard_names
 from rmq_spark.place.shards import open_shards
 from tests.servers import Cluster
 from tests.spark.conftest import QUEUE
-from tests.spark.recipes import TRIES, ended
-from tests.spark.streams import Batches
+from tests.spark.streams import PATIENCE_S, Batches
 
 SHARDS = 4
 KEEP = BatchPolicy(on_failure="keep")
@@ -215,7 +214,7 @@ def test_one_query_reads_all_shards_as_the_union_of_their_streams(
     messages = reduce(DataFrame.union, [source.option("queue", name).load() for name in shard_names(QUEUE, 2)])
     batches = Batches()
     writer = messages.writeStream.foreachBatch(batches).option("checkpointLocation", str(tmp_path))
-    assert any(ended(writer.trigger(availableNow=True).start) for _ in range(TRIES))
+    assert writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
     assert batches.numbers == list(range(100))
     with open_shards(RedisSettings.from_url(url), QUEUE, 2) as shards:
         assert [sum(queue.stats()[:5]) for queue in shards] == [0, 0]

@@ -60,7 +60,7 @@ def test_a_batch_that_fails_is_read_again_by_the_restart(stream: Stream, queue: 
         seen.extend(numbers_of(frame))
         raise ZeroDivisionError
 
-    with pytest.raises(StreamingQueryException):
+    with pytest.raises(StreamingQueryException, match="ZeroDivisionError"):
         stream.drain(fail)
     assert queue.stats().leased == 10
     publish(queue, *range(10, 15))
