@@ -150,7 +150,7 @@ def test_no_text_of_a_message_a_lease_or_a_queue_becomes_part_of_the_page(
             screen.shows(text, "h1")
             screen.shows(text, "main tbody")
             if tab != "leases":
-                screen.click("main tbody tr")
+                screen.click(f"table.{tab} tbody tr")
                 screen.shows(text, ".details")
             if tab == "dead":
                 screen.button("Purge").click()

@@ -27,7 +27,7 @@ export function messageList({ target, where, able, onChange }) {
   const some = h("button.primary", { type: "button", hidden: true, onclick: () => redrive([...chosen]) });
   const drop = h("button.plain.wipe", { type: "button", hidden: true, onclick: () => discard([...chosen]) });
   const every = verbButton({ lacks, verb: "redrive", label: "Redrive all", picture: "redrive", run: () => redrive(null) });
-  const wipe = verbButton({ lacks, verb: "purge", label: "Purge…", picture: "trash", kind: "plain.wipe", run: purge });
+  const wipe = verbButton({ lacks, verb: "purge", label: "Purge…", picture: "trash", kind: "plain.wipe.purge", run: purge });
   const save = h("button.plain", { type: "button", title: "Download these messages as NDJSON, which `rmq import` reads", onclick: () => download(api.exported(connection, queue, target)) }, icon("down"), "Export");
   const pages = pager((next) => load(next));
   const time = h("span.faint");

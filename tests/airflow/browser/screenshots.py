@@ -124,7 +124,7 @@ def take(screen: Screen, redis: Server, folder: Path) -> None:
     save(screen, folder, "release")
     screen.click("dialog .plain")
     screen.click(".tab.dead")
-    screen.button("Purge").click()
+    screen.click(".actions .purge")
     screen.press(*"flights")
     save(screen, folder, "purge")
     screen.click("dialog .plain")

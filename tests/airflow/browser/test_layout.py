@@ -107,7 +107,7 @@ def test_dead_letters_their_redrive_and_their_purge_fit(screen: Screen, scene: A
     screen.shows("Redrive this dead letter?", "dialog")
     check("the redrive")
     screen.button("Cancel").click()
-    screen.button("Purge").click()
+    screen.click(".actions .purge")
     screen.shows("cannot be undone", "dialog")
     check("the purge")
 

@@ -21,7 +21,10 @@ BUSY = "flights.delays"
 def make_scene(url: str) -> dict[str, Any]:
     """Create the queues; return them by name."""
     names = {BUSY: 1, "images.thumbnails": 5, "reports.nightly": 5, "entities.recompute": 5, "apart": 5}
-    queues = {name: LeasedQueue(url, name, LeasedConfig(max_deliveries=most)) for name, most in names.items()}
+    queues = {
+        name: LeasedQueue(url, name, LeasedConfig(max_deliveries=most, history=name == "reports.nightly"))
+        for name, most in names.items()
+    }
     _flights(queues[BUSY])
     queues["images.thumbnails"].publish_many(f"s3://images/{number:08}.jpg" for number in range(40_000))
     queues["reports.nightly"].publish({"report": "revenue"})
@@ -76,8 +79,8 @@ def _point(number: int, scale: int, back: int, *, growing: bool) -> str:
     wave = 1 + 0.5 * math.sin(number / 9) + 0.2 * math.sin(number * 2.3)
     published = int(120 * wave * scale)
     claimed = int(published * (0.6 if growing else 0.97))
-    ready = int(4000 + 700 * (number % 60) if growing else 180 + 160 * math.sin(number / 15))
-    age = int(1000 * (60 + 20 * (number % 60)) if growing else 9000 * wave)
+    ready = int(4000 + 700 * max(0, 60 - back) if growing else 180 + 30 * math.sin(number / 15))
+    age = int(1000 * (60 + 20 * max(0, 60 - back)) if growing else 9000 * wave)
     bad = 33 <= back <= 48  # after the deployment, until the pause
     failed, dead = (
         (9 if bad else 1 if number % 7 < 2 else 0) * scale,
