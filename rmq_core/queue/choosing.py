@@ -49,7 +49,7 @@ Change = Callable[[Some], Call]
 
 
 @dataclass(slots=True)
-class Tally:
+class Changes:
     """What a change has done so far. most: the largest number of messages to change, None for all."""
 
     most: int | None = None
@@ -77,16 +77,16 @@ class Tally:
             self.stopped = True
 
 
-def change_chosen(place: Place, test: Test, change: Change, tally: Tally) -> Exchange[int]:
+def change_chosen(place: Place, test: Test, change: Change, changes: Changes) -> Exchange[int]:
     """Change the messages of a list that pass the test, those at the place's end first; return how many."""
     while True:
-        before = tally.changed
-        steady = yield from _pass(place, test, change, tally)
-        if steady or tally.over or tally.changed == before:
-            return tally.changed
+        before = changes.changed
+        steady = yield from _pass(place, test, change, changes)
+        if steady or changes.over or changes.changed == before:
+            return changes.changed
 
 
-def drop_chosen(place: Place, test: Test, tally: Tally, markers: Markers | None = None) -> Exchange[int]:
+def drop_chosen(place: Place, test: Test, changes: Changes, markers: Markers | None = None) -> Exchange[int]:
     """Delete the messages of a list that pass the test; return how many."""
 
     def change(some: Some) -> Call:
@@ -95,7 +95,7 @@ def drop_chosen(place: Place, test: Test, tally: Tally, markers: Markers | None 
             first=some.first, last=some.last, window_ms=markers.window_ms if markers else 0, letters=some.entries,
         )  # fmt: skip
 
-    return (yield from change_chosen(place, test, change, tally))
+    return (yield from change_chosen(place, test, change, changes))
 
 
 def discard_chosen(place: Place, message_ids: Iterable[str]) -> Exchange[int]:
@@ -108,8 +108,8 @@ def discard_chosen(place: Place, message_ids: Iterable[str]) -> Exchange[int]:
         missing.discard(message_id or "")
         return message_id in wanted
 
-    tally = Tally(progress=lambda _: bool(missing))
-    return (yield from drop_chosen(place, test, tally)) if wanted else 0
+    changes = Changes(progress=lambda _: bool(missing))
+    return (yield from drop_chosen(place, test, changes)) if wanted else 0
 
 
 def id_of(envelope: bytes) -> str | None:
@@ -120,37 +120,37 @@ def id_of(envelope: bytes) -> str | None:
         return None
 
 
-def _pass(place: Place, test: Test, change: Change, tally: Tally) -> Exchange[bool]:
+def _pass(place: Place, test: Test, change: Change, changes: Changes) -> Exchange[bool]:
     """Go over the list once; return False if entries moved meanwhile, so that some may have been overlooked.
 
     Looks at no more entries than the list had at the start, so that it ends even if entries are added all the time.
     """
     at, last, end, steady = 0, "", None, True
-    tally.scanned = 0
-    while not tally.over:
+    changes.scanned = 0
+    while not changes.over:
         moved, page, total = yield script(
             "lists/slice", list=place.key, side=place.side, offset=at, most=PAGE, last=last
         )
         end = total if end is None else end
-        chosen = [n for n, entry in enumerate(page) if test(entry)][: tally.left]
-        gone = yield from _change(page, chosen, at, change, tally)
+        chosen = [n for n, entry in enumerate(page) if test(entry)][: changes.left]
+        gone = yield from _change(page, chosen, at, change, changes)
         steady = steady and not moved and gone == len(chosen)
         kept = _last_kept(page, chosen)
         last = last if kept is None else hashlib.sha1(kept, usedforsecurity=False).hexdigest()
         at, end = at + len(page) - gone, end - gone
-        tally.scanned += len(page)
-        tally.tell(max(total, tally.scanned))
+        changes.scanned += len(page)
+        changes.tell(max(total, changes.scanned))
         if not page or at >= end:
             return steady
     return True
 
 
-def _change(page: Sequence[bytes], chosen: Sequence[int], at: int, change: Change, tally: Tally) -> Exchange[int]:
+def _change(page: Sequence[bytes], chosen: Sequence[int], at: int, change: Change, changes: Changes) -> Exchange[int]:
     gone = 0
     for some in _parts(page, chosen):
         moved = some._replace(first=some.first + at - gone, last=some.last + at - gone)
         count = _number((yield change(moved)))
-        gone, tally.changed = gone + count, tally.changed + count
+        gone, changes.changed = gone + count, changes.changed + count
     return gone
 
 

@@ -15,7 +15,7 @@ from rmq_core.envelope.stored import StoredPage
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.queue.choosing import PAGE, Tally
+from rmq_core.queue.choosing import PAGE, Changes
 from rmq_core.queue.moving import Cursor
 from rmq_core.reports import OnProgress, QueueStats, ReasonGroup, SearchPage
 
@@ -88,13 +88,13 @@ def number_in(stats: QueueStats, target: str) -> int:
 
 def reasons_in(key: bytes, progress: OnProgress | None = None) -> Exchange[list[ReasonGroup]]:
     """Group the dead letters in a list, the newest first, by reason; the largest group comes first."""
-    groups, tally = _Groups(), Tally(progress=progress)
-    while not tally.over:
-        total, *flat = yield script("lists/failures", list=key, offset=tally.scanned, most=PAGE)
+    groups, changes = _Groups(), Changes(progress=progress)
+    while not changes.over:
+        total, *flat = yield script("lists/failures", list=key, offset=changes.scanned, most=PAGE)
         groups.add(flat[::2], flat[1::2])
-        tally.scanned += len(flat) // 2
-        tally.tell(max(total, tally.scanned))
-        if not flat or tally.scanned >= total:
+        changes.scanned += len(flat) // 2
+        changes.tell(max(total, changes.scanned))
+        if not flat or changes.scanned >= total:
             break
     return groups.found()
 

@@ -16,7 +16,7 @@ from rmq_core.errors import ConfigurationError, JobFailed, MalformedMessage, Uns
 from rmq_core.exchange import Call, Command, Exchange, Listen
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import milliseconds, whole
-from rmq_core.queue.choosing import Tally
+from rmq_core.queue.choosing import Changes
 from rmq_core.reports import OnProgress
 
 _LONGEST_MS = 5000
@@ -42,19 +42,19 @@ def redrive(
     False.
     """
     left = None if max_messages is None else whole("max_messages", max_messages, minimum=1)
-    tally = Tally(left, progress)
+    changes = Changes(left, progress)
     if engine.native is None:
         yield from prepare(engine)
     if where is not None:
-        return (yield from redrive_where(engine, where, tally))
-    while not tally.over:
-        most = 1000 if tally.left is None else min(1000, tally.left)
+        return (yield from redrive_where(engine, where, changes))
+    while not changes.over:
+        most = 1000 if changes.left is None else min(1000, changes.left)
         call = script("jobs/redrive", engine.keys, most=most, events_cap=engine.config.max_events)
         count = _count(call, (yield call), b"redriven ")
         if not count:
             break
-        tally.add(count)
-    return tally.changed
+        changes.add(count)
+    return changes.changed
 
 
 def purge(
@@ -70,7 +70,7 @@ def purge(
     if where is not None:
         if which != "dead":
             raise Unsupported("jobs", f"purge of {which} jobs by conditions", ("leased",))
-        return (yield from purge_where(engine, where, Tally(progress=progress)))
+        return (yield from purge_where(engine, where, Changes(progress=progress)))
     removed = 0
     while True:
         call = script("jobs/purge", engine.keys, which=which, group=GROUP)

@@ -10,7 +10,7 @@ from rmq_core.discipline.jobs.operations.reading import stats
 from rmq_core.envelope.matching import Match, chosen_by
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.queue.choosing import Place, Some, Tally, change_chosen, discard_chosen, drop_chosen
+from rmq_core.queue.choosing import Changes, Place, Some, change_chosen, discard_chosen, drop_chosen
 from rmq_core.queue.searching import reasons_in, search_pages
 from rmq_core.reports import OnProgress, ReasonGroup, SearchPage
 
@@ -36,7 +36,7 @@ def discard(engine: JobsEngine, message_ids: Iterable[str]) -> Exchange[int]:
     return (yield from discard_chosen(Place(engine.keys.dead, "left"), message_ids))
 
 
-def redrive_where(engine: JobsEngine, where: Match, tally: Tally) -> Exchange[int]:
+def redrive_where(engine: JobsEngine, where: Match, changes: Changes) -> Exchange[int]:
     """Move dead letters that meet the conditions back to the stream, the oldest first; return how many."""
     keys, cap = engine.keys, engine.config.max_events
 
@@ -45,9 +45,9 @@ def redrive_where(engine: JobsEngine, where: Match, tally: Tally) -> Exchange[in
             "jobs/redrive_chosen", keys, events_cap=cap, first=some.first, last=some.last, letters=some.entries
         )
 
-    return (yield from change_chosen(Place(keys.dead, "right"), chosen_by(where), change, tally))
+    return (yield from change_chosen(Place(keys.dead, "right"), chosen_by(where), change, changes))
 
 
-def purge_where(engine: JobsEngine, where: Match, tally: Tally) -> Exchange[int]:
+def purge_where(engine: JobsEngine, where: Match, changes: Changes) -> Exchange[int]:
     """Delete the dead letters that meet the conditions; return how many."""
-    return (yield from drop_chosen(Place(engine.keys.dead, "left"), chosen_by(where), tally))
+    return (yield from drop_chosen(Place(engine.keys.dead, "left"), chosen_by(where), changes))

@@ -20,7 +20,7 @@ from rmq_core.exchange import Call, Command, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.history import actor
 from rmq_core.policy import whole
-from rmq_core.queue.choosing import Tally, wanted_ids
+from rmq_core.queue.choosing import Changes, wanted_ids
 from rmq_core.queue.journal import note
 from rmq_core.queue.keys import QUEUES, UNHELD
 from rmq_core.reports import OnProgress, SettleReport
@@ -45,22 +45,22 @@ def redrive(
     """
     if max_messages is not None:
         whole("max_messages", max_messages, minimum=1)
-    tally = Tally(max_messages, progress)
+    changes = Changes(max_messages, progress)
     try:
-        yield from redrive_where(engine, where, tally) if where is not None else _redrive_all(engine, tally)
+        yield from redrive_where(engine, where, changes) if where is not None else _redrive_all(engine, changes)
     finally:
-        _redriven(engine, tally.changed)
-    return tally.changed
+        _redriven(engine, changes.changed)
+    return changes.changed
 
 
-def _redrive_all(engine: LeasedEngine, tally: Tally) -> Exchange[None]:
+def _redrive_all(engine: LeasedEngine, changes: Changes) -> Exchange[None]:
     keys = engine.keys
-    while not tally.over:
-        ask = 1000 if tally.left is None else min(1000, tally.left)
+    while not changes.over:
+        ask = 1000 if changes.left is None else min(1000, changes.left)
         count = number((yield script("leased/redrive", keys, most=ask, bell=keys.bell)), b"redriven ")
         if not count:
             break
-        tally.add(count)
+        changes.add(count)
 
 
 def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:
@@ -96,7 +96,7 @@ def purge(
             f"target must be one of {', '.join(UNHELD)}, not {target!r}; leases can only be settled"
         )
     if where is not None:
-        removed = yield from purge_where(engine, target, where, Tally(progress=progress))
+        removed = yield from purge_where(engine, target, where, Changes(progress=progress))
     else:
         removed = yield from _purge(engine, target)
     mark(engine, "purge", f"{removed} of {target}")

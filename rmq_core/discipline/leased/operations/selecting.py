@@ -16,7 +16,7 @@ from rmq_core.envelope.stored import StoredMessage, StoredPage
 from rmq_core.errors import ConfigurationError, ScriptFailed
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.queue.choosing import Markers, Place, Some, Tally, change_chosen, discard_chosen, drop_chosen
+from rmq_core.queue.choosing import Changes, Markers, Place, Some, change_chosen, discard_chosen, drop_chosen
 from rmq_core.queue.keys import UNHELD
 from rmq_core.queue.moving import Cursor, list_page
 from rmq_core.queue.searching import Position, found_in, number_in, position_of, reasons_in
@@ -55,7 +55,7 @@ def discard(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:
     return (yield from discard_chosen(Place(engine.keys.dead, _SIDES["dead"]), message_ids))
 
 
-def redrive_where(engine: LeasedEngine, where: Match, tally: Tally) -> Exchange[int]:
+def redrive_where(engine: LeasedEngine, where: Match, changes: Changes) -> Exchange[int]:
     """Move dead letters that meet the conditions back to ready, the oldest first; return how many."""
     keys = engine.keys
 
@@ -64,21 +64,21 @@ def redrive_where(engine: LeasedEngine, where: Match, tally: Tally) -> Exchange[
             "leased/redrive_chosen", keys, bell=keys.bell, first=some.first, last=some.last, letters=some.entries
         )
 
-    return (yield from change_chosen(Place(keys.dead, "right"), tested(engine, where), change, tally))
+    return (yield from change_chosen(Place(keys.dead, "right"), tested(engine, where), change, changes))
 
 
-def purge_where(engine: LeasedEngine, target: str, where: Match, tally: Tally) -> Exchange[int]:
+def purge_where(engine: LeasedEngine, target: str, where: Match, changes: Changes) -> Exchange[int]:
     """Delete the messages in one state that meet the conditions; return how many. `ready` includes isolated ones."""
     test = tested(engine, where)
     parts = ("ready", "isolated") if target == "ready" else (target,)
     for part in parts:
         if part in _SIDES:
-            yield from _drop(engine, part, test, tally)
+            yield from _drop(engine, part, test, changes)
         else:
-            yield from _drop_scored(engine, part, test, tally)
-        if tally.over:
+            yield from _drop_scored(engine, part, test, changes)
+        if changes.over:
             break
-    return tally.changed
+    return changes.changed
 
 
 def tested(engine: LeasedEngine, where: Match) -> Test:
@@ -127,28 +127,28 @@ def _page(engine: LeasedEngine, target: str, at: Position) -> Exchange[tuple[Sto
     return page, number_in((yield from stats(engine)), target) if at.total is None else at.total
 
 
-def _drop(engine: LeasedEngine, target: str, test: Test, tally: Tally) -> Exchange[int]:
+def _drop(engine: LeasedEngine, target: str, test: Test, changes: Changes) -> Exchange[int]:
     def markers(envelopes: Sequence[bytes]) -> list[bytes]:
         return [engine.keys.dedup(marker_of(engine, each)) for each in envelopes]
 
     freed = Markers(markers, engine.dedup_window_ms) if target == "ready" and deduplicates(engine) else None
-    return (yield from drop_chosen(Place(getattr(engine.keys, target), _SIDES[target]), test, tally, freed))
+    return (yield from drop_chosen(Place(getattr(engine.keys, target), _SIDES[target]), test, changes, freed))
 
 
-def _drop_scored(engine: LeasedEngine, target: str, test: Test, tally: Tally) -> Exchange[None]:
+def _drop_scored(engine: LeasedEngine, target: str, test: Test, changes: Changes) -> Exchange[None]:
     """Delete chosen delayed or isolated messages, page by page; a page goes on behind the last message that stays."""
     key, _ = stored_in(engine, target)
     scored, cursor = partial(export_page, engine, target), Cursor()
     total = number_in((yield from stats(engine)), target)
-    tally.scanned = 0
-    while not tally.over and tally.scanned < total:
+    changes.scanned = 0
+    while not changes.over and changes.scanned < total:
         page = yield from scored(cursor)
-        chosen = [one.envelope for one in page.messages if test(one.envelope)][: tally.left]
+        chosen = [one.envelope for one in page.messages if test(one.envelope)][: changes.left]
         for lo in range(0, len(chosen), _AT_ONCE):
-            tally.changed += yield from remove(engine, key, "zset", chosen[lo : lo + _AT_ONCE])
+            changes.changed += yield from remove(engine, key, "zset", chosen[lo : lo + _AT_ONCE])
         cursor = _behind(page, frozenset(chosen), cursor)
-        tally.scanned += len(page.messages)
-        tally.tell(max(total, tally.scanned))
+        changes.scanned += len(page.messages)
+        changes.tell(max(total, changes.scanned))
         if not page.messages:
             break
 

@@ -11,7 +11,7 @@ from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import whole
 from rmq_core.protocol import lacking
-from rmq_core.queue.choosing import Tally
+from rmq_core.queue.choosing import Changes
 from rmq_core.reports import OnProgress
 
 _PAGE = 1000
@@ -31,16 +31,16 @@ def redrive(
     """
     if max_messages is not None:
         whole("max_messages", max_messages, minimum=1)
-    tally = Tally(max_messages, progress)
+    changes = Changes(max_messages, progress)
     if where is not None:
-        return (yield from redrive_where(engine, where, tally))
-    while not tally.over:
-        ask = _PAGE if tally.left is None else min(_PAGE, tally.left)
+        return (yield from redrive_where(engine, where, changes))
+    while not changes.over:
+        ask = _PAGE if changes.left is None else min(_PAGE, changes.left)
         count = _number((yield script("reliable/redrive", engine.keys, most=ask)), b"redriven ")
         if not count:
             break
-        tally.add(count)
-    return tally.changed
+        changes.add(count)
+    return changes.changed
 
 
 def purge(
@@ -57,7 +57,7 @@ def purge(
     if target not in keys:
         raise ConfigurationError(f"target must be ready or dead, not {target!r}")
     if where is not None:
-        return (yield from purge_where(engine, target, where, Tally(progress=progress)))
+        return (yield from purge_where(engine, target, where, Changes(progress=progress)))
     return _number((yield script("reliable/purge", list=keys[target])), b"removed ")
 
 

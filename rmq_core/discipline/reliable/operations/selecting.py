@@ -10,7 +10,7 @@ from rmq_core.discipline.reliable.operations.moving import STATES, export_page
 from rmq_core.envelope.matching import Match, chosen_by
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
-from rmq_core.queue.choosing import Place, Some, Tally, change_chosen, discard_chosen, drop_chosen
+from rmq_core.queue.choosing import Changes, Place, Some, change_chosen, discard_chosen, drop_chosen
 from rmq_core.queue.searching import reasons_in, search_pages
 from rmq_core.reports import OnProgress, ReasonGroup, SearchPage
 
@@ -36,17 +36,17 @@ def discard(engine: ReliableEngine, message_ids: Iterable[str]) -> Exchange[int]
     return (yield from discard_chosen(Place(engine.keys.dead, "left"), message_ids))
 
 
-def redrive_where(engine: ReliableEngine, where: Match, tally: Tally) -> Exchange[int]:
+def redrive_where(engine: ReliableEngine, where: Match, changes: Changes) -> Exchange[int]:
     """Move dead letters that meet the conditions back to the queue, the oldest first; return how many."""
     keys = engine.keys
 
     def change(some: Some) -> Call:
         return script("reliable/redrive_chosen", keys, first=some.first, last=some.last, letters=some.entries)
 
-    return (yield from change_chosen(Place(keys.dead, "right"), chosen_by(where), change, tally))
+    return (yield from change_chosen(Place(keys.dead, "right"), chosen_by(where), change, changes))
 
 
-def purge_where(engine: ReliableEngine, target: str, where: Match, tally: Tally) -> Exchange[int]:
+def purge_where(engine: ReliableEngine, target: str, where: Match, changes: Changes) -> Exchange[int]:
     """Delete the `ready` messages or the `dead` letters that meet the conditions; return how many."""
     key = engine.keys.queue if target == "ready" else engine.keys.dead
-    return (yield from drop_chosen(Place(key, "left"), chosen_by(where), tally))
+    return (yield from drop_chosen(Place(key, "left"), chosen_by(where), changes))
