@@ -29,8 +29,8 @@ SLICE_S = 8.0
 router = APIRouter(prefix="/api/connections/{connection_id}", dependencies=changes)
 
 
-class MatchBody(BaseModel):
-    """MatchBody on messages, all of which must hold; see `Match`."""
+class Where(BaseModel):
+    """Conditions on messages, all of which must hold; see `Match`."""
 
     text: str | None = Field(default=None, max_length=10_000)
     message_id: str | None = Field(default=None, max_length=1000)
@@ -48,7 +48,7 @@ class Redrive(BaseModel):
 
     queue: str
     message_ids: list[str] | None = Field(default=None, min_length=1, max_length=1000)
-    where: MatchBody | None = None
+    where: Where | None = None
 
 
 class Purge(BaseModel):
@@ -57,7 +57,7 @@ class Purge(BaseModel):
     queue: str
     target: Target
     confirm: str
-    where: MatchBody | None = None
+    where: Where | None = None
 
 
 @router.post("/redrive")
@@ -101,7 +101,7 @@ class _Slice:
 
 
 async def _in_slice(
-    name: str, what: str, change: Callable[..., Any], where: MatchBody, done: Callable[[str], None]
+    name: str, what: str, change: Callable[..., Any], where: Where, done: Callable[[str], None]
 ) -> dict[str, Any]:
     part = _Slice()
     changed = await change(where=where.match(), progress=part)

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from rmq_core import Progress, ReasonGroup, Unsupported, __version__
 from rmq_core.console.ability import require
-from rmq_core.console.changes import MatchBody, entry
+from rmq_core.console.changes import Where, entry
 from rmq_core.console.console import Console
 from rmq_core.console.host import host_of
 from rmq_core.console.looks import Count, Name, Offset, opened_console
@@ -42,7 +42,7 @@ class Search(BaseModel):
 
     queue: str
     target: State
-    where: MatchBody
+    where: Where
     after: str | None = Field(default=None, max_length=1 << 20)
 
 
@@ -85,14 +85,14 @@ async def lease_messages(
 Text = Annotated[str | None, Query(min_length=1, max_length=10_000)]
 
 
-def conditions(text: Text = None, header: Text = None, reason: Text = None, message_id: Text = None) -> MatchBody:
+def conditions(text: Text = None, header: Text = None, reason: Text = None, message_id: Text = None) -> Where:
     """Return the conditions in the address of a request."""
-    return MatchBody(text=text, header=header, reason=reason, message_id=message_id)
+    return Where(text=text, header=header, reason=reason, message_id=message_id)
 
 
 @router.get("/export")
 async def export(
-    request: Request, connection_id: str, name: Name, target: State, where: Annotated[MatchBody, Depends(conditions)]
+    request: Request, connection_id: str, name: Name, target: State, where: Annotated[Where, Depends(conditions)]
 ) -> StreamingResponse:
     stack = AsyncExitStack()
     async with stack:
@@ -110,7 +110,7 @@ async def export(
 class Selection:
     """The messages of an export that meet conditions, as the lines that `rmq import` reads."""
 
-    def __init__(self, queue: Any, target: State, where: MatchBody) -> None:
+    def __init__(self, queue: Any, target: State, where: Where) -> None:
         self._queue, self._target = queue, target
         self._test: Test | None = where.match().of_envelope if any(where.model_dump().values()) else None
         if target not in queue.stored_states:
