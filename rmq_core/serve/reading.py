@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from rmq_core.asyncio import discipline_of, disciplines, open_queue
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.discipline.leased.aio_survey import Look, looks
-from rmq_core.errors import ConfigurationError, QueueUnavailable, translate
+from rmq_core.errors import ConfigurationError, QueueUnavailable, Unsupported, translate
 from rmq_core.protocol import DEFAULT, DISCIPLINES, Capabilities
 from rmq_core.queue.keys import check_name
 from rmq_core.reports import QueueStats
@@ -53,7 +53,8 @@ class QueueReading(NamedTuple):
     @property
     def can_pause(self) -> bool:
         """Whether the discipline can pause its queues."""
-        return hasattr(DISCIPLINES[self.discipline].load(blocking=False), "pause")
+        kind = DISCIPLINES[self.discipline].load(blocking=False)
+        return "pause" in kind.verbs if hasattr(kind, "verbs") else hasattr(kind, "pause")
 
 
 class QueueReader:
@@ -164,7 +165,12 @@ def _wrong(name: str) -> str:
 
 async def _totals(queue: Any) -> Any:
     """Return what the queue counted since it exists; None for a discipline that does not count."""
-    return await queue.totals() if hasattr(queue, "totals") else None
+    if not hasattr(queue, "totals"):
+        return None
+    try:
+        return await queue.totals()
+    except Unsupported:
+        return None
 
 
 async def _expired(queue: Any) -> int | None:

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from rmq_core import LeasedQueue, open_queue
+from rmq_core import LeasedQueue, Unsupported, open_queue
 from rmq_core.protocol import DISCIPLINES
 from rmq_core.serve.metrics import BOUNDS_S, EVENTS, encoded
 from rmq_core.serve.reading import QueueReading
@@ -27,7 +27,6 @@ HAVING = {
         "rmq_expired_leases",
         "rmq_dead_letters",
         "rmq_oldest_ready_age_seconds",
-        "rmq_paused",
     },
     "jobs": {"rmq_delayed_messages", "rmq_expired_leases", "rmq_dead_letters", "rmq_oldest_ready_age_seconds"},
     "reliable": {"rmq_dead_letters", "rmq_oldest_ready_age_seconds"},
@@ -114,6 +113,8 @@ async def test_a_metric_that_a_discipline_cannot_have_is_absent(
     with open_queue(redis_server.url, QUEUE, discipline) as queue:  # type: ignore[attr-defined]
         queue.publish({"n": 1} if discipline in {"streams", "jobs"} else "x")
     found = await scraped(served)
+    assert ("rmq_paused" in found) is QueueReading(QUEUE, discipline).can_pause
+    found.pop("rmq_paused", None)
     assert {name for name in found if not name.startswith(("rmq_messages", "rmq_wait", "rmq_processing"))} == (
         COMMON | HAVING[discipline]
     )
@@ -167,6 +168,19 @@ async def test_requests_at_the_same_time_read_redis_once(served: Served, queue: 
     for _ in range(20):
         await client.get("/metrics")
     assert queue.client.info("stats")["total_commands_processed"] - before < 60
+
+
+async def test_a_discipline_that_refuses_totals_has_no_counters(
+    served: Served, redis_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Any) -> Any:
+        raise Unsupported("reliable", "history", ("leased",))
+
+    monkeypatch.setattr(DISCIPLINES["reliable"].load(blocking=False), "totals", refuse, raising=False)
+    with open_queue(redis_server.url, QUEUE, "reliable") as queue:  # type: ignore[attr-defined]
+        queue.publish("x")
+    found = await scraped(served)
+    assert (found["rmq_queue_readable"], "rmq_messages_total" in found) == (1, False)
 
 
 def test_totals_become_counters_and_histograms_with_buckets_of_powers_of_two() -> None:

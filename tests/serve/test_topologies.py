@@ -26,8 +26,8 @@ async def looked_at(url: str) -> dict[str, int]:
         readings = await reader.all()
         assert [reading.expired for reading in readings] == [1, 1, 1, 0]
         one, first = (await reader.one("a")).stats, readings[0].stats
-        assert one
-        assert first
+        assert one is not None
+        assert first is not None
         assert one[:5] == first[:5]
         return {reading.name: reading.stats.ready for reading in readings if reading.stats}
     finally:
