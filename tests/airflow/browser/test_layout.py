@@ -68,7 +68,7 @@ def scene(opened: Opened) -> Any:
 def test_the_overview_fits(screen: Screen, scene: Any, check: Check) -> None:
     screen.open_in_airflow(MAIN)
     screen.shows("expired lease", "tbody")
-    screen.shows("2 queues need attention", ".order-note")
+    screen.shows("3 queues need attention", ".order-note")
     check("the overview")
     screen.find("input.search").send_keys("nothing")
     screen.shows("No queue of that name")
