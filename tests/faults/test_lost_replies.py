@@ -6,6 +6,7 @@ command, and must return the same and leave the queue the same, down to the numb
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -28,9 +29,12 @@ class Stage:
     def __init__(self, world: World, wire: Proxy, operation: Operation) -> None:
         self.world, self.wire, self.operation = world, wire, operation
         self.name = f"q{next(_names)}"
-        self.calm = world.queue(self.name, operation.config)
+        config = dataclasses.replace(
+            operation.config, history=False
+        )  # a flush is sent once
+        self.calm = world.queue(self.name, config)
         settings = RedisSettings.from_url(wire.url)
-        self.queue = world.queue(self.name, operation.config, settings=settings)
+        self.queue = world.queue(self.name, config, settings=settings)
         self.given = operation.prepare(self.calm, world.client)
 
     def run(self, fault: Fault | None = None, at: int = 0) -> tuple[Any, dict[str, Any]]:

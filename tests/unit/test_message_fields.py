@@ -19,7 +19,7 @@ NAMES = [field.name for field in MESSAGE_FIELDS]
 SHOWN_APART = {"raw", "kind", "payload", "headers", "history"}
 STORED = {"enqueued_ms"}  # as `enqueued_at`
 OF_THE_LEASE = {"index", "lease_id", "ref"}
-PAGE = Path(rmq_core.console.__file__).parent / "static" / "messages.js"
+PAGE = Path(rmq_core.console.__file__).parent / "static" / "message.js"
 
 
 def test_every_field_of_a_message_is_plain_or_has_its_own_handling() -> None:
