@@ -29,9 +29,7 @@ class Stage:
     def __init__(self, world: World, wire: Proxy, operation: Operation) -> None:
         self.world, self.wire, self.operation = world, wire, operation
         self.name = f"q{next(_names)}"
-        config = dataclasses.replace(
-            operation.config, history=False
-        )  # a flush is sent once
+        config = dataclasses.replace(operation.config, history=False)  # a flush is sent once
         self.calm = world.queue(self.name, config)
         settings = RedisSettings.from_url(wire.url)
         self.queue = world.queue(self.name, config, settings=settings)
