@@ -100,8 +100,10 @@ def application(options: ServeOptions) -> Guard:
     redis = replace(
         options.redis, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S, client_name="rmq-serve"
     )
-    host = Host(access, OneServer(redis), AuditLines(options.audit), Links(options.links).holder_of, words)
-    reader = QueueReader(redis, ConsumerSettings(options.settings))
+    settings = ConsumerSettings(options.settings)
+    audit, holders = AuditLines(options.audit), Links(options.links).holder_of
+    host = Host(access, OneServer(redis), audit, holders, words, settings.of)
+    reader = QueueReader(redis, settings)
     app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_closing(reader))
     app.state.host, app.state.reader = host, reader
     answer_errors(app)

@@ -77,8 +77,8 @@ def test_messages_that_are_tried_apart_are_all_worked_off_after_the_fix(scene: S
         mouse.shows("8 isolated", "tbody")
     with drill.doing("explain"):
         mouse.click("a.name")
-        mouse.click("nav.tabs a:nth-of-type(2)")
-        mouse.click("table.ready tbody tr")
+        mouse.click("a.isolated-list")
+        mouse.click("table.isolated tbody tr")
         mouse.shows("a bad row in the batch", ".details")
     with drill.doing("repair"):
         mouse.push("Pause")
@@ -140,3 +140,37 @@ def test_what_a_bad_deploy_nacked_is_redriven_after_the_fix(scene: Scene, mouse:
         mouse.push("Resume")
         mouse.confirm("work is resumed")
     scene.drains(151)
+
+
+def test_a_queue_that_nobody_consumes_is_told_by_its_leases_and_its_history(scene: Scene, mouse: Mouse) -> None:
+    scene.publish(*"abc")
+    drill = mouse.drills("(c) does not drain: no consumers")
+    with drill.doing("find"):
+        mouse.open()
+        mouse.click("a.name")
+        mouse.shows("No leases", "main")
+    with drill.doing("explain"):
+        mouse.click("a.tab.past")
+        mouse.click(".numbers summary")
+        mouse.shows("Claimed", ".numbers thead")
+    with drill.doing("repair"):
+        assert scene.worked("ack") == 0  # a browser starts no consumers
+    assert scene.numbers() == (0, 0, 0, 0)
+
+
+def test_a_full_server_takes_messages_again_when_its_dead_letters_are_purged(scene: Scene, mouse: Mouse) -> None:
+    with scene.server.client() as client:
+        scene.fill(client)
+    drill = mouse.drills("(c) does not drain: a full server")
+    with drill.doing("find"):
+        mouse.open()
+        mouse.shows("5,000", "tbody")
+    with drill.doing("explain"):
+        mouse.click("a.name")  # that the memory is used up is told by `rmq doctor` alone
+        mouse.click("nav.tabs a:nth-of-type(4)")
+    with drill.doing("repair"):
+        mouse.click("button.purge")
+        mouse.type("work", "dialog input")
+        mouse.confirm("deleted")
+    assert scene.publish("new")
+    assert scene.numbers() == (1, 0, 0, 0)
