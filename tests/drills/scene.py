@@ -38,8 +38,8 @@ class Scene:
     def worker(self, how: str, owner: str = "worker-7", lease: float = 300) -> subprocess.Popen[str]:
         """Start a worker as a process."""
         words = [sys.executable, "-m", "tests.drills.worker", how, self.server.url, owner, str(lease)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        process = subprocess.Popen([*DIES_WITH_US, *words], cwd=ROOT, **pipes)  # type: ignore[call-overload]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen([*DIES_WITH_US, *words], cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
         self.running.append(process)
         return process
 

@@ -28,6 +28,7 @@ def test_a_message_that_kills_its_worker_becomes_a_dead_letter_with_two_clicks(s
     assert scene.numbers() == (0, 0, 0, 1)
 
 
+@pytest.mark.nightly("drills/test_terminal.py::test_the_messages_of_a_worker_that_is_gone_are_ready_at_once")
 @pytest.mark.parametrize("gone", [True, False], ids=["gone", "hangs"])
 def test_the_messages_of_a_worker_that_is_gone_or_hangs_are_released(scene: Scene, mouse: Mouse, *, gone: bool) -> None:
     scene.publish(*"abcde")
@@ -48,6 +49,7 @@ def test_the_messages_of_a_worker_that_is_gone_or_hangs_are_released(scene: Scen
     scene.drains(5)
 
 
+@pytest.mark.nightly("drills/test_terminal.py::test_a_paused_queue_is_resumed")
 def test_a_paused_queue_is_resumed(scene: Scene, mouse: Mouse) -> None:
     scene.publish(*"abc")
     with scene.queue() as queue:
@@ -88,6 +90,7 @@ def test_messages_that_are_tried_apart_are_all_worked_off_after_the_fix(scene: S
     scene.drains(8)
 
 
+@pytest.mark.nightly("drills/test_terminal.py::test_the_journal_proves_how_often_a_message_was_processed_and_by_whom")
 def test_the_console_tells_how_often_a_message_was_processed_and_by_whom(scene: Scene, mouse: Mouse) -> None:
     (message,) = scene.publish("invoice 17")
     late = scene.worker("late", "pod-1", lease=0.05)
@@ -105,6 +108,7 @@ def test_the_console_tells_how_often_a_message_was_processed_and_by_whom(scene: 
     assert scene.numbers() == (0, 0, 0, 0)
 
 
+@pytest.mark.nightly("drills/test_terminal.py::test_only_the_dead_letters_of_one_cause_are_redriven")
 def test_only_the_dead_letters_of_one_cause_are_redriven(scene: Scene, mouse: Mouse, *, full_faults: bool) -> None:
     many = 40_000 if full_faults else 4_000
     scene.bury(many)
@@ -121,6 +125,7 @@ def test_only_the_dead_letters_of_one_cause_are_redriven(scene: Scene, mouse: Mo
     assert scene.numbers() == (many * 4 // 10, 0, 0, many * 6 // 10)
 
 
+@pytest.mark.nightly("drills/test_terminal.py::test_what_a_bad_deploy_nacked_is_redriven_after_the_fix")
 def test_what_a_bad_deploy_nacked_is_redriven_after_the_fix(scene: Scene, mouse: Mouse) -> None:
     scene.publish(*(f"item {number}" for number in range(150)))
     assert scene.worked("nack") == 0
@@ -142,6 +147,7 @@ def test_what_a_bad_deploy_nacked_is_redriven_after_the_fix(scene: Scene, mouse:
     scene.drains(151)
 
 
+@pytest.mark.nightly("drills/test_terminal.py::test_a_queue_that_nobody_consumes_is_worked_off")
 def test_a_queue_that_nobody_consumes_is_told_by_its_leases_and_its_history(scene: Scene, mouse: Mouse) -> None:
     scene.publish(*"abc")
     drill = mouse.drills("(c) does not drain: no consumers")
@@ -158,6 +164,9 @@ def test_a_queue_that_nobody_consumes_is_told_by_its_leases_and_its_history(scen
     assert scene.numbers() == (0, 0, 0, 0)
 
 
+@pytest.mark.nightly(
+    "drills/test_terminal.py::test_a_full_server_takes_messages_again_and_what_filled_it_is_kept_in_a_file"
+)
 def test_a_full_server_takes_messages_again_when_its_dead_letters_are_purged(scene: Scene, mouse: Mouse) -> None:
     with scene.server.client() as client:
         scene.fill(client)
