@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of Pythons: where containers set this, each would compile Airflow and Dagster anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance faults mutants docs dist containers diagrams clean
+.PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance drills faults mutants docs dist containers diagrams clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
@@ -73,6 +73,10 @@ bench: $(STAMP) ## measure every ratio and write build/measured/results.md and p
 airflow: $(STAMP) ## measure the cost of the Airflow provider and write build/measured/airflow.md
 	python -m tests.servers 7.0
 	python -m benchmarks.airflow
+
+drills: $(STAMP) ## the situations of an engineer on call, with a stopwatch; write build/measured/drills.md
+	python -m tests.servers 7.0
+	pytest tests/drills --faults=full --drills-report=build/measured/drills.md
 
 faults: $(STAMP) ## kills, cut connections and restarts, in full length; write build/measured/*faults.md
 	python -m tests.servers

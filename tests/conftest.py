@@ -14,6 +14,7 @@ from tests.servers import CLUSTERS, EMBEDDED, NAMES, find_server, parse_external
 
 pytest_plugins = [
     "tests.covering",
+    "tests.drills.stopwatch",
     "tests.faults.airflow.report",
     "tests.faults.report",
     "tests.faults.tally",

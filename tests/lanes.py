@@ -18,9 +18,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers import CLUSTERS, NAMES
 
-TOGETHER = ("airflow/browser", "airflow", "spark", "faults/airflow", "unit")
+TOGETHER = ("drills", "airflow/browser", "airflow", "spark", "faults/airflow", "unit")
 APART = "spark/processes/"
-COMPUTING = ("spark", "airflow", "faults/airflow", "faults/test_spark", "dagster")
+COMPUTING = ("spark", "drills", "airflow", "faults/airflow", "faults/test_spark", "dagster")
 WAITING = ("redis", "faults")
 
 

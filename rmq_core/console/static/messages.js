@@ -10,7 +10,7 @@ import { verbButton } from "./verbs.js";
 
 const PAGE = 25;
 const NOTHING = {
-  ready: ["No ready message", "Every published message is leased, delayed, dead or done."],
+  ready: ["No ready message", "Every published message is leased, delayed, isolated, dead or done."],
   delayed: ["No delayed message", "Messages wait here for their due time, or for their next try after a nack."],
   dead: ["No dead letter", "Messages that failed too often are set aside here, with the reasons."],
 };

@@ -7,13 +7,13 @@ export function empty(picture, title, text, ...more) {
   return h("div.empty.card", {}, h("div.picture", {}, icon(picture)), h("h2", {}, title), h("p", {}, text), more);
 }
 
-/** Return a note if ready messages are isolated, else nothing. */
-export function isolated({ isolated: many, ready }) {
+/** Return a note if ready messages are isolated, else nothing; `href` leads to a list of them. */
+export function isolated({ isolated: many, ready }, href = null) {
   if (!many) return [];
   const whom = many === ready ? (many === 1 ? "The ready message is" : "All ready messages are") : `${number(many)} of the ready messages ${many === 1 ? "is" : "are"}`;
   return [h("p.note", {}, icon("apart"), h("span", {}, h("strong", {}, `${whom} isolated. `),
     "They failed together before and are tried apart from the others, in ever smaller groups, until the message that fails is found. " +
-    "A claim of them returns fewer messages than it requests. See “Messages that are tried apart” in the how-to of this page."))];
+    "A claim of them returns fewer messages than it requests. See “Messages that are tried apart” in the how-to of this page. ", href ? h("a.isolated-list", { href }, "Show them") : null))];
 }
 
 /** A link to a page outside the console. The console's frame may not open it, so the surrounding page of Airflow does. */

@@ -27,6 +27,7 @@ const TABS = [
   ["search", "Search"],
   ["history", "History"],
 ];
+const ISOLATED = new URLSearchParams({ in: "isolated", by: "reason", for: "*" }).toString(); // all of them
 const COUNTED = new Set(["leases", "ready", "delayed", "dead"]);
 
 export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefOf, refresh }) {
@@ -63,7 +64,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
     remember(connection, name, queue);
     title.replaceChildren(name, ...badges(queue).filter(Boolean));
     tiles.replaceChildren(...tilesOf(connection, queue));
-    note.replaceChildren(...isolated(queue));
+    note.replaceChildren(...isolated(queue, mayRead ? hrefOf(name, "search", ISOLATED) : null));
     if (!live.hidden) drawn.draw(samplesOf(connection, name));
     rate.textContent = forecast(rateOf(connection, name), queue);
     for (const [id, { number: cell }] of tabs) if (COUNTED.has(id)) cell.textContent = short(queue[id]);
