@@ -102,29 +102,10 @@ class Histogram:
         return found if self.max is None else min(found, self.max)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Counted:
     """What points and totals have in common: the counts and the two histograms."""
 
-    __slots__ = ()
-
-    @classmethod
-    def counts_in(cls, found: Mapping[str, int]) -> dict[str, Any]:
-        """Return the counts and histograms of items by name, as arguments of a subclass."""
-        counts: dict[str, Any] = {name: found.get(f"{letter}+", 0) for letter, name in LETTERS.items()}
-        return counts | {"wait": histogram_in(found, "w"), "processing": histogram_in(found, "s")}
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryPoint(_Counted):
-    """What happened to the messages of a queue in one minute or hour that began at `at` and lasts `seconds`.
-
-    ready, oldest_age: what the last client saw in it; None when none looked, or nothing was ready. ready_max,
-    oldest_age_max: the largest that a client saw. wait: from publishing to the first claim. processing: from the claim
-    to ack or nack, by the clock of the holder.
-    """
-
-    at: datetime
-    seconds: int
     published: int = 0
     duplicates: int = 0
     dropped: int = 0
@@ -138,12 +119,31 @@ class HistoryPoint(_Counted):
     redriven: int = 0
     lost: int = 0
     isolated: int = 0
+    wait: Histogram = Histogram()
+    processing: Histogram = Histogram()
+
+    @classmethod
+    def counts_in(cls, found: Mapping[str, int]) -> dict[str, Any]:
+        """Return the counts and histograms of items by name, as arguments of a subclass."""
+        counts: dict[str, Any] = {name: found.get(f"{letter}+", 0) for letter, name in LETTERS.items()}
+        return counts | {"wait": histogram_in(found, "w"), "processing": histogram_in(found, "s")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPoint(_Counted):
+    """What happened to the messages of a queue in one minute or hour that began at `at` and lasts `seconds`.
+
+    ready, oldest_age: what the last client saw in it; None when none looked, or nothing was ready. ready_max,
+    oldest_age_max: the largest that a client saw. wait: from publishing to the first claim. processing: from the claim
+    to ack or nack, by the clock of the holder.
+    """
+
+    at: datetime
+    seconds: int
     ready: int | None = None
     ready_max: int | None = None
     oldest_age: float | None = None
     oldest_age_max: float | None = None
-    wait: Histogram = Histogram()
-    processing: Histogram = Histogram()
 
     @classmethod
     def of(cls, number: int, seconds: int, text: str | None) -> Self:
@@ -152,7 +152,7 @@ class HistoryPoint(_Counted):
         oldest, oldest_max = found.get("y="), found.get("y^")
         ready = found.get("g=")
         return cls(
-            datetime.fromtimestamp(number * seconds, UTC), seconds, **cls.counts_in(found),
+            at=datetime.fromtimestamp(number * seconds, UTC), seconds=seconds, **cls.counts_in(found),
             ready=ready, ready_max=found.get("g^"),
             oldest_age=oldest / 1000 if oldest is not None and ready else None,
             oldest_age_max=None if oldest_max is None else oldest_max / 1000,
@@ -172,26 +172,11 @@ class HistoryPoint(_Counted):
         return {**plain, "at": self.at.isoformat(), **shown}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTotals(_Counted):
     """What happened to the messages of a queue since its history began; these numbers never become smaller."""
 
     since: datetime | None = None
-    published: int = 0
-    duplicates: int = 0
-    dropped: int = 0
-    claimed: int = 0
-    acked: int = 0
-    nacked: int = 0
-    released: int = 0
-    reclaimed: int = 0
-    taken_over: int = 0
-    dead: int = 0
-    redriven: int = 0
-    lost: int = 0
-    isolated: int = 0
-    wait: Histogram = Histogram()
-    processing: Histogram = Histogram()
 
     @classmethod
     def of(cls, text: str | None) -> Self:

@@ -27,7 +27,7 @@ def held_leases(queue: Any, most: int) -> list[tuple[LeaseInfo, Message | None]]
 
 
 def held_otherwise(queue: Any) -> list[MessageHolder]:
-    """Return who holds messages that are in no lease; looks at no more than 10,000 messages."""
+    """Return who holds messages that are in no lease; reads no more than 10,000 messages."""
     found: dict[str, MessageHolder] = {}
     if hasattr(queue, "browse_lease") or not hasattr(queue, "export_page"):
         return []

@@ -10,7 +10,7 @@ from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Url
 from rmq_core.cli.output import emit, note, say, show
 from rmq_core.errors import Unsupported
-from rmq_core.story import Step, Story
+from rmq_core.timeline import Step, Timeline
 
 _Message = Annotated[str, typer.Argument(help="The id that publish returned.")]
 _COLUMNS = ("at (UTC)", "what", "who", "lease", "detail", "known from")
@@ -25,16 +25,16 @@ def why(
     """
     with connected(url) as server, server.queue(queue, discipline) as opened:
         if not hasattr(opened, "why"):
-            raise Unsupported(opened.discipline, "story of a message", ("leased",))
+            raise Unsupported(opened.discipline, "timeline of a message", ("leased",))
         reader: Any = opened
-        story: Story = reader.why(message)
+        timeline: Timeline = reader.why(message)
     if as_json:
-        emit(story.record())
+        emit(timeline.record())
         return
-    say(f"{message} of {queue}: {story.state}; {story.verdict}")
-    if story.steps:
-        show(_COLUMNS, map(_row, story.steps), "")
-    for unknown in story.unknown:
+    say(f"{message} of {queue}: {timeline.state}; {timeline.verdict}")
+    if timeline.steps:
+        show(_COLUMNS, map(_row, timeline.steps), "")
+    for unknown in timeline.unknown:
         note(f"unknown: {unknown}")
 
 

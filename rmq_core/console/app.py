@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.responses import FileResponse, JSONResponse
 
 from rmq_core import ConfigurationError, PayloadError, QueueUnavailable, RedisMessageQueueError, Unsupported
-from rmq_core.console import changes, looks, past, repairs, searches
+from rmq_core.console import changes, history, queries, repairs, searches
 from rmq_core.console.host import Host
 
 STATIC = Path(__file__).with_name("static")
@@ -31,7 +31,7 @@ def create_app(host: Host) -> FastAPI:
     identified = [Depends(host.access.identify)]
     app = FastAPI(title="RMQ", docs_url=None, redoc_url=None, openapi_url=None, dependencies=identified)
     app.state.host = host
-    for router in (page, looks.router, changes.router, repairs.router, searches.router, past.router):
+    for router in (page, queries.router, changes.router, repairs.router, searches.router, history.router):
         app.include_router(router)
     app.middleware("http")(_keep_nothing)
     answer_errors(app)

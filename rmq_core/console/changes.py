@@ -15,11 +15,11 @@ from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, Field
 
 from rmq_core import Match, Progress
-from rmq_core.console.ability import require
 from rmq_core.console.audit import audited
+from rmq_core.console.capabilities import require
 from rmq_core.console.console import CHANGE_S
 from rmq_core.console.host import host_of
-from rmq_core.console.looks import Target, opened_console
+from rmq_core.console.queries import Target, opened_console
 from rmq_core.console.security import changes, user_of
 from rmq_core.history import acting_as
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from rmq_core import QueueUnavailable, RedisMessageQueueError, RedisSettings, Unsupported
 from rmq_core.asyncio import AsyncWorkQueue, discipline_of, disciplines, open_queue
-from rmq_core.console.ability import able, lacks, past_of, verbs_of
 from rmq_core.console.attention import NOTHING, Trend, attention, signs
+from rmq_core.console.capabilities import able, lacks, past_of, verbs_of
 from rmq_core.console.host import Host
 from rmq_core.console.shown import expired, lease_shown, message_shown, stats_shown
 from rmq_core.console.survey import Order, Survey, ordered, totals

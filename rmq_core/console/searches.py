@@ -1,6 +1,6 @@
 """The routes that look for messages: search, dead letters by reason, the messages of a lease, export of a selection.
 
-Law: an answer looks at a bounded number of messages. A search answers one page and where to go on; the page asks again
+Law: an answer reads a bounded number of messages. A search answers one page and where to go on; the page asks again
 until the end or until the user stops it. An export is sent while it is read.
 """
 
@@ -18,11 +18,11 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from rmq_core import Progress, ReasonGroup, Unsupported, __version__
-from rmq_core.console.ability import require
+from rmq_core.console.capabilities import require
 from rmq_core.console.changes import Where, entry
 from rmq_core.console.console import Console
 from rmq_core.console.host import host_of
-from rmq_core.console.looks import Count, Name, Offset, opened_console
+from rmq_core.console.queries import Count, Name, Offset, opened_console
 from rmq_core.console.security import from_our_page, messages
 from rmq_core.console.shown import SHOWN_BYTES, message_shown, ms_of
 from rmq_core.envelope.matching import Test

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from rmq_core import QueueStats, RedisSettings
-from rmq_core.console.ability import past_of
 from rmq_core.console.attention import Trend, trend_in
+from rmq_core.console.capabilities import past_of
 
 FRESH_S = 30.0
 MOST = 20_000

@@ -158,7 +158,7 @@ class QueueBase(Generic[E]):
             raise lacking(self.discipline, "history")
 
     def _counted(self, result: Any, driver: Any = None) -> Any:
-        """Return the result of an operation; flush what was counted, by default with its own driver, if that is due."""
+        """Flush the tally if a flush is due, with the queue's own driver unless another is given; return `result`."""
         raise NotImplementedError
 
     @property

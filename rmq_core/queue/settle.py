@@ -7,17 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rmq_core.envelope.codec import Message, MessageRef
-from rmq_core.errors import ConfigurationError, LeaseLost, ScriptFailed
-from rmq_core.exchange import Batch, Call, Exchange
+from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, ScriptFailed
+from rmq_core.exchange import Batch, Call, Command, Exchange
 from rmq_core.messages import Lease, token_of
 from rmq_core.reports import Outcome, SettleReport
 
 Some: TypeAlias = Iterable[Message | MessageRef]
 """Some of the messages of a lease, where an operation does not apply to all."""
 _DONE = {Outcome.SETTLED, Outcome.DEAD}
+
+
+class Reclaimed(NamedTuple):
+    """What a reclaim did. found: whether there was such a lease. owner: who holds it instead of the required owner."""
+
+    settled: int = 0
+    dead: int = 0
+    found: bool = False
+    owner: str | None = None
+
+
+def expired(done: Reclaimed, lease_id: str, if_owner: str | None, record: bytes) -> Exchange[SettleReport]:
+    """Return the report of a lease that was expired by its id; raise why it was not.
+
+    record: the key that tells whether the lease was acked as a whole.
+    """
+    if done.owner is not None:
+        raise LeaseOwnedByOther(lease_id, f"it is owned by {done.owner!r}, not by {if_owner!r}")
+    if not done.found:
+        acked = yield Command(("GET", record))
+        if acked is not None:
+            raise LeaseAlreadySettled(lease_id, int(acked.split()[0]))
+        raise LeaseLost(lease_id, "there is no lease of this id")
+    return SettleReport(done.settled, done.dead)
 
 
 def check_queue(queue: str, lease: Lease) -> None:

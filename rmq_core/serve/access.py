@@ -14,8 +14,8 @@ from fastapi import HTTPException, Request
 
 from rmq_core.console import Right
 from rmq_core.errors import ConfigurationError
+from rmq_core.serve.rate_limit import FailedTries
 from rmq_core.serve.tokens import Role, TokenFile, TokenUser
-from rmq_core.serve.tries import FailedTries
 
 COOKIE = "rmq_token"
 RIGHTS: dict[Role, tuple[Right, ...]] = {

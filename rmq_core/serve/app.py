@@ -20,9 +20,9 @@ from rmq_core.serve.guard import Guard
 from rmq_core.serve.links import Links
 from rmq_core.serve.login import login_routes
 from rmq_core.serve.probes import for_users, open_to_all
+from rmq_core.serve.rate_limit import FailedTries
 from rmq_core.serve.reading import QueueReader
 from rmq_core.serve.tokens import TokenFile
-from rmq_core.serve.tries import FailedTries
 
 PLACE = "redis"
 PATIENCE_S = 2.0

@@ -1,7 +1,7 @@
 """The settings of the queues that the server reads: those that their consumers use.
 
-A look reclaims expired leases, and then `max_deliveries` decides which messages become dead letters. A server that knew
-other settings than the consumers would bury messages too early or too late.
+Reading a queue reclaims its expired leases, and then `max_deliveries` decides which messages become dead letters. With
+other settings than the consumers have, messages would become dead letters too early or too late.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Read the queues of the server: of all of them for a scrape, of one for an autoscaler.
 
-Law: a look tells the truth although nobody consumes. It makes due messages ready and reclaims expired leases before it
-counts. Leased queues share a few writes on one connection; queues of other disciplines are read a few at a time. Reads
-that are requested at the same time share one.
+Law: the numbers are right even if no client consumes. A reading makes due messages ready and reclaims expired leases
+before it counts. Leased queues share a few writes on one connection; queues of other disciplines are read a few at a
+time. Requests at the same time share one reading.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from rmq_core.asyncio import discipline_of, disciplines, open_queue
 from rmq_core.connection.settings import RedisSettings
-from rmq_core.discipline.leased.aio_survey import Look, looks
+from rmq_core.discipline.leased.aio_survey import QueueCounts, read_all
 from rmq_core.errors import ConfigurationError, QueueUnavailable, Unsupported, translate
 from rmq_core.protocol import DEFAULT, DISCIPLINES, Capabilities
 from rmq_core.queue.keys import check_name
@@ -32,9 +32,9 @@ LATE_LISTED = 100
 class QueueReading(NamedTuple):
     """What a queue holds.
 
-    stats: None when the queue cannot be read; `error` then says why. expired: how many expired leases this look found
-    before it reclaimed them, None for a discipline that has no list of leases. totals: what the queue counted since it
-    exists, None for a discipline that does not count.
+    stats: None when the queue cannot be read; `error` then says why. expired: how many expired leases the reading found
+    and reclaimed, None for a discipline that has no list of leases. totals: what the clients of the queue have counted,
+    None for a discipline that does not count.
     """
 
     name: str
@@ -117,7 +117,7 @@ class QueueReader:
         wrong = {name: why for name in queues if (why := _wrong(name))}
         queues = {name: kind for name, kind in queues.items() if name not in wrong}
         leased = {name: self._settings.of(name, DEFAULT) for name, kind in queues.items() if kind == DEFAULT}
-        found = await looks(self._client, leased) if leased else {}
+        found = await read_all(self._client, leased) if leased else {}
         readings = [self._leased(name, found[name]) for name in leased]
         async with asyncio.TaskGroup() as group:
             others = [group.create_task(self._other(name, kind)) for name, kind in queues.items() if kind != DEFAULT]
@@ -126,10 +126,10 @@ class QueueReader:
         readings += [QueueReading(name, DEFAULT, error=why) for name, why in wrong.items()]
         return sorted(readings, key=lambda reading: reading.name)
 
-    def _leased(self, name: str, look: Look | Exception) -> QueueReading:
-        if isinstance(look, Exception):
-            return QueueReading(name, DEFAULT, error=_text(look))
-        return QueueReading(name, DEFAULT, look.stats, look.expired)
+    def _leased(self, name: str, found: QueueCounts | Exception) -> QueueReading:
+        if isinstance(found, Exception):
+            return QueueReading(name, DEFAULT, error=_text(found))
+        return QueueReading(name, DEFAULT, found.stats, found.expired)
 
     async def _other(self, name: str, discipline: str) -> QueueReading:
         async with self._few:

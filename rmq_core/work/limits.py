@@ -91,10 +91,10 @@ class AlertLimits:
     """When a queue or its server needs an operator; times are seconds. monitoring/prometheus/rules.yml has the same.
 
     stats: bounds of a queue's numbers; an alert counts only the dead letters of the last `dead_within`. growth: how
-    many messages more than `growth_within` ago make a growing backlog. recent: how far back an alert looks for the last
-    sign of a consumer. The others are how long a state lasts before it is an alert: no_metrics, unreachable (the
-    server), unreadable (a queue), late (the oldest age is above its bound), expired (leases that nobody reclaims),
-    paused, idle (messages are ready and nobody claims) and isolated.
+    many messages more than `growth_within` ago make a growing backlog. recent: for how long a claim, or a lease that is
+    held, shows that the queue has a consumer. The others are how long a state lasts before it is an alert: no_metrics,
+    unreachable (the server), unreadable (a queue), late (the oldest age is above its bound), expired (leases that no
+    client reclaims), paused, idle (messages are ready and no client claims) and isolated.
     """
 
     stats: StatsLimits = field(

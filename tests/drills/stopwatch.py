@@ -42,7 +42,7 @@ class Drill:
 
     @contextmanager
     def doing(self, phase: str) -> Iterator[None]:
-        """Measure a phase; what is done in the block belongs to it."""
+        """Measure the phase that the block performs."""
         self.phase, began = phase, time.monotonic()
         yield
         self.seconds[phase] += time.monotonic() - began

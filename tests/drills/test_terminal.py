@@ -145,14 +145,14 @@ def test_the_journal_proves_how_often_a_message_was_processed_and_by_whom(
     drill = rmq.drills(f"(d) was it processed twice? {'twice' if twice else 'once'}")
     with drill.doing("find"):
         told = rmq(f"why work {message} --json")
-    story = json.loads(told.splitlines()[0])
+    timeline = json.loads(told.splitlines()[0])
     with drill.doing("explain"):
-        claimed = [step["who"] for step in story["steps"] if step["what"] == "claimed"]
+        claimed = [step["who"] for step in timeline["steps"] if step["what"] == "claimed"]
         assert claimed == (["pod-1", "pod-2"] if twice else ["pod-2"])
-        assert [step["who"] for step in story["steps"] if step["what"] == "acked"] == ["pod-2"]
+        assert [step["who"] for step in timeline["steps"] if step["what"] == "acked"] == ["pod-2"]
     with drill.doing("repair"):
         pass  # there is nothing to repair in the queue: it is empty, and the message was acked once
-    assert (story["claims"], story["acks"]) == (2 if twice else 1, 1)
+    assert (timeline["claims"], timeline["acks"]) == (2 if twice else 1, 1)
 
 
 def test_only_the_dead_letters_of_one_cause_are_redriven(scene: Scene, rmq: Terminal, *, full_faults: bool) -> None:

@@ -1,4 +1,4 @@
-"""`why`: the story of a message, with and without a journal."""
+"""`why`: the timeline of a message, with and without a journal."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ KEY = "rmq:{q}:journal"
 JOURNAL = LeasedConfig(max_deliveries=3, journal=1000)
 
 
-def told(story: Any) -> list[tuple[str, str]]:
-    return [(step.what, step.who) for step in story.steps if step.source != "marks"]
+def told(timeline: Any) -> list[tuple[str, str]]:
+    return [(step.what, step.who) for step in timeline.steps if step.source != "marks"]
 
 
 @pytest.fixture
@@ -41,26 +41,30 @@ def test_without_a_journal_a_message_tells_its_failures_and_where_it_is(world: W
     expire(world, queue.claim(owner="w2").id)
     queue.backlog()
     lease = queue.claim(owner="w3", lease_id="job")
-    story = queue.why(message_id)
-    assert (story.state, story.acks) == ("leased", None)
-    assert told(story) == [("published", ""), ("nacked", "w1"), ("expired", "w2"), ("held", "w3")]
-    assert (story.steps[1].detail, story.steps[-1].lease_id) == ("it broke", "job")
-    assert any("no journal" in sentence for sentence in story.unknown)
+    timeline = queue.why(message_id)
+    assert (timeline.state, timeline.acks) == ("leased", None)
+    assert told(timeline) == [("published", ""), ("nacked", "w1"), ("expired", "w2"), ("held", "w3")]
+    assert (timeline.steps[1].detail, timeline.steps[-1].lease_id) == ("it broke", "job")
+    assert any("no journal" in sentence for sentence in timeline.unknown)
     queue.nack(lease, reason="again")
-    story = queue.why(message_id)
-    assert (story.state, story.steps[-1].what, story.steps[-1].detail) == ("dead", "dead", "after 3 deliveries")
+    timeline = queue.why(message_id)
+    assert (timeline.state, timeline.steps[-1].what, timeline.steps[-1].detail) == (
+        "dead",
+        "dead",
+        "after 3 deliveries",
+    )
     with acting_as("alice"):
         queue.redrive()
-    story = queue.why(message_id)
-    assert (story.state, story.steps[-1].what, story.steps[-1].who) == ("ready", "queue: redrive", "alice")
+    timeline = queue.why(message_id)
+    assert (timeline.state, timeline.steps[-1].what, timeline.steps[-1].who) == ("ready", "queue: redrive", "alice")
 
 
 def test_every_place_of_a_queue_is_searched(world: World) -> None:
     queue = world.queue(config=LeasedConfig(completed_log=5, failed_log=5))
     delayed = queue.publish("later", delay=100).id
-    story = queue.why(delayed)
-    assert (story.state, story.steps[-1].what) == ("delayed", "due")
-    assert 90 < (story.steps[-1].at - queue.server_time()).total_seconds() < 101
+    timeline = queue.why(delayed)
+    assert (timeline.state, timeline.steps[-1].what) == ("delayed", "due")
+    assert 90 < (timeline.steps[-1].at - queue.server_time()).total_seconds() < 101
     ready, together = queue.publish("ready").id, None
     assert queue.why(ready).state == "ready"
     queue.ack(queue.claim())
@@ -68,8 +72,8 @@ def test_every_place_of_a_queue_is_searched(world: World) -> None:
     together, _ = queue.publish_many([*"ab"]).ids
     for _ in range(2):
         queue.nack(queue.claim(max_messages=2))
-    story = queue.why(together)
-    assert (story.state, story.steps[-1].what, story.steps[-1].at) == ("isolated", "isolated", None)
+    timeline = queue.why(together)
+    assert (timeline.state, timeline.steps[-1].what, timeline.steps[-1].at) == ("isolated", "isolated", None)
 
 
 def test_a_message_that_is_settled_within_a_lease_is_not_said_to_be_held(world: World) -> None:
@@ -81,10 +85,10 @@ def test_a_message_that_is_settled_within_a_lease_is_not_said_to_be_held(world: 
 
 
 def test_a_message_that_is_unknown_is_gone_and_the_story_says_what_that_can_mean(world: World) -> None:
-    story = world.queue().why("nothing")
-    assert (story.state, story.steps) == ("gone", ())
-    assert any("acked, purged, cancelled or dropped" in sentence for sentence in story.unknown)
-    assert "unknown" in story.verdict
+    timeline = world.queue().why("nothing")
+    assert (timeline.state, timeline.steps) == ("gone", ())
+    assert any("acked, purged, cancelled or dropped" in sentence for sentence in timeline.unknown)
+    assert "unknown" in timeline.verdict
     for wrong in ("", "two words", 7):
         with pytest.raises(ConfigurationError, match="message_id"):
             world.queue().why(wrong)
@@ -101,17 +105,17 @@ def test_a_journal_tells_after_the_ack_who_processed_a_message_and_how_often(wor
     again = queue.claim(owner="host-3")
     queue.ack(again)
     assert stale.count == 2
-    story = queue.why(first)
-    assert (story.state, story.claims, story.acks) == ("gone", 2, 1)
-    assert told(story) == [
+    timeline = queue.why(first)
+    assert (timeline.state, timeline.claims, timeline.acks) == ("gone", 2, 1)
+    assert told(timeline) == [
         ("published", "dag/run/load"), ("claimed", "host-1"), ("taken over", "host-2"), ("acked", "host-2"),
     ]  # fmt: skip
-    assert "more than once" in story.verdict
-    story = queue.why(second)
-    assert told(story)[3:] == [("nacked", "host-2"), ("claimed", "host-3"), ("acked", "host-3")]
-    assert story.steps[3].detail == "bad row"
-    assert all(step.at.tzinfo is UTC for step in story.steps)
-    assert story.record()["steps"][0]["who"] == "dag/run/load"
+    assert "more than once" in timeline.verdict
+    timeline = queue.why(second)
+    assert told(timeline)[3:] == [("nacked", "host-2"), ("claimed", "host-3"), ("acked", "host-3")]
+    assert timeline.steps[3].detail == "bad row"
+    assert all(step.at.tzinfo is UTC for step in timeline.steps)
+    assert timeline.record()["steps"][0]["who"] == "dag/run/load"
 
 
 def test_expiry_death_and_redrive_are_in_the_journal(world: World) -> None:

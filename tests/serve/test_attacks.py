@@ -1,4 +1,4 @@
-"""What attackers get: people without a token, with one that may only look, foreign pages, guessers of tokens."""
+"""What attackers get: people without a token or without the right to change, foreign pages, guessers of tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmq_core import ConfigurationError, LeasedQueue, RedisSettings
 from rmq_core.serve.access import COOKIE
 from rmq_core.serve.app import PLACE, ServeOptions
 from rmq_core.serve.guard import LARGEST_BODY
-from rmq_core.serve.tries import MOST
+from rmq_core.serve.rate_limit import MOST
 from tests.serve.conftest import FROM_PAGE, QUEUE, Served
 from tests.servers.process import Server
 

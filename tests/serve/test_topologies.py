@@ -1,4 +1,4 @@
-"""A look at the queues of a cluster, where no two queues share a call, and of an embedded server."""
+"""Reading the queues of a cluster, where no two queues share a call, and of an embedded server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.servers import Cluster
 
 
 async def looked_at(url: str) -> dict[str, int]:
-    """Fill queues, and return how many messages of each are ready after a look."""
+    """Fill queues, and return how many messages of each are ready after they were read."""
     for name in ("a", "b", "c"):
         with LeasedQueue(url, name) as queue:
             queue.publish_many(["x", "y"])

@@ -19,7 +19,7 @@ const ICONS = {
   release: "M9 14 4 9l5-5M4 9h10a6 6 0 0 1 0 12h-3",
   search: "M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zm5.2-1.8L21 21",
   task: "M7 17 17 7M9 7h8v8",
-  story: "M6 5h.01M6 12h.01M6 19h.01M10 5h10M10 12h10M10 19h6",
+  timeline: "M6 5h.01M6 12h.01M6 19h.01M10 5h10M10 12h10M10 19h6",
   trash: "M4 7h16M9 7V4h6v3M6.5 7l1 13h9l1-13M10 11v5m4-5v5",
 };
 

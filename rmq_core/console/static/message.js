@@ -78,7 +78,7 @@ function failure(each) {
 
 function explain(message, { queue, past, hrefOf }) {
   if (!past.why) return null;
-  return h("a.button.plain", { href: hrefOf(queue, "why", message.id) }, icon("story"), "Why?");
+  return h("a.button.plain", { href: hrefOf(queue, "why", message.id) }, icon("timeline"), "Why?");
 }
 
 function deeds(target, message, where) {

@@ -13,7 +13,7 @@ import { pastPanel } from "./past.js";
 import { askPause, askResume } from "./questions.js";
 import { reasonTable } from "./reasons.js";
 import { searchPanel } from "./search.js";
-import { storyPanel } from "./story.js";
+import { timelinePanel } from "./timeline.js";
 import { act, cannotDo, verbButton } from "./verbs.js";
 import { words } from "./words.js";
 
@@ -124,10 +124,10 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   }
 
   async function showStory(queue) {
-    const story = storyPanel({ where: whereOf(queue), id: rest });
-    shown = { load: story.load };
-    panel.replaceChildren(story.element);
-    await loaded(story.load);
+    const timeline = timelinePanel({ where: whereOf(queue), id: rest });
+    shown = { load: timeline.load };
+    panel.replaceChildren(timeline.element);
+    await loaded(timeline.load);
   }
 
   function showLeases(queue) {

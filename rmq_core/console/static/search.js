@@ -25,7 +25,7 @@ export function searchPanel({ where, asked, onChange }) {
   const input = h("input", { type: "search", "aria-label": "For", spellcheck: "false", value: given.get("for") ?? "" });
   const go = h("button.primary", { type: "submit" }, icon("search"), "Search");
   const stop = h("button.plain", { type: "button", hidden: true, onclick: () => (running = 0) }, "Stop");
-  const explain = h("button.plain", { type: "button", onclick: () => input.value.trim() && (location.hash = hrefOf(queue, "why", input.value.trim())) }, icon("story"), "Why?");
+  const explain = h("button.plain", { type: "button", onclick: () => input.value.trim() && (location.hash = hrefOf(queue, "why", input.value.trim())) }, icon("timeline"), "Why?");
   const form = h("form.search-form", {}, h("label", {}, "In", state), h("label", {}, "by", field), input, go, stop, explain);
   const meter = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Messages looked at" });
   const told = h("p.found", { role: "status" });

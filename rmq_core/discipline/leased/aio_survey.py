@@ -9,7 +9,7 @@ from rmq_core.connection.clients import async_client, is_cluster
 from rmq_core.discipline.leased.aio import AsyncLeasedQueue
 from rmq_core.discipline.leased.config import LeasedConfig
 from rmq_core.discipline.leased.engine import LeasedEngine
-from rmq_core.discipline.leased.operations import looking, surveying
+from rmq_core.discipline.leased.operations import counting, surveying
 from rmq_core.exchange import Exchange
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.reports import Backlog, QueueStats
@@ -48,42 +48,44 @@ async def backlogs(redis: Any, names: Iterable[str], config: LeasedConfig | None
             await client.aclose()
 
 
-class Look(NamedTuple):
-    """What a queue holds after a look at it, and how many expired leases the look found and reclaimed."""
+class QueueCounts(NamedTuple):
+    """What a queue holds, and how many expired leases were reclaimed before that was counted."""
 
     stats: QueueStats
     expired: int
 
 
-async def looks(redis: Any, configs: Mapping[str, LeasedConfig]) -> dict[str, Look | Exception]:
+async def read_all(redis: Any, configs: Mapping[str, LeasedConfig]) -> dict[str, QueueCounts | Exception]:
     """Make due messages of these leased queues ready, reclaim their expired leases, and return what they hold.
 
     configs: the settings of each queue by its name; they should be those that all its users share. A queue that cannot
     be read has the error as its value. Raises QueueUnavailable.
     """
     client, owned = async_client(redis)
-    found: dict[str, Look | Exception] = {}
+    found: dict[str, QueueCounts | Exception] = {}
     try:
         for part in surveying.parts(list(configs), apart=is_cluster(client)):
-            found |= await _looks(client, part, configs)
+            found |= await _read_part(client, part, configs)
         return found
     finally:
         if owned:
             await client.aclose()
 
 
-async def _looks(client: Any, part: Sequence[str], configs: Mapping[str, LeasedConfig]) -> dict[str, Look | Exception]:
+async def _read_part(
+    client: Any, part: Sequence[str], configs: Mapping[str, LeasedConfig]
+) -> dict[str, QueueCounts | Exception]:
     engines = [LeasedEngine(LeasedKeys(name), configs[name]) for name in part]
     config = configs[part[0]]
-    late = await _run(client, part, config, looking.promote(engines))
+    late = await _run(client, part, config, counting.promote(engines))
     expired = {
-        engine.name: await _run(client, [engine.name], config, looking.reclaim_expired(engine))
+        engine.name: await _run(client, [engine.name], config, counting.reclaim_expired(engine))
         for engine, is_late in zip(engines, late, strict=True)
         if is_late is True
     }
-    counted = await _run(client, part, config, looking.count(engines))
+    counted = await _run(client, part, config, counting.count(engines))
     return {
-        name: stats if isinstance(stats, Exception) else Look(stats, expired.get(name, 0))
+        name: stats if isinstance(stats, Exception) else QueueCounts(stats, expired.get(name, 0))
         for name, stats in zip(part, counted, strict=True)
     }
 

@@ -131,7 +131,7 @@ def test_a_message_is_explained_step_by_step(screen: ConsoleScreen, opened: Open
     screen.click(".deeds a.button[href*=why]")
     screen.shows("This message is a dead letter", ".verdict")
     screen.shows("bad row 7", ".steps")
-    screen.shows(letter, ".story h2")
+    screen.shows(letter, ".timeline h2")
 
 
 def test_a_long_search_is_stopped(screen: ConsoleScreen, opened: Opened) -> None:

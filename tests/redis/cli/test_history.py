@@ -56,7 +56,7 @@ def test_why_tells_the_story_of_a_message_and_what_is_unknown(rmq: Rmq, server_u
     shown = rmq("why", "orders", message_id)
     assert f"{message_id} of orders: gone; delivered once, acked once" in shown.out
     assert shown.out.count("host-1") == 2
-    (story,) = lines(rmq("why", "orders", message_id, "--json").out)
-    assert [step["what"] for step in story["steps"]] == ["published", "claimed", "acked"]
-    assert (story["claims"], story["acks"]) == (1, 1)
+    (timeline,) = lines(rmq("why", "orders", message_id, "--json").out)
+    assert [step["what"] for step in timeline["steps"]] == ["published", "claimed", "acked"]
+    assert (timeline["claims"], timeline["acks"]) == (1, 1)
     assert "unknown: who published it" in rmq("why", "orders", "never").err

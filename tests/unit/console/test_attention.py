@@ -21,7 +21,7 @@ def kinds(trend: Trend, **numbers: Any) -> list[str]:
 
 def points(*ready: int | None, dead: int = 0) -> list[HistoryPoint]:
     at = datetime.fromtimestamp(0, UTC)
-    return [HistoryPoint(at, 60, ready=number, dead=dead) for number in ready]
+    return [HistoryPoint(at=at, seconds=60, ready=number, dead=dead) for number in ready]
 
 
 @pytest.mark.parametrize(

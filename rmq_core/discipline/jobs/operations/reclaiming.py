@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from rmq_core.discipline.jobs.engine import JobsEngine, check_text, refused
 from rmq_core.envelope.ids import nonce
-from rmq_core.errors import LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther
-from rmq_core.exchange import Command, Exchange
+from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.keys import check_name
+from rmq_core.queue.settle import Reclaimed, expired
 from rmq_core.reports import SettleReport
 
 
@@ -29,27 +27,11 @@ def expire_lease(engine: JobsEngine, lease_id: str, *, if_owner: str | None = No
     name = check_name("lease_id", lease_id)
     required = {} if if_owner is None else {"only_of": check_text("if_owner", if_owner)}
     done = yield from _reclaimed(engine, name, "1", **required)
-    if done.owner is not None:
-        raise LeaseOwnedByOther(lease_id, f"it is owned by {done.owner!r}, not by {if_owner!r}")
-    if not done.found:
-        record = yield Command(("GET", engine.keys.done(name)))
-        if record is not None:
-            raise LeaseAlreadySettled(lease_id, int(record.split()[0]))
-        raise LeaseLost(lease_id, "there is no lease of this id")
-    return SettleReport(done.settled, done.dead)
+    return (yield from expired(done, lease_id, if_owner, engine.keys.done(name)))
 
 
-class ReclaimedJobs(NamedTuple):
-    """What was done. found: whether there was such a lease. owner: who holds it instead of the required owner."""
-
-    settled: int = 0
-    dead: int = 0
-    found: bool = False
-    owner: str | None = None
-
-
-def _reclaimed(engine: JobsEngine, lease_id: str, early: str, **required: str) -> Exchange[ReclaimedJobs]:
-    keys, config, token, done = engine.keys, engine.config, "", ReclaimedJobs()
+def _reclaimed(engine: JobsEngine, lease_id: str, early: str, **required: str) -> Exchange[Reclaimed]:
+    keys, config, token, done = engine.keys, engine.config, "", Reclaimed()
     while True:
         reply = yield script(
             "jobs/reclaim", keys, lease=keys.lease(lease_id), lease_id=lease_id, nonce=nonce(),
@@ -63,7 +45,7 @@ def _reclaimed(engine: JobsEngine, lease_id: str, early: str, **required: str) -
             return done
         if words[0] != "returned":
             raise refused("reclaim", reply)
-        done, token = ReclaimedJobs(done.settled + int(words[1]), done.dead + int(words[2]), found=True), words[4]
+        done, token = Reclaimed(done.settled + int(words[1]), done.dead + int(words[2]), found=True), words[4]
         if words[3] == "0":
             return done
 

@@ -1,4 +1,4 @@
-"""The story of a message: finds it, and joins what its envelope, its lease, the marks and the journal say about it."""
+"""The timeline of a message: joins what its envelope, its lease, the marks and the journal say about it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.queue.journal import JournalEntry, entries_about, moment
 from rmq_core.queue.recording import marks
 from rmq_core.reports import LeaseInfo
-from rmq_core.story import Step, Story
+from rmq_core.timeline import Step, Timeline
 
 _LONG_HISTORY = 900  # bytes: beyond 1 KiB, the oldest lines are dropped
 _MOST, _SLICE, _LEASES, _ENTRIES = 100_000, 1000, 1000, 100_000
@@ -41,8 +41,8 @@ class Found(NamedTuple):
     history: bytes = b""
 
 
-def why(engine: LeasedEngine, message_id: str) -> Exchange[Story]:
-    """Return the story of a message: a timeline of what is known, and what cannot be known.
+def why(engine: LeasedEngine, message_id: str) -> Exchange[Timeline]:
+    """Return the timeline of a message: the steps that are known, and what cannot be known.
 
     Reads at most 100,000 messages of each part of the queue, those of 1,000 leases, and 100,000 entries of the journal.
     """
@@ -56,7 +56,7 @@ def why(engine: LeasedEngine, message_id: str) -> Exchange[Story]:
     if found:
         steps += _of_message(found, entries)
     steps += yield from _of_marks(engine, found, entries)
-    return Story(
+    return Timeline(
         engine.name, message_id, found.state if found else "gone", tuple(_ordered(steps)), tuple(unknown),
         _count(entries, "claimed", "taken over") if has_journal else None,
         _count(entries, "acked") if has_journal else None,

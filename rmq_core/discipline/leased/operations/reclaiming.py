@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.envelope.ids import nonce
 from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.journal import note
+from rmq_core.queue.settle import Reclaimed
 
 
 def reclaim(engine: LeasedEngine, lease_id: str, *, used_up: bool = False) -> Exchange[int]:
@@ -20,15 +19,6 @@ def reclaim(engine: LeasedEngine, lease_id: str, *, used_up: bool = False) -> Ex
     """
     done = yield from reclaim_lease(engine, lease_id, "1" if used_up else "0")
     return done.settled
-
-
-class Reclaimed(NamedTuple):
-    """What was done. found: whether there was such a lease. owner: who holds it instead of the required owner."""
-
-    settled: int = 0
-    dead: int = 0
-    found: bool = False
-    owner: str | None = None
 
 
 def reclaim_lease(engine: LeasedEngine, lease_id: str, when: str, **required: str) -> Exchange[Reclaimed]:

@@ -12,11 +12,12 @@ from rmq_core.discipline.leased.operations.selecting import number
 from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.payloads import encode_headers, encode_payload, one_line
-from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther
+from rmq_core.errors import ConfigurationError
 from rmq_core.events import Operation
-from rmq_core.exchange import Command, Exchange
+from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.keys import check_name
+from rmq_core.queue.settle import expired
 from rmq_core.reports import SettleReport
 
 
@@ -30,14 +31,7 @@ def expire_lease(engine: LeasedEngine, lease_id: str, *, if_owner: str | None = 
     name = check_name("lease_id", lease_id)
     required = {} if if_owner is None else {"only_of": owner_of("if_owner", if_owner)}
     done = yield from reclaim_lease(engine, name, "2", **required)
-    if done.owner is not None:
-        raise LeaseOwnedByOther(lease_id, f"it is owned by {done.owner!r}, not by {if_owner!r}")
-    if not done.found:
-        record = yield Command(("GET", engine.keys.done(name)))
-        if record is not None:
-            raise LeaseAlreadySettled(lease_id, int(record.split()[0]))
-        raise LeaseLost(lease_id, "there is no lease of this id")
-    return SettleReport(done.settled, done.dead)
+    return (yield from expired(done, lease_id, if_owner, engine.keys.done(name)))
 
 
 def run_now(engine: LeasedEngine, message_id: str) -> Exchange[bool]:

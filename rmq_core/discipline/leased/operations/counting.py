@@ -1,4 +1,4 @@
-"""Look at many queues in few writes: make due messages ready, find expired leases, and count what each queue holds.
+"""Read many queues in few writes: make due messages ready, find expired leases, and count what each queue holds.
 
 A queue that cannot be read has its error in place of its numbers, so that it hides no other.
 """
@@ -17,7 +17,7 @@ from rmq_core.exchange.scripts import script
 from rmq_core.reports import QueueStats
 
 _AT_ONCE = 1000  # calls in one write
-_MOST = 64  # reclaims of at most 16 leases each: the next look goes on
+_MOST = 64  # reclaims of at most 16 leases each: the next reading goes on
 
 
 def promote(engines: Sequence[LeasedEngine]) -> Exchange[list[bool | Exception]]:

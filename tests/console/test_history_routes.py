@@ -45,9 +45,9 @@ async def test_what_an_operator_does_is_marked_with_his_name(page: httpx.AsyncCl
 
 async def test_the_story_of_a_message_names_the_work_that_failed(page: httpx.AsyncClient, queue: LeasedQueue) -> None:
     (letter,) = bury(queue, "bad <b>row</b>")
-    story = await fetch(page, "why", message_id=letter)
-    assert (story["message_id"], story["state"]) == (letter, "dead")
-    failed = next(step for step in story["steps"] if step["what"] == "nacked")
+    timeline = await fetch(page, "why", message_id=letter)
+    assert (timeline["message_id"], timeline["state"]) == (letter, "dead")
+    failed = next(step for step in timeline["steps"] if step["what"] == "nacked")
     assert failed["detail"] == "bad <b>row</b>"
     assert failed["holder"]["names"] == ["etl", "load"]
     assert (await fetch(page, "why", message_id="unheard-of"))["state"] == "gone"

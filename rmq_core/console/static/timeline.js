@@ -11,21 +11,21 @@ const PLACES = {
 const BAD = new Set(["nacked", "expired", "dead"]);
 
 /** `where`: { connection, queue, past, hrefOf }. */
-export function storyPanel({ where: { connection, queue, hrefOf, past }, id }) {
+export function timelinePanel({ where: { connection, queue, hrefOf, past }, id }) {
   const back = h("a.button.quiet", { href: hrefOf(queue, "search", new URLSearchParams({ in: "dead", by: "message_id", for: id }).toString()) }, icon("back"), "Search");
   const title = h("h2", {}, "Why? ", h("code", {}, id));
   const body = h("div");
-  const element = h("section.story", {}, h("div.actions", {}, back, title), body);
+  const element = h("section.timeline", {}, h("div.actions", {}, back, title), body);
 
   async function load() {
-    if (!past.why) return body.replaceChildren(empty("story", "No way to explain a message", "The discipline of this queue does not note what happens to its messages."));
-    const story = await api.why(connection, queue, id);
+    if (!past.why) return body.replaceChildren(empty("timeline", "No way to explain a message", "The discipline of this queue does not note what happens to its messages."));
+    const timeline = await api.why(connection, queue, id);
     return body.replaceChildren(...[
-      h("p.verdict", {}, "This message is ", h("strong", {}, PLACES[story.state] ?? story.state),
-        `; ${story.verdict}.`),
-      story.acks > 1 ? h("p.note", {}, icon("alert"), h("span", {}, h("strong", {}, "It was acked more than once. "), "See the steps below for who did it.")) : null,
-      story.steps.length ? h("ol.history.steps", {}, story.steps.map(step)) : empty("story", "Nothing is known", "Neither the queue nor its journal has this id."),
-      story.unknown.length ? h("div.unknown", {}, h("h3", {}, "What is not known"), h("ul", {}, story.unknown.map((text) => h("li", {}, text)))) : null,
+      h("p.verdict", {}, "This message is ", h("strong", {}, PLACES[timeline.state] ?? timeline.state),
+        `; ${timeline.verdict}.`),
+      timeline.acks > 1 ? h("p.note", {}, icon("alert"), h("span", {}, h("strong", {}, "It was acked more than once. "), "See the steps below for who did it.")) : null,
+      timeline.steps.length ? h("ol.history.steps", {}, timeline.steps.map(step)) : empty("timeline", "Nothing is known", "Neither the queue nor its journal has this id."),
+      timeline.unknown.length ? h("div.unknown", {}, h("h3", {}, "What is not known"), h("ul", {}, timeline.unknown.map((text) => h("li", {}, text)))) : null,
     ].filter(Boolean));
   }
 

@@ -1,4 +1,4 @@
-"""The story of one message: a timeline of what is known, and sentences about what cannot be known. Without IO."""
+"""The timeline of one message: the steps that are known, and sentences about what cannot be known. Without IO."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """What is known about a message. state: where it is now, `gone` when the queue does not hold it.
+class Timeline:
+    """What is known about a message. state: the place in the queue that holds it now; `gone` if none does.
 
     steps: oldest first. unknown: what cannot be known, and why. claims, acks: how often it was claimed and acked
     according to the journal; None without one.
@@ -44,7 +44,7 @@ class Story:
 
     @property
     def verdict(self) -> str:
-        """A sentence on whether the message was processed more than once, as far as the journal tells."""
+        """A sentence on whether the message was processed more than once, according to the journal."""
         if self.claims is None or self.acks is None:
             return "how often it was processed is unknown without a journal"
         if self.claims > 1:
@@ -54,7 +54,7 @@ class Story:
         return f"delivered {_times(self.claims)}, acked {_times(self.acks)}"
 
     def record(self) -> dict[str, Any]:
-        """Return the story as JSON."""
+        """Return the timeline as JSON."""
         plain = {name: getattr(self, name) for name in ("queue", "message_id", "state", "claims", "acks", "verdict")}
         return {**plain, "steps": [step.record() for step in self.steps], "unknown": list(self.unknown)}
 

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from rmq_core import Unsupported
-from rmq_core.console.ability import LACKED_PAST, PastKind, past_of
+from rmq_core.console.capabilities import LACKED_PAST, PastKind, past_of
 from rmq_core.console.changes import changing
 from rmq_core.console.host import HolderOf, host_of
-from rmq_core.console.looks import Name, opened_console
+from rmq_core.console.queries import Name, opened_console
 from rmq_core.console.security import changes, messages, numbers
 from rmq_core.history import columns
 from rmq_core.protocol import DISCIPLINES
@@ -58,9 +58,9 @@ async def why(
 ) -> dict[str, Any]:
     async with opened_console(request, connection_id) as opened, opened.opened(name) as (queue, _):
         require_story(queue)
-        story = (await queue.why(message_id)).record()
+        timeline = (await queue.why(message_id)).record()
     holder_of = host_of(request).holder
-    return {**story, "steps": [_with_holder(step, holder_of) for step in story["steps"]]}
+    return {**timeline, "steps": [_with_holder(step, holder_of) for step in timeline["steps"]]}
 
 
 def require_history(queue: Any) -> None:
@@ -70,7 +70,7 @@ def require_history(queue: Any) -> None:
 
 
 def require_story(queue: Any) -> None:
-    """Raise Unsupported if the discipline of the queue cannot tell why a message is where it is."""
+    """Raise Unsupported if the discipline of the queue has no timelines of messages."""
     if not past_of(queue)["why"]:
         raise _without(queue, "why")
 
