@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -86,8 +87,12 @@ def test_a_second_interrupt_kills_at_once(monkeypatch: pytest.MonkeyPatch, tmp_p
     driver = DriverProcess([sys.executable, "-c", DEAF_FAMILY, str(note)], env={}, stop_grace_s=600)
     pids = family(note)
 
-    def interrupt(_seconds: float) -> None:
-        raise KeyboardInterrupt
+    tested, sleep = threading.get_ident(), time.sleep
+
+    def interrupt(seconds: float) -> None:
+        if threading.get_ident() == tested:
+            raise KeyboardInterrupt
+        sleep(seconds)
 
     with monkeypatch.context() as patch:
         patch.setattr("time.sleep", interrupt)
