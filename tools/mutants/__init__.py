@@ -12,8 +12,9 @@ from tools.mutants.format_jobs import FORMAT_JOBS
 from tools.mutants.format_leased import FORMAT_LEASED
 from tools.mutants.format_others import FORMAT_OTHERS
 from tools.mutants.mutant import Mutant
+from tools.mutants.operating import OPERATING
 from tools.mutants.scripts import SCRIPTS
 
-MUTANTS = (*DRIVERS, *DISCIPLINES, *SCRIPTS, *FORMAT_LEASED, *FORMAT_JOBS, *FORMAT_OTHERS)
+MUTANTS = (*DRIVERS, *DISCIPLINES, *SCRIPTS, *FORMAT_LEASED, *FORMAT_JOBS, *FORMAT_OTHERS, *OPERATING)
 
 __all__ = ["MUTANTS", "Mutant"]
