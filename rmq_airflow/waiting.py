@@ -6,12 +6,14 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping
 from inspect import signature
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
+
+from airflow import __version__ as airflow_version
 
 # The triggerer sets up this `Stats` object. The task SDK has its own; this process would not send its metrics.
 from airflow.observability.stats import Stats
-from airflow.providers.common.compat.sdk import AirflowException
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.providers.common.compat.sdk import XCOM_RETURN_KEY, AirflowException
+from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
 from opentelemetry import trace
 
 from rmq_airflow.wait_hubs import shared_hub
@@ -21,6 +23,8 @@ from rmq_core.work import Counted, Threshold
 RECONNECT_S = (1.0, 5.0)  # bounds of a random delay, so that the triggers of a triggerer do not reconnect all at once
 MISTAKE_S = (20.0, 40.0)
 ANYTHING = Threshold()
+FAILS_WITH_RETRIES = tuple(map(int, airflow_version.split(".")[:2])) >= (3, 3)
+"""Before 3.3, Airflow ignores the retries of a task that its trigger fails."""
 
 
 class BacklogReport(TypedDict):
@@ -34,6 +38,13 @@ class BacklogReport(TypedDict):
 def report(queue: str, backlog: Backlog) -> BacklogReport:
     """Return the XCom value of a sensor that has succeeded."""
     return {"queue": queue, "ready": backlog.ready, "oldest_age": backlog.oldest_age}
+
+
+def bounded(report: Mapping[str, Any], most: int | None) -> Mapping[str, Any]:
+    """Return the report with its count limited to `most`."""
+    if most is None:
+        return report
+    return {name: min(value, most) if name in get_args(Counted) else value for name, value in report.items()}
 
 
 class QueueTrigger(BaseTrigger):
@@ -50,16 +61,30 @@ class QueueTrigger(BaseTrigger):
 
 
 class SensorTrigger(QueueTrigger):
-    """The waiting half of a deferrable sensor."""
+    """The waiting half of a deferrable sensor.
+
+    With `end_task` it ends the task itself, so that no worker has to say that the wait is over.
+    """
+
+    end_task: bool
+    max_messages: int | None
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event and return, because Airflow kills a trigger that still runs after its task has resumed."""
         try:
             report = await self._wait()
         except (RedisMessageQueueError, AirflowException) as error:
-            yield TriggerEvent({"status": "error", "message": f"{type(error).__name__}: {error}"})
+            message = f"{type(error).__name__}: {error}"
+            if self.end_task and FAILS_WITH_RETRIES:
+                self.log.error("The task fails: %s", message)  # noqa: TRY400  the text says what to do
+                yield TaskFailedEvent()
+            else:
+                yield TriggerEvent({"status": "error", "message": message})
         else:
-            yield TriggerEvent({"status": "success", "report": report})
+            if self.end_task:
+                yield TaskSuccessEvent(xcoms={XCOM_RETURN_KEY: dict(bounded(report, self.max_messages))})
+            else:
+                yield TriggerEvent({"status": "success", "report": report})
 
     async def _wait(self) -> Mapping[str, Any]:
         """Wait until there is enough work, and return the sensor's report."""

@@ -31,9 +31,11 @@ class RedisQueueDepthTrigger(SensorTrigger):
     :param max_age: the trigger also fires when the oldest ready message is this many seconds old
     :param poll_interval: seconds between two polls
     :param redis_queue_conn_id: connection of type ``redis_queue``
+    :param end_task: end the task in the triggerer; otherwise a worker resumes it
+    :param max_messages: report at most this many to the tasks downstream, if the trigger ends the task
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the last two are keyword arguments
         self,
         redis_queue: str,
         count: Counted,
@@ -41,6 +43,9 @@ class RedisQueueDepthTrigger(SensorTrigger):
         max_age: float | None = None,
         poll_interval: float = 60.0,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        *,
+        end_task: bool = False,
+        max_messages: int | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
         self.redis_queue = redis_queue
@@ -49,6 +54,8 @@ class RedisQueueDepthTrigger(SensorTrigger):
         self.max_age = max_age
         self.poll_interval = poll_interval
         self.redis_queue_conn_id = redis_queue_conn_id
+        self.end_task = end_task
+        self.max_messages = max_messages
 
     async def _wait(self) -> dict[str, Any]:
         enough = Threshold(self.min_messages, self.max_age)

@@ -19,6 +19,8 @@ class RedisQueueTrigger(SensorTrigger):
     :param min_messages: the trigger fires when this number of messages is ready
     :param max_age: the trigger also fires when the oldest ready message is this many seconds old
     :param redis_queue_conn_id: connection of type ``redis_queue``
+    :param end_task: end the task in the triggerer; otherwise a worker resumes it
+    :param max_messages: report at most this many to the tasks downstream, if the trigger ends the task
     """
 
     def __init__(
@@ -27,12 +29,17 @@ class RedisQueueTrigger(SensorTrigger):
         min_messages: int = 1,
         max_age: float | None = None,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
+        *,
+        end_task: bool = False,
+        max_messages: int | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not typed
         self.redis_queue = redis_queue
         self.min_messages = min_messages
         self.max_age = max_age
         self.redis_queue_conn_id = redis_queue_conn_id
+        self.end_task = end_task
+        self.max_messages = max_messages
 
     async def _wait(self) -> BacklogReport:
         enough = Threshold(self.min_messages, self.max_age)

@@ -61,6 +61,8 @@ def test_an_empty_queue_defers_with_the_sensors_timeout_and_a_plain_trigger(
         "min_messages": 5,
         "max_age": 60.0,
         "redis_queue_conn_id": "redis_queue_default",
+        "end_task": True,
+        "max_messages": None,
     }
 
 

@@ -80,7 +80,7 @@ def test_depth_counts_ready_delayed_and_leased_messages(connection: str, queue: 
 def test_the_deferrable_sensor_reports_counts_in_the_same_form(
     count: Any, connection: str, secured_url: str, queue: Any, task_context: MakeContext
 ) -> None:
-    made = sensor(count=count, deferrable=True, max_messages=1)
+    made = sensor(count=count, deferrable=True, max_messages=1, end_in_trigger=False)
     with pytest.raises(TaskDeferred) as deferred:
         made.execute(task_context(made))
     path, arguments = deferred.value.trigger.serialize()
@@ -216,7 +216,7 @@ def test_the_scheduler_defers_it_without_a_worker_and_the_stored_trigger_fires(q
         trigger = pkgutil.resolve_name(row.classpath)(**row.kwargs)
         session.rollback()
     queue.publish_many("abc")
-    assert fire(trigger)["report"]["ready"] == 3
+    assert fire(trigger) == "success"
 
 
 def test_a_sensor_that_starts_from_its_trigger_does_not_affect_others() -> None:
