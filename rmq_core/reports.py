@@ -132,7 +132,10 @@ class QueueStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaseInfo:
-    """A lease without its token. It holds `count` messages, of which `settled` are settled."""
+    """A lease without its token. It holds `count` messages, of which `settled` are settled.
+
+    state: `held`; while messages of a large lease move, `filling` or `returning`.
+    """
 
     id: str
     owner: str

@@ -34,15 +34,15 @@ def listed(
         for message in found:
             emit(records.message_record(queue, message))
         return
-    show(records.DEAD, map(records.dead_row, found), f"{queue} has no dead letters")
+    show(records.MESSAGES, map(records.message_row, found), f"{queue} has no dead letters")
 
 
 def reasons(queue: Queue, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:
-    """Group the dead letters by the reasons of their failures; # stands for numbers and ids.
+    """Group the dead letters by the reasons of their last failures; # stands for numbers and ids.
 
     `--reason` of the other commands takes a group.
     """
-    with connected(url) as server, server.queue(queue, discipline) as opened, watched("dead letters") as watch:
+    with connected(url) as server, server.queue(queue, discipline) as opened, watched("") as watch:
         found = _able(opened, "dead_reasons", "dead letters to group").dead_reasons(progress=watch.step)
     if as_json:
         for group in found:

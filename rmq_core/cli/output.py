@@ -18,15 +18,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_WIDE = 160
+_PIPED = 10_000
+_LEAST = 20
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def console(*, errors: bool = False) -> Console:
-    """Return a console on the current stdout or stderr, 160 columns wide if that is no terminal."""
+    """Return a console on the current stdout or stderr; one that is no terminal never breaks a line."""
     made = Console(stderr=errors, highlight=False, emoji=False)
     if not made.is_terminal:
-        made.width = _WIDE
+        made.width = _PIPED
     return made
 
 
@@ -53,12 +54,30 @@ def emit(record: Mapping[str, Any], *, errors: bool = False) -> None:
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
-    """Print a table, or the text `empty` if there are no rows."""
-    filled = table(columns, rows)
-    if filled.row_count:
-        console().print(filled)
-    else:
+    """Print a table, or the text `empty` if there are no rows.
+
+    If even a table with its widest column folded is too wide for the terminal, print a block of lines for each row, so
+    that a long id stays on one line and can be copied.
+    """
+    rows = list(rows)
+    listed = [[cell(value) for value in row] for row in rows]
+    if not listed:
         say(empty)
+        return
+    here = console()
+    widths = [max(cells[at].cell_len for cells in [*listed, [*map(Text, columns)]]) + 1 for at in range(len(columns))]
+    if sum(widths) - max(widths) + min(_LEAST, max(widths)) <= here.width:
+        here.print(table(columns, rows))
+    else:
+        for cells in listed:
+            _print_block(here, columns, cells)
+
+
+def _print_block(here: Console, columns: Sequence[str], cells: Sequence[Text]) -> None:
+    name = max(map(len, columns))
+    for column, value in zip(columns, cells, strict=True):
+        here.print(Text(column.ljust(name + 2), "bold"), value, sep="", soft_wrap=True)
+    here.print()
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

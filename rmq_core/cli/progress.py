@@ -27,7 +27,8 @@ class ProgressLine:
         """Show how many messages are done."""
         if self._console.is_terminal and (now := time.monotonic()) >= self._next:
             self._next = now + _SHOW_S
-            self._console.print(f"\r{self._done} {number:,} {besides}", end="")
+            done = f"{self._done} {number:,} " if self._done else ""
+            self._console.print(f"\r{done}{besides}", end="")
 
     def close(self) -> None:
         """Clear the line."""
@@ -59,7 +60,8 @@ class Watched:
 
     def step(self, progress: Progress) -> bool:
         """Show the progress of an operation; return whether it may go on."""
-        self.last = progress
+        # A redrive makes the list shorter; its length at the beginning is what a reader waits for.
+        self.last = progress = progress._replace(total=max(progress.total, self.last.total))
         self._line.report(self.done + progress.changed, f"({progress.scanned:,} of {progress.total:,} looked at) ")
         return not self.stopped
 

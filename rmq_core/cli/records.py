@@ -15,8 +15,7 @@ from rmq_core.errors import UnknownPayloadKind
 from rmq_core.reports import LeaseInfo, PublishReport, QueueStats, ReasonGroup
 
 STATS = ("queue", "discipline", "ready", "oldest", "delayed", "leased", "leases", "dead", "paused", "isolated")
-MESSAGES = ("id", "age", "deliveries", "payload")
-DEAD = ("id", "age", "deliveries", "why", "payload")
+MESSAGES = ("id", "age", "deliveries", "why", "payload")
 REASONS = ("letters", "reason", "oldest", "newest", "example")
 LEASES = (
     "lease", "owner", "state", "messages", "settled", "takeovers", "since", "ends in", "isolated", "first message",
@@ -52,15 +51,11 @@ def _plain(value: Any) -> Any:
 
 
 def message_row(message: Message) -> tuple[object, ...]:
+    """Return a message as a row; `why` is the last failure."""
     age = time.time() - message.enqueued_ms / 1000 if message.enqueued_ms else None
-    return (message.id, ago(age), message.deliveries, _payload(message))
-
-
-def dead_row(message: Message) -> tuple[object, ...]:
     last = message.history[-1] if message.history else None
     why = f"{last.kind} {last.reason}".strip() if last else None
-    *first, payload = message_row(message)
-    return (*first, why, payload)
+    return (message.id, ago(age), message.deliveries, why, _payload(message))
 
 
 def reason_record(queue: str, group: ReasonGroup) -> dict[str, Any]:

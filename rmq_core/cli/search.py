@@ -131,7 +131,7 @@ def _show(queue: str, hits: list[Hit], *, as_json: bool) -> None:
 
 
 def _row(hit: Hit) -> tuple[object, ...]:
-    message_id, age, deliveries, why, payload = records.dead_row(hit.message)
+    message_id, age, deliveries, why, payload = records.message_row(hit.message)
     return (hit.state, message_id, age, deliveries, why, hit.message.lease_id or None, hit.owner or None, payload)
 
 

@@ -38,7 +38,7 @@ class FoundMessage(NamedTuple):
 COLUMNS = {
     State.READY: records.MESSAGES,
     State.DELAYED: (*records.MESSAGES, "due in"),
-    State.ISOLATED: records.DEAD,
+    State.ISOLATED: records.MESSAGES,
     State.LEASED: (*records.MESSAGES, "lease", "owner"),
 }
 
@@ -54,8 +54,6 @@ def seen(queue: Any, state: State, count: int) -> list[FoundMessage]:
 
 def row(state: State, one: FoundMessage) -> tuple[object, ...]:
     """Return a message as a row under the columns of its state."""
-    if state == State.ISOLATED:
-        return records.dead_row(one.message)
     shown = records.message_row(one.message)
     if state == State.DELAYED:
         left = None if one.due is None else max(0.0, one.due.timestamp() - time.time())

@@ -86,7 +86,7 @@ def export(
             for each in made.lines(line.report):
                 sys.stdout.buffer.write(each)
             sys.stdout.buffer.flush()
-        _say_exported(queue, made, as_json=as_json)
+        _say_exported(queue, made, selected=bool(chosen), as_json=as_json)
 
 
 def import_(
@@ -144,7 +144,7 @@ def _chosen(option: str, given: list[str] | None, names: Collection[str]) -> fro
     return frozenset(given) if given else None
 
 
-def _say_exported(queue: str, made: Export, *, as_json: bool) -> None:
+def _say_exported(queue: str, made: Export, *, selected: bool, as_json: bool) -> None:
     held = 0 if "leased" in made.states else made.before.leased
     if as_json:
         about = {"queue": queue, "exported": made.counts.total(), "states": dict(made.counts), "held": held}
@@ -152,7 +152,8 @@ def _say_exported(queue: str, made: Export, *, as_json: bool) -> None:
         return
     note(f"exported {_states(made.counts.total(), dict(made.counts))} of {queue}")
     if held:
-        note(f"{counted(held, 'message')} not exported: consumers hold them (--include-leased)")
+        what = "not searched" if selected else "not exported"
+        note(f"{counted(held, 'message')} {what}: consumers hold them (--include-leased)")
     if made.changed:
         note("messages moved during the export: some may be missing or doubled")
 

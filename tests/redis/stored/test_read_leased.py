@@ -208,7 +208,7 @@ def _go_on(world: World, queue: Any, name: str, lease: Lease) -> None:
         loop = getattr(world, "loop", None)
         full = loop.call(driver.run, exchange) if loop else driver.run(exchange)
         assert full.count == 4005
-        assert queue.lease_info("large").state == "h"
+        assert queue.lease_info("large").state == "held"
         queue.release(full)
 
 

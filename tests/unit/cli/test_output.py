@@ -61,3 +61,33 @@ def test_numbers_are_right_aligned_and_grouped_and_none_is_a_dash(capsys: pytest
     show(("n", "flag", "none"), [(12345, True, None), (1, False, None), (2, Text("t"), None)], "")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
     assert lines == [["12,345", "yes", "-"], ["1", "-", "-"], ["2", "t", "-"]]
+
+
+def narrow(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make rich believe that it writes to a terminal with this number of columns."""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+
+def test_a_table_that_is_too_wide_for_the_terminal_becomes_blocks_whose_ids_can_be_copied(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    narrow(80, monkeypatch)
+    lease, owner = "dag/run/greet/-1" * 6, "airflow:dag/run/greet/-1/1" * 4
+    show(("lease", "owner", "messages"), [(lease, owner, 1234), ("short", None, 1)], "")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.endswith(end) for line, end in zip(lines, (lease, owner, "1,234", "", "short"), strict=False)] == [
+        True
+    ] * 5
+
+
+def test_a_table_with_one_long_column_stays_a_table_and_folds_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    narrow(80, monkeypatch)
+    show(("id", "payload"), [("1", "x" * 100)], "")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["id", "payload"]
+    assert all(len(line) <= 80 for line in lines)
+    assert "".join(lines).count("x") == 100

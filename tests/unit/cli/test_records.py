@@ -42,8 +42,8 @@ def test_a_message_without_a_publish_time_has_no_age() -> None:
 
 def test_a_dead_letter_shows_its_last_failure() -> None:
     told = "nack\t1\ta\tfirst\nexpired\t2\tb\t\n"
-    assert records.dead_row(message("x", told))[3] == "expired"
-    assert records.dead_row(message("x"))[3] is None
+    assert records.message_row(message("x", told))[3] == "expired"
+    assert records.message_row(message("x"))[3] is None
 
 
 def test_a_lease_record_contains_no_token() -> None:

@@ -19,6 +19,7 @@ from rmq_core.queue.keys import UNHELD, check_name
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
 
 _LISTED = 1000
+_STATES = {b"f": "filling", b"h": "held", b"p": "held"}
 
 
 class Part(NamedTuple):
@@ -250,8 +251,8 @@ def _info(name: str, reply: Any) -> LeaseInfo:
     owner, state, claimed, takeovers, deadline, count, settled_count, fence = reply[:8]
     until = None if b"inf" in deadline else _moment(deadline)
     return LeaseInfo(
-        name, owner.decode(), state.decode(), count, settled_count, takeovers, _moment(claimed), until, int(fence),
-        isolation_of(reply[8:]),
+        name, owner.decode(), _STATES.get(state, "returning"), count, settled_count, takeovers, _moment(claimed), until,
+        int(fence), isolation_of(reply[8:]),
     )  # fmt: skip
 
 
