@@ -120,7 +120,7 @@ def test_a_holder_settles_its_lease_under_its_token(world: World) -> None:
     assert [(message.index, message.payload, message.deliveries) for message in left] == [(2, "m5", 1), (3, "m6", 1)]
     info = queue.lease_info("part")
     assert (info.owner, info.state, info.count, info.settled, info.takeovers, info.fence) == (
-        "worker", "p", 4, 2, 0, 5,
+        "worker", "held", 4, 2, 0, 5,
     )  # fmt: skip
     first = Message("m3", b"m3", "s", {}, 0, 1, 0, "part")
     assert queue.ack(part, [first, left[0]]).outcomes == (Outcome.SETTLED_BEFORE, Outcome.SETTLED)
