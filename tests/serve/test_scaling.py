@@ -13,20 +13,20 @@ from rmq_core import LeasedConfig, LeasedQueue, open_queue
 from tests.serve.conftest import QUEUE
 from tests.servers.process import Server
 
-TRUTH_S = 5.0
+PATIENCE_S = 60.0  # it takes less than a second, unless the machine is busy
 DUE_S = 4.0  # long enough for a look before that, also on a busy machine
 
 
 def told(url: str, queue: str = QUEUE) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{url}/keda/{queue}").raise_for_status().json()
+    found: dict[str, Any] = httpx.get(f"{url}/keda/{queue}", timeout=PATIENCE_S).raise_for_status().json()
     return found
 
 
 def until(url: str, ready: int, queue: str = QUEUE) -> None:
-    """Wait until the server tells that so many messages are ready, at most `TRUTH_S` after they are due."""
+    """Wait until the server tells that so many messages are ready."""
     began = time.monotonic()
     while told(url, queue)["ready"] != ready:
-        assert time.monotonic() - began < DUE_S + TRUTH_S, told(url, queue)
+        assert time.monotonic() - began < DUE_S + PATIENCE_S, told(url, queue)
         time.sleep(0.05)
 
 
@@ -101,7 +101,7 @@ def test_a_queue_that_does_not_exist_is_told_apart_from_an_empty_one(
     queue.purge("ready")
     url = started()
     assert told(url)["total"] == 0
-    assert httpx.get(f"{url}/keda/wrok").status_code == 404
+    assert httpx.get(f"{url}/keda/wrok", timeout=PATIENCE_S).status_code == 404
 
 
 def test_the_process_lives_and_says_that_redis_does_not_answer(
@@ -109,14 +109,16 @@ def test_the_process_lives_and_says_that_redis_does_not_answer(
 ) -> None:
     queue.publish("x")
     url = started()
-    assert [httpx.get(f"{url}{path}").status_code for path in ("/healthz", "/readyz")] == [200, 200]
+    assert [httpx.get(f"{url}{path}", timeout=PATIENCE_S).status_code for path in ("/healthz", "/readyz")] == [200, 200]
     redis_server.pause()
     try:
-        answers = {path: httpx.get(f"{url}{path}", timeout=60) for path in ("/healthz", "/readyz", f"/keda/{QUEUE}")}
+        answers = {
+            path: httpx.get(f"{url}{path}", timeout=PATIENCE_S) for path in ("/healthz", "/readyz", f"/keda/{QUEUE}")
+        }
         assert [answer.status_code for answer in answers.values()] == [200, 503, 503]
-        metrics = httpx.get(f"{url}/metrics", timeout=60)
+        metrics = httpx.get(f"{url}/metrics", timeout=PATIENCE_S)
         assert (metrics.status_code, "rmq_up 0.0" in metrics.text, "rmq_ready" in metrics.text) == (200, True, False)
     finally:
         redis_server.resume()
     assert told(url)["ready"] == 1
-    assert httpx.get(f"{url}/readyz").status_code == 200
+    assert httpx.get(f"{url}/readyz", timeout=PATIENCE_S).status_code == 200

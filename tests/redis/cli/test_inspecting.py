@@ -79,7 +79,7 @@ def test_delayed_and_leased_messages_can_be_listed(rmq: Rmq, redis_client: redis
             queue.nack(queue.claim(max_messages=4), delay=0)  # type: ignore[arg-type]
         queue.publish_many([f"later {number}" for number in range(250)], delay=3600)
         queue.publish_many([f"held {number}" for number in range(250)])
-        claims = [queue.claim(max_messages=240, owner=f"worker {number}") for number in range(2)]
+        claims = [queue.claim(max_messages=240, owner=f"worker {number}", lease=3600) for number in range(2)]
         held = {lease.id: lease for lease in claims if lease}  # one of the isolated messages, one of the others
         before = stored(redis_client)
 
