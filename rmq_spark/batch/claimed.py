@@ -24,6 +24,7 @@ from rmq_spark.batch.held import HeldLease, claim_shards, name_of, slices_of
 from rmq_spark.batch.jobs import parallelism, tagged_jobs
 from rmq_spark.batch.watch import LossWatch, exit_with_parent
 from rmq_spark.data_source import frame_of
+from rmq_spark.place.application import application_of, owner_of
 from rmq_spark.place.shards import open_shards
 from rmq_spark.read.lease import LeaseReader, info_of
 from rmq_spark.schema import MESSAGE_SCHEMA
@@ -120,12 +121,15 @@ def claimed_batch(
     """Claim messages of a queue, or of its `shards` (see `shard_names`), and ack them when the block succeeds.
 
     Takes the arguments of `LeasedQueue.claim`, but claims up to 10,000 messages unless `max_messages` says otherwise.
-    A `lease_id` that names the work (a run, a task) makes a restart get the same messages again. `redis` is a URL or
+    A `lease_id` that names the work (a run, a task) makes a restart get the same messages again. The owner is
+    `spark:<application id>` unless it is given. `redis` is a URL or
     settings, because the executors have to connect too. The lease is left alone on KeyboardInterrupt and SystemExit.
     Raises LeaseLost when another holder got the messages meanwhile.
     """
     settings = _settings(redis)
     arguments: Claim = {"max_messages": MANY, **claim}
+    if arguments.get("owner") is None:
+        arguments["owner"] = owner_of(application_of(spark))
     with ExitStack() as opened:
         if shards is None:
             leased = opened.enter_context(LeasedQueue(settings, queue, config))

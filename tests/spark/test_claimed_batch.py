@@ -33,6 +33,18 @@ def publish(queue: LeasedQueue, count: int) -> None:
     queue.publish_many([{"n": number} for number in range(count)], headers={"source": "test"})
 
 
+def test_the_application_owns_the_lease_of_a_batch_unless_another_owner_is_given(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 2)
+    application = spark.sparkContext.applicationId
+    with (
+        claimed_batch(spark, redis_url, QUEUE, max_messages=1) as batch,
+        claimed_batch(spark, redis_url, QUEUE, owner="me") as other,
+    ):
+        assert (batch.lease and batch.lease.owner, other.lease and other.lease.owner) == (f"spark:{application}", "me")
+
+
 def test_every_message_is_read_once_and_acked(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
     publish(queue, 2500)
     with claimed_batch(spark, redis_url, QUEUE, max_messages=2000, lease_id="run") as batch:
