@@ -17,7 +17,7 @@ from rmq_core.asyncio import AsyncWorkQueue, discipline_of, disciplines, open_qu
 from rmq_core.console.attention import NOTHING, Trend, attention, signs
 from rmq_core.console.capabilities import able, lacks, past_of, verbs_of
 from rmq_core.console.host import Host
-from rmq_core.console.shown import expired, lease_shown, message_shown, stats_shown
+from rmq_core.console.shown import expired, lease_shown, message_shown, settled_shown, stats_shown
 from rmq_core.console.survey import Order, Survey, ordered, totals
 from rmq_core.console.trends import Trends
 
@@ -62,14 +62,28 @@ class Console:
         size = {"total": len(names), "registered": len(found), "counted": len(counted), "page": QUEUES_A_PAGE}
         return {**size, **totals(survey.rows(names)), "age": survey.age(names), "queues": rows}
 
-    async def queue(self, name: str, offset: int, count: int) -> dict[str, Any]:
-        """Return the numbers of a queue and a page of its leases; those that expire first come first."""
+    async def queue(self, name: str, offset: int, count: int, lease_id: str | None = None) -> dict[str, Any]:
+        """Return the numbers of a queue and a page of its leases; those that expire first come first.
+
+        lease_id: list only this lease. If it was acked, `acked` has the record of that.
+        """
         async with self.opened(name) as (queue, discipline):
             shown = stats_shown(name, discipline, await queue.stats())
-            leases = await queue.leases(min(offset + count, LEASES_LISTED)) if hasattr(queue, "leases") else []
+            if lease_id is None:
+                leases = await queue.leases(min(offset + count, LEASES_LISTED)) if hasattr(queue, "leases") else []
+                leases = leases[offset : offset + count]
+            else:
+                leases, shown["acked"] = await self._one_lease(queue, lease_id)
         shown |= {"able": able(queue), "verbs": sorted(verbs_of(queue)), "lacks": lacks(queue), "past": past_of(queue)}
-        shown["listed"] = [lease_shown(lease, self._holder_of) for lease in leases[offset : offset + count]]
-        return shown
+        return {**shown, "listed": [lease_shown(lease, self._holder_of) for lease in leases]}
+
+    async def _one_lease(self, queue: Any, lease_id: str) -> tuple[list[Any], dict[str, Any] | None]:
+        """Return a list with the lease if it exists, and the record of its ack if there is one."""
+        if not hasattr(queue, "lease_info"):
+            return [], None
+        lease = await queue.lease_info(lease_id)
+        record = None if lease else await queue.settled(lease_id)
+        return [lease] if lease else [], record and settled_shown(record, self._holder_of)
 
     async def messages(self, name: str, target: str, offset: int, count: int) -> dict[str, Any]:
         """Return a page of the messages of one kind that no lease holds."""

@@ -4,6 +4,7 @@ import signal
 import sys
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import dagster as dg
 import pytest
@@ -65,6 +66,27 @@ def metadata(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 def fails(batch: ClaimedBatch) -> None:
     raise ValueError("no good")
+
+
+def test_metadata_and_log_link_to_the_lease_in_the_console(
+    run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQ_CONSOLE", "https://rmq.test")
+    queue.publish("a")
+    result = run(lambda _: None)
+    values = metadata(result)
+    page = f"https://rmq.test/#/redis/{queue.name}/leases/{quote(values['rmq/lease_id'], safe='')}"
+    assert values["rmq/lease"] == page
+    assert any(page in entry.user_message for entry in instance.all_logs(result.run_id))
+
+
+def test_an_address_of_the_console_that_cannot_be_opened_fails_before_anything_is_claimed(
+    run: Run, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQ_CONSOLE", "rmq.test")
+    queue.publish("a")
+    assert not run(lambda _: None).success
+    assert queue.stats()[:2] == (1, 0)
 
 
 def test_a_block_that_succeeds_acks_and_records_what_it_claimed(
