@@ -16,6 +16,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, PublishReport, QueueStats, RedisSettings
+from rmq_core.tracing import traced
 from rmq_core.work import OnSettled, publishing_as
 from rmq_dagster import runs
 from rmq_dagster.batch import ClaimedBatch, Terms, working
@@ -66,6 +67,11 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         default=30, description="How long a call is retried while Redis does not answer; a tick gives up sooner."
     )
 
+    traced: bool = Field(
+        default=False,
+        description="Make spans of OpenTelemetry when steps publish, claim and settle; needs `rmq[otel]`.",
+    )
+
     _queues: dict[tuple[str, LeasedConfig], LeasedQueue] = PrivateAttr(default_factory=dict)
     _client: Any = PrivateAttr(default=None)
     _run: dg.DagsterRun | None = PrivateAttr(default=None)
@@ -96,7 +102,8 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
             self._client = self.client()
         if (name, behaviour) not in self._queues:
             made = LeasedQueue(self._client, name, behaviour)
-            self._queues[name, behaviour] = publishing_as(made, lambda: headers_of(self._run))
+            publishing_as(made, lambda: headers_of(self._run))
+            self._queues[name, behaviour] = traced(made) if self.traced else made
         return self._queues[name, behaviour]
 
     def client(self, timeout_s: float | None = None) -> Any:

@@ -18,6 +18,7 @@ from typing import Literal, TypedDict, Unpack
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost, RedisSettings
+from rmq_core.tracing import traced
 from rmq_core.work import Handover
 from rmq_spark.batch.ending import OnFailure, Verdicts, settled
 from rmq_spark.batch.held import HeldLease, claim_shards, name_of, slices_of
@@ -44,12 +45,14 @@ class BatchPolicy:
     `exit_driver`: end the whole process within five seconds of the loss of the lease, or, for an adopted batch, of the
     end of the process that started it; otherwise a loss cancels the batch's Spark jobs and raises LeaseLost.
     `partitions`: the maximum number of partitions of the DataFrame; by default two for each core, up to 32.
+    `traced`: make spans of OpenTelemetry for the driver's claim and settlement; needs `rmq[otel]`.
     """
 
     on_failure: OnFailure = "nack"
     on_settled: Literal["skip", "raise"] = "skip"
     exit_driver: bool = False
     partitions: int | None = None
+    traced: bool = False
 
 
 CLAIMED = BatchPolicy()
@@ -132,10 +135,12 @@ def claimed_batch(
         arguments["owner"] = owner_of(application_of(spark))
     with ExitStack() as opened:
         if shards is None:
-            leased = opened.enter_context(LeasedQueue(settings, queue, config))
+            leased = _traced(policy, opened.enter_context(LeasedQueue(settings, queue, config)))
             take = partial(_alone, leased, partial(leased.claim, **arguments))
         else:
-            parts = opened.enter_context(open_shards(settings, queue, shards, config))
+            parts = [
+                _traced(policy, each) for each in opened.enter_context(open_shards(settings, queue, shards, config))
+            ]
             take = partial(claim_shards, parts, keep=policy.on_failure == "keep", **arguments)
         with _batch(spark, settings, take, policy, claim.get("lease")) as batch:
             yield batch
@@ -153,7 +158,8 @@ def adopted_batch(
     found = handover or Handover.from_environment()
     if policy.exit_driver:
         exit_with_parent()
-    with LeasedQueue(found.settings, found.queue, found.config) as leased:
+    with LeasedQueue(found.settings, found.queue, found.config) as opened:
+        leased = _traced(policy, opened)
         adopt = partial(leased.adopt, found.lease_id, if_owner=found.owner)
         with _batch(spark, found.settings, partial(_alone, leased, adopt), policy) as batch:
             yield batch
@@ -220,6 +226,10 @@ def _watched(spark: SparkSession, held: Sequence[HeldLease], policy: BatchPolicy
             watch.close()
     if watch.lost:
         watch.check()
+
+
+def _traced(policy: BatchPolicy, queue: LeasedQueue) -> LeasedQueue:
+    return traced(queue) if policy.traced else queue
 
 
 def _settings(redis: RedisSettings | str) -> RedisSettings:

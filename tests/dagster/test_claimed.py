@@ -17,6 +17,7 @@ from rmq_dagster import ClaimedBatch, RedisQueueResource
 from rmq_dagster.tags import CLAIMED, ISOLATED, QUEUE
 from tests.dagster.pipeline import CONFIG
 from tests.faults.patience import eventually
+from tests.tracing import Spans, id_of
 
 ODD = "{50%} Süd\x1b"
 Work = Callable[[ClaimedBatch], None]
@@ -66,6 +67,25 @@ def metadata(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 def fails(batch: ClaimedBatch) -> None:
     raise ValueError("no good")
+
+
+def test_a_traced_resource_links_the_step_that_claims_to_the_step_that_published(
+    redis_url: str, queue: LeasedQueue, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans = Spans(monkeypatch)
+
+    @dg.asset
+    def published(redis_queue: RedisQueueResource) -> None:
+        redis_queue.publish(queue.name, ["secret"])
+
+    for asset, partition in ((published, None), (asset_of(queue.name, lambda _: None), "north")):
+        resources = {"redis_queue": RedisQueueResource(url=redis_url, traced=True)}
+        assert dg.materialize([asset], instance=instance, resources=resources, partition_key=partition).success
+    publish, claim, ack = spans.ended
+    assert [span.name.split()[0] for span in (publish, claim, ack)] == ["publish_many", "claim", "ack"]
+    assert spans.linked(claim) == [id_of(publish)]
+    assert spans.linked(ack) == [id_of(claim)]
+    assert "secret" not in publish.to_json()
 
 
 def test_metadata_and_log_link_to_the_lease_in_the_console(
