@@ -111,6 +111,7 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
     "discipline": _one_of(DISCIPLINES),
     "lease": _seconds,
     "max_deliveries": _whole(1),
+    "traced": _flag,
     # These two extras belong to Airflow's Redis provider; the URL scheme redis+cluster:// is RMQ's equivalent.
     "cluster": _flag,
     "startup_nodes": _text,

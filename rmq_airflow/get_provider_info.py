@@ -126,6 +126,9 @@ def _connection_fields() -> dict[str, Any]:
             {"type": ["integer", "null"], "minimum": 1},
             "10 by default. Sensors that reclaim expired leases use this number, not that of a DAG's queue_config.",
         ),
+        "traced": _field(
+            "Traces", flag, "Make spans of OpenTelemetry for publish, claim and settle; Airflow exports them."
+        ),
     }
 
 

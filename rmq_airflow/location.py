@@ -50,11 +50,13 @@ class Location(NamedTuple):
 
     settings: where the server is and how to log in. discipline: the discipline of the connection's queues. config: the
     configuration of a leased queue if the DAG gives none; sensors also use it to reclaim expired leases.
+    traced: whether the queues make spans of OpenTelemetry.
     """
 
     settings: RedisSettings
     discipline: str
     config: LeasedConfig
+    traced: bool = False
 
 
 def read(connection: ConnectionLike) -> Location:
@@ -67,7 +69,8 @@ def read(connection: ConnectionLike) -> Location:
     if not ours and not extra.get("ssl"):
         # Without TLS, the Redis provider ignores these extras, but its form stores them anyway.
         extra = {name: value for name, value in extra.items() if name not in NEED_TLS}
-    return Location(_settings(connection, extra), extra.get("discipline", "leased"), _config(extra))
+    discipline, traced = extra.get("discipline", "leased"), extra.get("traced", False)
+    return Location(_settings(connection, extra), discipline, _config(extra), traced)
 
 
 def check_leased(discipline: str, what: str) -> None:

@@ -148,7 +148,9 @@ class HistoryPoint(_Counted):
     @classmethod
     def of(cls, number: int, seconds: int, text: str | None) -> Self:
         """Return the point of a minute or hour, counted from 1970. A text of another minute stands for nothing."""
-        found = items(text) if text and text.startswith(f"{number} ") else {}
+        if not text or not text.startswith(f"{number} "):  # most minutes of most queues
+            return cls(at=datetime.fromtimestamp(number * seconds, UTC), seconds=seconds)
+        found = items(text)
         oldest, oldest_max = found.get("y="), found.get("y^")
         ready = found.get("g=")
         return cls(

@@ -24,8 +24,8 @@ Q = TypeVar("Q")
 _MOST_LINKS = 128  # OpenTelemetry keeps this many links of a span by default
 _KINDS = {"send": "PRODUCER", "receive": "CLIENT", "settle": "CLIENT"}
 _VERBS = {
-    "publish": "send", "publish_many": "send", "claim": "receive", "claim_next": "receive", "ack": "settle",
-    "nack": "settle", "release": "settle",
+    "publish": "send", "publish_many": "send", "claim": "receive", "claim_next": "receive", "adopt": "receive",
+    "ack": "settle", "nack": "settle", "release": "settle",
 }  # fmt: skip
 
 
@@ -33,8 +33,9 @@ def traced(queue: Q) -> Q:
     """Return the queue; from now on its calls make spans. Needs the extra `rmq[otel]`.
 
     publish and publish_many add the header `traceparent` of their span. A claim links to the spans in which its
-    messages were published, and a settlement to that of the claim. NewMessage objects with headers of their own keep
-    these as they are. Raises ConfigurationError without that package, Unsupported for a discipline without headers.
+    messages were published. A settlement links to the span of the claim or of the adoption; an adoption reads no
+    messages and so has no links. NewMessage objects with headers of their own keep these as they are. Raises
+    ConfigurationError without that package, Unsupported for a discipline without headers.
     """
     try:
         from opentelemetry import propagate, trace  # noqa: PLC0415  an optional package

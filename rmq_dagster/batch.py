@@ -40,9 +40,10 @@ class ClaimedBatch(HeldBatch):
     def metadata(self) -> dict[str, Any]:
         """Return metadata for the step's result: queue, lease, count, seconds held, why isolation shortened a claim.
 
-        With `RMQ_CONSOLE`, `rmq/console` links to the queue in the console of `rmq serve`.
+        With `RMQ_CONSOLE`, `rmq/console` and `rmq/lease` link to queue and lease in the console of `rmq serve`.
         """
-        values: dict[str, Any] = {"rmq/queue": self.queue, "rmq/claimed": len(self), **console_link(self.queue)}
+        links = console_link(self.queue, None if self._lease is None else self._lease.id)
+        values: dict[str, Any] = {"rmq/queue": self.queue, "rmq/claimed": len(self), **links}
         if self._lease is not None:
             values |= {"rmq/lease_id": self._lease.id, "rmq/seconds": round(time.monotonic() - self._started, 3)}
             values |= shortened(self._lease, self.asked)

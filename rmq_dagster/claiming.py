@@ -16,6 +16,7 @@ from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedQueue
 from rmq_core.work import OnSettled, Relation, claim_as
 from rmq_dagster import runs
 from rmq_dagster.claims import owner_before
+from rmq_dagster.console_link import page_of
 from rmq_dagster.tags import CLAIMED, ISOLATED, LEASE, QUEUE
 
 LARGEST_BATCH = 1_000_000
@@ -32,6 +33,7 @@ def claim(
     Raises LeaseOwnedByOther when the lease of that name has another owner.
     """
     _refuse_interrupted(context)
+    page_of(queue.name)  # a wrong address must fail before the claim
     tags = context.run.tags
     given = tags.get(LEASE) if tags.get(QUEUE) == queue.name else None  # set by a claiming sensor
     lease = claim_as(
@@ -99,7 +101,9 @@ def shortened(lease: Lease, asked: int) -> dict[str, Any]:
 def _report(context: runs.StepContext, queue: LeasedQueue, lease: Lease | None, asked: int) -> None:
     if context.run.tags.get(QUEUE, queue.name) == queue.name:  # else the run was requested for another queue
         context.instance.add_run_tags(context.run.run_id, _tags(context, lease))
-    context.log.info("Claimed %d message(s) of %r", lease.count if lease else 0, queue.name)
+    page = lease and page_of(queue.name, lease.id)
+    where = f"{queue.name!r}: {page}" if page else f"{queue.name!r}"
+    context.log.info("Claimed %d message(s) of %s", lease.count if lease else 0, where)
     if lease and lease.isolation:
         context.log.warning("got %d of %d: %s", lease.count, asked, lease.isolation)
 

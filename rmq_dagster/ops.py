@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from rmq_core import LeasedConfig
+from rmq_dagster.assets import about
 from rmq_dagster.names import dagster_name
 from rmq_dagster.resources import RedisQueueResource
 
@@ -29,7 +30,7 @@ def publish_op(
     def publish(context: dg.OpExecutionContext, payloads: list[Any]) -> int:
         resource: RedisQueueResource = getattr(context.resources, resource_key)
         report = resource.publish(queue, payloads, config=config)
-        counts = {"rmq/queue": queue, "rmq/published": report.accepted, "rmq/duplicates": report.duplicates}
+        counts = {**about(queue), "rmq/published": report.accepted, "rmq/duplicates": report.duplicates}
         context.add_output_metadata({**counts, "rmq/dropped": report.dropped})
         return report.accepted
 

@@ -20,6 +20,7 @@ from rmq_core import Lease, LeaseAlreadySettled, LeasedConfig, LeasedQueue, Queu
 from rmq_core.work import OnSettled, Submission, check_on_settled
 from rmq_dagster import runs
 from rmq_dagster.claiming import check_batch, claim, shortened
+from rmq_dagster.console_link import console_link
 from rmq_dagster.driver import DriverProcess
 from rmq_dagster.ending import concluding
 from rmq_dagster.resources import RedisQueueResource
@@ -141,6 +142,7 @@ class PipesRedisQueueSparkClient(dg.PipesClient):
         """Return the result's metadata; Dagster plots its numbers, such as `rmq/processed_per_minute`, over time."""
         return {
             "rmq/queue": self.queue,
+            **console_link(self.queue, lease.id),
             "rmq/lease_id": lease.id,
             "rmq/claimed": lease.count,
             **({} if acked is None else {"rmq/acked": acked}),

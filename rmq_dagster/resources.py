@@ -16,11 +16,13 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, PublishReport, QueueStats, RedisSettings
-from rmq_core.work import OnSettled
+from rmq_core.tracing import traced
+from rmq_core.work import OnSettled, publishing_as
 from rmq_dagster import runs
 from rmq_dagster.batch import ClaimedBatch, Terms, working
 from rmq_dagster.doorbell import Doorbell
 from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.publisher import headers_of
 from rmq_dagster.requested import repository_of, sensor_of
 
 # Dagster abandons a tick after 60 s but lets its body run on: end well before that.
@@ -65,8 +67,14 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         default=30, description="How long a call is retried while Redis does not answer; a tick gives up sooner."
     )
 
+    traced: bool = Field(
+        default=False,
+        description="Make spans of OpenTelemetry when steps publish, claim and settle; needs `rmq[otel]`.",
+    )
+
     _queues: dict[tuple[str, LeasedConfig], LeasedQueue] = PrivateAttr(default_factory=dict)
     _client: Any = PrivateAttr(default=None)
+    _run: dg.DagsterRun | None = PrivateAttr(default=None)
 
     @classmethod
     def _is_dagster_maintained(cls) -> bool:
@@ -87,12 +95,15 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         """Return the core's queue `name`, the same object on each call. It is closed together with the resource.
 
         Peeking, claiming and settling may also reclaim expired leases, so give every user of a queue the same `config`.
+        Messages that it publishes in a step carry the headers `dagster-job`, `dagster-run-id` and `dagster-step-key`.
         """
         behaviour = _checked(config) or self.config()
         if self._client is None:
             self._client = self.client()
         if (name, behaviour) not in self._queues:
-            self._queues[name, behaviour] = LeasedQueue(self._client, name, behaviour)
+            made = LeasedQueue(self._client, name, behaviour)
+            publishing_as(made, lambda: headers_of(self._run))
+            self._queues[name, behaviour] = traced(made) if self.traced else made
         return self._queues[name, behaviour]
 
     def client(self, timeout_s: float | None = None) -> Any:
@@ -112,7 +123,7 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         headers: Mapping[str, str] | None = None,
         config: LeasedConfig | None = None,
     ) -> PublishReport:
-        """Add messages; the report states how many were accepted and how many were duplicates."""
+        """Add messages, with headers that name run and step; the report counts accepted messages and duplicates."""
         if isinstance(payloads, str | bytes | Mapping):
             raise ConfigurationError("payloads must be an iterable: write [payload] to publish a single one")
         return self.queue(queue, config).publish_many(payloads, dedup_key=dedup_key, delay=delay, headers=headers)
@@ -181,6 +192,10 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
     def stats(self, queue: str, config: LeasedConfig | None = None) -> QueueStats:
         """Return what a queue holds. It only counts; `queue(name).backlog()` also requeues expired and due messages."""
         return self.queue(queue, config).stats()
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Remember the run, for messages that a thread of a step publishes."""
+        self._run = context.run
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
         """Close the queues and the connection."""

@@ -43,7 +43,12 @@ CREATES_TABLE = "provider"
 
 
 class RmqDataSource(DataSource):
-    """Read a lease, a queue or a stream. Raises ConfigurationError for wrong options, LeaseLost for a stale token."""
+    """Read a lease, a queue or a stream. Raises ConfigurationError for wrong options, LeaseLost for a stale token.
+
+    application: the id of the Spark application, which the process that reads a stream cannot find out.
+    """
+
+    application = ""
 
     @classmethod
     def name(cls) -> str:
@@ -82,7 +87,7 @@ class RmqDataSource(DataSource):
         self._check(schema)
         if schema != MESSAGE_SCHEMA:
             raise ConfigurationError('format("rmq"): a stream is read by spark.readStream...load(), not from a table')
-        return RmqStreamReader(options)
+        return RmqStreamReader(options, self.application)
 
     @without_trace
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature

@@ -12,7 +12,7 @@ LARGE = "cast(get_json_object(cast(payload as string), '$.amount') as double) >=
 
 
 def large(messages: DataFrame) -> DataFrame:
-    """Select the messages to forward; id, payload and headers stay unchanged."""
+    """Select the messages to forward; id, payload and headers stay; the publisher is this job."""
     return messages.where(LARGE).select("message_id", "payload", "headers")
 
 

@@ -6,7 +6,7 @@ Law: nothing is looked up or opened in `__init__`; credentials stay inside `Redi
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseHook
 
@@ -24,6 +24,9 @@ from rmq_core import (
     WorkQueue,
     open_queue,
 )
+from rmq_core.tracing import traced
+
+Q = TypeVar("Q")
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster
@@ -62,6 +65,11 @@ class RedisQueueHook(BaseHook):
         """Return the discipline of the connection's queues, one of `rmq_core`'s disciplines."""
         return self._location.discipline
 
+    @property
+    def traced(self) -> bool:
+        """Return whether the connection asks for spans of publish, claim and settle."""
+        return self._location.traced
+
     async def async_settings(self) -> RedisSettings:
         """Return the same as `settings`, without the synchronous look-up that would block an event loop."""
         return (await self._async_location()).settings
@@ -90,7 +98,7 @@ class RedisQueueHook(BaseHook):
         `needed_by`, if the connection has another discipline.
         """
         check_leased(self.discipline, LEASES if needed_by is None else f"{LEASES} (needed by {needed_by})")
-        return LeasedQueue(self.settings, name, config or self._location.config)
+        return _traced(self._location, LeasedQueue(self.settings, name, config or self._location.config))
 
     def work_queue(self, name: str, config: LeasedConfig | None = None) -> WorkQueue:
         """Return a queue of the connection's discipline, whichever that is; the caller closes it."""
@@ -101,17 +109,19 @@ class RedisQueueHook(BaseHook):
                 f"`queue_config` is for leased queues, and connection {self.redis_queue_conn_id!r} is for the "
                 f"discipline {self.discipline!r}; leave it out"
             )
-        return open_queue(self.settings, name, self.discipline)
+        return _traced(self._location, open_queue(self.settings, name, self.discipline))
 
     async def async_queue(self, name: str, config: LeasedConfig | None = None) -> rmq_core.asyncio.LeasedQueue:
         """Return a leased queue for an event loop, like `queue`."""
-        settings, default = await self.async_location()
-        return rmq_core.asyncio.LeasedQueue(settings, name, config or default)
+        found = await self._async_location()
+        check_leased(found.discipline, LEASES)
+        return _traced(found, rmq_core.asyncio.LeasedQueue(found.settings, name, config or found.config))
 
     async def async_work_queue(self, name: str) -> AsyncWorkQueue:
         """The asyncio version of `work_queue`."""
-        settings, discipline, config = await self._async_location()
-        return rmq_core.asyncio.open_queue(settings, name, discipline, config if discipline == "leased" else None)
+        found = await self._async_location()
+        config = found.config if found.discipline == "leased" else None
+        return _traced(found, rmq_core.asyncio.open_queue(found.settings, name, found.discipline, config))
 
     def test_connection(self) -> tuple[bool, str]:
         """Test all fields and extras, and the server; the test button of the connection form calls this.
@@ -142,3 +152,9 @@ class RedisQueueHook(BaseHook):
     @cached_property
     def _connection(self) -> Any:
         return self.get_connection(self.redis_queue_conn_id)
+
+
+def _traced(found: Location, queue: Q) -> Q:
+    """Trace a queue if its connection says so; messages of some disciplines cannot carry the context."""
+    capable: Any = queue
+    return traced(queue) if found.traced and capable.capabilities.headers else queue

@@ -106,8 +106,9 @@ class RedisQueuePublishOperator(BaseOperator):
         hook = RedisQueueHook(self.redis_queue_conn_id)
         with closing(hook.work_queue(self.redis_queue, self.queue_config)) as queue:
             self._check(queue)
+            spans = {} if hook.traced else trace_headers()  # a traced queue adds those of its own span
             try:
-                self._publish(queue, context, total)
+                self._publish(queue, {**TaskIdentity.of(context).headers, **spans}, context, total)
             finally:
                 self.log.info("Published: %s", total)
                 refused = {"duplicates": total["duplicates"], "dropped": total["dropped"]}
@@ -121,9 +122,8 @@ class RedisQueuePublishOperator(BaseOperator):
         asked = {"delay": self.delay, "dedup": self.dedup_key, "headers": self.headers}
         require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
 
-    def _publish(self, queue: WorkQueue, context: Context, total: PublishedReport) -> None:
-        merged = {**TaskIdentity.of(context).headers, **trace_headers(), **(self.headers or {})}
-        headers = merged if queue.capabilities.headers else None
+    def _publish(self, queue: WorkQueue, own: Mapping[str, str], context: Context, total: PublishedReport) -> None:
+        headers = {**own, **(self.headers or {})} if queue.capabilities.headers else None
         for chunk in _chunks(self._payloads(context)):
             try:
                 report = queue.publish_many(chunk, dedup_key=self.dedup_key, delay=self.delay, headers=headers)

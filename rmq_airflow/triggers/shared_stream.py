@@ -143,10 +143,11 @@ class Reader(SharedStreamProducer, LoggingMixin):
 
     async def _open(self) -> LeasedQueue:
         if self._queue is None:
-            settings, config = await RedisQueueHook(self._conn_id).async_location()
+            hook = RedisQueueHook(self._conn_id)
+            _, config = await hook.async_location()
             strict = LeasedConfig(lease=LEASE_S, max_deliveries=1)
             patient = LeasedConfig(lease=LEASE_S, max_deliveries=config.max_deliveries)
-            self._queue = LeasedQueue(settings, self._name, patient)
+            self._queue = await hook.async_queue(self._name, patient)
             self._strict = LeasedQueue(self._queue.client, self._name, strict)
         return self._queue
 

@@ -54,7 +54,8 @@ _Link = Annotated[
     list[str] | None,
     typer.Option(
         "--link",
-        help="airflow=ADDRESS or dagster=ADDRESS: links the holders of leases to their pages; may be repeated.",
+        help="airflow=ADDRESS, dagster=ADDRESS or spark=ADDRESS: links who holds leases and who published messages to"
+        " their pages; may be repeated. For spark, ADDRESS is the history server, or has {application} in it.",
         show_default=False,
     ),
 ]

@@ -18,6 +18,7 @@ from rmq_core.console.trends import trends_of
 Turn = Literal["down", "up"]
 Target = Literal["ready", "delayed", "dead"]
 Name = Annotated[str, Query(min_length=1, max_length=512)]
+LeaseId = Annotated[str | None, Query(min_length=1, max_length=512)]
 Offset = Annotated[int, Query(ge=0, le=2**31)]
 Count = Annotated[int, Query(ge=1, le=100)]
 
@@ -62,10 +63,15 @@ async def queues_list(
 
 @router.get("/{connection_id}/queue", dependencies=numbers)
 async def queue_numbers(
-    request: Request, connection_id: str, name: Name, offset: Offset = 0, count: Count = 25
+    request: Request,
+    connection_id: str,
+    name: Name,
+    offset: Offset = 0,
+    count: Count = 25,
+    lease_id: LeaseId = None,
 ) -> dict[str, Any]:
     async with opened_console(request, connection_id) as opened:
-        return await opened.queue(name, offset, count)
+        return await opened.queue(name, offset, count, lease_id)
 
 
 @router.get("/{connection_id}/messages", dependencies=messages)

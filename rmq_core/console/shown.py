@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rmq_core import MESSAGE_FIELDS, Failure, LeaseInfo, Message, QueueStats
+from rmq_core import MESSAGE_FIELDS, Failure, LeaseInfo, Message, QueueStats, SettledRecord
 from rmq_core.console.host import HolderOf
 
 SHOWN_BYTES = 32_768
@@ -32,6 +32,16 @@ def lease_shown(lease: LeaseInfo, holder_of: HolderOf) -> dict[str, Any]:
         "claimed_at": ms_of(lease.claimed_at),
         "deadline": None if lease.deadline is None else ms_of(lease.deadline),
         "isolation": None if lease.isolation is None else str(lease.isolation),
+    }
+
+
+def settled_shown(record: SettledRecord, holder_of: HolderOf) -> dict[str, Any]:
+    """Return how many messages of a lease were acked, when and by whom."""
+    return {
+        "acked": record.acked,
+        "owner": record.owner,
+        "holder": holder_of(record.owner),
+        "at": ms_of(record.at),
     }
 
 

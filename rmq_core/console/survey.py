@@ -22,11 +22,13 @@ FRESH_S = 2.0
 """Totals use numbers younger than this without a new count, so that several open pages cost little more than one."""
 FORGOTTEN_S = 300.0
 """A number older than this is discarded, and its queue is reported as not counted."""
-AT_ONCE = 16
+AT_ONCE, CHUNK = 2, 50
+"""How many requests to Redis are under way at a time, and how many queues each counts."""
 SUMMED = ("ready", "leased", "delayed", "dead", "isolated")
 
 Row: TypeAlias = dict[str, Any]
-ReadRow: TypeAlias = Callable[[str], Awaitable[Row]]
+ReadRows: TypeAlias = Callable[[Sequence[str]], Awaitable[list[Row]]]
+"""Returns a row for each of these names, in order."""
 Order = Literal["attention", "name", "ready", "oldest", "leased", "delayed", "dead"]
 
 
@@ -42,23 +44,23 @@ class Survey:
         self._clock = clock
         self._counted: dict[str, _Counted] = {}
 
-    async def renew(self, names: Sequence[str], read_row: ReadRow) -> None:
+    async def renew(self, names: Sequence[str], read_rows: ReadRows) -> None:
         """Count queues again until all numbers are fresh or the time is over; forget queues missing from `names`.
 
-        Raises any exception of `read_row`.
+        Raises any exception of `read_rows`.
         """
         now = self._clock()
         kept = {name: self._counted[name] for name in names if name in self._counted}
         self._counted = {name: known for name, known in kept.items() if now - known.at < FORGOTTEN_S}
         new = [name for name in names if name not in self._counted]
         stale = sorted((known.at, name) for name, known in self._counted.items() if now - known.at >= FRESH_S)
-        await self._count(new, read_row, now + FIRST_S)
-        await self._count([name for _, name in stale], read_row, now + AGAIN_S)
+        await self._count(new, read_rows, now + FIRST_S)
+        await self._count([name for _, name in stale], read_rows, now + AGAIN_S)
 
-    async def refresh(self, names: Iterable[str], read_row: ReadRow, since: float) -> list[Row]:
+    async def refresh(self, names: Iterable[str], read_rows: ReadRows, since: float) -> list[Row]:
         """Return the rows of these queues, counting again those counted before `since`."""
         old = [name for name in names if name not in self._counted or self._counted[name].at < since]
-        await self._count(old, read_row, float("inf"))
+        await self._count(old, read_rows, float("inf"))
         return [self._counted[name].row for name in names]
 
     def rows(self, names: Iterable[str]) -> list[Row]:
@@ -74,18 +76,20 @@ class Survey:
         """Return the time on the clock that ages are measured by."""
         return self._clock()
 
-    async def _count(self, names: Sequence[str], read_row: ReadRow, until: float) -> None:
-        waiting = iter(names)
+    async def _count(self, names: Sequence[str], read_rows: ReadRows, until: float) -> None:
+        waiting = (names[lo : lo + CHUNK] for lo in range(0, len(names), CHUNK))
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(AT_ONCE, len(names))):
-                    group.create_task(self._work(waiting, read_row, until))
+                for _ in range(AT_ONCE):
+                    group.create_task(self._work(waiting, read_rows, until))
         except ExceptionGroup as failed:  # the others have the same cause as the first
             raise failed.exceptions[0] from None
 
-    async def _work(self, waiting: Iterator[str], read_row: ReadRow, until: float) -> None:
-        while self._clock() < until and (name := next(waiting, None)) is not None:
-            self._counted[name] = _Counted(self._clock(), await read_row(name))
+    async def _work(self, waiting: Iterator[Sequence[str]], read_rows: ReadRows, until: float) -> None:
+        while self._clock() < until and (names := next(waiting, None)) is not None:
+            began = self._clock()
+            rows = await read_rows(names)
+            self._counted.update((name, _Counted(began, row)) for name, row in zip(names, rows, strict=True))
 
 
 @lru_cache(maxsize=32)

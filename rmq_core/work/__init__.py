@@ -17,6 +17,7 @@ from rmq_core.work.guard import DriverGuard, end_group
 from rmq_core.work.handover import Handover, Submission
 from rmq_core.work.keeping import Settleable, conclude
 from rmq_core.work.limits import ALERTS, AlertLimits, Exceeded, Grade, LimitBounds, StatsLimits
+from rmq_core.work.publishing import publishing_as, with_publisher
 from rmq_core.work.threshold import Counted, Threshold, counted, depth
 
 __all__ = [
@@ -44,5 +45,7 @@ __all__ = [
     "depth",
     "end_group",
     "has_left",
+    "publishing_as",
     "refuse_foreign",
+    "with_publisher",
 ]

@@ -12,6 +12,7 @@ from pydantic import Field
 from rmq_core import ConfigurationError, PublishReport
 from rmq_dagster.components.base import QueueComponent
 from rmq_dagster.components.scaffolding import PublishScaffolder
+from rmq_dagster.console_link import console_link
 from rmq_dagster.names import dagster_name
 from rmq_dagster.partitions import QueuePartitions
 
@@ -58,6 +59,7 @@ class RedisQueuePublishComponent(QueueComponent):
         return dg.MaterializeResult(
             metadata={
                 "rmq/queue": self.queue,
+                **(console_link(*by_queue) if len(by_queue) == 1 else {}),
                 "rmq/published": sum(report.accepted for report in reports),
                 "rmq/duplicates": sum(report.duplicates for report in reports),
                 "rmq/queues": len(by_queue),

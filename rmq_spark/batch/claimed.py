@@ -18,12 +18,14 @@ from typing import Literal, TypedDict, Unpack
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from rmq_core import ConfigurationError, Lease, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost, RedisSettings
+from rmq_core.tracing import traced
 from rmq_core.work import Handover
 from rmq_spark.batch.ending import OnFailure, Verdicts, settled
 from rmq_spark.batch.held import HeldLease, claim_shards, name_of, slices_of
 from rmq_spark.batch.jobs import parallelism, tagged_jobs
 from rmq_spark.batch.watch import LossWatch, exit_with_parent
 from rmq_spark.data_source import frame_of
+from rmq_spark.place.application import application_of, owner_of
 from rmq_spark.place.shards import open_shards
 from rmq_spark.read.lease import LeaseReader, info_of
 from rmq_spark.schema import MESSAGE_SCHEMA
@@ -43,12 +45,14 @@ class BatchPolicy:
     `exit_driver`: end the whole process within five seconds of the loss of the lease, or, for an adopted batch, of the
     end of the process that started it; otherwise a loss cancels the batch's Spark jobs and raises LeaseLost.
     `partitions`: the maximum number of partitions of the DataFrame; by default two for each core, up to 32.
+    `traced`: make spans of OpenTelemetry for the driver's claim and settlement; needs `rmq[otel]`.
     """
 
     on_failure: OnFailure = "nack"
     on_settled: Literal["skip", "raise"] = "skip"
     exit_driver: bool = False
     partitions: int | None = None
+    traced: bool = False
 
 
 CLAIMED = BatchPolicy()
@@ -120,18 +124,23 @@ def claimed_batch(
     """Claim messages of a queue, or of its `shards` (see `shard_names`), and ack them when the block succeeds.
 
     Takes the arguments of `LeasedQueue.claim`, but claims up to 10,000 messages unless `max_messages` says otherwise.
-    A `lease_id` that names the work (a run, a task) makes a restart get the same messages again. `redis` is a URL or
+    A `lease_id` that names the work (a run, a task) makes a restart get the same messages again. The owner is
+    `spark:<application id>` unless it is given. `redis` is a URL or
     settings, because the executors have to connect too. The lease is left alone on KeyboardInterrupt and SystemExit.
     Raises LeaseLost when another holder got the messages meanwhile.
     """
     settings = _settings(redis)
     arguments: Claim = {"max_messages": MANY, **claim}
+    if arguments.get("owner") is None:
+        arguments["owner"] = owner_of(application_of(spark))
     with ExitStack() as opened:
         if shards is None:
-            leased = opened.enter_context(LeasedQueue(settings, queue, config))
+            leased = _traced(policy, opened.enter_context(LeasedQueue(settings, queue, config)))
             take = partial(_alone, leased, partial(leased.claim, **arguments))
         else:
-            parts = opened.enter_context(open_shards(settings, queue, shards, config))
+            parts = [
+                _traced(policy, each) for each in opened.enter_context(open_shards(settings, queue, shards, config))
+            ]
             take = partial(claim_shards, parts, keep=policy.on_failure == "keep", **arguments)
         with _batch(spark, settings, take, policy, claim.get("lease")) as batch:
             yield batch
@@ -149,7 +158,8 @@ def adopted_batch(
     found = handover or Handover.from_environment()
     if policy.exit_driver:
         exit_with_parent()
-    with LeasedQueue(found.settings, found.queue, found.config) as leased:
+    with LeasedQueue(found.settings, found.queue, found.config) as opened:
+        leased = _traced(policy, opened)
         adopt = partial(leased.adopt, found.lease_id, if_owner=found.owner)
         with _batch(spark, found.settings, partial(_alone, leased, adopt), policy) as batch:
             yield batch
@@ -216,6 +226,10 @@ def _watched(spark: SparkSession, held: Sequence[HeldLease], policy: BatchPolicy
             watch.close()
     if watch.lost:
         watch.check()
+
+
+def _traced(policy: BatchPolicy, queue: LeasedQueue) -> LeasedQueue:
+    return traced(queue) if policy.traced else queue
 
 
 def _settings(redis: RedisSettings | str) -> RedisSettings:

@@ -7,6 +7,7 @@ import os
 from pyspark.sql import SparkSession
 
 from rmq_spark.batch.jobs import is_connect
+from rmq_spark.place.application import application_of
 from rmq_spark.runtime.java import spark_environment
 from rmq_spark.runtime.shipping import packed, self_contained_source, unpacked
 
@@ -29,13 +30,14 @@ def register(spark: SparkSession, *, ship: bool = False) -> None:
 
     This is needed where the package came by `--py-files`, and over Spark Connect; it works for streams too. ship:
     also send the package to the executors, which then need only its dependencies: redis, hiredis, tenacity and pyarrow.
+    Afterwards the leases of streams name the application as their owner, as with the option `application`.
     """
     archive = packed()
     if ship and is_connect(spark):
         spark.addArtifacts(unpacked(archive), pyfile=True)
     elif ship:
         spark.sparkContext.addPyFile(unpacked(archive))
-    spark.dataSource.register(self_contained_source(archive))
+    spark.dataSource.register(self_contained_source(archive, application_of(spark)))
 
 
 def _java_runs() -> bool:

@@ -42,7 +42,7 @@ def _making(hook: str) -> Callable[..., Any]:
 class SelfContainedSource(DataSource):
     """Stand in for RmqDataSource, which it creates after unpacking the archive."""
 
-    archive = b""
+    archive, application = b"", ""
     reader, writer = _making("reader"), _making("writer")
     streamReader, streamWriter = _making("streamReader"), _making("streamWriter")  # noqa: N815  Spark's names
 
@@ -59,7 +59,9 @@ class SelfContainedSource(DataSource):
         make_importable(self.archive)
         from rmq_spark.data_source import RmqDataSource  # noqa: PLC0415  the archive comes first
 
-        return RmqDataSource(self.options)
+        source = RmqDataSource(self.options)
+        source.application = self.application
+        return source
 
 
 def self_contained(made: T, archive: bytes) -> T:
@@ -111,10 +113,10 @@ def packed() -> bytes:
     return target.getvalue()
 
 
-def self_contained_source(archive: bytes) -> type[DataSource]:
-    """Return the class to register; it is pickled by value and contains the archive."""
+def self_contained_source(archive: bytes, application: str = "") -> type[DataSource]:
+    """Return the class to register; it is pickled by value and contains the archive and the application's id."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    members: dict[str, Any] = {"archive": archive, "__module__": __name__}
+    members: dict[str, Any] = {"archive": archive, "application": application, "__module__": __name__}
     return type("SelfContainedRmq", (SelfContainedSource,), members)
 
 

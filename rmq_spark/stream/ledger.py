@@ -23,6 +23,7 @@ from rmq_core import (
     LeaseLost,
     RedisMessageQueueError,
 )
+from rmq_spark.place.application import owner_of
 from rmq_spark.place.options import ASYNC
 from rmq_spark.place.source import Source, SourceQueue
 from rmq_spark.stream.offsets import Offset
@@ -55,8 +56,9 @@ class Membership:
     the registration of the previous run expires; while that run is alive, registration fails.
     """
 
-    def __init__(self, queue: LeasedQueue, consumer: str, stream: str, alive_s: float) -> None:
-        self.run = f"spark-{uuid.uuid4().hex}"
+    def __init__(self, queue: LeasedQueue, consumer: str, stream: str, alive_s: float, application: str = "") -> None:
+        number = uuid.uuid4().hex
+        self.run = owner_of(application, number) or f"spark-{number}"
         self._register = partial(queue.register_consumer, consumer, run=self.run, stream=stream, alive=alive_s)
         self._renewal = partial(queue.renew_consumer, consumer, run=self.run, stream=stream, alive=alive_s)
         self._consumer = consumer
@@ -115,15 +117,17 @@ class Membership:
 class Ledger:
     """The leases that a consumer holds of one stream. Raises ConsumerTaken when its name is in use, or is taken later.
 
-    offset: any offset of that stream.
+    offset: any offset of that stream. application: the id of the Spark application, for the owner of the leases.
     """
 
-    def __init__(self, source: Source, queue: SourceQueue, offset: Offset, alive_s: float) -> None:
+    def __init__(
+        self, source: Source, queue: SourceQueue, offset: Offset, alive_s: float, application: str = ""
+    ) -> None:
         self._offset = offset
         self._queue = queue
         self._held: dict[int, tuple[Lease, ExitStack]] = {}
         self._records = LeasedQueue(source.settings, source.queue)  # consumer records, for queues of any discipline
-        self._member = Membership(self._records, offset.consumer, offset.stream, alive_s)
+        self._member = Membership(self._records, offset.consumer, offset.stream, alive_s, application)
         self._acked = 0
         try:
             entered = self._member.enter()

@@ -8,6 +8,7 @@ from rmq_spark.place.options import Option, duration, flag, size, text, whole
 from rmq_spark.place.source import DELIVERIES, PARTITIONS, PLACE
 
 CONSUMER = text("consumer", "the name of this stream's reader, which no other query uses")
+APPLICATION = text("application", "the id of the Spark application").or_else(None)
 CONSUMER_TIMEOUT = duration("consumerTimeout", 0.1).or_else(10.0)
 LEASE = duration("leaseDuration").or_else(600.0)
 POLL = duration("pollTimeout").or_else(1.0)
@@ -18,5 +19,5 @@ FAIL_ON_LEASE_LOSS = flag("failOnLeaseLoss").or_else(False)
 NEW_QUEUE = flag("newQueue").or_else(False)
 STREAM: tuple[Option[Any], ...] = (
     *PLACE, PARTITIONS, CONSUMER, CONSUMER_TIMEOUT, LEASE, POLL, MOST_MESSAGES, MOST_BYTES, DELIVERIES, FAIL_ON_LOSS,
-    FAIL_ON_LEASE_LOSS, NEW_QUEUE,
+    FAIL_ON_LEASE_LOSS, NEW_QUEUE, APPLICATION,
 )  # fmt: skip

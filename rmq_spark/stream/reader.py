@@ -42,8 +42,9 @@ BROWSED = 1000
 class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streams a queue's messages. Pickling keeps only what `read` needs."""
 
-    def __init__(self, options: OptionValues) -> None:
+    def __init__(self, options: OptionValues, application: str = "") -> None:
         self._source = Source.of(options)
+        self._application = options[given.APPLICATION] or application
         self._options = options
         self._ledger: Ledger | None = None
         self._budget: float = math.inf
@@ -129,7 +130,9 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ledger_of(self, offset: Offset) -> Ledger:
         if self._ledger is None:
-            self._ledger = Ledger(self._source, self._queue, offset, self._options[given.CONSUMER_TIMEOUT])
+            self._ledger = Ledger(
+                self._source, self._queue, offset, self._options[given.CONSUMER_TIMEOUT], self._application
+            )
         return self._ledger
 
     def _next(self, ledger: Ledger, begin: Offset) -> int:

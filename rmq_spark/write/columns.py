@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any
 
 from pyspark.sql.types import BinaryType, DataType, LongType, MapType, StringType, StructType
 
 from rmq_core import ConfigurationError, NewMessage, PayloadError
+from rmq_core.work import with_publisher
 from rmq_spark.place.shards import Payload
 from rmq_spark.schema import MESSAGE_SCHEMA, WHOLE, WRITTEN, ArrowBatch, Column
 
@@ -28,6 +30,7 @@ _WORDS = {
     MapType: "a map of strings to strings",
     LongType: "a whole number",
 }
+_NOBODY: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,19 @@ class SinkColumns:
     dedup_key: str | None = None
     json: bool = False
 
-    def messages(self, batch: ArrowBatch) -> Iterator[Payload | NewMessage]:
-        """Return the rows of a batch as messages, in order. Raises PayloadError for a row without a payload."""
+    def messages(self, batch: ArrowBatch, publisher: Mapping[str, str] = _NOBODY) -> Iterator[Payload | NewMessage]:
+        """Return the rows of a batch as messages, in order. Raises PayloadError for a row without a payload.
+
+        publisher: headers that are added to messages with headers of their own, which may be copied from others.
+        """
         payloads = self._payloads(batch)
         if not self.own and self.dedup_key is None:
             return payloads
         own = {WRITTEN[name].field: _own(batch, WRITTEN[name]) for name in self.own}
         if self.dedup_key is not None:
             own["dedup_key"] = map(_key, _values(batch, self.dedup_key))
-        return map(NewMessage, payloads, *(own.get(field, repeat(None)) for field in NewMessage._fields[1:]))
+        made = map(NewMessage, payloads, *(own.get(field, repeat(None)) for field in NewMessage._fields[1:]))
+        return map(partial(with_publisher, publisher=publisher), made) if publisher and "headers" in own else made
 
     def _payloads(self, batch: ArrowBatch) -> Iterator[Payload]:
         column = batch.column(self.payload)

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage, Overflow, Stage, Unsupported
+from rmq_spark.place.application import publisher_headers
 from rmq_spark.place.options import Option, OptionValues, duration, flag, one_of, text, whole
 from rmq_spark.place.shards import Payload, Router, open_shards
 from rmq_spark.place.source import DISCIPLINE, PLACE, SHARDS, Source
@@ -32,11 +33,13 @@ DEDUP_KEY = text("dedupKey", "the name of a column").or_else(None)
 DEDUP_WINDOW = duration("dedupWindow").or_else(3600.0)
 JSON = flag("json").or_else(default=False)
 MAX_READY = whole("maxReady").or_else(None)
+PUBLISHER = flag("publisherHeader").or_else(default=True)
 WAIT_FOR_ROOM = duration("waitForRoom", 0).or_else(0.0)
 SINK_ID = text("sinkId").or_else(None)
 KEEP_STAGED = duration("keepStaged", 1).or_else(86400.0)
 OPTIONS: tuple[Option[Any], ...] = (
     *PLACE, OPERATION, DELIVERY, DEDUP_KEY, DEDUP_WINDOW, JSON, MAX_READY, WAIT_FOR_ROOM, SINK_ID, KEEP_STAGED,
+    PUBLISHER,
 )  # fmt: skip
 QUERY_ID = "sql.streaming.queryId"
 """Spark's local property with the streaming query id, stable across restarts from a checkpoint."""
@@ -52,7 +55,10 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Sink:
-    """Sink settings. Pickled to executors with the credentials, which no plan or UI shows."""
+    """Sink settings. Pickled to executors with the credentials, which no plan or UI shows.
+
+    named: whether messages carry a header with the Spark application's id.
+    """
 
     place: Source
     config: LeasedConfig
@@ -61,18 +67,20 @@ class Sink:
     sink_id: str | None
     keep_s: float
     shards: int | None = None
+    named: bool = True
 
     def write(self, batches: Iterator[ArrowBatch]) -> Written:
         """Publish or stage a task's rows."""
-        found = map(self.columns.messages, batches)
+        headers = publisher_headers() if self.named else {}
+        found = (self.columns.messages(batch, headers) for batch in batches)
         if self.shards is not None:
-            self._route(found, self.shards)
+            self._route(found, self.shards, headers)
             return Written()
         messages = chain.from_iterable(found)
         with self.open() as queue:
             if not self.direct:
-                return Written(queue.stage(messages, keep=self.keep_s), _query())
-            queue.publish_many(messages)
+                return Written(queue.stage(messages, headers=headers, keep=self.keep_s), _query())
+            queue.publish_many(messages, headers=headers)
         return Written()
 
     def publish(self, written: Iterable[WriterCommitMessage | None], sink: str | None, batch: int) -> None:
@@ -97,13 +105,15 @@ class Sink:
         """Open the sink's queue."""
         return LeasedQueue(self.place.settings, self.place.queue, self.config)
 
-    def _route(self, batches: Iterator[Iterator[Payload | NewMessage]], shards: int) -> None:
+    def _route(
+        self, batches: Iterator[Iterator[Payload | NewMessage]], shards: int, headers: Mapping[str, str]
+    ) -> None:
         context = TaskContext.get()
         router = Router(shards, first=context.partitionId() if context else 0)
         with open_shards(self.place.settings, self.place.queue, shards, self.config) as queues:
             for messages in batches:
                 for shard, some in router.sorted(messages).items():
-                    queues[shard].publish_many(some)
+                    queues[shard].publish_many(some, headers=headers)
 
 
 class SinkWriter:
@@ -153,6 +163,7 @@ def sink_of(given: Mapping[str, str], schema: StructType) -> Sink:
         sink_id=options[SINK_ID],
         keep_s=options[KEEP_STAGED],
         shards=options[SHARDS],
+        named=options[PUBLISHER],
     )
 
 

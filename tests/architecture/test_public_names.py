@@ -13,7 +13,16 @@ from rmq_core._lazy import MOVED
 
 FACES = [rmq_core, rmq_core.asyncio]
 MODULES = ("jobs", "reliable", "rotation", "streams", "work")
-NEVER_MOVED = {"ALERTS", "AlertLimits", "LimitBounds", "Exceeded", "Grade", "StatsLimits"}
+NEVER_MOVED = {
+    "ALERTS",
+    "AlertLimits",
+    "LimitBounds",
+    "Exceeded",
+    "Grade",
+    "StatsLimits",
+    "publishing_as",
+    "with_publisher",
+}
 PUBLIC = [(face, name) for face in FACES for name in face.__all__]
 
 

@@ -23,6 +23,23 @@ def ids(found: Any) -> list[str]:
     return [message["id"] for message in found["messages"]]
 
 
+async def test_one_lease_is_shown_while_it_lasts_and_its_ack_afterwards(
+    page: httpx.AsyncClient, queue: LeasedQueue
+) -> None:
+    queue.publish_many([*"abc"])
+    lease = queue.claim(owner="task:etl/load", lease_id="etl/1", max_messages=2)
+    queue.claim(owner="other")
+    assert lease is not None
+    shown = await fetch(page, "queue", lease_id="etl/1")
+    assert ([each["id"] for each in shown["listed"]], shown["acked"], shown["leases"]) == (["etl/1"], None, 2)
+    queue.ack(lease)
+    shown = await fetch(page, "queue", lease_id="etl/1")
+    assert (shown["listed"], shown["acked"]["acked"], shown["acked"]["owner"]) == ([], 2, "task:etl/load")
+    assert shown["acked"]["holder"]["names"][0] == "etl"
+    unheard = await fetch(page, "queue", lease_id="unheard-of")
+    assert (unheard["listed"], unheard["acked"]) == ([], None)
+
+
 @pytest.mark.parametrize(
     "where",
     [

@@ -4,6 +4,7 @@ import signal
 import sys
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import dagster as dg
 import pytest
@@ -16,6 +17,7 @@ from rmq_dagster import ClaimedBatch, RedisQueueResource
 from rmq_dagster.tags import CLAIMED, ISOLATED, QUEUE
 from tests.dagster.pipeline import CONFIG
 from tests.faults.patience import eventually
+from tests.tracing import Spans, id_of
 
 ODD = "{50%} Süd\x1b"
 Work = Callable[[ClaimedBatch], None]
@@ -65,6 +67,46 @@ def metadata(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 def fails(batch: ClaimedBatch) -> None:
     raise ValueError("no good")
+
+
+def test_a_traced_resource_links_the_step_that_claims_to_the_step_that_published(
+    redis_url: str, queue: LeasedQueue, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans = Spans(monkeypatch)
+
+    @dg.asset
+    def published(redis_queue: RedisQueueResource) -> None:
+        redis_queue.publish(queue.name, ["secret"])
+
+    for asset, partition in ((published, None), (asset_of(queue.name, lambda _: None), "north")):
+        resources = {"redis_queue": RedisQueueResource(url=redis_url, traced=True)}
+        assert dg.materialize([asset], instance=instance, resources=resources, partition_key=partition).success
+    publish, claim, ack = spans.ended
+    assert [span.name.split()[0] for span in (publish, claim, ack)] == ["publish_many", "claim", "ack"]
+    assert spans.linked(claim) == [id_of(publish)]
+    assert spans.linked(ack) == [id_of(claim)]
+    assert "secret" not in publish.to_json()
+
+
+def test_metadata_and_log_link_to_the_lease_in_the_console(
+    run: Run, queue: LeasedQueue, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQ_CONSOLE", "https://rmq.test")
+    queue.publish("a")
+    result = run(lambda _: None)
+    values = metadata(result)
+    page = f"https://rmq.test/#/redis/{queue.name}/leases/{quote(values['rmq/lease_id'], safe='')}"
+    assert values["rmq/lease"] == page
+    assert any(page in entry.user_message for entry in instance.all_logs(result.run_id))
+
+
+def test_an_address_of_the_console_that_cannot_be_opened_fails_before_anything_is_claimed(
+    run: Run, queue: LeasedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQ_CONSOLE", "rmq.test")
+    queue.publish("a")
+    assert not run(lambda _: None).success
+    assert queue.stats()[:2] == (1, 0)
 
 
 def test_a_block_that_succeeds_acks_and_records_what_it_claimed(

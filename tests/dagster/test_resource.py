@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import dagster as dg
 import pytest
 from pydantic import ValidationError
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage
 from rmq_core.reliable import ReliableConfig
 from rmq_dagster import RedisQueueResource
 from tests.dagster.pipeline import CONFIG
@@ -72,3 +74,28 @@ def test_an_op_publishes_to_the_server_of_the_environment_variable(
 
     assert work.execute_in_process().success
     assert queue.stats().ready == 1
+
+
+def test_messages_name_the_run_and_the_step_that_publish_them(
+    redis_queue: RedisQueueResource, queue: LeasedQueue, instance: dg.DagsterInstance
+) -> None:
+    @dg.asset
+    def flights(redis_queue: RedisQueueResource) -> None:
+        redis_queue.publish(queue.name, ["a"], headers={"tenant": "acme"})
+        opened = redis_queue.queue(queue.name)
+        opened.publish("b")
+        opened.publish_many(NewMessage(text, headers={"dagster-run-id": "another"}) for text in "c")
+        with ThreadPoolExecutor() as threads:
+            threads.submit(opened.publish, "d").result()
+
+    run = dg.materialize([flights], resources={"redis_queue": redis_queue}, instance=instance)
+    found = queue.browse("ready").messages
+    publishers = [step.who for message in found for step in queue.why(message.id).steps if step.what == "published"]
+    of_run = f"dagster {run.dagster_run.job_name}/{run.run_id}"
+    assert publishers == [f"{of_run}/flights"] * 3 + [of_run]
+    assert found[0].headers["tenant"] == "acme"
+
+
+def test_outside_of_a_run_messages_name_no_publisher(redis_queue: RedisQueueResource, queue: LeasedQueue) -> None:
+    redis_queue.publish(queue.name, ["a"])
+    assert queue.peek()[0].headers == {}

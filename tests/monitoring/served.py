@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from rmq_core import LeasedConfig, LeasedQueue
 from tests.servers import start_server
@@ -25,8 +26,8 @@ def running_serve() -> Iterator[str]:
     try:
         for name in ("flights", "airports"):
             _fill(redis.url, name)
-        with _paused(redis.url, "airports"), _working(redis.url, "carriers"), _serving(redis.url) as address:
-            yield address
+        with _paused(redis.url, "airports"), _working(redis.url, "carriers"), serving(redis.url) as served:
+            yield served.address
     finally:
         redis.stop()
 
@@ -76,15 +77,23 @@ def _working(url: str, name: str) -> Iterator[None]:
         thread.join()
 
 
+class Served(NamedTuple):
+    """A running `rmq serve`: host and port, and its process."""
+
+    address: str
+    pid: int
+
+
 @contextmanager
-def _serving(url: str) -> Iterator[str]:
+def serving(url: str) -> Iterator[Served]:
+    """Run `rmq serve` for the duration of the block."""
     command = [sys.executable, "-m", "rmq_core.cli", "serve", "--url", url, "--port", "0"]
     process = subprocess.Popen([*DIES_WITH_US, *command], stderr=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stderr is not None
     try:
         said = process.stderr.readline()
         assert said.startswith("http://"), said + process.stderr.read()
-        yield said.split()[0].removeprefix("http://").rstrip("/")
+        yield Served(said.split()[0].removeprefix("http://").rstrip("/"), process.pid)
     finally:
         process.terminate()
         process.wait()

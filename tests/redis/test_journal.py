@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
+from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, NewMessage
 from rmq_core.history import acting_as
 from rmq_core.queue.journal import packed, unpacked
+from rmq_core.work import publishing_as
 from tests.redis.leases import expire
 from tests.redis.worlds import World
 
@@ -57,6 +58,30 @@ def test_without_a_journal_a_message_tells_its_failures_and_where_it_is(world: W
         queue.redrive()
     timeline = queue.why(message_id)
     assert (timeline.state, timeline.steps[-1].what, timeline.steps[-1].who) == ("ready", "queue: redrive", "alice")
+
+
+@pytest.mark.parametrize("config", [JOURNAL, LeasedConfig()])
+def test_messages_name_the_work_that_published_them(world: World, config: LeasedConfig) -> None:
+    run = {"dagster-job": "etl", "dagster-run-id": "42", "dagster-step-key": "load", "airflow-dag-id": "copied"}
+    queue = world.queue(config=config)
+    publishing_as(getattr(queue, "inner", queue), lambda: run)
+    ids = [
+        queue.publish("x", headers={"tenant": "acme"}).id,
+        *queue.publish_many(["y", NewMessage("z", headers={})]).ids,
+    ]
+    queue.publish_staged([queue.stage(payloads=[NewMessage("s", headers={"dagster-run-id": "41"})])])
+    staged = queue.browse("ready").messages[-1]
+    assert [queue.why(each).steps[0].who for each in [*ids, staged.id]] == ["dagster etl/42/load"] * 4
+    assert queue.browse("ready").messages[0].headers == {"tenant": "acme", **run}
+
+
+def test_the_journal_names_the_publisher_of_messages_that_are_gone(world: World) -> None:
+    queue = world.queue(config=JOURNAL)
+    for headers in ({"spark-application-id": "app-1"}, {"airflow-dag-id": "etl", "airflow-run-id": "r"}):
+        ids = [queue.publish("x", headers=headers).id, *queue.publish_many(["y"], headers=headers).ids]
+        queue.ack(queue.claim(max_messages=2))
+        who = "spark app-1" if "spark-application-id" in headers else "airflow etl/r"
+        assert [queue.why(each).steps[0].who for each in ids] == [who, who]
 
 
 def test_every_place_of_a_queue_is_searched(world: World) -> None:

@@ -8,10 +8,14 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 
 import rmq_core
 import rmq_core.asyncio
-from rmq_core import Backlog, LeasedConfig, QueueNotEmpty
+from rmq_core import Backlog, ConfigurationError, LeasedConfig, LeasedQueue, QueueNotEmpty
+from rmq_core.discipline.leased.aio_survey import of_each
+from rmq_core.discipline.leased.operations.inspecting import Overview, overview
 from tests.redis.worlds import AsyncWorld, World
 from tests.servers import Cluster
 
@@ -55,6 +59,27 @@ def test_backlogs_of_many_queues_equal_the_backlog_of_each_queue(world: World, c
     }  # fmt: skip
     assert found["ready"].oldest_age >= 0
     assert found["never used"] == Backlog(0, None)
+
+
+async def test_an_overview_of_many_queues_equals_the_numbers_of_each_and_a_broken_queue_hides_none(
+    server_url: str,
+) -> None:
+    with closing(redis.Redis.from_url(server_url)) as client:
+        for name in ("working", "late", "broken"):
+            with LeasedQueue(client, name) as queue:
+                queue.publish_many([*"abc"])
+                queue.claim(lease=0.001 if name == "late" else 60)
+        client.delete("rmq:{broken}:ready")
+        client.set("rmq:{broken}:ready", "foreign")
+        client.blpop("nothing", 0.01)  # until the short lease has expired
+        expected = {name: LeasedQueue(client, name).stats()[:5] for name in ("working", "late", "unused")}
+    configs = dict.fromkeys([*expected, "broken", "{wrong}"], LeasedConfig())
+    async with redis.asyncio.Redis.from_url(server_url) as async_client:
+        found = await of_each(async_client, configs, overview)
+    assert {name: seen.stats[:5] for name, seen in found.items() if isinstance(seen, Overview)} == expected
+    assert [name for name, seen in found.items() if isinstance(seen, Overview) and seen.late] == ["late"]
+    assert "WRONGTYPE" in str(found["broken"])
+    assert isinstance(found["{wrong}"], ConfigurationError)
 
 
 async def test_on_a_cluster_each_queue_is_read_on_its_own_node() -> None:

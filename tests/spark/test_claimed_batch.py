@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
 
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
+from rmq_core.tracing import traced
 from rmq_core.work import Handover
 from rmq_spark import MESSAGE_SCHEMA, BatchPolicy, adopted_batch, claimed_batch
 from tests.redis.leases import beating_often
 from tests.spark.conftest import QUEUE, wait_for
+from tests.tracing import Spans, id_of
 
 KEEP = BatchPolicy(on_failure="keep")
 ONE_PARTITION = BatchPolicy(partitions=1)
@@ -31,6 +33,38 @@ def numbers(frame: DataFrame) -> list[int]:
 
 def publish(queue: LeasedQueue, count: int) -> None:
     queue.publish_many([{"n": number} for number in range(count)], headers={"source": "test"})
+
+
+def test_the_application_owns_the_lease_of_a_batch_unless_another_owner_is_given(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    publish(queue, 2)
+    application = spark.sparkContext.applicationId
+    with (
+        claimed_batch(spark, redis_url, QUEUE, max_messages=1) as batch,
+        claimed_batch(spark, redis_url, QUEUE, owner="me") as other,
+    ):
+        assert (batch.lease and batch.lease.owner, other.lease and other.lease.owner) == (f"spark:{application}", "me")
+
+
+def test_the_spans_of_a_traced_batch_link_to_its_publisher_and_to_its_claim(
+    spark: SparkSession,
+    redis_url: str,
+    queue: LeasedQueue,
+    handover: Callable[..., dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spans, policy = Spans(monkeypatch), BatchPolicy(traced=True)
+    traced(queue).publish_many(["secret", "b", "c"])
+    with claimed_batch(spark, redis_url, QUEUE, max_messages=2, policy=policy) as batch:
+        assert batch.df.count() == 2
+    publish, claim, ack = spans.ended
+    assert [spans.linked(span) for span in (claim, ack)] == [[id_of(publish)] * 2, [id_of(claim)]]
+    queue.claim(lease_id="job", owner="try-1")
+    with adopted_batch(spark, Handover.from_environment(handover("job")), policy=policy):
+        pass
+    adopt, ack = spans.ended[-2:]
+    assert (adopt.name, spans.linked(ack)) == (f"adopt {QUEUE}", [id_of(adopt)])
 
 
 def test_every_message_is_read_once_and_acked(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:

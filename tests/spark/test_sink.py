@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rmq_core import Lease, LeasedConfig, LeasedQueue, NewMessage
-from rmq_spark import claimed_batch
+from rmq_spark import claimed_batch, named_publisher
 from rmq_spark.write.settling import NAMES, FailedDelivery, FailedRows, RmqSettler, settler_of
 from rmq_spark.write.sink import RmqWriter, Written, sink_of
 from tests.spark.conftest import QUEUE
@@ -59,9 +60,45 @@ def test_columns_become_the_fields_of_a_message(spark: SparkSession, redis_url: 
     lease = queue.claim(max_messages=10)
     assert lease is not None
     first, second = lease.messages
-    assert (first.id, first.payload, first.headers) == ("a", b"1", {"h": "1"})
-    assert (second.payload, second.headers) == (b"2", {})
+    publisher = {"spark-application-id": spark.sparkContext.applicationId}
+    assert (first.id, first.payload, first.headers) == ("a", b"1", {"h": "1", **publisher})
+    assert (second.payload, second.headers) == (b"2", publisher)
     assert queue.stats().delayed == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"delivery": "direct"}, {"delivery": "direct", "shards": 2}])
+def test_messages_name_the_application_that_publishes_them(
+    spark: SparkSession, redis_url: str, options: dict[str, Any]
+) -> None:
+    copied = spark.sql("select 'x' as payload, map('spark-application-id', 'another', 'n', '1') as headers")
+    save(copied.coalesce(1), redis_url, **options)
+    publishers = []
+    for name in ("work/s0", "work/s1") if "shards" in options else (QUEUE,):
+        with LeasedQueue(redis_url, name) as queue:
+            publishers += [queue.why(message.id).steps[0].who for message in queue.browse("ready").messages]
+    assert publishers == [f"spark {spark.sparkContext.applicationId}"]
+
+
+def test_the_header_of_the_publisher_can_be_left_out(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
+    save(numbers(spark, 1, 1), redis_url, publisherHeader="false")
+    assert queue.peek()[0].headers == {}
+
+
+def test_what_a_driver_and_its_tasks_publish_themselves_names_the_application(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    application = spark.sparkContext.applicationId
+
+    def publish(batches: Iterator[Any], given: str | None = None) -> Iterator[Any]:
+        with named_publisher(LeasedQueue(redis_url, QUEUE), given) as opened:
+            opened.publish("from a task")
+        yield from batches
+
+    named_publisher(queue).publish("from the driver")
+    spark.range(1, numPartitions=1).mapInArrow(publish, "id long").collect()
+    spark.range(1, numPartitions=1).rdd.mapPartitions(lambda rows: publish(rows, application)).collect()
+    headers = [message.headers for message in queue.browse("ready").messages]
+    assert headers == [{"spark-application-id": application}] * 3
 
 
 def test_json_text_becomes_a_json_payload(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:

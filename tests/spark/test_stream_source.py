@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from rmq_core import LeasedQueue
-from rmq_spark import MESSAGE_SCHEMA
+from rmq_spark import MESSAGE_SCHEMA, register
 from tests.spark.streams import PATIENCE_S, Batches, Stream, until
 
 CANARY = "canary-77ab1c"
@@ -37,6 +37,20 @@ def test_available_now_takes_all_ready_messages_in_batches_and_acks_them(
     assert batches.sizes == [20, 20, 5]
     assert batches.numbers == list(range(45))
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("way", ["option", "register"])
+def test_the_leases_of_a_stream_name_the_application_where_spark_or_the_query_tells_it(
+    spark: SparkSession, redis_url: str, tmp_path: Path, queue: LeasedQueue, way: str
+) -> None:
+    publish(queue, 1)
+    application, owners = spark.sparkContext.applicationId, []
+    if way == "register":
+        register(spark)
+    stream = Stream(spark, redis_url, tmp_path, **{"application": application} if way == "option" else {})
+    stream.drain(lambda _, __: owners.extend(lease.owner for lease in queue.leases()))
+    (owner,) = owners
+    assert owner.startswith(f"spark:{application}/")
 
 
 def test_a_query_processes_arriving_messages_and_acks_each_batch_before_the_next(

@@ -49,7 +49,8 @@ export const api = {
   connections: () => look("connections"),
   queues: (connection, search, offset, { by, turn }) =>
     look(`${of(connection)}/queues`, { search, offset, sort: by, turn }),
-  queue: (connection, name, offset, count) => look(`${of(connection)}/queue`, { name, offset, count }),
+  queue: (connection, name, offset, count, lease_id) =>
+    look(`${of(connection)}/queue`, { name, offset, count, ...(lease_id ? { lease_id } : {}) }),
   messages: (connection, name, target, offset, count) =>
     look(`${of(connection)}/messages`, { name, target, offset, count }),
   reasons: (connection, name) => look(`${of(connection)}/reasons`, { name }),

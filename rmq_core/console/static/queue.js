@@ -2,13 +2,13 @@
 
 import { api } from "./api.js";
 import { chart, legend } from "./chart.js";
-import { count, duration, h, icon, number, perSecond, short } from "./dom.js";
+import { ago, count, duration, h, icon, number, perSecond, short } from "./dom.js";
 import { rateOf, remember, samplesOf } from "./recent.js";
 import { leaseTable } from "./leases.js";
 import { messageList } from "./messages.js";
 import { badges } from "./overview.js";
 import { pager } from "./pager.js";
-import { empty, isolated } from "./parts.js";
+import { empty, isolated, owner } from "./parts.js";
 import { pastPanel } from "./past.js";
 import { askPause, askResume } from "./questions.js";
 import { reasonTable } from "./reasons.js";
@@ -54,6 +54,8 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   let shown = null;
   let loading = null;
   let table = null;
+  const only = tab === "leases" ? rest : undefined; // the id of the one lease that the address names
+  const ended = h("div");
   const none = empty("check", "No leases", "Leases appear here while tasks work on messages of this queue.");
   const pages = pager((next) => {
     offset = next;
@@ -133,12 +135,13 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
   function showLeases(queue) {
     if (!queue.able.leases) return panel.replaceChildren(unlisted(`The discipline “${queue.discipline}” keeps no list of leases.`));
     table ??= leaseTable({ where: whereOf(queue), onChange: refresh });
-    if (!shown) panel.replaceChildren(h("div.actions", {}, pages.element), table.element, none);
+    if (!shown) panel.replaceChildren(only ? onlyLease(only, hrefOf(name, "leases")) : h("div.actions", {}, pages.element), table.element, only ? ended : none);
     shown = table;
     table.show(queue.listed);
     table.element.hidden = !queue.listed.length;
+    if (only) return ended.replaceChildren(...(queue.listed.length ? [] : [lastOf(queue.acked)]));
     none.hidden = queue.listed.length > 0 || queue.leases > 0;
-    pages.show(offset, queue.listed.length, Math.min(queue.leases, LEASES_LISTED), LEASES);
+    return pages.show(offset, queue.listed.length, Math.min(queue.leases, LEASES_LISTED), LEASES);
   }
 
   async function showMessages(queue) {
@@ -157,7 +160,7 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
 
   return {
     element,
-    refresh: async () => show(await api.queue(connection, name, tab === "leases" ? offset : 0, LEASES)),
+    refresh: async () => show(await api.queue(connection, name, tab === "leases" ? offset : 0, LEASES, only)),
     reload: async () => shown?.load?.(),
     tick: () => shown?.tick?.(),
     leave: () => shown?.leave?.(),
@@ -169,6 +172,14 @@ export function queueView({ connection, name, tab, rest, mayRead, mayEdit, hrefO
 }
 
 const lookingOnly = () => h("p.faint", {}, `You may look, but not change anything: ${words.no_change}.`);
+
+const onlyLease = (id, href) =>
+  h("div.actions", {}, h("a.button.quiet", { href }, icon("back"), "All leases"), h("h2", {}, "Lease ", h("code", {}, id)));
+
+function lastOf(acked) {
+  if (!acked) return empty("check", "This lease has ended", "It was settled, released or has expired, or there never was a lease of this id. Search for one of its messages and choose “Why?”.");
+  return empty("check", "This lease was acked", `${count(acked.acked, "message")} ${acked.acked === 1 ? "was" : "were"} acked ${ago(acked.at)}.`, h("p", {}, owner(acked)));
+}
 
 const unlisted = (text) => empty("queue", "There is no list of these", text);
 

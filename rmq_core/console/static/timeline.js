@@ -24,7 +24,7 @@ export function timelinePanel({ where: { connection, queue, hrefOf, past }, id }
       h("p.verdict", {}, "This message is ", h("strong", {}, PLACES[timeline.state] ?? timeline.state),
         `; ${timeline.verdict}.`),
       timeline.acks > 1 ? h("p.note", {}, icon("alert"), h("span", {}, h("strong", {}, "It was acked more than once. "), "See the steps below for who did it.")) : null,
-      timeline.steps.length ? h("ol.history.steps", {}, timeline.steps.map(step)) : empty("timeline", "Nothing is known", "Neither the queue nor its journal has this id."),
+      timeline.steps.length ? h("ol.history.steps", {}, timeline.steps.map((each) => step(each, (lease) => hrefOf(queue, "leases", lease)))) : empty("timeline", "Nothing is known", "Neither the queue nor its journal has this id."),
       timeline.unknown.length ? h("div.unknown", {}, h("h3", {}, "What is not known"), h("ul", {}, timeline.unknown.map((text) => h("li", {}, text)))) : null,
     ].filter(Boolean));
   }
@@ -32,12 +32,12 @@ export function timelinePanel({ where: { connection, queue, hrefOf, past }, id }
   return { element, load };
 }
 
-function step({ at, what, who, holder, lease_id: lease, detail, source }) {
+function step({ at, what, who, holder, lease_id: lease, detail, source }, hrefOfLease) {
   const when = at ? Date.parse(at) : null;
   return h(`li${BAD.has(what) ? ".bad" : ""}`, {},
     h("span.when", { title: when ? moment(when) : null }, h(`span.badge${BAD.has(what) ? ".dead" : ""}`, {}, what), when ? `${moment(when)} (${ago(when)})` : "time unknown"),
     detail ? h("p.reason", {}, detail) : null,
     who ? owner({ owner: who, holder }) : null,
-    lease ? h("span.run", {}, `lease ${lease}`) : null,
+    lease ? h("a.run", { href: hrefOfLease(lease) }, `lease ${lease}`) : null,
     h("span.source", {}, { message: "noted in the message", lease: "noted in the lease", journal: "from the journal" }[source] ?? source));
 }

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from rmq_core.connection.clients import async_client, is_cluster
 from rmq_core.discipline.leased.aio import AsyncLeasedQueue
 from rmq_core.discipline.leased.config import LeasedConfig
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations import counting, surveying
-from rmq_core.exchange import Exchange
+from rmq_core.errors import RedisMessageQueueError
+from rmq_core.exchange import Exchange, together
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.reports import Backlog, QueueStats
+
+R = TypeVar("R")
 
 
 async def holding(redis: Any, names: Iterable[str], config: LeasedConfig | None = None) -> list[str]:
@@ -46,6 +49,27 @@ async def backlogs(redis: Any, names: Iterable[str], config: LeasedConfig | None
     finally:
         if owned:
             await client.aclose()
+
+
+async def of_each(
+    redis: Any, configs: Mapping[str, LeasedConfig], operation: Callable[[LeasedEngine], Exchange[R]]
+) -> dict[str, R | Exception]:
+    """Run an operation that yields only calls on each of these leased queues; their calls share writes.
+
+    configs: the settings of each queue by its name. A queue for which the operation fails has the error as its value.
+    Raises QueueUnavailable.
+    """
+    found: dict[str, R | Exception] = {}
+    engines: dict[str, LeasedEngine] = {}
+    for name, config in configs.items():
+        try:
+            engines[name] = LeasedEngine(LeasedKeys(name), config)
+        except RedisMessageQueueError as error:  # another program may have written any name to the registry
+            found[name] = error
+    for part in surveying.parts(list(engines), apart=is_cluster(redis)):
+        exchange = together([surveying.caught(operation(engines[name])) for name in part])
+        found |= zip(part, await _run(redis, part, configs[part[0]], exchange), strict=True)
+    return found
 
 
 class QueueCounts(NamedTuple):

@@ -52,6 +52,21 @@ def test_a_group_is_shown_by_a_search_and_purged_after_its_name_is_typed(screen:
     assert queue.stats().dead == 1
 
 
+def test_the_address_of_a_lease_shows_this_lease_and_later_its_ack(screen: ConsoleScreen, opened: Opened) -> None:
+    queue = opened("work")
+    queue.publish_many([*"abc"])
+    lease = queue.claim(owner="worker-1", lease_id="run/load", lease=300, max_messages=2)
+    queue.claim(owner="worker-2", lease=300)
+    screen.open("work", "leases", "run/load")
+    screen.shows("worker-1", "table.leases")
+    assert "worker-2" not in screen.text("main")
+    queue.ack(lease)
+    screen.shows("This lease was acked", "main")
+    screen.shows("2 messages were acked", "main")
+    screen.click(".panel a.button")
+    screen.shows("worker-2", "table.leases")
+
+
 def test_a_dead_letter_is_edited_and_retried(screen: ConsoleScreen, opened: Opened) -> None:
     queue = opened("work", max_deliveries=1)
     (letter,) = bury(queue, "bad", payload={"path": "wrong"})

@@ -65,7 +65,8 @@ def test_the_metadata_names_every_public_module_of_the_package() -> None:
 
 
 def test_every_option_the_hook_reads_has_a_field_in_the_form() -> None:
-    assert set(connection_type()["conn-fields"]) == {*OPTIONS, "url", "ssl", "discipline", "lease", "max_deliveries"}
+    others = {"url", "ssl", "discipline", "lease", "max_deliveries", "traced"}
+    assert set(connection_type()["conn-fields"]) == {*OPTIONS, *others}
 
 
 def test_fields_with_secrets_are_masked_in_the_form() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from rmq_core import QueueUnavailable
 from rmq_core.console.attention import Trend, signs
-from rmq_core.console.survey import AGAIN_S, FIRST_S, FORGOTTEN_S, FRESH_S, Order, Survey, ordered, totals
+from rmq_core.console.survey import AGAIN_S, CHUNK, FIRST_S, FORGOTTEN_S, FRESH_S, Order, Survey, ordered, totals
 from rmq_core.work.limits import AlertLimits, LimitBounds, StatsLimits
 
 NAMES = [f"q{number:03}" for number in range(1000)]
@@ -21,10 +22,10 @@ class Server:
         self.now, self.cost_s = 1000.0, cost_s
         self.asked: list[str] = []
 
-    async def read_row(self, name: str) -> dict[str, Any]:
-        self.now += self.cost_s
-        self.asked.append(name)
-        return {"name": name, "ready": 1}
+    async def read_rows(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        self.now += self.cost_s * len(names)
+        self.asked += names
+        return [{"name": name, "ready": 1} for name in names]
 
     def survey(self) -> Survey:
         return Survey(lambda: self.now)
@@ -33,7 +34,7 @@ class Server:
 async def test_a_small_server_is_counted_at_once() -> None:
     server = Server(0.0001)
     survey = server.survey()
-    await survey.renew(NAMES, server.read_row)
+    await survey.renew(NAMES, server.read_rows)
     assert len(survey.rows(NAMES)) == 1000
     assert survey.age(NAMES) < FRESH_S
 
@@ -43,9 +44,9 @@ async def test_a_request_counts_for_a_limited_time_and_the_next_request_continue
     survey = server.survey()
     for round_ in (1, 2, 3, 4, 5):
         began = server.now
-        await survey.renew(NAMES, server.read_row)
-        assert server.now - began <= FIRST_S + 20 * server.cost_s
-        assert len(survey.rows(NAMES)) == pytest.approx(min(1000, 200 * round_), abs=20 * round_)
+        await survey.renew(NAMES, server.read_rows)
+        assert server.now - began <= FIRST_S + 2 * CHUNK * server.cost_s
+        assert len(survey.rows(NAMES)) == pytest.approx(min(1000, 200 * round_), abs=2 * CHUNK * round_)
     assert sorted(set(server.asked)) == NAMES
     assert len(server.asked) < 1200
 
@@ -53,16 +54,16 @@ async def test_a_request_counts_for_a_limited_time_and_the_next_request_continue
 async def test_when_all_queues_are_counted_the_oldest_counts_are_refreshed_first() -> None:
     server = Server(0.001)
     survey = server.survey()
-    await survey.renew(NAMES, server.read_row)
+    await survey.renew(NAMES, server.read_rows)
     server.asked.clear()
     server.now += 60
     began = server.now
-    await survey.renew(NAMES, server.read_row)
-    assert server.now - began <= AGAIN_S + 20 * server.cost_s
+    await survey.renew(NAMES, server.read_rows)
+    assert server.now - began <= AGAIN_S + 2 * CHUNK * server.cost_s
     assert server.asked == NAMES[: len(server.asked)]
     assert survey.age(NAMES) > 60
     for _ in range(4):
-        await survey.renew(NAMES, server.read_row)
+        await survey.renew(NAMES, server.read_rows)
     assert survey.age(NAMES) < 60
 
 
@@ -70,27 +71,27 @@ async def test_many_open_pages_count_little_more_than_one() -> None:
     server = Server(0.0001)
     survey = server.survey()
     for _ in range(20):
-        await survey.renew(NAMES, server.read_row)
+        await survey.renew(NAMES, server.read_rows)
     assert len(server.asked) == 1000
     since = survey.now()
-    await survey.refresh(NAMES[:50], server.read_row, since)
+    await survey.refresh(NAMES[:50], server.read_rows, since)
     assert server.asked[1000:] == NAMES[:50]
 
 
 async def test_deleted_queues_and_outdated_numbers_are_dropped() -> None:
     server = Server(0.01)
     survey = server.survey()
-    await survey.renew(NAMES[:10], server.read_row)
-    await survey.renew(NAMES[:5], server.read_row)
+    await survey.renew(NAMES[:10], server.read_rows)
+    await survey.renew(NAMES[:5], server.read_rows)
     assert [row["name"] for row in survey.rows(NAMES)] == NAMES[:5]
     server.now += FORGOTTEN_S
     server.cost_s = FIRST_S
-    await survey.renew(NAMES[:5], server.read_row)
-    assert len(survey.rows(NAMES[:5])) < 5
+    await survey.renew(NAMES, server.read_rows)
+    assert len(survey.rows(NAMES)) == CHUNK
 
 
 async def test_an_unreachable_server_ends_the_count_with_its_own_error() -> None:
-    async def away(_: str) -> dict[str, Any]:
+    async def away(_: Sequence[str]) -> list[dict[str, Any]]:
         raise QueueUnavailable("Redis did not answer")
 
     with pytest.raises(QueueUnavailable):

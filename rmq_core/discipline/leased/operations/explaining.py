@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rmq_core.discipline.leased.engine import LeasedEngine
 from rmq_core.discipline.leased.operations.inspecting import leases
 from rmq_core.envelope.codec import Message, message_of, split
+from rmq_core.envelope.publishers import publisher_of
 from rmq_core.envelope.stored import group_of
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Exchange
@@ -23,7 +24,6 @@ _MOST, _SLICE, _LEASES, _ENTRIES = 100_000, 1000, 1000, 100_000
 _PLACES = (
     ("ready", "list"), ("delayed", "zset"), ("dead", "list"), ("completed", "list"), ("failed", "list"),
 )  # fmt: skip
-_PUBLISHERS = ("airflow-dag-id", "airflow-run-id", "airflow-task-id", "airflow-map-index")
 _PAST = {"nack": "nacked"}
 _NEAR_S = 2
 
@@ -117,7 +117,7 @@ def _of_message(found: Found, entries: Sequence[JournalEntry]) -> list[Step]:
     """Return what the envelope of a message says and the journal does not, and where the message is."""
     message, told = found.message, [(entry.event, moment(entry.at_ms)) for entry in entries]
     events = {event for event, _ in told}
-    steps = [] if "published" in events else [Step(message.enqueued_at, "published", publisher_of(message))]
+    steps = [] if "published" in events else [Step(message.enqueued_at, "published", publisher_of(message.headers))]
     steps += [
         Step(each.at, _PAST.get(each.kind, each.kind), each.owner, "", each.reason)
         for each in message.history
@@ -145,19 +145,16 @@ def _now(found: Found) -> list[Step]:
     return []
 
 
-def publisher_of(message: Message) -> str:
-    """Return who published a message according to its headers, '' if they do not say."""
-    named = [message.headers[name] for name in _PUBLISHERS if name in message.headers]
-    return "airflow " + "/".join(named) if named else ""
-
-
 def _of_entry(entry: JournalEntry, message_id: str, found: Found | None) -> Step:
     others, at = len(entry.ids) - 1, moment(entry.at_ms)
     among = f"with {others:,} {'other' if others == 1 else 'others'}" if message_id in entry.ids and others else ""
     failures = found.message.history if found and entry.event == "expired" else ()
     expired = [each for each in failures if each.kind == "expired" and _near(each.at, at)]
     holder = expired[0].owner if expired else ""  # whoever takes the messages back does not know it
-    return Step(at, entry.event, entry.owner or entry.by or holder, entry.lease_id, entry.detail or among, "journal")
+    named = publisher_of(found.message.headers) if found and entry.event == "published" else ""
+    return Step(
+        at, entry.event, named or entry.owner or entry.by or holder, entry.lease_id, entry.detail or among, "journal"
+    )
 
 
 def _near(one: datetime, other: datetime) -> bool:
@@ -188,7 +185,7 @@ def _unknown(
         told.append("the queue has no journal, so claims and acks are unknown: set LeasedConfig(journal=...)")
         if found is None:
             told.append("it was acked, purged, cancelled or dropped, or never published: nothing of it is left")
-        elif not publisher_of(found.message):
+        elif not publisher_of(found.message.headers):
             told.append("who published it: it has no headers that say so")
     elif not any(entry.event == "published" for entry in entries):
         told.append("who published it: the journal does not reach back so far, or its publisher writes none")

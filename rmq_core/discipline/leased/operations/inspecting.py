@@ -15,7 +15,7 @@ from rmq_core.exchange import Batch, Call, Command, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import IsolatedGroup, Lease, token_of
 from rmq_core.policy import whole
-from rmq_core.queue.keys import UNHELD, check_name
+from rmq_core.queue.keys import UNHELD, LeasedKeys, check_name
 from rmq_core.reports import Backlog, LeaseInfo, MessagePage, QueueStats, SettledRecord
 
 _LISTED = 1000
@@ -160,6 +160,25 @@ def stats_of(counted: Sequence[Any], leased: int) -> QueueStats:
     return QueueStats(ready, delayed, leased, leases, dead, _age(oldest, now), bool(paused), isolated)
 
 
+class Overview(NamedTuple):
+    """What a queue holds, and whether one of its leases has expired by the server's clock."""
+
+    stats: QueueStats
+    late: bool
+
+
+def overview(engine: LeasedEngine) -> Exchange[Overview]:
+    """Return what `stats` returns, and whether a lease has expired. Yields only calls, as `together` demands."""
+    counted = yield count_call(engine)
+    if not counted[7]:
+        return Overview(stats_of(counted, 0), late=False)
+    held = yield held_call(engine, counted)
+    first = _text(counted[7][0])
+    reply = yield _info_call(engine.keys, first)
+    deadline = None if reply is None else _info(first, reply).deadline
+    return Overview(stats_of(counted, held), deadline is not None and deadline <= _moment(counted[6]))
+
+
 def _counts(engine: LeasedEngine, listed: int) -> Call:
     """Return the call that counts everything in one script and lists the ids of `listed` leases, at least 1."""
     return script("leased/stats", engine.keys, listed=listed)
@@ -239,10 +258,12 @@ def _infos(engine: LeasedEngine, ids: Sequence[bytes | str]) -> Exchange[list[Le
     keys, names = engine.keys, [_text(name) for name in ids]
     if not names:
         return []
-    replies = yield Batch(
-        tuple(script("leased/info", keys, lease=keys.lease(n), settled=keys.settled(n), lease_id=n) for n in names)
-    )
+    replies = yield Batch(tuple(_info_call(keys, name) for name in names))
     return [_info(name, reply) for name, reply in zip(names, replies, strict=True) if reply is not None]
+
+
+def _info_call(keys: LeasedKeys, name: str) -> Call:
+    return script("leased/info", keys, lease=keys.lease(name), settled=keys.settled(name), lease_id=name)
 
 
 def _info(name: str, reply: Any) -> LeaseInfo:

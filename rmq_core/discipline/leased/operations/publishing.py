@@ -14,6 +14,7 @@ from rmq_core.envelope import codec
 from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.ids import new_id, new_ids, nonce
 from rmq_core.envelope.payloads import digest, encode_headers, encode_payload, encode_text
+from rmq_core.envelope.publishers import publisher_of
 from rmq_core.errors import PayloadError, QueueFull, RedisMessageQueueError, ScriptFailed
 from rmq_core.events import Operation
 from rmq_core.exchange import Call, Chain, Exchange, Sleep
@@ -120,7 +121,7 @@ def publish(
     else:
         _tell(engine, int(accepted), int(not accepted), int(dropped), entry.id if accepted else None)
     if engine.journal is not None and accepted:
-        note("published", ids=[entry.id], by=actor())
+        note("published", ids=[entry.id], by=publisher_of(headers or {}) or actor())
     check(engine, "published", confirmed)
     return Published(entry.id, accepted)
 
@@ -141,6 +142,8 @@ def publish_many(
     """
     tally = _Tally(engine)
     chunks = chunks_of(engine, payloads, dedup_key, delay, headers, tally.clock)
+    if engine.journal is not None:
+        tally.by = publisher_of(headers or {}) or actor()
     if not engine.registered:
         engine.registered = yield from register(engine.name, DISCIPLINE)
     try:
@@ -268,10 +271,10 @@ def _tell(engine: LeasedEngine, fresh: int, duplicates: int, dropped: int, messa
 
 
 class _Tally:
-    """The running totals for the PublishReport."""
+    """The running totals for the PublishReport. by: the publisher, for the journal."""
 
     def __init__(self, engine: LeasedEngine) -> None:
-        self.engine, self.clock = engine, ServerClock()
+        self.engine, self.clock, self.by = engine, ServerClock(), ""
         self.accepted = self.duplicates = self.dropped = 0
         self.ids: list[str | None] = []
 
@@ -291,7 +294,7 @@ class _Tally:
         one = self.ids[-1] if len(chunk.ids) == 1 else None
         _tell(self.engine, fresh, len(chunk.ids) - fresh, dropped, one)
         if self.engine.journal is not None and fresh:
-            note("published", ids=[each for each in self.ids[-len(chunk.ids) :] if each], by=actor())
+            note("published", ids=[each for each in self.ids[-len(chunk.ids) :] if each], by=self.by)
 
     def report(self) -> PublishReport:
         return PublishReport(self.accepted, self.duplicates, self.dropped, tuple(self.ids))

@@ -7,6 +7,7 @@ slots, so each queue has calls of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from rmq_core.discipline.leased.config import LeasedConfig
 from rmq_core.discipline.leased.engine import LeasedEngine
@@ -15,6 +16,7 @@ from rmq_core.exchange import Exchange, together
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.keys import LeasedKeys
 
+R = TypeVar("R")
 _AT_ONCE = 1000  # queues in one call or write: some milliseconds of the server's time
 
 
@@ -28,6 +30,14 @@ def holding(names: Sequence[str]) -> Exchange[list[str]]:
 def glances(names: Sequence[str], config: LeasedConfig) -> Exchange[list[Glance]]:
     """Return the backlog of each of these queues and the ids of its expired leases, which the backlog leaves out."""
     return together([glance(LeasedEngine(LeasedKeys(name), config)) for name in names])
+
+
+def caught(exchange: Exchange[R]) -> Exchange[R | Exception]:
+    """Return the error of an exchange in place of its result, so that it does not end the others of `together`."""
+    try:
+        return (yield from exchange)
+    except Exception as error:  # noqa: BLE001  one damaged queue must not hide the others
+        return error
 
 
 def parts(names: Sequence[str], *, apart: bool) -> Iterator[Sequence[str]]:

@@ -1,0 +1,47 @@
+"""`publishing_as`: let the messages of a queue object say who published them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from rmq_core.messages import NewMessage
+
+Q = TypeVar("Q")
+Publisher: TypeAlias = Callable[[], Mapping[str, str]]
+"""Returns the headers that name the publisher; none if there is nobody to name."""
+_LISTS = ("publish_many", "stage")
+
+
+def publishing_as(queue: Q, publisher: Publisher) -> Q:
+    """Return the queue; from now on, the messages that it publishes or stages carry the headers of the publisher.
+
+    These replace headers of the same names, which may be copies of those of another message. `publisher` is called once
+    for each call. It replaces methods of this queue object, so all other queues publish as fast as before.
+    """
+    one: Any = queue
+    for verb in ("publish", *_LISTS):
+        if hasattr(one, verb):
+            setattr(one, verb, _named(getattr(one, verb), publisher, of_list=verb in _LISTS))
+    return queue
+
+
+def with_publisher(message: Any, publisher: Mapping[str, str]) -> Any:
+    """Return a message with the publisher's headers if it has headers of its own, which replace those of the call."""
+    if not isinstance(message, NewMessage) or message.headers is None:
+        return message
+    return message._replace(headers={**message.headers, **publisher})
+
+
+def _named(call: Callable[..., Any], publisher: Publisher, *, of_list: bool) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def named(*args: Any, headers: Mapping[str, str] | None = None, **kwargs: Any) -> Any:
+        own = publisher()
+        if own and of_list and args:
+            args = (map(functools.partial(with_publisher, publisher=own), args[0]), *args[1:])
+        elif own and of_list and "payloads" in kwargs:
+            kwargs["payloads"] = map(functools.partial(with_publisher, publisher=own), kwargs["payloads"])
+        return call(*args, headers={**(headers or {}), **own} if own else headers, **kwargs)
+
+    return named
