@@ -60,9 +60,8 @@ def test_columns_become_the_fields_of_a_message(spark: SparkSession, redis_url: 
     lease = queue.claim(max_messages=10)
     assert lease is not None
     first, second = lease.messages
-    publisher = {"spark-application-id": spark.sparkContext.applicationId}
-    assert (first.id, first.payload, first.headers) == ("a", b"1", {"h": "1", **publisher})
-    assert (second.payload, second.headers) == (b"2", publisher)
+    assert (first.id, first.payload, first.headers) == ("a", b"1", {"h": "1"})
+    assert (second.payload, second.headers) == (b"2", {})
     assert queue.stats().delayed == 1
 
 
@@ -71,7 +70,7 @@ def test_messages_name_the_application_that_publishes_them(
     spark: SparkSession, redis_url: str, options: dict[str, Any]
 ) -> None:
     copied = spark.sql("select 'x' as payload, map('spark-application-id', 'another', 'n', '1') as headers")
-    save(copied.coalesce(1), redis_url, **options)
+    save(copied.coalesce(1), redis_url, publisherHeader="true", **options)
     publishers = []
     for name in ("work/s0", "work/s1") if "shards" in options else (QUEUE,):
         with LeasedQueue(redis_url, name) as queue:
@@ -79,8 +78,10 @@ def test_messages_name_the_application_that_publishes_them(
     assert publishers == [f"spark {spark.sparkContext.applicationId}"]
 
 
-def test_the_header_of_the_publisher_can_be_left_out(spark: SparkSession, redis_url: str, queue: LeasedQueue) -> None:
-    save(numbers(spark, 1, 1), redis_url, publisherHeader="false")
+def test_messages_carry_only_headers_that_were_asked_for(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    save(numbers(spark, 1, 1), redis_url)
     assert queue.peek()[0].headers == {}
 
 
