@@ -53,6 +53,7 @@ class ReliableMethods(QueueBase[ReliableEngine], Transferable):
     discard = Method(selecting.discard)
     expire_lease = Method(cannot(DISCIPLINE, "expire_lease"))
     run_now = Method(cannot(DISCIPLINE, "run_now"))
+    cancel = Method(cannot(DISCIPLINE, "cancel"))
     redrive_edited = Method(cannot(DISCIPLINE, "redrive_edited"))
     reap = Method(reaping.reap)
     export_page = Method(moving.export_page)

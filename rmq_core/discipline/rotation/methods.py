@@ -47,6 +47,7 @@ class RotationMethods(QueueBase[RotationEngine], Transferable):
     search = Method(searching.search)
     expire_lease = Method(cannot(DISCIPLINE, "expire_lease"))
     run_now = Method(cannot(DISCIPLINE, "run_now"))
+    cancel = Method(cannot(DISCIPLINE, "cancel"))
     discard = Method(cannot(DISCIPLINE, "discard"))
     redrive_edited = Method(cannot(DISCIPLINE, "redrive_edited"))
     dead_reasons = Method(cannot(DISCIPLINE, "dead_reasons"))

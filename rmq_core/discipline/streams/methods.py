@@ -57,6 +57,7 @@ class StreamMethods(Recorded, QueueBase[StreamEngine], Transferable):
     search = Method(searching.search)
     expire_lease = Method(cannot("streams", "expire_lease"))
     run_now = Method(cannot("streams", "run_now"))
+    cancel = Method(cannot("streams", "cancel"))
     discard = Method(cannot("streams", "discard"))
     redrive_edited = Method(cannot("streams", "redrive_edited"))
     dead_reasons = Method(cannot("streams", "dead_reasons"))
