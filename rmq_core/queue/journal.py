@@ -7,7 +7,7 @@ killed afterwards is on record. An entry that a full server refuses is dropped, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -60,11 +60,22 @@ def note(event: str, *, lease: Lease | None = None, ids: Sequence[str] = (), **a
     if entries is None:
         return
     held = {} if lease is None else {"l": lease.id, "f": (lease.token or "").partition(".")[0], "o": lease.owner}
-    fields = {"e": event, **held, **{name[0]: str(value) for name, value in about.items()}}
+    entries.extend(_entries(event, ids, held | {name[0]: str(value) for name, value in about.items()}))
+
+
+def lines_of(event: str, ids: Sequence[str], **about: object) -> list[str]:
+    """Return the entries of an event about these messages as the script takes them."""
+    return [_line(entry) for entry in _entries(event, ids, {name[0]: str(value) for name, value in about.items()})]
+
+
+def _entries(event: str, ids: Sequence[str], fields: Mapping[str, str]) -> Iterator[dict[str, str]]:
     for lo in range(0, max(len(ids), 1), _MOST_IDS):
-        some = ids[lo : lo + _MOST_IDS]
-        entry = {**fields, "i": packed(some)}
-        entries.append({name: value for name, value in entry.items() if value})
+        entry = {"e": event, **fields, "i": packed(ids[lo : lo + _MOST_IDS])}
+        yield {name: value for name, value in entry.items() if value}
+
+
+def _line(entry: Mapping[str, str]) -> str:
+    return json.dumps([part for pair in entry.items() for part in pair])
 
 
 def journaled(engine: JournalKeeper, exchange: Exchange[R]) -> Exchange[R]:
@@ -89,7 +100,7 @@ def journaled(engine: JournalKeeper, exchange: Exchange[R]) -> Exchange[R]:
 def _write(engine: JournalKeeper, entries: Sequence[dict[str, str]]) -> Exchange[None]:
     length = engine.journal
     for lo in range(0, len(entries) if length else 0, 100):
-        lines = [json.dumps([part for pair in entry.items() for part in pair]) for entry in entries[lo : lo + 100]]
+        lines = [_line(entry) for entry in entries[lo : lo + 100]]
         try:
             yield script("journal/write", engine.keys, **length._asdict() if length else {}, entries=lines)
         except RedisMessageQueueError:

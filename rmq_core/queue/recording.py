@@ -23,7 +23,7 @@ _RINGS = {"minutes": ("m", 60, 1440), "hours": ("h", 3600, 720)}
 class Recorder(Engine, Protocol):
     """The part of an engine that a history needs. `tally` is None if this client does not record.
 
-    gauged: the keys of the ready and delayed messages; empty where a queue has none.
+    gauged: the keys of the ready and delayed messages, and of the journal; empty where a queue has none.
     """
 
     keys: Any

@@ -58,7 +58,8 @@ export function pastPanel({ where }) {
   return { element, load, leave: () => charts.forEach((each) => each.stop()), tick: () => Date.now() - read > RENEW_MS && load().catch(() => {}) };
 }
 
-const wording = ({ kind, text }) => (kind === "mark" ? text : [{ pause: "paused", resume: "resumed", redrive: "redriven", purge: "purged" }[kind] ?? kind, text].filter(Boolean).join(" "));
+const WORDS = { pause: "paused", resume: "resumed", redrive: "redriven", purge: "purged", edit: "edited", discard: "deleted", "run-now": "made ready early:", cancel: "removed" };
+const wording = ({ kind, text }) => (kind === "mark" ? text : [WORDS[kind] ?? kind, text].filter(Boolean).join(" "));
 
 function draw({ seconds, columns }, marks) {
   const size = Math.max(1, Math.ceil(columns.at.length / POINTS));

@@ -1,7 +1,8 @@
 -- Adds what a client counted to the current minute, the current hour and the totals of a queue, and adds marks.
 -- KEYS: history  sent, the number of the client's last flush; it expires
---       ready?, both omitted where a queue has no list of ready messages  delayed?
--- ARGV: number, of this flush  sums, items such as 'p+3 wx^120', or ''  marks..., lines without their time
+--       ready?, omitted with the next two where a queue has no list of ready messages  delayed?  journal?
+-- ARGV: number, of this flush  sums, items such as 'p+3 wx^120', or ''
+--       marks..., lines without their time; further lines of a mark are entries for the journal, if there is one
 -- Reply: 'counted' or 'counted before'.
 -- include: clock
 -- include: isolated
@@ -30,6 +31,19 @@ end
 local function within(text, number_of)
   return text and string.find(text, number_of .. ' ', 1, true) == 1 and text or ''
 end
+-- Returns the lines but for the oldest of them, or of those of some kinds, that are more than `most`.
+local ACTIONS = {edit = true, discard = true, ['run-now'] = true, cancel = true}
+local function newest(lines, most, kinds)
+  local counted, words = 0, {}
+  for line in string.gmatch(lines, '[^\n]*\n') do words[#words + 1] = line end
+  for i = #words, 1, -1 do
+    if not kinds or kinds[string.match(words[i], '\t([^\t]*)')] then
+      counted = counted + 1
+      if counted > most then words[i] = '' end
+    end
+  end
+  return table.concat(words)
+end
 local seen = ''
 if ready then
   local isolated = isolated_in(delayed)
@@ -45,11 +59,15 @@ local written = {
   places[3], merged(begun, totals, (string.gsub(sums, '%l+%d*%^%d+', ''))),
 }
 if #marks > 0 then
-  local lines = (kept[4] or '')
-  for i = 1, #marks do lines = lines .. now .. '\t' .. marks[i] .. '\n' end
-  local _, count = string.gsub(lines, '\n', '')
-  for _ = 51, count do lines = string.sub(lines, string.find(lines, '\n', 1, true) + 1) end
-  written[7], written[8] = 'marks', lines
+  local lines = kept[4] or ''
+  for i = 1, #marks do
+    local line, entries = string.match(marks[i], '^([^\n]*)(.*)$')
+    lines = lines .. now .. '\t' .. line .. '\n'
+    for entry in string.gmatch(journal and entries or '', '[^\n]+') do
+      redis.call('XADD', journal, 'NOMKSTREAM', '*', unpack(cjson.decode(entry)))
+    end
+  end
+  written[7], written[8] = 'marks', newest(newest(lines, 25, ACTIONS), 50)
 end
 redis.call('HSET', history, unpack(written))
 redis.call('EXPIRE', history, 2764800)
