@@ -23,7 +23,6 @@ from rmq_core import (
     Overflow,
     QueueFull,
     QueueUnavailable,
-    Unsupported,
 )
 from rmq_core.history import BOUNDS_S, acting_as, columns
 from rmq_core.queue import recording
@@ -382,15 +381,6 @@ def test_an_interrupted_flush_after_a_claim_does_not_lose_the_lease(world: World
     engine.keep(claimed)
     again = queue.claim()
     assert (again.id, again.message.payload, again.takeovers) == (claimed.id, "x", 0)
-
-
-@pytest.mark.parametrize("discipline", ["jobs", "reliable", "rotation"])
-def test_a_discipline_without_events_says_that_it_has_no_history(world: World, discipline: str) -> None:
-    queue = world.open(discipline)
-    assert not queue.capabilities.history
-    for call in (queue.history, queue.totals, queue.marks, lambda: queue.mark("x")):
-        with pytest.raises(Unsupported, match="has no history; use leased or streams"):
-            call()
 
 
 def test_a_stream_has_a_history(world: World) -> None:

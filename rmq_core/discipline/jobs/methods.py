@@ -22,15 +22,17 @@ from rmq_core.discipline.jobs.operations import (
 )
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.recording import Recorded
 from rmq_core.queue.verbs import VERBS, cannot
 
 
-class JobMethods(QueueBase[JobsEngine], Transferable):
+class JobMethods(Recorded, QueueBase[JobsEngine], Transferable):
     """The methods of JobQueue and AsyncJobQueue."""
 
     discipline = "jobs"
     capabilities = CAPABILITIES
     verbs = VERBS - {"release_lease", "redrive_some", "redrive_edited"}
+    uncounted = frozenset({"dropped", "isolated"})
     _extend_all = staticmethod(settling.extend_all)
 
     def __init__(self, redis: Any, name: str, config: JobsConfig | None = None) -> None:

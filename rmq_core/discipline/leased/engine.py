@@ -59,8 +59,9 @@ class LeasedEngine:
         return None if self.config.lease is None else seconds("lease", self.config.lease)
 
     @property
-    def gauged(self) -> dict[str, bytes]:
-        return {"ready": self.keys.ready, "delayed": self.keys.delayed, "journal": self.keys.journal}
+    def gauged(self) -> dict[str, str | bytes]:
+        keys = self.keys
+        return {"kind": "list", "ready": keys.ready, "delayed": keys.delayed, "journal": keys.journal}
 
     def tell(self, operation: Operation, count: int = 1, lease_id: str | None = None, **about: Any) -> None:
         """Emit an event and count it; nothing happens for a count of 0."""

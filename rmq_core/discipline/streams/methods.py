@@ -28,6 +28,9 @@ class StreamMethods(Recorded, QueueBase[StreamEngine], Transferable):
     discipline = "streams"
     capabilities = CAPABILITIES
     verbs = frozenset({"search", "purge"})
+    uncounted = frozenset(
+        {"duplicates", "dropped", "taken_over", "dead", "redriven", "isolated", "ready", "oldest_age"}
+    )
     _extend_all = staticmethod(claiming.extend_all)
     _leave = staticmethod(settling.give_back_unanswered)
 

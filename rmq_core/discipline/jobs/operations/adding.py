@@ -16,6 +16,7 @@ from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.ids import new_id, nonce
 from rmq_core.envelope.payloads import digest, encode_payload, encode_text
 from rmq_core.errors import PayloadError, RedisMessageQueueError
+from rmq_core.events import Operation
 from rmq_core.exchange import Call, Encodable, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import Backoff, milliseconds
@@ -181,6 +182,9 @@ def _send(engine: JobsEngine, entries: Sequence[JobEntry]) -> Exchange[list[bool
     word, _, digits = reply.decode().partition(" ")
     if word != "accepted":
         raise refused("adding", reply)
+    fresh = digits.count("1") if digits else len(entries)
+    engine.tell(Operation.PUBLISH, fresh)
+    engine.tell(Operation.DUPLICATE, len(entries) - fresh)
     return [digit == "1" for digit in digits] if digits else [True] * len(entries)
 
 

@@ -20,12 +20,10 @@ def cancel(engine: JobsEngine, message_id: str, *, dedup_key: str | bytes | None
     Looks through the ready jobs, the oldest first; of several with this id it removes one. Its id can be added again. A
     deduplication key that `publish` named is not stored with the job: pass it as `dedup_key`, to free it too.
     """
-    if (yield from _cancelled(engine, "jobs/cancel", message_id, dedup_key, job_id=check_id(message_id))):
-        return True
-    entry = yield from _ready_entry(engine, message_id)
-    if entry is None:
-        return False
-    return (yield from _cancelled(engine, "jobs/cancel_ready", message_id, dedup_key, group=GROUP, entry=entry))
+    gone = yield from _cancelled(engine, "jobs/cancel", message_id, dedup_key, job_id=check_id(message_id))
+    if not gone and (entry := (yield from _ready_entry(engine, message_id))) is not None:
+        gone = yield from _cancelled(engine, "jobs/cancel_ready", message_id, dedup_key, group=GROUP, entry=entry)
+    return gone
 
 
 def cancel_delayed(engine: JobsEngine, job_id: str) -> Exchange[bool]:
@@ -41,6 +39,7 @@ def _cancelled(
     reply = yield script(name, keys, marker=keys.unique(job_digest(named)), another=another, **about)
     if reply not in {b"cancelled", b"missing"}:
         raise refused("cancel", reply)
+    engine.acted("cancel", int(reply == b"cancelled"), [named])
     return bool(reply == b"cancelled")
 
 
