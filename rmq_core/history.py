@@ -191,7 +191,10 @@ class QueueTotals(_Counted):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that an operator did to a queue: `pause`, `resume`, `redrive`, `purge`, or a `mark` with free text."""
+    """Something that an operator did to a queue.
+
+    kind: `pause`, `resume`, `redrive`, `purge`, `edit`, `discard`, `run-now`, `cancel`, or a `mark` with free text.
+    """
 
     at: datetime
     kind: str

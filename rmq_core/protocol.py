@@ -50,8 +50,21 @@ DISCIPLINES = {
             ("BLPOP", "GET", "HGET", "PTTL", "ZRANGE", "SUBSCRIBE"),
             ("leased", "lists", "progress", "history", "journal"),
         ),
-        Discipline("reliable", "ReliableQueue", ("BLMOVE", "ZRANGE"), ("reliable", "lists", "progress"), "reliable:"),
-        Discipline("rotation", "RotationQueue", ("BLPOP",), ("rotation", "lists", "progress"), "rotation:", bare=True),
+        Discipline(
+            "reliable",
+            "ReliableQueue",
+            ("BLMOVE", "HGET", "ZRANGE"),
+            ("reliable", "lists", "progress", "history"),
+            "reliable:",
+        ),
+        Discipline(
+            "rotation",
+            "RotationQueue",
+            ("BLPOP", "HGET"),
+            ("rotation", "lists", "progress", "history"),
+            "rotation:",
+            bare=True,
+        ),
         Discipline(
             "streams",
             "StreamQueue",
@@ -62,7 +75,7 @@ DISCIPLINES = {
             "jobs",
             "JobQueue",
             ("BLPOP", "GET", "HGET", "LRANGE", "XRANGE", "XREAD", "XREADGROUP", "XREVRANGE"),
-            ("jobs", "lists", "pages", "progress"),
+            ("jobs", "lists", "pages", "progress", "history"),
         ),
     )
 }

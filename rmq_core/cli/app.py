@@ -14,6 +14,7 @@ from rmq_core.cli import (
     forget,
     history,
     inspecting,
+    journal,
     pausing,
     publish,
     reap,
@@ -44,6 +45,12 @@ queues = typer.Typer(cls=Group, callback=shared, help="All queues of a server.",
 letters = typer.Typer(
     cls=Group, callback=shared, help="Dead letters: messages that failed too often.", no_args_is_help=True
 )
+journals = typer.Typer(
+    cls=Group,
+    callback=shared,
+    help="Journals: who published, claimed and settled which messages.",
+    no_args_is_help=True,
+)
 
 app.command()(publish.publish)
 app.command()(consume.consume)
@@ -53,6 +60,7 @@ app.command()(inspecting.leases)
 app.command()(release.release)
 app.command()(repair.expire)
 app.command("run-now")(repair.run_now)
+app.command()(repair.cancel)
 app.command()(search.search)
 app.command()(pausing.pause)
 app.command()(pausing.resume)
@@ -73,8 +81,10 @@ letters.command("reasons")(dead.reasons)
 letters.command("edit")(edit.edit)
 letters.command("redrive")(dead.redrive)
 letters.command("purge")(dead.purge)
+journals.command("export")(journal.export)
 app.add_typer(queues, name="queues")
 app.add_typer(letters, name="dlq")
+app.add_typer(journals, name="journal")
 
 
 def run(arguments: Sequence[str] | None) -> int:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Url
-from rmq_core.cli.output import ago, emit, plain, say, show
+from rmq_core.cli.output import ago, emit, note, plain, say, show
 from rmq_core.cli.top import spark
 from rmq_core.history import EVENTS, HistoryPoint, Mark
 
@@ -53,6 +53,8 @@ def history(
             emit({"queue": queue, "mark": mark.kind, "at": mark.at.isoformat(), "by": mark.by, "text": mark.text})
         return
     _show(queue, points, marks)
+    if reader.uncounted:
+        note(f"{opened.discipline} queues do not count: {', '.join(sorted(reader.uncounted))}")
 
 
 def mark(queue: Queue, text: str, *, url: Url = LOCAL, discipline: Discipline = None, as_json: Json = False) -> None:

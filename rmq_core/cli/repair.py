@@ -1,4 +1,4 @@
-"""`rmq expire` and `rmq run-now`: end a lease, or a delay, before its time."""
+"""`rmq expire`, `rmq run-now` and `rmq cancel`: end a lease or a delay before its time, or remove a message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmq_core.cli.failures import Exit
 from rmq_core.cli.opening import connected
 from rmq_core.cli.options import LOCAL, Discipline, Json, Queue, Settings, Url, Yes
 from rmq_core.cli.output import ago, complain, counted, emit, say
-from rmq_core.errors import Unsupported
+from rmq_core.errors import ConfigurationError, Unsupported
 from rmq_core.queue.verbs import ALL, able_to
 from rmq_core.reports import LeaseInfo
 
@@ -26,6 +26,17 @@ _Owner = Annotated[
     ),
 ]
 _Ids = Annotated[list[str], typer.Argument(help="Ids of delayed messages.", show_default=False, metavar="ID...")]
+_Waiting = Annotated[
+    list[str], typer.Argument(help="Ids of ready or delayed messages.", show_default=False, metavar="ID...")
+]
+_Key = Annotated[
+    str | None,
+    typer.Option(
+        "--dedup-key",
+        help="Also free this deduplication key, which the publisher named: no message keeps its own. For one ID.",
+        show_default=False,
+    ),
+]
 
 
 def expire(
@@ -67,6 +78,37 @@ def run_now(queue: Queue, ids: _Ids, *, url: Url = LOCAL, discipline: Discipline
         say(f"{counted(len(ids) - len(missing), 'message')} of {queue} ready now")
     if missing:
         complain(f"not delayed: {', '.join(missing)}")
+        raise typer.Exit(Exit.FAILED)
+
+
+def cancel(
+    queue: Queue,
+    ids: _Waiting,
+    *,
+    dedup_key: _Key = None,
+    yes: Yes = False,
+    settings: Settings = None,
+    url: Url = LOCAL,
+    discipline: Discipline = None,
+    as_json: Json = False,
+) -> None:
+    """Remove messages that nobody has claimed: ready or delayed ones. The exit code is 1 if one of them is neither.
+
+    Set dedup as the publishers do, so that a message like it can be published again at once.
+    """
+    if dedup_key is not None and len(ids) > 1:
+        raise ConfigurationError("--dedup-key is the key of one message: name one ID")
+    with connected(url) as server, server.queue(queue, discipline, settings) as opened:
+        able = _able(opened, "cancel")
+        if not yes:
+            confirm(f"Remove {counted(len(ids), 'message')} of {queue} ({opened.discipline}) on {server.settings}?")
+        missing = [each for each in ids if not able.cancel(each, dedup_key=dedup_key)]
+    if as_json:
+        emit({"queue": queue, "cancelled": len(ids) - len(missing), "missing": missing})
+    else:
+        say(f"removed {counted(len(ids) - len(missing), 'message')} of {queue}")
+    if missing:
+        complain(f"neither ready nor delayed: {', '.join(missing)}")
         raise typer.Exit(Exit.FAILED)
 
 

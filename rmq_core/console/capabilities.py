@@ -13,7 +13,6 @@ LACKED = {
     "pause": "pause",
     "resume": "pause",
     "release_lease": "release of a lease by its id",
-    "cancel": "way to remove a message by its id",
     "redrive": "dead letters to redrive",
     "redrive_some": "redrive of chosen messages",
     "redrive_where": "redrive of messages that meet conditions",

@@ -135,7 +135,7 @@ async def cancel(request: Request, connection_id: str, wish: OfMessage) -> dict[
     async with changing(request, "rmq_cancel", connection_id, wish, "cancel") as (queue, done):
         if not await queue.cancel(wish.message_id):
             raise HTTPException(409, "nothing was removed: this message is neither ready nor delayed any more")
-        done("the message is removed")
+        done("messages removed: 1")
     return {"cancelled": True}
 
 

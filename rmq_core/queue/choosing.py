@@ -98,8 +98,15 @@ def drop_chosen(place: Place, test: Test, changes: Changes, markers: Markers | N
     return (yield from change_chosen(place, test, change, changes))
 
 
-def discard_chosen(place: Place, message_ids: Iterable[str]) -> Exchange[int]:
-    """Delete the messages of a list with these ids; return how many. Stops as soon as it has seen each id."""
+class Discarded(NamedTuple):
+    """How many messages were deleted. ids: which; none if another client changed some of them meanwhile."""
+
+    deleted: int
+    ids: tuple[str, ...] = ()
+
+
+def discard_chosen(place: Place, message_ids: Iterable[str]) -> Exchange[Discarded]:
+    """Delete the messages of a list with these ids. Stops as soon as it has seen each id."""
     wanted = wanted_ids(message_ids)
     missing = set(wanted)
 
@@ -109,7 +116,9 @@ def discard_chosen(place: Place, message_ids: Iterable[str]) -> Exchange[int]:
         return message_id in wanted
 
     changes = Changes(progress=lambda _: bool(missing))
-    return (yield from drop_chosen(place, test, changes)) if wanted else 0
+    deleted = (yield from drop_chosen(place, test, changes)) if wanted else 0
+    found = wanted - missing
+    return Discarded(deleted, tuple(sorted(found)) if deleted >= len(found) else ())
 
 
 def id_of(envelope: bytes) -> str | None:

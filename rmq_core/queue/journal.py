@@ -7,12 +7,13 @@ killed afterwards is on record. An entry that a full server refuses is dropped, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from rmq_core.errors import RedisMessageQueueError
+from rmq_core.errors import ConfigurationError, RedisMessageQueueError
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease
@@ -22,6 +23,8 @@ from rmq_core.queue.base import Engine
 R = TypeVar("R")
 _MOST_IDS = 1000
 _AT_ONCE = 500
+_PAGE = 100  # an entry may have 1,000 ids
+_ENTRY = re.compile(r"\d{1,20}-\d{1,20}")
 _SAME = "\t"
 _SETTLED = {"acked", "nacked", "released", "dead"}
 _noted: ContextVar[list[dict[str, str]] | None] = ContextVar("rmq_journal", default=None)
@@ -60,11 +63,22 @@ def note(event: str, *, lease: Lease | None = None, ids: Sequence[str] = (), **a
     if entries is None:
         return
     held = {} if lease is None else {"l": lease.id, "f": (lease.token or "").partition(".")[0], "o": lease.owner}
-    fields = {"e": event, **held, **{name[0]: str(value) for name, value in about.items()}}
+    entries.extend(_entries(event, ids, held | {name[0]: str(value) for name, value in about.items()}))
+
+
+def lines_of(event: str, ids: Sequence[str], **about: object) -> list[str]:
+    """Return the entries of an event about these messages as the script takes them."""
+    return [_line(entry) for entry in _entries(event, ids, {name[0]: str(value) for name, value in about.items()})]
+
+
+def _entries(event: str, ids: Sequence[str], fields: Mapping[str, str]) -> Iterator[dict[str, str]]:
     for lo in range(0, max(len(ids), 1), _MOST_IDS):
-        some = ids[lo : lo + _MOST_IDS]
-        entry = {**fields, "i": packed(some)}
-        entries.append({name: value for name, value in entry.items() if value})
+        entry = {"e": event, **fields, "i": packed(ids[lo : lo + _MOST_IDS])}
+        yield {name: value for name, value in entry.items() if value}
+
+
+def _line(entry: Mapping[str, str]) -> str:
+    return json.dumps([part for pair in entry.items() for part in pair])
 
 
 def journaled(engine: JournalKeeper, exchange: Exchange[R]) -> Exchange[R]:
@@ -89,7 +103,7 @@ def journaled(engine: JournalKeeper, exchange: Exchange[R]) -> Exchange[R]:
 def _write(engine: JournalKeeper, entries: Sequence[dict[str, str]]) -> Exchange[None]:
     length = engine.journal
     for lo in range(0, len(entries) if length else 0, 100):
-        lines = [json.dumps([part for pair in entry.items() for part in pair]) for entry in entries[lo : lo + 100]]
+        lines = [_line(entry) for entry in entries[lo : lo + 100]]
         try:
             yield script("journal/write", engine.keys, **length._asdict() if length else {}, entries=lines)
         except RedisMessageQueueError:
@@ -97,7 +111,10 @@ def _write(engine: JournalKeeper, entries: Sequence[dict[str, str]]) -> Exchange
 
 
 class JournalEntry(NamedTuple):
-    """An entry of a journal. `ids` are the messages it names; a lease that is settled whole names none."""
+    """An entry of a journal. `ids` are the messages it names; a lease that is settled whole names none.
+
+    messages: how many it is about; None if it does not say. entry_id: its place in the journal.
+    """
 
     at_ms: int
     event: str
@@ -107,6 +124,8 @@ class JournalEntry(NamedTuple):
     by: str
     detail: str
     ids: tuple[str, ...]
+    messages: int | None = None
+    entry_id: str = ""
 
     @classmethod
     def of(cls, stored: Sequence[Any]) -> JournalEntry:
@@ -115,7 +134,32 @@ class JournalEntry(NamedTuple):
         fields = dict(zip(parts[::2], parts[1::2], strict=True))
         at_ms = int(stored[0].partition(b"-")[0])
         lease_id, fence, owner, by, detail = (fields.get(name, "") for name in "lfobr")
-        return cls(at_ms, fields["e"], lease_id, fence, owner, by, detail, tuple(unpacked(fields.get("i", ""))))
+        ids, number = tuple(unpacked(fields.get("i", ""))), fields.get("n")
+        count = int(number) if number else len(ids) or None
+        return cls(at_ms, fields["e"], lease_id, fence, owner, by, detail, ids, count, stored[0].decode())
+
+
+class JournalPage(NamedTuple):
+    """Entries of a journal, oldest first. after, until: pass both on to get the next page; None after the last one."""
+
+    entries: list[JournalEntry]
+    after: str | None
+    until: str | None
+
+
+def read_journal(engine: JournalKeeper, *, after: str | None = None, until: str | None = None) -> Exchange[JournalPage]:
+    """Return the entries after one of them, oldest first, at most 100; without `until` up to the newest one.
+
+    after, until: ids of entries, as an entry or a page has them. Raises ConfigurationError for other texts.
+    """
+    for name, value in (("after", after), ("until", until)):
+        if value is not None and (not isinstance(value, str) or not _ENTRY.fullmatch(value)):
+            raise ConfigurationError(f"{name} must be the id of an entry, such as 1764000000000-0, not {value!r}")
+    stop, found = yield script("journal/read", engine.keys, after=after or "-", last=until or "", most=_PAGE)
+    entries = [JournalEntry.of(each) for each in found]
+    if len(entries) < _PAGE:
+        return JournalPage(entries, None, None)
+    return JournalPage(entries, entries[-1].entry_id, stop.decode())
 
 
 def entries_about(engine: JournalKeeper, message_id: str, most: int) -> Exchange[tuple[list[JournalEntry], bool]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from math import frexp, inf
 from threading import Lock
@@ -19,6 +20,7 @@ from rmq_core.envelope.payloads import one_line
 from rmq_core.events import Operation
 from rmq_core.history import LETTERS, actor, bucket_below
 from rmq_core.messages import Lease
+from rmq_core.queue.actions import Acted, Action, mark_of
 
 INTERVAL_S = 1.0
 _LONGEST_PAUSE_S = 60.0
@@ -26,6 +28,7 @@ _FORGOTTEN_S = 300.0  # half the time for which a server remembers the number of
 _STAMP = 40  # bytes at the beginning of an envelope that hold deliveries and time
 _MOST_MARKS = 50
 _MARK = "mark"
+_ACTION = "action"
 _CLAIM, _RELEASE = Operation.CLAIM, Operation.RELEASE  # looking a member up takes longer than noting it
 _SHORTEST_S, _SHORTEST_POWER = 2.0**-8, -7
 _LETTER_OF = {
@@ -54,8 +57,8 @@ class Tally:
     """Counts of one queue object. `noted` holds events that are not summed yet; `next_at` is when to look again."""
 
     __slots__ = (
-        "__weakref__", "_counts", "_failures", "_flushing", "_marks", "_number", "_processing", "_retry_at", "_unsure",
-        "_waits", "client", "next_at", "noted",
+        "__weakref__", "_acted", "_acted_at", "_counts", "_failures", "_flushing", "_marks", "_number",
+        "_processing", "_retry_at", "_unsure", "_waits", "client", "next_at", "noted",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -66,7 +69,8 @@ class Tally:
         """Begin anew: a forked child must not count the events of its parent."""
         self.noted: deque[tuple[Any, ...]] = deque()
         self.client = os.urandom(8).hex()
-        self.next_at = self._retry_at = -inf
+        self.next_at = self._retry_at = self._acted_at = -inf
+        self._acted: dict[Action, Acted] = {}
         self._counts: dict[Any, int] = {}
         self._waits, self._processing = Spans(), Spans()
         self._marks: list[str] = []
@@ -104,10 +108,18 @@ class Tally:
         self.noted.append((_MARK, marked(kind, text)))
         self.next_at = self._retry_at = -inf
 
+    def acted(self, action: Action, count: int, ids: Sequence[str]) -> None:
+        """Note what an operator did to messages. Actions of the same kind within a second become one mark."""
+        self.noted.append((_ACTION, count, action, ids))
+        now = monotonic()
+        if now >= self._acted_at:
+            self.next_at, self._acted_at = -inf, now + INTERVAL_S
+
     def clear(self) -> None:
         """Forget everything that is not flushed."""
         self.noted.clear()
         self._taken()
+        self._acted = {}
         self._marks, self._unsure = [], None
 
     def begin(self) -> Flush | None:
@@ -122,10 +134,11 @@ class Tally:
         self._sum_up()
         if self._unsure and now - self._unsure.born > _FORGOTTEN_S:
             self._unsure = None  # whether it was counted cannot be found out any more
-        if self._unsure is None and (self._counts or self._marks):
+        if self._unsure is None and (self._counts or self._marks or self._acted):
             self._number += 1
-            self._unsure = Flush(self._number, self._taken(), self._marks, now)
-            self._marks = []
+            marks = self._marks + [mark_of(*each) for each in self._acted.items()]
+            self._unsure = Flush(self._number, self._taken(), marks, now)
+            self._marks, self._acted = [], {}
         if self._unsure is None or now < self._retry_at:
             self._flushing.release()
             return None
@@ -156,6 +169,10 @@ class Tally:
                 what, count, *about = noted.popleft()
                 if what == _MARK:
                     self._marks = [*self._marks, count][-_MOST_MARKS:]
+                    continue
+                if what == _ACTION:
+                    action, ids = about
+                    self._acted.setdefault(action, Acted()).add(count, ids)
                     continue
                 counts[what] = counts.get(what, 0) + count
                 if len(about) == 1:

@@ -1,7 +1,7 @@
 """The verbs of operators: what they can do to a queue and its messages. Every queue class has a method for each.
 
 A discipline lists the verbs that it can do; its other methods raise `Unsupported`, which names those that can.
-`pause`, `resume`, `cancel`, `redrive_some` and `release_lease` are older: there, other disciplines have no method.
+`pause`, `resume`, `redrive_some` and `release_lease` are older: there, other disciplines have no method.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rmq_core.protocol import DISCIPLINES
 ALL = {
     "expire_lease": "way to expire a lease by its id",
     "run_now": "way to run a delayed message now",
+    "cancel": "way to remove a message by its id",
     "discard": "way to delete chosen dead letters",
     "redrive_edited": "way to edit a dead letter",
     "search": "search",
@@ -23,8 +24,7 @@ ALL = {
 }
 """The verbs that all queue classes have, and what a discipline lacks that cannot do one."""
 VERBS = frozenset(
-    {*ALL, "pause", "resume", "release_lease", "cancel", "redrive_some", "redrive", "purge"}
-    | {"redrive_where", "purge_where"}
+    {*ALL, "pause", "resume", "release_lease", "redrive_some", "redrive", "purge"} | {"redrive_where", "purge_where"}
 )
 """All verbs; `redrive_where` and `purge_where` are `redrive` and `purge` with conditions."""
 

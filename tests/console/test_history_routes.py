@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import httpx
 import pytest
 
@@ -64,12 +62,15 @@ async def test_an_unknown_span_is_refused(page: httpx.AsyncClient, queue: Leased
     assert (await page.get(f"{API}/history", params={"name": QUEUE, "span": span})).status_code == 422
 
 
-async def test_a_discipline_without_history_says_so(page: httpx.AsyncClient, redis_url: str) -> None:
+async def test_a_discipline_says_what_it_does_not_count_and_that_it_has_no_timelines(
+    page: httpx.AsyncClient, redis_url: str
+) -> None:
     with open_queue(redis_url, QUEUE, "rotation") as queue:
         queue.publish("x")
-    assert (await fetch(page, "queue"))["past"] == {"history": False, "why": False}
-    for part, query in {"history": {}, "why": {"message_id": "m"}}.items():
-        wanted: dict[str, Any] = {"name": QUEUE, **query}
-        answer = await page.get(f"{API}/{part}", params=wanted)
-        assert answer.status_code == 400
-        assert "the discipline 'rotation' has no " in answer.json()["detail"]
+    assert (await fetch(page, "queue"))["past"] == {"history": True, "why": False}
+    found = await fetch(page, "history")
+    assert {"ready", "dead", "wait"} <= set(found["uncounted"])
+    assert sum(found["columns"]["published"]) == 1
+    answer = await page.get(f"{API}/why", params={"name": QUEUE, "message_id": "m"})
+    assert answer.status_code == 400
+    assert "the discipline 'rotation' has no " in answer.json()["detail"]

@@ -125,6 +125,19 @@ async def test_a_ready_or_delayed_message_is_removed_and_a_leased_one_is_not(
     assert refused["detail"] == "nothing was removed: this message is neither ready nor delayed any more"
 
 
+@pytest.mark.parametrize("delay", [None, 3600])
+async def test_a_job_that_nobody_has_begun_is_removed_and_the_removal_is_audited(
+    page: httpx.AsyncClient, redis_url: str, audit: Kept, delay: int | None
+) -> None:
+    with open_queue(redis_url, QUEUE, "jobs") as queue:
+        job = queue.publish("x", delay=delay).id
+        assert "cancel" in (await fetch(page, "queue"))["verbs"]
+        assert await post(page, "cancel", message_id=job) == {"cancelled": True}
+        assert (audit.lines[-1]["message_id"], audit.lines[-1]["outcome"]) == (job, "done: messages removed: 1")
+        assert queue.stats()[:2] == (0, 0)
+        await post(page, "cancel", 409, message_id=job)
+
+
 @pytest.mark.parametrize(("discipline", "payload"), [("streams", {"n": 1}), ("rotation", "x"), ("reliable", "x")])
 async def test_what_a_discipline_cannot_do_is_listed_with_the_reason_and_refused(
     page: httpx.AsyncClient, redis_url: str, audit: Kept, discipline: str, payload: Any

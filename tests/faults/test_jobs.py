@@ -68,6 +68,10 @@ OPERATIONS: dict[str, tuple[Callable[[Any], Any], Act]] = {
     "add many": (nothing, lambda queue, _: len(queue.add_bulk(NewJob("j", n) for n in range(2500)))),
     "publish many": (nothing, lambda queue, _: queue.publish_many([str(n) for n in range(2500)])[:3]),
     "cancel": (lambda queue: queue.add("j", delay=60, job_id="a"), lambda queue, _: queue.cancel_delayed("a")),
+    "cancel a ready job": (
+        lambda queue: queue.add("j", job_id="a"),
+        lambda queue, _: queue.cancel("a"),
+    ),
     "forget": (lambda queue: queue.add_unique("j", job_id="a"), lambda queue, _: queue.forget("a")),
     "claim": (ready, lambda queue, _: queue.claim(max_messages=2)),
     "claim a large lease": (held(3), lambda queue, _: _large(queue)),

@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 import redis
 
-from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, Overflow, QueueFull, QueueUnavailable, Unsupported
+from rmq_core import (
+    ConfigurationError,
+    LeasedConfig,
+    LeasedQueue,
+    NewMessage,
+    Overflow,
+    QueueFull,
+    QueueUnavailable,
+)
 from rmq_core.history import BOUNDS_S, acting_as, columns
 from rmq_core.queue import recording
 from tests.redis.leases import expire
@@ -286,6 +294,63 @@ def test_what_operators_do_is_marked_with_who_did_it(world: World) -> None:
         queue.mark(" ")
 
 
+def a_second_later(queue: Any) -> None:
+    """Let the next action of an operator be a mark of its own, as it is after a second."""
+    engine_of(queue).tally._acted_at = -inf
+
+
+def test_what_operators_do_to_messages_is_marked_with_how_many_or_which(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    ready = queue.publish_many([NewMessage(each, id=each) for each in "abcdef"]).ids
+    later = queue.publish("g", delay=60).id
+    for act in (
+        lambda: queue.run_now(later),
+        lambda: queue.cancel(ready[5]),
+        lambda: queue.nack(queue.claim(max_messages=4)),
+        lambda: queue.redrive_edited("a", "z"),
+        lambda: queue.discard(["b", "c", "unknown"]),
+    ):
+        with acting_as("alice"):
+            act()
+        a_second_later(queue)
+    with acting_as("alice"):
+        assert not any((queue.run_now("x"), queue.cancel("x"), queue.discard(["x"]), queue.redrive_edited("x", "z")))
+    found = queue.marks()
+    assert [(mark.kind, mark.text) for mark in found] == [
+        ("run-now", f"message {later}"), ("cancel", "message f"), ("edit", "message a"), ("discard", "2 messages"),
+    ]  # fmt: skip
+    assert {mark.by for mark in found} == {"alice"}
+
+
+def test_who_edits_is_marked_by_the_name_that_the_edit_gives(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    letter = queue.publish("x").id
+    queue.nack(queue.claim())
+    queue.redrive_edited(letter, "y", by="bob")
+    (mark,) = queue.marks()
+    assert (mark.kind, mark.by) == ("edit", "bob")
+
+
+def test_a_program_that_cancels_all_the_time_makes_few_marks_and_pushes_none_of_others_out(world: World) -> None:
+    queue = world.queue()
+    queue.pause()
+    ids = queue.publish_many([str(n) for n in range(300)]).ids
+    assert all(queue.cancel(each) for each in ids[:199])
+    a_second_later(queue)
+    assert queue.cancel(ids[199])
+    queue.mark("then")
+    marks = [mark for mark in queue.marks() if mark.kind == "cancel"]
+    assert len(marks) < 40  # one a second, and not one a call
+    numbers = [1 if mark.text.startswith("message ") else int(mark.text.split()[0]) for mark in marks]
+    assert sum(numbers) == 200
+    for each in ids[200:260]:
+        a_second_later(queue)
+        queue.cancel(each)
+    kinds = [mark.kind for mark in queue.marks()]
+    assert kinds.count("cancel") == 25
+    assert kinds[:2] == ["pause", "mark"]
+
+
 def test_unregistering_an_empty_queue_removes_its_history(world: World) -> None:
     queue = world.queue()
     queue.publish("x")
@@ -316,15 +381,6 @@ def test_an_interrupted_flush_after_a_claim_does_not_lose_the_lease(world: World
     engine.keep(claimed)
     again = queue.claim()
     assert (again.id, again.message.payload, again.takeovers) == (claimed.id, "x", 0)
-
-
-@pytest.mark.parametrize("discipline", ["jobs", "reliable", "rotation"])
-def test_a_discipline_without_events_says_that_it_has_no_history(world: World, discipline: str) -> None:
-    queue = world.open(discipline)
-    assert not queue.capabilities.history
-    for call in (queue.history, queue.totals, queue.marks, lambda: queue.mark("x")):
-        with pytest.raises(Unsupported, match="has no history; use leased or streams"):
-            call()
 
 
 def test_a_stream_has_a_history(world: World) -> None:

@@ -155,6 +155,43 @@ def test_expiry_death_and_redrive_are_in_the_journal(world: World) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("journal", [None, 100])
+def test_what_an_operator_does_to_a_message_is_in_the_journal_though_his_process_keeps_none(
+    world: World, journal: int | None
+) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1, journal=100))
+    first, second, third = queue.publish_many([*"abc"]).ids
+    fourth, fifth = (queue.publish("x", delay=60).id for _ in range(2))
+    queue.nack(queue.claim(max_messages=2))
+    operator = world.queue(config=LeasedConfig(journal=journal))
+    with acting_as("alice"):
+        assert operator.run_now(fourth)
+        assert operator.redrive_edited(first, "z", by="bob")
+        assert operator.discard([second]) == 1
+        assert [operator.cancel(each) for each in (third, fifth)] == [True, True]
+    operator.close()
+    for message_id, what, who in (
+        (fourth, "run now", "alice"), (first, "edited", "bob"), (second, "deleted", "alice"),
+        (third, "cancelled", "alice"), (fifth, "cancelled", "alice"),
+    ):  # fmt: skip
+        steps = [step for step in queue.why(message_id).steps if step.what == what]
+        assert [(step.who, step.source) for step in steps] == [(who, "journal")]
+        assert not any(step.what in {"queue: cancel", "queue: discard"} for step in queue.why(message_id).steps)
+    assert next(step.detail for step in queue.why(first).steps if step.what == "edited") == "payload"
+
+
+def test_without_a_journal_the_marks_say_who_removed_a_message(world: World) -> None:
+    queue = world.queue()
+    kept, gone = queue.publish_many([*"ab"]).ids
+    with acting_as("alice"):
+        queue.cancel(gone)
+    timeline = queue.why(gone)
+    assert (timeline.state, told(timeline)) == ("gone", [])
+    assert [(step.what, step.who, step.source) for step in timeline.steps] == [("cancelled", "alice", "marks")]
+    assert [step.what for step in queue.why(kept).steps] == ["published"]
+    assert not world.client.exists(KEY)
+
+
 def test_a_lease_id_that_is_used_again_tells_nothing_about_earlier_messages(world: World) -> None:
     queue = world.queue(config=LeasedConfig(journal=100, settled_ttl=0.001))
     first = queue.publish("a").id

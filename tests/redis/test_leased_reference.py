@@ -126,6 +126,7 @@ CASES: dict[str, Case] = {
     "totals": (lambda _: None, lambda queue, _: queue.totals()),
     "marks": (lambda _: None, lambda queue, _: queue.marks()),
     "why": (lambda queue: queue.publish("x").id, lambda queue, message_id: queue.why(message_id)),
+    "read_journal": (lambda _: None, lambda queue, _: queue.read_journal()),
     "mark": (lambda _: None, lambda queue, _: queue.mark("deployed")),
     "extend_all": (held, lambda queue, lease: queue.extend_all([(lease, None)])),
     "close": (lambda _: None, lambda queue, _: queue.close()),

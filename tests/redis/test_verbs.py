@@ -16,6 +16,7 @@ LETTERS = ("jobs", "leased", "reliable")
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "expire_lease": ("job",),
     "run_now": ("id",),
+    "cancel": ("id",),
     "discard": (["id"],),
     "redrive_edited": ("id", {}),
     "dead_reasons": (),
@@ -161,6 +162,53 @@ def test_a_delayed_message_is_run_now(world: World, discipline: str) -> None:
     assert queue.run_now(later)
     assert not queue.run_now(later)
     assert queue.claim().message.id == later
+
+
+@pytest.mark.parametrize("discipline", ["leased", "jobs"])
+def test_a_ready_or_delayed_message_is_cancelled_and_a_held_one_is_not(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    ids = [queue.publish(payload_of(discipline, number)).id for number in range(4)]
+    later = queue.publish(payload_of(discipline, 4), delay=3600).id
+    held = queue.claim(lease_id="job")
+    assert [queue.cancel(each) for each in (later, ids[2], ids[0], "unknown")] == [True, True, False, False]
+    assert [queue.cancel(each) for each in (later, ids[2])] == [False, False]
+    assert queue.stats()[:4] == (2, 0, 1, 1)
+    assert queue.ack(held).settled == 1
+    assert [queue.claim().message.payload["order"] for _ in range(2)] == [1, 3]
+
+
+@pytest.mark.parametrize("discipline", ["leased", "jobs"])
+def test_a_message_of_a_paused_queue_is_cancelled(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    ids = [queue.publish(payload_of(discipline, number)).id for number in range(3)]
+    held = queue.claim()
+    queue.pause()
+    assert [queue.cancel(each) for each in (ids[0], ids[1])] == [False, True]
+    queue.resume()
+    assert queue.ack(held).settled == 1
+    assert queue.claim().message.payload == {"order": 2}
+
+
+@pytest.mark.parametrize("discipline", ["leased", "jobs"])
+def test_a_key_that_the_publisher_named_is_freed_with_its_message(world: World, discipline: str) -> None:
+    queue = opened(world, discipline)
+    for delay in (None, 3600):
+        for named in (None, "order 7"):
+            message_id = queue.publish(payload_of(discipline, 7), dedup_key="order 7", delay=delay).id
+            assert queue.cancel(message_id, dedup_key=named)
+            assert queue.publish(payload_of(discipline, 8), dedup_key="order 7").accepted == bool(named)
+            queue.purge("ready")
+            queue.forget("order 7")
+
+
+def test_a_cancelled_ready_job_can_be_added_again(world: World) -> None:
+    queue = opened(world, "jobs")
+    queue.publish_many([payload_of("jobs", number) for number in range(2_100)])
+    assert queue.add_unique("job", {"n": 1}, job_id="mine").accepted
+    assert not queue.add_unique("job", {"n": 2}, job_id="mine").accepted
+    assert queue.cancel("mine")
+    assert queue.add_unique("job", {"n": 2}, job_id="mine").accepted
+    assert queue.stats().ready == 2_101
 
 
 @pytest.mark.parametrize("discipline", ["leased", "jobs"])

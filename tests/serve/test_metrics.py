@@ -187,6 +187,17 @@ async def test_a_discipline_that_refuses_totals_has_no_counters(
     assert (found["rmq_queue_readable"], "rmq_messages_total" in found) == (1, False)
 
 
+async def test_a_count_that_a_discipline_cannot_serve_has_no_sample(served: Served, redis_server: Server) -> None:
+    with open_queue(redis_server.url, QUEUE, "rotation") as queue:
+        queue.publish("x")
+        queue.ack(queue.claim())
+    text = (await served.client().get("/metrics")).text
+    events = {labels["event"] for name, labels, _ in samples(text) if name == "rmq_messages_total"}
+    assert events == {"published", "claimed", "acked", "nacked", "released", "reclaimed"}
+    assert "rmq_processing_seconds_count{" in text
+    assert "rmq_wait_seconds_count{" not in text
+
+
 def test_totals_become_counters_and_histograms_with_buckets_of_powers_of_two() -> None:
     counts = {field: number for number, field in enumerate(EVENTS.values(), 1)}
     wait = SimpleNamespace(counts=(1, 2, *[0] * 20, 4), sum=9.5)

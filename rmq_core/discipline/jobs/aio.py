@@ -10,6 +10,7 @@ from rmq_core.discipline.jobs.methods import JobMethods
 from rmq_core.discipline.jobs.operations.telling import JobEvent
 from rmq_core.exchange import Exchange
 from rmq_core.queue.aio import AsyncLargeLeaseFacade
+from rmq_core.queue.recording import flush, one_attempt
 
 R = TypeVar("R")
 
@@ -36,3 +37,8 @@ class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
     async def run_exchange(self, exchange: Exchange[R]) -> R:
         """Run an exchange that is not one of the queue's methods. A Worker runs its operations this way."""
         return await self._driver.run(exchange)
+
+    async def flush_history(self) -> None:
+        """Add to the history what was counted since the last flush; no error of Redis is raised. A Worker calls it."""
+        if self._tally is not None and self._tally.noted:
+            await self._driver.run(flush(self._recorder), one_attempt())

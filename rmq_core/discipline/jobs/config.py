@@ -11,7 +11,7 @@ from rmq_core.protocol import Capabilities
 
 CAPABILITIES = Capabilities(
     fenced=True, extend=True, takeover=True, delay=True, dedup=True, dead_letters=True, auto_reclaim=True,
-    partial_settle=True, batch=True, large_leases=True, headers=True,
+    partial_settle=True, batch=True, large_leases=True, headers=True, history=True,
 )  # fmt: skip
 REMEMBERED_S, REMEMBERED = 600, 10_000
 """How long, and for how many of a producer's latest ids, a server with IDMP recognises a resent `add`."""
@@ -32,6 +32,7 @@ class JobsConfig:
     max_dead: how many dead letters are kept. max_events: how many entries the events stream keeps, 0 for no events.
     result_ttl: how long results are kept.
     retry_budget: how long a call is retried while Redis does not answer.
+    history: whether this client, and its worker, counts for `history` and `totals` what it does.
     """
 
     lease: timedelta | float = 30
@@ -45,6 +46,7 @@ class JobsConfig:
     max_payload_bytes: int = 1 << 20
     max_payload_depth: int = 64
     retry_budget: timedelta | float = 30
+    history: bool = True
 
     def __post_init__(self) -> None:
         for name in ("lease", "unique_ttl", "settled_ttl", "result_ttl", "retry_budget"):

@@ -14,11 +14,13 @@ from rmq_core.errors import ConfigurationError, RedisMessageQueueError, ScriptFa
 from rmq_core.exchange import Exchange, Want
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import milliseconds, seconds
+from rmq_core.queue.counting import Counting
 from rmq_core.queue.registry import ready
+from rmq_core.queue.tally import Tally
 
 
 @dataclass(slots=True, eq=False)
-class JobsEngine:
+class JobsEngine(Counting):
     """State of a queue object. `native` is None until `prepare` has read the features of the server.
 
     paused: a worker's last read found the queue paused.
@@ -31,9 +33,11 @@ class JobsEngine:
     paused: bool = False
     producer: str = field(default_factory=nonce)
     own_lease_ms: int = field(init=False)
+    tally: Tally | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.own_lease_ms = self.config.lease_ms
+        self.tally = Tally() if self.config.history else None
 
     @property
     def name(self) -> str:
@@ -50,6 +54,18 @@ class JobsEngine:
     @property
     def beat_s(self) -> float | None:
         return seconds("lease", self.config.lease)
+
+    @property
+    def gauged(self) -> dict[str, str | bytes]:
+        # A flush of this kind reads neither delayed messages nor a journal, but their places have to be filled.
+        keys = self.keys
+        return {
+            "kind": "stream",
+            "ready": keys.ready,
+            "delayed": keys.delayed,
+            "journal": keys.history,
+            "paused": keys.paused,
+        }
 
     @property
     def flag(self) -> str:

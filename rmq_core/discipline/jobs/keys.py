@@ -17,6 +17,7 @@ rmq:{q}:jobs:alarm       list    a token, pushed when something becomes due soon
 rmq:{q}:jobs:repeats     zset    key of a repeatable job -> when it fires next, ms
 rmq:{q}:jobs:repeat      hash    key -> its rule, JSON
 rmq:{q}:jobs:fired       hash    key -> how often it fired
+rmq:{q}:jobs:history     hash    counts per minute and hour, totals and marks; expires
 rmq:{q}:jobs:import:<n>  string  progress of an import; expires
 rmq:{q}:jobs:slot:<c>/<n> string last call and reply of a client's call slot; expires
 """
@@ -49,6 +50,7 @@ class JobsKeys:
     repeat: bytes = field(init=False)
     fired: bytes = field(init=False)
     paused: bytes = field(init=False)
+    history: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         fill(self, "rmq:{{{}}}:jobs:")

@@ -9,6 +9,7 @@ from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.keys import JobsKeys
 from rmq_core.discipline.jobs.operations import (
     adding,
+    cancelling,
     claiming,
     managing,
     moving,
@@ -21,15 +22,17 @@ from rmq_core.discipline.jobs.operations import (
 )
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.recording import Recorded
 from rmq_core.queue.verbs import VERBS, cannot
 
 
-class JobMethods(QueueBase[JobsEngine], Transferable):
+class JobMethods(Recorded, QueueBase[JobsEngine], Transferable):
     """The methods of JobQueue and AsyncJobQueue."""
 
     discipline = "jobs"
     capabilities = CAPABILITIES
-    verbs = VERBS - {"release_lease", "cancel", "redrive_some", "redrive_edited"}
+    verbs = VERBS - {"release_lease", "redrive_some", "redrive_edited"}
+    uncounted = frozenset({"dropped", "isolated"})
     _extend_all = staticmethod(settling.extend_all)
 
     def __init__(self, redis: Any, name: str, config: JobsConfig | None = None) -> None:
@@ -41,7 +44,8 @@ class JobMethods(QueueBase[JobsEngine], Transferable):
     add_bulk = Method(adding.add_bulk)
     publish = Method(adding.publish)
     publish_many = Method(adding.publish_many)
-    cancel_delayed = Method(adding.cancel_delayed)
+    cancel = Method(cancelling.cancel)
+    cancel_delayed = Method(cancelling.cancel_delayed)
     forget = Method(adding.forget)
     claim = Method(claiming.claim)
     adopt = Method(claiming.adopt)

@@ -22,10 +22,12 @@ from rmq_core.discipline.jobs.operations import waiting, working
 from rmq_core.discipline.jobs.operations.working import Delivery, Done
 from rmq_core.discipline.jobs.prefetch import Prefetch
 from rmq_core.discipline.jobs.runner import FailedJob, Handler, Runner
+from rmq_core.discipline.jobs.worker_counts import WorkerCounts
 from rmq_core.envelope.ids import nonce
 from rmq_core.errors import QueueUnavailable, RedisMessageQueueError
 from rmq_core.exchange import Exchange
 from rmq_core.policy import seconds
+from rmq_core.queue.tally import INTERVAL_S
 
 R = TypeVar("R")
 _log = logging.getLogger("rmq")
@@ -50,6 +52,7 @@ class Worker:
         self._running: set[asyncio.Task[None]] = set()
         self._runner = Runner(handler, self.config, queue.config)
         self._done, self._finished = Done.nothing(), 0
+        self._counts = WorkerCounts(queue.engine.tally)
         self._prefetch = Prefetch(self.config.prefetch)
         self._room = asyncio.Event()
         self._work = asyncio.Event()
@@ -63,7 +66,13 @@ class Worker:
         """Process jobs until `stop`, then shut down gracefully. Raises fatal errors, such as Unsupported."""
         await self._ask(prepare(self.queue.engine))
         reader = asyncio.create_task(self._read())
-        parts = [self._start(), self._beat(), self._steal(), *([self._promote()] if self.config.schedule else [])]
+        parts = [
+            self._start(),
+            self._beat(),
+            self._steal(),
+            self._record(),
+            *([self._promote()] if self.config.schedule else []),
+        ]
         tasks = [reader, *map(asyncio.create_task, parts)]
         for task in tasks:
             task.add_done_callback(self._ended)
@@ -127,7 +136,8 @@ class Worker:
         job_id, engine = failed.job_id, self.queue.engine
         options = {"stored": self.config.store_results and bool(job_id), "unsent": self._take_unsent(job_id)}
         try:
-            await self._ask(working.fail(engine, self.name, delivery, job_id, failed.verdict, **options))
+            found = await self._ask(working.fail(engine, self.name, delivery, job_id, failed.verdict, **options))
+            self._counts.failed(delivery.entry, found)
         except QueueUnavailable:
             pass  # the lease expires: the job is requeued, the attempt counted
         finally:
@@ -198,6 +208,7 @@ class Worker:
             _log.warning("worker %s cannot reach Redis: %s", self.name, error)
             await asyncio.sleep(1)
             return []
+        self._counts.acked(done.entries)
         return found
 
     async def _patiently(self, exchange: Exchange[R]) -> R | None:
@@ -215,6 +226,7 @@ class Worker:
         if fresh:
             self._held.update((delivery.entry, delivery) for delivery in fresh)
             self._waiting.extend(fresh)
+            self._counts.fetched(fresh)
             self._work.set()
 
     async def _start(self) -> None:
@@ -270,6 +282,12 @@ class Worker:
                 self._accept(found)
         await self._stopping.wait()
 
+    async def _record(self) -> None:
+        """Add to the history what was counted, once a second and apart from fetches, which must not wait for it."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            await self.queue.flush_history()
+
     async def _promote(self) -> None:
         while True:
             await self._patiently(waiting.promote_and_wait(self.queue.engine))
@@ -295,7 +313,8 @@ class Worker:
             self._waiting.remove(delivery)
             self._held.pop(delivery.entry, None)
         if deliveries:
-            await self._patiently(working.requeue(self.queue.engine, self.name, deliveries))
+            back = await self._patiently(working.requeue(self.queue.engine, self.name, deliveries))
+            self._counts.requeued([one.entry for one in deliveries], back or 0)
 
     async def _end_handlers(self) -> None:
         if self._running:
@@ -307,6 +326,7 @@ class Worker:
         if self._done:
             await self._tell()
         await self._patiently(working.leave(self.queue.engine, self.name))
+        await self.queue.flush_history()
 
 
 async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:

@@ -12,6 +12,7 @@ from rmq_core.errors import LeaseLost
 from rmq_core.events import EventOutcome, OnEvent, Operation, QueueEvent, tell
 from rmq_core.messages import Lease
 from rmq_core.policy import milliseconds, seconds
+from rmq_core.queue.actions import action, journal_action
 from rmq_core.queue.journal import JournalLength, ids_of, note
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.settle import lost
@@ -58,8 +59,9 @@ class LeasedEngine:
         return None if self.config.lease is None else seconds("lease", self.config.lease)
 
     @property
-    def gauged(self) -> dict[str, bytes]:
-        return {"ready": self.keys.ready, "delayed": self.keys.delayed}
+    def gauged(self) -> dict[str, str | bytes]:
+        keys = self.keys
+        return {"kind": "list", "ready": keys.ready, "delayed": keys.delayed, "journal": keys.journal}
 
     def tell(self, operation: Operation, count: int = 1, lease_id: str | None = None, **about: Any) -> None:
         """Emit an event and count it; nothing happens for a count of 0."""
@@ -68,6 +70,15 @@ class LeasedEngine:
                 self.tally.noted.append((operation, count))
             if self.on_event is not None:
                 self.emit(operation, count, lease_id, **about)
+
+    def acted(self, kind: str, count: int, ids: Sequence[str] = (), *, by: str = "", detail: str = "") -> None:
+        """Mark what an operator did to messages; nothing happens for a count of 0."""
+        if count > 0:
+            done = action(kind, by, detail, in_journal=self.journal is not None)
+            if self.journal is not None:
+                journal_action(done, count, ids)
+            if self.tally is not None:
+                self.tally.acted(done, count, ids)
 
     def published(self, message_id: str) -> None:
         """Emit that one message was published."""

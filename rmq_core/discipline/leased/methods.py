@@ -23,7 +23,7 @@ from rmq_core.discipline.leased.operations import (
 )
 from rmq_core.events import OnEvent
 from rmq_core.queue.base import Method, QueueBase
-from rmq_core.queue.journal import journaled
+from rmq_core.queue.journal import journaled, read_journal
 from rmq_core.queue.keys import LeasedKeys
 from rmq_core.queue.moving import Transferable
 from rmq_core.queue.recording import Recorded
@@ -93,6 +93,7 @@ class LeasedMethods(Recorded, QueueBase[LeasedEngine], Transferable):
     remembered = Method(managing.remembered)
     unregister = Method(managing.unregister)
     why = Method(explaining.why)
+    read_journal = Method(read_journal)
     export_page = Method(moving.export_page)
     import_chunk = Method(moving.import_chunk)
     _moving = moving

@@ -12,7 +12,7 @@ from rmq_core.queue.keys import check_name
 
 DISCIPLINE = "reliable"
 CAPABILITIES = Capabilities(
-    fenced=True, extend=True, dead_letters=True, partial_settle=True, batch=True, headers=True
+    fenced=True, extend=True, dead_letters=True, partial_settle=True, batch=True, headers=True, history=True,
 )  # fmt: skip
 _DEEPEST = 500
 
@@ -25,6 +25,7 @@ class ReliableConfig:
     max_deliveries: after this many failed deliveries a message becomes a dead letter; None for no limit.
     worker: the name of this worker, and of its processing list; None generates one from host and process.
     max_dead: how many dead letters are kept. retry_budget: how long a call is retried while Redis does not answer.
+    history: whether this client counts for `history` and `totals` what it does.
     """
 
     timeout: timedelta | float = 600
@@ -34,6 +35,7 @@ class ReliableConfig:
     max_payload_depth: int = 64
     max_dead: int = 100_000
     retry_budget: timedelta | float = 30
+    history: bool = True
 
     def __post_init__(self) -> None:
         for name in ("timeout", "retry_budget"):

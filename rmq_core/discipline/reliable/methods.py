@@ -19,15 +19,17 @@ from rmq_core.discipline.reliable.operations import (
 )
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.recording import Recorded
 from rmq_core.queue.verbs import cannot
 
 
-class ReliableMethods(QueueBase[ReliableEngine], Transferable):
+class ReliableMethods(Recorded, QueueBase[ReliableEngine], Transferable):
     """The methods of ReliableQueue and AsyncReliableQueue."""
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
     verbs = frozenset({"search", "dead_reasons", "discard", "redrive", "redrive_where", "purge", "purge_where"})
+    uncounted = frozenset({"duplicates", "dropped", "taken_over", "isolated"})
     _extend_all = staticmethod(settling.extend_all)
     _leave = staticmethod(settling.leave)
 
@@ -53,6 +55,7 @@ class ReliableMethods(QueueBase[ReliableEngine], Transferable):
     discard = Method(selecting.discard)
     expire_lease = Method(cannot(DISCIPLINE, "expire_lease"))
     run_now = Method(cannot(DISCIPLINE, "run_now"))
+    cancel = Method(cannot(DISCIPLINE, "cancel"))
     redrive_edited = Method(cannot(DISCIPLINE, "redrive_edited"))
     reap = Method(reaping.reap)
     export_page = Method(moving.export_page)

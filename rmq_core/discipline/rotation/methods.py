@@ -14,15 +14,19 @@ from rmq_core.messages import Lease
 from rmq_core.protocol import lacking
 from rmq_core.queue.base import Method, QueueBase
 from rmq_core.queue.moving import Transferable
+from rmq_core.queue.recording import Recorded
 from rmq_core.queue.verbs import cannot
 
 
-class RotationMethods(QueueBase[RotationEngine], Transferable):
+class RotationMethods(Recorded, QueueBase[RotationEngine], Transferable):
     """The methods of RotationQueue and AsyncRotationQueue."""
 
     discipline = DISCIPLINE
     capabilities = CAPABILITIES
     verbs = frozenset({"search", "purge"})
+    uncounted = frozenset(
+        {"duplicates", "dropped", "taken_over", "dead", "redriven", "isolated", "ready", "oldest_age", "wait"}
+    )
 
     def __init__(self, redis: Any, name: str, config: RotationConfig | None = None) -> None:
         self.config = config or RotationConfig()
@@ -47,6 +51,7 @@ class RotationMethods(QueueBase[RotationEngine], Transferable):
     search = Method(searching.search)
     expire_lease = Method(cannot(DISCIPLINE, "expire_lease"))
     run_now = Method(cannot(DISCIPLINE, "run_now"))
+    cancel = Method(cannot(DISCIPLINE, "cancel"))
     discard = Method(cannot(DISCIPLINE, "discard"))
     redrive_edited = Method(cannot(DISCIPLINE, "redrive_edited"))
     dead_reasons = Method(cannot(DISCIPLINE, "dead_reasons"))

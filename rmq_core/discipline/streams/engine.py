@@ -53,8 +53,8 @@ class StreamEngine:
         return self.config.claim_idle_ms / 1000
 
     @property
-    def gauged(self) -> dict[str, bytes]:
-        return {}
+    def gauged(self) -> dict[str, str | bytes]:
+        return {"kind": ""}
 
     def keep(self, result: Any) -> None:
         """Treat a granted lease like a claim without a reply: the caller does not get it."""

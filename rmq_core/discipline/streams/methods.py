@@ -28,6 +28,9 @@ class StreamMethods(Recorded, QueueBase[StreamEngine], Transferable):
     discipline = "streams"
     capabilities = CAPABILITIES
     verbs = frozenset({"search", "purge"})
+    uncounted = frozenset(
+        {"duplicates", "dropped", "taken_over", "dead", "redriven", "isolated", "ready", "oldest_age"}
+    )
     _extend_all = staticmethod(claiming.extend_all)
     _leave = staticmethod(settling.give_back_unanswered)
 
@@ -57,6 +60,7 @@ class StreamMethods(Recorded, QueueBase[StreamEngine], Transferable):
     search = Method(searching.search)
     expire_lease = Method(cannot("streams", "expire_lease"))
     run_now = Method(cannot("streams", "run_now"))
+    cancel = Method(cannot("streams", "cancel"))
     discard = Method(cannot("streams", "discard"))
     redrive_edited = Method(cannot("streams", "redrive_edited"))
     dead_reasons = Method(cannot("streams", "dead_reasons"))

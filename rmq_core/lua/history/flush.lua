@@ -1,10 +1,14 @@
 -- Adds what a client counted to the current minute, the current hour and the totals of a queue, and adds marks.
 -- KEYS: history  sent, the number of the client's last flush; it expires
---       ready?, both omitted where a queue has no list of ready messages  delayed?
--- ARGV: number, of this flush  sums, items such as 'p+3 wx^120', or ''  marks..., lines without their time
+--       ready?, omitted with the next ones where ready messages are not counted  delayed?  journal?  paused?
+-- ARGV: number, of this flush  sums, items such as 'p+3 wx^120', or ''
+--       kind, of `ready`: 'list' with the oldest message at the left, 'reversed', 'stream', or '' without it
+--       marks..., lines without their time; further lines of a mark are entries for the journal, if there is one
 -- Reply: 'counted' or 'counted before'.
 -- include: clock
 -- include: isolated
+-- include: group
+-- include: jobs_entry
 -- include: oldest
 if redis.call('GET', sent) == number then return 'counted before' end
 local now = clock()
@@ -30,10 +34,35 @@ end
 local function within(text, number_of)
   return text and string.find(text, number_of .. ' ', 1, true) == 1 and text or ''
 end
+-- Returns the lines but for the oldest of them, or of those of some kinds, that are more than `most`.
+local ACTIONS = {edit = true, discard = true, ['run-now'] = true, cancel = true}
+local function newest(lines, most, kinds)
+  local counted, words = 0, {}
+  for line in string.gmatch(lines, '[^\n]*\n') do words[#words + 1] = line end
+  for i = #words, 1, -1 do
+    if not kinds or kinds[string.match(words[i], '\t([^\t]*)')] then
+      counted = counted + 1
+      if counted > most then words[i] = '' end
+    end
+  end
+  return table.concat(words)
+end
 local seen = ''
-if ready then
-  local isolated = isolated_in(delayed)
-  local waiting, first = redis.call('LLEN', ready) + isolated, oldest(ready, delayed, isolated)
+-- Returns how many messages are ready, and when the oldest of them was enqueued, '' if that is not known.
+local function looked()
+  if kind == 'list' then
+    local isolated = isolated_in(delayed)
+    return redis.call('LLEN', ready) + isolated, oldest(ready, delayed, isolated)
+  elseif kind == 'reversed' then
+    return redis.call('LLEN', ready), enqueued(redis.call('LINDEX', ready, -1) or '') or ''
+  end
+  local found = group_of(ready, 'jobs')
+  local last = redis.call('GET', paused) or (found and found['last-delivered-id']) or '0-0'
+  local first = redis.call('XRANGE', ready, '(' .. last, '+', 'COUNT', 1)[1]
+  return redis.call('XLEN', ready) - (found and found.pending or 0), first and enqueued(envelope_of(first[2]) or '') or ''
+end
+if kind ~= '' then
+  local waiting, first = looked()
   local age = first ~= '' and string.format('%.0f', math.max(0, now - first)) or '0'
   seen = ' g=' .. waiting .. ' g^' .. waiting .. ' y=' .. age .. ' y^' .. age
 end
@@ -45,11 +74,15 @@ local written = {
   places[3], merged(begun, totals, (string.gsub(sums, '%l+%d*%^%d+', ''))),
 }
 if #marks > 0 then
-  local lines = (kept[4] or '')
-  for i = 1, #marks do lines = lines .. now .. '\t' .. marks[i] .. '\n' end
-  local _, count = string.gsub(lines, '\n', '')
-  for _ = 51, count do lines = string.sub(lines, string.find(lines, '\n', 1, true) + 1) end
-  written[7], written[8] = 'marks', lines
+  local lines = kept[4] or ''
+  for i = 1, #marks do
+    local line, entries = string.match(marks[i], '^([^\n]*)(.*)$')
+    lines = lines .. now .. '\t' .. line .. '\n'
+    for entry in string.gmatch(journal and entries or '', '[^\n]+') do
+      redis.call('XADD', journal, 'NOMKSTREAM', '*', unpack(cjson.decode(entry)))
+    end
+  end
+  written[7], written[8] = 'marks', newest(newest(lines, 25, ACTIONS), 50)
 end
 redis.call('HSET', history, unpack(written))
 redis.call('EXPIRE', history, 2764800)

@@ -149,6 +149,34 @@ def test_delayed_messages_run_now(rmq: Rmq, queue: LeasedQueue) -> None:
     assert f"not delayed: {later}" in again.err
 
 
+def test_messages_that_nobody_claimed_are_removed_after_a_question_that_counts_them(
+    rmq: Rmq, queue: LeasedQueue
+) -> None:
+    ready, later = queue.publish("a").id, queue.publish("b", delay=3600).id
+    asked = rmq("cancel", "orders", ready, later)
+    assert (asked.code, "Remove 2 messages of orders (leased) on redis://" in asked.err) == (2, True)
+    assert queue.stats()[:2] == (1, 1)
+    assert rmq("cancel", "orders", ready, later, "--yes").out == "removed 2 messages of orders\n"
+    again = rmq("cancel", "orders", ready, "--yes", "--json")
+    assert (again.code, again.records) == (1, [{"queue": "orders", "cancelled": 0, "missing": [ready]}])
+    assert f"neither ready nor delayed: {ready}" in again.err
+    assert queue.stats()[:2] == (0, 0)
+
+
+def test_a_named_key_is_freed_with_its_message(rmq: Rmq, queue: LeasedQueue) -> None:
+    first = queue.publish("a", dedup_key="order 7").id
+    refused = rmq("cancel", "orders", first, "other", "--dedup-key", "order 7", "--yes")
+    assert (refused.code, "name one ID" in refused.err) == (2, True)
+    assert rmq("cancel", "orders", first, "--dedup-key", "order 7", "--yes").code == 0
+    assert queue.publish("b", dedup_key="order 7").accepted
+
+
+def test_a_ready_job_is_removed(rmq: Rmq) -> None:
+    job = rmq("publish", "work", "x", "-d", "jobs", "--json").records[0]["ids"][0]
+    assert rmq("cancel", "work", job, "--yes").out == "removed 1 message of work\n"
+    assert rmq("cancel", "work", job, "--yes").code == 1
+
+
 def test_a_search_looks_everywhere_and_says_where_it_found_a_message(rmq: Rmq, queue: LeasedQueue) -> None:
     killed(queue)
     queue.publish_many([NewMessage({"n": n}, id=f"ready-{n}") for n in range(3)])
@@ -207,6 +235,7 @@ def test_disciplines_without_dead_letters_refuse_with_the_names_of_those_that_ha
         ["dlq", "edit", "work", "id", "x", "--yes"],
         ["expire", "work", "job", "--yes"],
         ["run-now", "work", "id"],
+        ["cancel", "work", "id", "--yes"],
         ["search", "work", "--dedup-key", "x"],
     ):
         ran = rmq(*command)

@@ -10,6 +10,7 @@ from rmq_core.compat import operations
 from rmq_core.discipline.leased.operations import claiming, inspecting, reclaiming, settling, staging
 from rmq_core.history import acting_as
 from rmq_core.queue import recording
+from rmq_core.queue.journal import lines_of
 from tests.redis.stored.deterministic import begin
 
 LEASES = "rmq:{q}:leases"
@@ -244,6 +245,18 @@ def journal(url: str, client: Any) -> None:
         q.redrive()
 
 
+def operated(url: str, client: Any) -> None:
+    """The journal of what operators did to single messages: with a journal of their own, and through their marks."""
+    with acting_as("alice"), queue(url, history=False, journal=100, max_deliveries=1) as q:
+        q.publish_many([NewMessage(f"m-{n}", id=f"m-{n}") for n in range(5)])
+        q.nack(q.claim(max_messages=3))
+        q.redrive_edited("m-0", "z", by="bob")
+        q.discard(["m-1", "m-2"])
+    lines = "\n".join(["cancel\talice\t2 messages", *lines_of("cancelled", ["m-3", "m-4"], n=2, by="alice", r="")])
+    with queue(url, history=False) as q:
+        q._driver.run(only(recording.flushing(q._engine, "client", 1, "", [lines])))
+
+
 def only(call: Any) -> Any:
     """An operation of one request."""
     yield call
@@ -265,5 +278,6 @@ SCENES = {
     "leased_slots": slots,
     "leased_history": history,
     "leased_journal": journal,
+    "leased_operated": operated,
     "message_queue": message_queue,
 }

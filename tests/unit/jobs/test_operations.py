@@ -8,7 +8,16 @@ import pytest
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeaseLost, QueueFull, ScriptFailed, Unsupported
 from rmq_core.discipline.jobs.engine import JobsEngine
 from rmq_core.discipline.jobs.keys import JobsKeys
-from rmq_core.discipline.jobs.operations import adding, claiming, managing, reading, settling, waiting, working
+from rmq_core.discipline.jobs.operations import (
+    adding,
+    cancelling,
+    claiming,
+    managing,
+    reading,
+    settling,
+    waiting,
+    working,
+)
 from rmq_core.discipline.jobs.operations.working import Delivery, Done
 from rmq_core.envelope.codec import MessageRef
 from rmq_core.exchange import Call, Command, Exchange, Listen
@@ -91,7 +100,7 @@ def test_a_refused_chunk_reports_what_was_added() -> None:
 
 def test_an_answer_that_no_script_gives_is_an_error() -> None:
     for exchange in (
-        adding.add(engine(), "j"), adding.cancel_delayed(engine(), "a"), settling.ack(engine(), held()),
+        adding.add(engine(), "j"), cancelling.cancel_delayed(engine(), "a"), settling.ack(engine(), held()),
         managing.redrive(engine()), managing.purge(engine(), "dead"),
     ):  # fmt: skip
         with pytest.raises(ScriptFailed):

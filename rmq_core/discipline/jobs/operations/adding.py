@@ -16,6 +16,7 @@ from rmq_core.envelope.codec import Payload
 from rmq_core.envelope.ids import new_id, nonce
 from rmq_core.envelope.payloads import digest, encode_payload, encode_text
 from rmq_core.errors import PayloadError, RedisMessageQueueError
+from rmq_core.events import Operation
 from rmq_core.exchange import Call, Encodable, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import Backoff, milliseconds
@@ -143,20 +144,11 @@ def publish_many(
     return (yield from publish_chunks(chunks(entries, lambda entry: len(entry.body)), partial(_publish, engine)))
 
 
-def cancel_delayed(engine: JobsEngine, job_id: str) -> Exchange[bool]:
-    """Delete a job whose delay (or backoff) is not over; its id can be added again. Return False if there is none."""
-    keys = engine.keys
-    reply = yield script("jobs/cancel", keys, marker=keys.unique(_job_digest(check_id(job_id))), job_id=job_id)
-    if reply not in {b"cancelled", b"missing"}:
-        raise refused("cancel_delayed", reply)
-    return bool(reply == b"cancelled")
-
-
 def forget(engine: JobsEngine, dedup_key: str | bytes) -> Exchange[bool]:
     """Make a deduplication key, or the id of an `add_unique`, usable again at once. Return False if it was free."""
     keys = engine.keys
-    named = _job_digest(dedup_key) if isinstance(dedup_key, str) else b""
-    call = script("jobs/forget", marker=keys.unique(_key_digest(dedup_key)), another=keys.unique(named))
+    named = job_digest(dedup_key) if isinstance(dedup_key, str) else b""
+    call = script("jobs/forget", marker=keys.unique(key_digest(dedup_key)), another=keys.unique(named))
     return bool((yield call) == b"forgotten")
 
 
@@ -190,6 +182,9 @@ def _send(engine: JobsEngine, entries: Sequence[JobEntry]) -> Exchange[list[bool
     word, _, digits = reply.decode().partition(" ")
     if word != "accepted":
         raise refused("adding", reply)
+    fresh = digits.count("1") if digits else len(entries)
+    engine.tell(Operation.PUBLISH, fresh)
+    engine.tell(Operation.DUPLICATE, len(entries) - fresh)
     return [digit == "1" for digit in digits] if digits else [True] * len(entries)
 
 
@@ -225,7 +220,7 @@ def _entry(engine: JobsEngine, new: NewJob) -> JobEntry:
     kind, data = encode_data(value, config.max_payload_bytes, config.max_payload_depth)
     named = chosen is not None
     job_id = check_id(chosen or "") if named or unique else new_id()
-    digest = _job_digest(job_id) if unique else None
+    digest = job_digest(job_id) if unique else None
     delay_ms = 0 if delay is None else milliseconds("delay", delay)
     options = encode_options(name, attempts, backoff)
     return JobEntry(job_id, codec.body(job_id, kind, data, options), delay_ms, digest, named)
@@ -237,7 +232,7 @@ def _message(
     config, job_id = engine.config, new_id()
     kind, data = encode_payload(payload, config.max_payload_bytes, config.max_payload_depth)
     key = dedup_key(payload) if callable(dedup_key) else dedup_key
-    digest = None if key is None else _key_digest(key)
+    digest = None if key is None else key_digest(key)
     delay_ms = 0 if delay is None else milliseconds("delay", delay)
     return JobEntry(job_id, codec.body(job_id, kind, data, headers), delay_ms, digest)
 
@@ -246,11 +241,11 @@ def _job(new: NewJob, entry: JobEntry, accepted: bool) -> Job:  # noqa: FBT001  
     return Job(entry.id, new.name, new.data, 1, None, new.attempts, new.backoff, accepted=accepted)
 
 
-def _job_digest(job_id: str) -> bytes:
+def job_digest(job_id: str) -> bytes:
     return digest("job", job_id.encode())
 
 
-def _key_digest(key: object) -> bytes:
+def key_digest(key: object) -> bytes:
     data = encode_text(key, "dedup_key") if isinstance(key, str) else key
     if not isinstance(data, bytes):
         raise PayloadError(f"dedup_key must be or return str or bytes, not {type(key).__name__}")

@@ -93,7 +93,7 @@ def adopt(
     )  # fmt: skip
     words = (yield call).decode().split(" ")
     if words[0] == "taken":
-        return _lease(engine, lease_id, words[1:4], " ".join(words[5:]), int(words[4]))
+        return engine.taken(_lease(engine, lease_id, words[1:4], " ".join(words[5:]), int(words[4])))
     if words[0] == "settled":
         raise LeaseAlreadySettled(lease_id, int(words[1]))
     if words[0] == "owned":
@@ -110,8 +110,10 @@ def _hand_over(engine: JobsEngine, request: JobsRequest, reply: list[list[bytes]
     if not taken and words[4] == "1":
         held = yield from _fill(engine, held, request.max_messages)
     if held.count == len(envelopes):
-        return replace(held, envelopes=envelopes)
-    return (yield from fetch(engine, held)) if held.count <= _INLINE else held
+        held = replace(held, envelopes=envelopes)
+    elif held.count <= _INLINE:
+        held = yield from fetch(engine, held)
+    return engine.taken(held) if taken else engine.claimed(held, request.lease_ms)
 
 
 def _fill(engine: JobsEngine, held: Lease, limit: int) -> Exchange[Lease]:

@@ -45,8 +45,14 @@ def redrive(
     changes = Changes(left, progress)
     if engine.native is None:
         yield from prepare(engine)
-    if where is not None:
-        return (yield from redrive_where(engine, where, changes))
+    try:
+        yield from redrive_where(engine, where, changes) if where is not None else _redrive_all(engine, changes)
+    finally:
+        engine.redriven(changes.changed)
+    return changes.changed
+
+
+def _redrive_all(engine: JobsEngine, changes: Changes) -> Exchange[None]:
     while not changes.over:
         most = 1000 if changes.left is None else min(1000, changes.left)
         call = script("jobs/redrive", engine.keys, most=most, events_cap=engine.config.max_events)
@@ -54,7 +60,6 @@ def redrive(
         if not count:
             break
         changes.add(count)
-    return changes.changed
 
 
 def purge(
@@ -70,7 +75,14 @@ def purge(
     if where is not None:
         if which != "dead":
             raise Unsupported("jobs", f"purge of {which} jobs by conditions", ("leased",))
-        return (yield from purge_where(engine, where, Changes(progress=progress)))
+        removed = yield from purge_where(engine, where, Changes(progress=progress))
+    else:
+        removed = yield from _purge(engine, which)
+    engine.mark("purge", f"{removed} of {which}")
+    return removed
+
+
+def _purge(engine: JobsEngine, which: str) -> Exchange[int]:
     removed = 0
     while True:
         call = script("jobs/purge", engine.keys, which=which, group=GROUP)
@@ -87,11 +99,13 @@ def pause(engine: JobsEngine) -> Exchange[None]:
     still get jobs of a worker that died, within 5 s of the pause.
     """
     yield from _set_pause(engine, "1")
+    engine.mark("pause")
 
 
 def resume(engine: JobsEngine) -> Exchange[None]:
     """Hand out jobs again. Workers notice it within a second, claims that wait within 5 s."""
     yield from _set_pause(engine, "0")
+    engine.mark("resume")
 
 
 def run_now(engine: JobsEngine, message_id: str) -> Exchange[bool]:
@@ -102,6 +116,7 @@ def run_now(engine: JobsEngine, message_id: str) -> Exchange[bool]:
     reply = yield call
     if reply not in {b"ready", b"missing"}:
         raise refused("run_now", reply)
+    engine.acted("run-now", int(reply == b"ready"), [message_id])
     return bool(reply == b"ready")
 
 

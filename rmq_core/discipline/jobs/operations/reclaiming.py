@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rmq_core.discipline.jobs.engine import JobsEngine, check_text, refused
 from rmq_core.envelope.ids import nonce
+from rmq_core.events import Operation
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.queue.keys import check_name
@@ -45,6 +46,8 @@ def _reclaimed(engine: JobsEngine, lease_id: str, early: str, **required: str) -
             return done
         if words[0] != "returned":
             raise refused("reclaim", reply)
+        engine.tell(Operation.RECLAIM, int(words[1]))
+        engine.tell(Operation.DEAD, int(words[2]))
         done, token = Reclaimed(done.settled + int(words[1]), done.dead + int(words[2]), found=True), words[4]
         if words[3] == "0":
             return done

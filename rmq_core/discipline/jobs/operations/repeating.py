@@ -12,6 +12,7 @@ from rmq_core.discipline.jobs.operations.reading import Tick, tick
 from rmq_core.discipline.jobs.recurrence import Cron, Every, Missed, schedule_of, times_to_fire
 from rmq_core.envelope import codec
 from rmq_core.errors import ConfigurationError
+from rmq_core.events import Operation
 from rmq_core.exchange import Command, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.policy import Backoff, whole
@@ -111,6 +112,7 @@ def _fire(engine: JobsEngine, key: str, due_ms: int, now_ms: int) -> Exchange[No
     )  # fmt: skip
     if not reply.startswith((b"fired", b"other")):
         raise refused("firing a repeatable job", reply)
+    engine.tell(Operation.PUBLISH, int(reply[6:] or 0) if reply.startswith(b"fired") else 0)
 
 
 def _first(repeat: Repeat, now_ms: int) -> int:

@@ -33,7 +33,9 @@ def dead_reasons(engine: JobsEngine, *, progress: OnProgress | None = None) -> E
 
 def discard(engine: JobsEngine, message_ids: Iterable[str]) -> Exchange[int]:
     """Delete the dead letters with these ids; return how many. Of several with one id, the newest are deleted."""
-    return (yield from discard_chosen(Place(engine.keys.dead, "left"), message_ids))
+    done = yield from discard_chosen(Place(engine.keys.dead, "left"), message_ids)
+    engine.acted("discard", done.deleted, done.ids)
+    return done.deleted
 
 
 def redrive_where(engine: JobsEngine, where: Match, changes: Changes) -> Exchange[int]:

@@ -36,7 +36,7 @@ def ack(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> Excha
 
     When the lease is lost, acking the whole lease raises LeaseLost; acking some messages reports it as their outcome.
     """
-    return (yield from _settle(engine, lease, ("ack", 0, ""), messages))
+    return (yield from _counted(engine, lease, ("ack", 0, ""), messages))
 
 
 def nack(
@@ -54,7 +54,7 @@ def nack(
     LeaseLost; nacking some messages reports it as their outcome.
     """
     delay_ms = 0 if delay is None else milliseconds("delay", delay)
-    return (yield from _settle(engine, lease, ("nack", delay_ms, one_line(reason)), messages))
+    return (yield from _counted(engine, lease, ("nack", delay_ms, one_line(reason)), messages))
 
 
 def release(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> Exchange[SettleReport]:
@@ -63,7 +63,13 @@ def release(engine: JobsEngine, lease: Lease, messages: Some | None = None) -> E
     When the lease is lost, releasing the whole lease raises LeaseLost; releasing some messages reports it as their
     outcome.
     """
-    return (yield from _settle(engine, lease, ("release", 0, ""), messages))
+    return (yield from _counted(engine, lease, ("release", 0, ""), messages))
+
+
+def _counted(
+    engine: JobsEngine, lease: Lease, how: tuple[str, int, str], messages: Some | None
+) -> Exchange[SettleReport]:
+    return (yield from engine.settled(how[0], lease, _settle(engine, lease, how, messages)))
 
 
 def _settle(

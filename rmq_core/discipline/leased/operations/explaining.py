@@ -14,6 +14,8 @@ from rmq_core.envelope.stored import group_of
 from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Exchange
 from rmq_core.exchange.scripts import script
+from rmq_core.history import Mark
+from rmq_core.queue.actions import EVENTS
 from rmq_core.queue.journal import JournalEntry, entries_about, moment
 from rmq_core.queue.recording import marks
 from rmq_core.reports import LeaseInfo
@@ -55,7 +57,7 @@ def why(engine: LeasedEngine, message_id: str) -> Exchange[Timeline]:
     unknown = list(_unknown(found, partly, has_journal=has_journal, read_all=read_all, entries=entries))
     if found:
         steps += _of_message(found, entries)
-    steps += yield from _of_marks(engine, found, entries)
+    steps += yield from _of_marks(engine, message_id, found, entries)
     return Timeline(
         engine.name, message_id, found.state if found else "gone", tuple(_ordered(steps)), tuple(unknown),
         _count(entries, "claimed", "taken over") if has_journal else None,
@@ -162,17 +164,33 @@ def _near(one: datetime, other: datetime) -> bool:
     return abs((one - other).total_seconds()) < _NEAR_S
 
 
-def _of_marks(engine: LeasedEngine, found: Found | None, entries: Sequence[JournalEntry]) -> Exchange[list[Step]]:
-    """Return what operators did to the queue since the message is known."""
+def _of_marks(
+    engine: LeasedEngine, message_id: str, found: Found | None, entries: Sequence[JournalEntry]
+) -> Exchange[list[Step]]:
+    """Return what operators did to the queue since the message is known, and what they did to the message itself."""
     begins = [moment(entry.at_ms) for entry in entries if entry.ids] + ([found.message.enqueued_at] if found else [])
-    if not begins:
-        return []
-    told = {entry.event for entry in entries}
+    told, own = {entry.event for entry in entries}, f"message {message_id}"
     return [
-        Step(mark.at, f"queue: {mark.kind}", mark.by, "", mark.text, "marks")
+        Step(mark.at, _what(mark, own), mark.by, "", mark.text, "marks")
         for mark in (yield from marks(engine))
-        if mark.at >= min(begins) and not (mark.kind == "redrive" and "redriven" in told)
+        if (mark.text == own or (begins and mark.at >= min(begins))) and _concerns(mark, own, told, found)
     ]
+
+
+def _what(mark: Mark, own: str) -> str:
+    return EVENTS.get(mark.kind, mark.kind) if mark.text == own else f"queue: {mark.kind}"
+
+
+def _concerns(mark: Mark, own: str, told: set[str], found: Found | None) -> bool:
+    """Return whether a mark may be about a message, and the journal does not say the same."""
+    if mark.kind == "redrive":
+        return "redriven" not in told
+    if mark.kind not in EVENTS:
+        return True
+    if mark.text == own:
+        return EVENTS[mark.kind] not in told
+    removed = mark.kind in {"discard", "cancel"}
+    return not told and not mark.text.startswith("message ") and not (removed and found)
 
 
 def _unknown(

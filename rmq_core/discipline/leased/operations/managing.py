@@ -139,6 +139,7 @@ def cancel(engine: LeasedEngine, message_id: str, *, dedup_key: str | bytes | No
     for key, kind in ((engine.keys.ready, "newest"), (engine.keys.delayed, "zset")):
         found = yield from find(key, wanted)
         if found and (yield from remove(engine, key, kind, [found[message_id]], given)):
+            engine.acted("cancel", 1, [message_id])
             return True
     return False
 

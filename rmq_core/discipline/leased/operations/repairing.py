@@ -41,7 +41,9 @@ def run_now(engine: LeasedEngine, message_id: str) -> Exchange[bool]:
     if not found:
         return False
     reply = yield script("leased/run_now", keys, bell=keys.bell, message=found[message_id])
-    return bool(number(reply, b"ready "))
+    moved = number(reply, b"ready ")
+    engine.acted("run-now", moved, [message_id])
+    return bool(moved)
 
 
 def redrive_edited(
@@ -77,4 +79,5 @@ def redrive_edited(
     )  # fmt: skip
     moved = number(reply, b"redriven ")
     engine.tell(Operation.REDRIVE, moved, message_id=message_id)
+    engine.acted("edit", moved, [message_id], by=who, detail=what)
     return bool(moved)

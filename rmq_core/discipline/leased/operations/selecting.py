@@ -52,7 +52,9 @@ def dead_reasons(engine: LeasedEngine, *, progress: OnProgress | None = None) ->
 
 def discard(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[int]:
     """Delete the dead letters with these ids; return how many. Of several with one id, the newest are deleted."""
-    return (yield from discard_chosen(Place(engine.keys.dead, _SIDES["dead"]), message_ids))
+    done = yield from discard_chosen(Place(engine.keys.dead, _SIDES["dead"]), message_ids)
+    engine.acted("discard", done.deleted, done.ids)
+    return done.deleted
 
 
 def redrive_where(engine: LeasedEngine, where: Match, changes: Changes) -> Exchange[int]:

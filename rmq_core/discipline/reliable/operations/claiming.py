@@ -53,11 +53,12 @@ def claim(
     request = _request(engine, max_messages, lease, owner)
     try:
         yield from ready(engine, DISCIPLINE)
-        return (yield from _wait(engine, request, wait_ms))
+        held = yield from _wait(engine, request, wait_ms)
     except BaseException as error:
         if not isinstance(error, RedisMessageQueueError) or isinstance(error, QueueUnavailable):
             engine.unanswered[request.token] = request.worker
         raise
+    return held and engine.claimed(held, request.hold_ms or engine.config.timeout_ms)
 
 
 def release_unanswered(engine: ReliableEngine) -> Exchange[list[Lease]]:

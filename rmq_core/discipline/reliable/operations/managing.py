@@ -32,15 +32,20 @@ def redrive(
     if max_messages is not None:
         whole("max_messages", max_messages, minimum=1)
     changes = Changes(max_messages, progress)
-    if where is not None:
-        return (yield from redrive_where(engine, where, changes))
+    try:
+        yield from redrive_where(engine, where, changes) if where is not None else _redrive_all(engine, changes)
+    finally:
+        engine.redriven(changes.changed)
+    return changes.changed
+
+
+def _redrive_all(engine: ReliableEngine, changes: Changes) -> Exchange[None]:
     while not changes.over:
         ask = _PAGE if changes.left is None else min(_PAGE, changes.left)
         count = _number((yield script("reliable/redrive", engine.keys, most=ask)), b"redriven ")
         if not count:
             break
         changes.add(count)
-    return changes.changed
 
 
 def purge(
@@ -57,8 +62,11 @@ def purge(
     if target not in keys:
         raise ConfigurationError(f"target must be ready or dead, not {target!r}")
     if where is not None:
-        return (yield from purge_where(engine, target, where, Changes(progress=progress)))
-    return _number((yield script("reliable/purge", list=keys[target])), b"removed ")
+        removed = yield from purge_where(engine, target, where, Changes(progress=progress))
+    else:
+        removed = _number((yield script("reliable/purge", list=keys[target])), b"removed ")
+    engine.mark("purge", f"{removed} of {target}")
+    return removed
 
 
 def _number(reply: bytes, prefix: bytes) -> int:

@@ -33,7 +33,9 @@ def dead_reasons(engine: ReliableEngine, *, progress: OnProgress | None = None) 
 
 def discard(engine: ReliableEngine, message_ids: Iterable[str]) -> Exchange[int]:
     """Delete the dead letters with these ids; return how many. Of several with one id, the newest are deleted."""
-    return (yield from discard_chosen(Place(engine.keys.dead, "left"), message_ids))
+    done = yield from discard_chosen(Place(engine.keys.dead, "left"), message_ids)
+    engine.acted("discard", done.deleted, done.ids)
+    return done.deleted
 
 
 def redrive_where(engine: ReliableEngine, where: Match, changes: Changes) -> Exchange[int]:

@@ -83,7 +83,7 @@ def _settle(
         reply = yield _settlement(engine, lease, verb, places, whole=messages is None, reason=reason)
         return outcomes_of(lease, reply, len(places), _LETTERS)
 
-    return (yield from settle(engine.name, lease, messages, send))
+    return (yield from engine.settled(verb, lease, settle(engine.name, lease, messages, send)))
 
 
 def _settlement(

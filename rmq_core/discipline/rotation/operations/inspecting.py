@@ -79,6 +79,7 @@ def purge(engine: RotationEngine, target: str, *, where: Match | None = None) ->
             raise ScriptFailed(f"purge got {reply.decode()!r}")
         removed, left = removed + int(words[1]), int(words[2])
         if not left:
+            engine.mark("purge", f"{removed} of ready")
             return removed
 
 

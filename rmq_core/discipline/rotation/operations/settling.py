@@ -12,6 +12,7 @@ from rmq_core.discipline.rotation.entries import id_bytes, new_entry, stamped_en
 from rmq_core.envelope import codec
 from rmq_core.envelope.payloads import one_line
 from rmq_core.errors import ScriptFailed
+from rmq_core.events import Operation
 from rmq_core.exchange import Call, Exchange
 from rmq_core.exchange.scripts import script
 from rmq_core.messages import Lease, token_of
@@ -29,6 +30,7 @@ def mark_done(engine: RotationEngine, message_id: str | bytes) -> Exchange[bool]
     Any process that got the id may call this, in time or late, because the work is done either way.
     """
     letters = yield from _mark(engine, [id_bytes(message_id, engine.config.max_id_bytes)])
+    engine.tell(Operation.ACK, int(letters == "s"))
     return letters == "s"
 
 
@@ -46,7 +48,7 @@ def ack(engine: RotationEngine, lease: Lease, messages: Some | None = None) -> E
             raise lost(lease)
         return [_LETTERS[letter] for letter in letters]
 
-    return (yield from settle(engine.name, lease, messages, send))
+    return (yield from engine.settled("ack", lease, settle(engine.name, lease, messages, send)))
 
 
 def nack(
@@ -64,7 +66,7 @@ def nack(
     """
     if delay is not None:
         raise lacking(DISCIPLINE, "delay")
-    report = yield from _give_back(engine, lease, messages)
+    report = yield from _give_back(engine, lease, "nack", messages)
     if reason is not None:
         _log.warning("%d ids of queue %r were nacked: %s", report.settled, engine.name, one_line(reason))
     return report
@@ -76,7 +78,7 @@ def release(engine: RotationEngine, lease: Lease, messages: Some | None = None) 
     Releasing the whole lease raises LeaseLost when one of its ids is done or another consumer has popped it since;
     releasing some ids reports such ids as lost.
     """
-    return (yield from _give_back(engine, lease, messages))
+    return (yield from _give_back(engine, lease, "release", messages))
 
 
 def extend(engine: RotationEngine, lease: Lease, by: timedelta | float | None = None) -> Exchange[datetime | None]:
@@ -95,12 +97,12 @@ def _mark(engine: RotationEngine, ids: Sequence[bytes]) -> Exchange[str]:
     return letters
 
 
-def _give_back(engine: RotationEngine, lease: Lease, messages: Some | None) -> Exchange[SettleReport]:
+def _give_back(engine: RotationEngine, lease: Lease, verb: str, messages: Some | None) -> Exchange[SettleReport]:
     def send(places: list[int]) -> Exchange[list[Outcome]]:
         reply = yield _returning(engine, lease, places, whole=messages is None)
         return outcomes_of(lease, reply, len(places), _LETTERS)
 
-    return (yield from settle(engine.name, lease, messages, send))
+    return (yield from engine.settled(verb, lease, settle(engine.name, lease, messages, send)))
 
 
 def _returning(engine: RotationEngine, lease: Lease, places: Sequence[int], *, whole: bool) -> Call:
