@@ -174,7 +174,7 @@ def test_stats_of_an_empty_queue_take_one_call() -> None:
 def test_a_lease_is_described_without_its_token() -> None:
     info, (batch,) = drive(lease_info(engine(), "job"), [[INFO]])
     at = datetime.fromtimestamp(1, UTC)
-    assert info == LeaseInfo("job", "me", "h", 7, 3, 2, at, datetime.fromtimestamp(5, UTC), 12)
+    assert info == LeaseInfo("job", "me", "held", 7, 3, 2, at, datetime.fromtimestamp(5, UTC), 12)
     assert isinstance(batch, Batch)
     assert batch.calls[0].given["lease_id"] == "job"
 

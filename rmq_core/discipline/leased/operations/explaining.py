@@ -202,9 +202,11 @@ def _unknown(
     if not has_journal:
         told.append("the queue has no journal, so claims and acks are unknown: set LeasedConfig(journal=...)")
         if found is None:
-            told.append("it was acked, purged, cancelled or dropped, or never published: nothing of it is left")
+            told.append("it was acked, purged, cancelled or dropped, or never published: nothing of it is left. Check the id")
         elif not publisher_of(found.message.headers):
             told.append("who published it: it has no headers that say so")
+    elif found is None and not entries:
+        told.append("the journal does not name this id: check the id, or the journal does not reach back so far")
     elif not any(entry.event == "published" for entry in entries):
         told.append("who published it: the journal does not reach back so far, or its publisher writes none")
     if has_journal and not read_all:
