@@ -114,7 +114,7 @@ def test_a_message_that_is_unknown_is_gone_and_the_story_says_what_that_can_mean
     assert (timeline.state, timeline.steps) == ("gone", ())
     assert any("acked, purged, cancelled or dropped" in sentence for sentence in timeline.unknown)
     assert "unknown" in timeline.verdict
-    kept = world.queue(journal=100)
+    kept = world.queue(config=LeasedConfig(journal=100))
     kept.publish("another")
     assert any("does not name this id" in sentence for sentence in kept.why("nothing").unknown)
     for wrong in ("", "two words", 7):

@@ -202,7 +202,7 @@ def _unknown(
     if not has_journal:
         told.append("the queue has no journal, so claims and acks are unknown: set LeasedConfig(journal=...)")
         if found is None:
-            told.append("it was acked, purged, cancelled or dropped, or never published: nothing of it is left. Check the id")
+            told.append("it was acked, purged, cancelled or dropped, or never published. Check the id")
         elif not publisher_of(found.message.headers):
             told.append("who published it: it has no headers that say so")
     elif found is None and not entries:
