@@ -21,7 +21,9 @@ def runs_in_ring_two(path: Path, test: str) -> bool:
     """Whether the test exists, and neither it nor its file is marked nightly."""
     tree = ast.parse(path.read_text("utf-8"))
     found = [
-        node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == test
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == test
     ]
     marks = [ast.unparse(mark) for node in found for mark in node.decorator_list]
     marks += [ast.unparse(node) for node in tree.body if ast.unparse(node).startswith("pytestmark")]
