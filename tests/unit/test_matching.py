@@ -79,6 +79,10 @@ def test_a_stored_and_a_decoded_message_meet_the_same_conditions(where: Match, *
     assert where.matches(codec.message_of(envelope)) is met
 
 
+def test_a_message_without_headers_meets_no_condition_on_a_header() -> None:
+    assert not Match(header="tenant").of_envelope(stored())
+
+
 def test_text_that_is_no_message_meets_no_condition() -> None:
     assert not Match(text="e").of_envelope(b"no envelope")
     assert not Match(message_id="e").of_envelope(b"no envelope")
