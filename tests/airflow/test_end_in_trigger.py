@@ -97,7 +97,9 @@ def test_a_connection_that_does_not_work_fails_the_task_where_its_retries_count(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("connection", "airflow_database")
-def test_airflow_ends_the_deferred_task_and_the_next_one_gets_the_report(queue: Any) -> None:
+def test_a_sensor_needs_no_worker_from_start_to_end_and_the_next_task_gets_its_report(
+    queue: Any,
+) -> None:
     from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.models.trigger import Trigger, handle_event_submit
@@ -117,6 +119,7 @@ def test_airflow_ends_the_deferred_task_and_the_next_one_gets_the_report(queue: 
         run.schedule_tis(schedulable, session=session)
         waiting = run.get_task_instance("wait", session=session)
         assert waiting is not None
+        assert (waiting.state, waiting.next_method) == ("deferred", "execute_complete")
         row = session.get(Trigger, waiting.trigger_id)
         assert row is not None
         handle_event_submit(fired(RedisQueueTrigger(**row.kwargs)), task_instance=waiting, session=session)

@@ -17,7 +17,6 @@ from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, RedisMessageQueueError
 from tests.airflow.conftest import QUEUE, MakeContext
-from tests.airflow.home import DAGS
 from tests.faults.patience import PATIENCE_S
 
 OWNER = "airflow:dag/run/wait/-1/{}"
@@ -188,35 +187,6 @@ def test_start_from_trigger_needs_no_worker_before_the_trigger_fires() -> None:
     assert made.start_trigger_args is not None
     trigger = pkgutil.resolve_name(made.start_trigger_args.trigger_cls)(**made.start_trigger_args.trigger_kwargs)
     assert trigger.serialize()[1]["min_messages"] == 5
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("connection", "airflow_database")
-def test_the_scheduler_defers_it_without_a_worker_and_the_stored_trigger_fires(queue: Any) -> None:
-    from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
-    from airflow.models.serialized_dag import SerializedDagModel
-    from airflow.models.trigger import Trigger
-    from airflow.utils.session import create_session
-    from airflow.utils.types import DagRunTriggeredByType, DagRunType
-
-    sync_bag_to_db(BundleDagBag(DAGS, bundle_path=DAGS, bundle_name="tests"), "tests", None)
-    with create_session() as session:
-        dag = SerializedDagModel.get_dag("waiting_from_the_start", session=session)
-        assert dag is not None
-        now = {"run_id": "scheduled_here", "run_after": datetime.now(UTC), "logical_date": None}
-        kind = {"run_type": DagRunType.MANUAL, "triggered_by": DagRunTriggeredByType.TEST, "state": "running"}
-        run = dag.create_dagrun(**now, **kind, session=session)  # type: ignore[arg-type]
-        schedulable, _ = run.update_state(session=session, execute_callbacks=False)
-        run.schedule_tis(schedulable, session=session)
-        waiting = run.get_task_instance("wait", session=session)
-        assert waiting is not None
-        assert (waiting.state, waiting.next_method) == ("deferred", "execute_complete")
-        row = session.get(Trigger, waiting.trigger_id)
-        assert row is not None
-        trigger = pkgutil.resolve_name(row.classpath)(**row.kwargs)
-        session.rollback()
-    queue.publish_many("abc")
-    assert fire(trigger) == "success"
 
 
 def test_a_sensor_that_starts_from_its_trigger_does_not_affect_others() -> None:
