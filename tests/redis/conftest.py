@@ -8,6 +8,7 @@ import pytest
 import redis
 import redis.asyncio
 
+from tests.redis.leases import PATIENCE_S
 from tests.redis.worlds import AsyncWorld, SyncWorld, World
 from tests.servers import External, Server, find_server
 
@@ -28,7 +29,7 @@ def server_url(server: Server | External) -> str:
 @pytest.fixture
 def redis_client(server_url: str) -> Iterator[redis.Redis]:
     """A plain client on an empty database."""
-    with redis.Redis.from_url(server_url) as client:
+    with redis.Redis.from_url(server_url, socket_timeout=PATIENCE_S) as client:
         client.flushdb()
         yield client
 

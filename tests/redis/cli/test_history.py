@@ -65,4 +65,4 @@ def test_why_tells_the_story_of_a_message_and_what_is_unknown(rmq: Rmq, server_u
     (timeline,) = lines(rmq("why", "orders", message_id, "--json").out)
     assert [step["what"] for step in timeline["steps"]] == ["published", "claimed", "acked"]
     assert (timeline["claims"], timeline["acks"]) == (1, 1)
-    assert "unknown: who published it" in rmq("why", "orders", "never").err
+    assert "unknown: the journal does not name this id" in rmq("why", "orders", "never").err
