@@ -14,10 +14,11 @@ import dagster as dg
 
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue
 from rmq_core.work import StatsLimits
-from rmq_dagster.assets import about, measured
+from rmq_dagster.assets import observation
 from rmq_dagster.checks import QueueChecks, QueueLimits
 from rmq_dagster.names import dagster_name
 from rmq_dagster.resources import RedisQueueResource
+from rmq_dagster.tags import DATA_VERSION
 
 OBSERVE_EVERY_S = 300
 
@@ -50,11 +51,19 @@ def redis_queue_observer(
         resource: RedisQueueResource = getattr(context.resources, resource_key)
         with resource.ticking(config) as (redis, peeking), LeasedQueue(redis, queue, peeking) as observed:
             stats = observed.stats()
-        seen = dg.AssetObservation(asset, metadata={**about(queue), **measured(stats)})
+            seen = observation(observed, stats, context.instance, checks.asset_key)
         judged = [_evaluation(result) for result in checks.results(context.instance, stats)]
-        return dg.SensorResult(asset_events=[seen, *judged])
+        return dg.SensorResult(asset_events=[reported(seen), *judged])
 
     return observer
+
+
+def reported(seen: dg.ObserveResult) -> dg.AssetObservation:
+    """Return the event for an observation that is made outside a run."""
+    if seen.asset_key is None:
+        raise AssertionError("an observation of a queue names its asset")
+    tags = {} if seen.data_version is None else {DATA_VERSION: seen.data_version.value}
+    return dg.AssetObservation(seen.asset_key, metadata=seen.metadata, tags=tags)
 
 
 def _evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
