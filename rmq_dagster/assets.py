@@ -50,7 +50,8 @@ def observable(
         made = dg.multi_observable_source_asset(
             specs=[spec], name=dagster_name("__".join(spec.key.path)), required_resource_keys={resource_key}
         )
-        return made(observe)
+        asset: dg.AssetsDefinition = made(observe)
+    return asset
 
 
 def observation(
