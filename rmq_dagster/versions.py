@@ -33,9 +33,14 @@ def data_version(queue: LeasedQueue, stats: QueueStats, instance: dg.DagsterInst
 
 def last_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
     """Return the version in the last observation of an asset; None without an observation or a version."""
-    seen = next(iter(instance.fetch_observations(key, limit=1).records), None)
-    observation = seen.asset_observation if seen else None
+    observation = last_observation(instance, key)
     return observation.tags.get(DATA_VERSION) if observation else None
+
+
+def last_observation(instance: dg.DagsterInstance, key: dg.AssetKey) -> dg.AssetObservation | None:
+    """Return the last observation of an asset."""
+    seen = next(iter(instance.fetch_observations(key, limit=1).records), None)
+    return seen.asset_observation if seen else None
 
 
 def _work(queue: LeasedQueue) -> str | None:

@@ -135,8 +135,8 @@ def test_the_scaffolded_sensor_requests_runs_of_the_scaffolded_job_and_its_obser
             return defs.resolve_sensor_def(name)(context)
 
     assert len(tick(f"{queue.name}_doorbell").run_requests) == 2
-    seen, check = tick(f"{queue.name}_observer").asset_events
-    assert (seen.metadata["rmq/depth"].value, check.passed) == (2, True)
+    seen, dead, check = tick(f"{queue.name}_observer").asset_events
+    assert (seen.metadata["rmq/depth"].value, dead.metadata["rmq/dead_letters"].value, check.passed) == (2, 0, True)
 
 
 def test_every_component_can_be_scaffolded() -> None:
