@@ -11,11 +11,13 @@ from rmq_core import __version__
 from rmq_dagster.assets import redis_queue_asset
 from rmq_dagster.batch import ClaimedBatch
 from rmq_dagster.checks import Limit, QueueLimits, redis_queue_checks
+from rmq_dagster.dead_letters import redis_queue_dead_letters
 from rmq_dagster.definitions import redis_queue_definitions
 from rmq_dagster.observer import redis_queue_observer
 from rmq_dagster.ops import publish_op
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.pipes import LeasedInvocation, PipesRedisQueueSparkClient
+from rmq_dagster.redrive import RedriveConfig, redis_queue_redrive_job
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.sensors import build_redis_queue_sensor
 from rmq_dagster.status import redis_queue_status_sensors
@@ -28,12 +30,15 @@ __all__ = [
     "QueueLimits",
     "QueuePartitions",
     "RedisQueueResource",
+    "RedriveConfig",
     "build_redis_queue_sensor",
     "publish_op",
     "redis_queue_asset",
     "redis_queue_checks",
+    "redis_queue_dead_letters",
     "redis_queue_definitions",
     "redis_queue_observer",
+    "redis_queue_redrive_job",
     "redis_queue_status_sensors",
 ]
 

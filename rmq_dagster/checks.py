@@ -76,6 +76,11 @@ class QueueChecks:
             for name, limit in self.given.items()
         }
 
+    @property
+    def asset_key(self) -> dg.AssetKey:
+        """Return the key of the asset that is checked."""
+        return next(iter(self.specs.values())).asset_key
+
     def results(self, instance: dg.DagsterInstance, stats: QueueStats) -> Iterator[dg.AssetCheckResult]:
         """Yield the result of each check for a queue with these counts."""
         measured = self.limits.measure(stats)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -11,15 +12,17 @@ from rmq_core import ConfigurationError, LeasedConfig
 from rmq_core.work import StatsLimits
 from rmq_dagster.assets import redis_queue_asset
 from rmq_dagster.checks import redis_queue_checks
-from rmq_dagster.names import dagster_name
+from rmq_dagster.dead_letters import redis_queue_dead_letters
+from rmq_dagster.names import dagster_name, dead_letters_asset_name, queue_asset_name
 from rmq_dagster.observer import OBSERVE_EVERY_S, redis_queue_observer
 from rmq_dagster.partitions import QueuePartitions
+from rmq_dagster.redrive import redis_queue_redrive_job
 from rmq_dagster.resources import RedisQueueResource
 from rmq_dagster.sensors import build_redis_queue_sensor
 from rmq_dagster.status import redis_queue_status_sensors
 
 
-def redis_queue_definitions(
+def redis_queue_definitions(  # noqa: PLR0913  the options of what it defines are its parameters
     queue: str | QueuePartitions,
     *,
     target: Any,
@@ -28,16 +31,18 @@ def redis_queue_definitions(
     config: LeasedConfig | None = None,
     resource_key: str = "redis_queue",
     observe_every: dt.timedelta | float | None = OBSERVE_EVERY_S,
+    publishers: Sequence[Any] = (),
     **sensor_options: Any,
 ) -> dg.Definitions:
     """Return the sensor that requests `target`, the status sensors, and the asset `<queue>_queue` with its checks.
 
-    A further sensor, `<queue>_observer`, observes the asset and evaluates the checks every `observe_every` seconds (or
-    timedelta), without a run; None leaves both to schedules of your own. `sensor_options` are those of
-    build_redis_queue_sensor: batch, max_in_flight_runs, minimum_interval_seconds, ...; a `default_status` applies to
-    every sensor returned here. The checks compare `limits`; without them a dead letter is an error. Queues with
-    partitions have no asset, no checks and no observer. `resource` is bound to `resource_key`; leave it out when
-    another part of the project binds one.
+    There are also the asset `<queue>_dead_letters` and the job `<queue>_redrive` for chosen dead letters. A further
+    sensor, `<queue>_observer`, observes the assets and evaluates the checks every `observe_every` seconds (or
+    timedelta), without a run; None leaves both to schedules of your own. `publishers`: the assets that publish, from
+    which the lineage leads to the queue. `sensor_options` are those of build_redis_queue_sensor: batch,
+    max_in_flight_runs, minimum_interval_seconds, ...; a `default_status` applies to every sensor returned here. The
+    checks compare `limits`; without them a dead letter is an error. Queues with partitions have no assets, no checks
+    and no observer. `resource` is bound to `resource_key`; leave it out when another part of the project binds one.
 
     >>> defs = dg.Definitions.merge(redis_queue_definitions("flights", target=departures, batch=100), others)
     """
@@ -46,24 +51,32 @@ def redis_queue_definitions(
     status = {key: sensor_options[key] for key in ("default_status",) if key in sensor_options}
     bell = build_redis_queue_sensor(queue, target=target, **options, **sensor_options)
     endings = redis_queue_status_sensors(queue, name=name, **options, **status)
-    monitoring = _monitoring(queue, f"{name}_queue", limits, options)
+    monitoring = _monitoring(queue, limits, publishers, options)
+    letters = dg.AssetKey(dead_letters_asset_name(queue)) if isinstance(queue, str) else None
     observers = []
     if isinstance(queue, str) and observe_every is not None:
         terms: dict[str, Any] = {"every": observe_every, "limits": limits, **options, **status}
-        observers = [redis_queue_observer(queue, asset=f"{name}_queue", **terms)]
-    resources = {} if resource is None else {resource_key: resource}
-    return dg.Definitions(sensors=[bell, *endings, *observers], resources=resources, **monitoring)
+        observers = [redis_queue_observer(queue, asset=queue_asset_name(queue), dead_letters=letters, **terms)]
+    return dg.Definitions(
+        sensors=[bell, *endings, *observers],
+        jobs=[redis_queue_redrive_job(queue, asset=letters, **options)],
+        resources={} if resource is None else {resource_key: resource},
+        **monitoring,
+    )
 
 
 def _monitoring(
-    queue: str | QueuePartitions, key: str, limits: StatsLimits | None, options: dict[str, Any]
+    queue: str | QueuePartitions, limits: StatsLimits | None, publishers: Sequence[Any], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the observable asset of a queue, and the checks on it; nothing for partitions."""
+    """Return the observable assets of a queue and of its dead letters, and the checks; nothing for partitions."""
     if isinstance(queue, str):
+        key = queue_asset_name(queue)
         checks = redis_queue_checks(queue, asset=key, limits=limits, **options)
-        return {"assets": [redis_queue_asset(queue, key=key, **options)], "asset_checks": [checks]}
-    if limits is not None:
+        asset = redis_queue_asset(queue, key=key, deps=publishers, **options)
+        return {"assets": [asset, redis_queue_dead_letters(queue, deps=[key], **options)], "asset_checks": [checks]}
+    if limits is not None or publishers:
         raise ConfigurationError(
-            "limits need one queue; with partitions, leave them out or define checks for each queue"
+            "limits need one queue, and publishers too; with partitions, leave them out or define an asset and checks"
+            " for each queue"
         )
     return {}

@@ -130,8 +130,8 @@ class Doorbell:
             return TickFindings([], partitions, refused or self.quiet(seen))
         pending = self.runs.unclaimed(context.instance, redis, config)
         # Poll again: runs that claimed since the first poll are not in `pending`, so what they claimed must not count
-        # as ready.
-        seen = backlogs(redis, enough, config)
+        # as ready. More queues than there may be runs are not needed: each of them needs one, or has one in `pending`.
+        seen = backlogs(redis, islice(enough, self.max_in_flight_runs), config)
         if not (enough := self.enough(seen)):
             return TickFindings([], partitions, refused or self.quiet(seen))
         asked = round_robin(self.wanted(enough, pending), self.max_in_flight_runs - len(pending))

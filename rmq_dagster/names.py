@@ -11,6 +11,16 @@ def dagster_name(queue: str) -> str:
     return re.sub(r"\W+", "_", queue, flags=re.ASCII)
 
 
+def queue_asset_name(queue: str) -> str:
+    """Return the key that `redis_queue_definitions` gives the asset of a queue."""
+    return f"{dagster_name(queue)}_queue"
+
+
+def dead_letters_asset_name(queue: str) -> str:
+    """Return the key of the asset of the dead letters of a queue, unless another one is given."""
+    return f"{dagster_name(queue)}_dead_letters"
+
+
 def lease_name(text: str) -> str:
     """Return a valid lease name: braces and control characters are percent-encoded, others stay as they are."""
     return "".join(each if each.isprintable() and each not in "{}" else _encoded(each) for each in text)

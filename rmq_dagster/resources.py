@@ -29,6 +29,7 @@ from rmq_dagster.requested import repository_of, sensor_of
 TICK_RETRY_BUDGET_S = 4
 TICK_TIMEOUT_S = 2
 RING_AGAIN_AFTER_S = 600
+KEPT_OPEN = 32
 SECRET: dict[str, Any] = {"dagster__is_secret": True}
 
 
@@ -101,10 +102,13 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         if self._client is None:
             self._client = self.client()
         if (name, behaviour) not in self._queues:
-            made = LeasedQueue(self._client, name, behaviour)
-            publishing_as(made, lambda: headers_of(self._run))
-            self._queues[name, behaviour] = traced(made) if self.traced else made
+            self._queues[name, behaviour] = self._made(name, behaviour)
         return self._queues[name, behaviour]
+
+    def _made(self, name: str, behaviour: LeasedConfig) -> LeasedQueue:
+        made = LeasedQueue(self._client, name, behaviour)
+        publishing_as(made, lambda: headers_of(self._run))
+        return traced(made) if self.traced else made
 
     def client(self, timeout_s: float | None = None) -> Any:
         """Return a new redis-py client, which the caller closes; it waits at most `timeout_s` for Redis to answer."""
@@ -126,7 +130,8 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
         """Add messages, with headers that name run and step; the report counts accepted messages and duplicates."""
         if isinstance(payloads, str | bytes | Mapping):
             raise ConfigurationError("payloads must be an iterable: write [payload] to publish a single one")
-        return self.queue(queue, config).publish_many(payloads, dedup_key=dedup_key, delay=delay, headers=headers)
+        with self._briefly(queue, config) as opened:
+            return opened.publish_many(payloads, dedup_key=dedup_key, delay=delay, headers=headers)
 
     def claimed(
         self,
@@ -191,7 +196,18 @@ class RedisQueueResource(dg.ConfigurableResource[LeasedQueue]):
 
     def stats(self, queue: str, config: LeasedConfig | None = None) -> QueueStats:
         """Return what a queue holds. It only counts; `queue(name).backlog()` also requeues expired and due messages."""
-        return self.queue(queue, config).stats()
+        with self._briefly(queue, config) as opened:
+            return opened.stats()
+
+    @contextmanager
+    def _briefly(self, name: str, config: LeasedConfig | None) -> Iterator[LeasedQueue]:
+        """Yield a queue; close it if many are open, because each keeps a connection and a client has some hundred."""
+        behaviour = _checked(config) or self.config()
+        if (name, behaviour) in self._queues or len(self._queues) < KEPT_OPEN:
+            yield self.queue(name, config)
+            return
+        with self._made(name, behaviour) as opened:
+            yield opened
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Remember the run, for messages that a thread of a step publishes."""

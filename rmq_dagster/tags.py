@@ -11,6 +11,8 @@ ISOLATED: Final = "rmq/isolated"
 """Present, and "true": the run got messages that have failed together before and are tried apart from the others."""
 LEASE: Final = "rmq/lease_id"
 """The lease that a claiming sensor took for the run. It is only a name, which gives its reader no right to settle."""
+REDRIVEN: Final = "rmq/redriven"
+"""How many dead letters a run moved back to ready."""
 
 # Dagster's own tags, for which it exports no public names.
 SENSOR: Final = "dagster/sensor_name"
@@ -20,3 +22,4 @@ WILL_RETRY: Final = "dagster/will_retry"
 AUTO_RETRY: Final = "dagster/auto_retry_run_id"
 ROOT: Final = "dagster/root_run_id"
 PARTITION: Final = "dagster/partition"
+DATA_VERSION: Final = "dagster/data_version"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
-from rmq_core import LeasedConfig
+from rmq_core import ConfigurationError, LeasedConfig
 from rmq_dagster.partitions import QueuePartitions
 from rmq_dagster.resources import RedisQueueResource
 
@@ -64,3 +66,17 @@ class QueueComponent(dg.Component, dg.Resolvable, dg.Model, ABC):
         """Return the resource from the context of a step."""
         resource: RedisQueueResource = getattr(context.resources, self.resource_key)
         return resource
+
+
+def function_at(attribute: str, name: str, package: str) -> Callable[..., Any]:
+    """Return the function that an attribute of YAML names. Raises ConfigurationError if the name has none.
+
+    package: the base of a name that begins with a dot.
+    """
+    module, _, own = name.rpartition(".")
+    if not own or not module.strip("."):
+        raise ConfigurationError(f"{attribute} must be package.module.name or .module.name, not {name!r}")
+    found = getattr(import_module(module, package), own, None)
+    if not callable(found):
+        raise ConfigurationError(f"{attribute} names {own!r}, which is no function in module {module!r}")
+    return found  # type: ignore[no-any-return]

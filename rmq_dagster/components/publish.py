@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from rmq_core import ConfigurationError, PublishReport
-from rmq_dagster.components.base import QueueComponent
+from rmq_dagster.components.base import QueueComponent, function_at
 from rmq_dagster.components.scaffolding import PublishScaffolder
 from rmq_dagster.console_link import console_link
 from rmq_dagster.names import dagster_name
@@ -70,8 +69,7 @@ class RedisQueuePublishComponent(QueueComponent):
         """Return the payloads to publish."""
         if self.function is None:
             return self.messages or []
-        module, _, name = self.function.rpartition(".")
-        produced: Iterable[Any] = getattr(import_module(module, package), name)()
+        produced: Iterable[Any] = function_at("function", self.function, package)()
         return produced
 
     def sorted(self, payloads: Iterable[Any]) -> dict[str, list[Any]]:

@@ -63,6 +63,10 @@ class RedisQueueSensorComponent(QueueComponent):
     )
     limits: LimitsSettings | None = Field(default=None, description="Limits to check; by default only dead letters.")
 
+    publishers: list[dg.ResolvedAssetKey] = Field(
+        default=[], description="The assets that publish: the lineage leads from them to the asset of the queue."
+    )
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - Dagster's signature
         """Return the sensors, the asset and its checks."""
         return redis_queue_definitions(
@@ -72,6 +76,7 @@ class RedisQueueSensorComponent(QueueComponent):
             config=self.config,
             resource_key=self.resource_key,
             observe_every=self.observe_every_seconds,
+            publishers=self.publishers,
             **self.sensor_options(),
         )
 

@@ -1,7 +1,8 @@
 # ruff: noqa: I002 - Dagster compares the annotation of `context` with its own class, so it must not become a string
 """The definitions that the daemon of the tests loads: a sensor, and an asset whose driver fails the first time.
 
-Environment variables TEST_... configure them. The queue itself is an asset whose observation has no schedule.
+Environment variables TEST_... configure them. The queue itself is an asset whose observation has no schedule. `letters`
+is an asset of partitions, whose steps one pool limits.
 """
 
 import os
@@ -10,6 +11,7 @@ from typing import Any
 import dagster as dg
 
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor, redis_queue_definitions
+from rmq_dagster.components import RedisQueueConsumeComponent
 from tests.dagster.pipeline import CONFIG, Work, worked
 
 bell = build_redis_queue_sensor(
@@ -23,6 +25,14 @@ bell = build_redis_queue_sensor(
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 
+letters = RedisQueueConsumeComponent(
+    queue=f"{os.environ['TEST_QUEUE']}_letters",
+    asset=dg.AssetSpec("letters"),
+    function="tests.dagster.callables.work",
+    partitions="countries",
+    pool="printers",
+)
+
 resources: dict[str, Any] = {
     "redis_queue": RedisQueueResource(url=dg.EnvVar("TEST_RMQ_URL")),
     "work": Work(queue=os.environ["TEST_QUEUE"], behaviours=["fail", "adopt"], seen=os.environ["TEST_SEEN"]),
@@ -32,5 +42,6 @@ defs = dg.Definitions.merge(
     redis_queue_definitions(
         f"{os.environ['TEST_QUEUE']}_watched", target=worked, default_status=dg.DefaultSensorStatus.RUNNING
     ),
+    letters.build_defs(dg.ComponentTree.for_test().load_context),
     dg.Definitions(assets=[worked], sensors=[bell], resources=resources, executor=dg.in_process_executor),
 )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill  # no public way to launch one
 
 from rmq_core import LeasedQueue
+from rmq_dagster import RedisQueueResource
 from rmq_dagster.tags import CLAIMED, RUN_KEY, SENSOR
 from tests.dagster.pipeline import ROOT, notes
 from tests.faults.patience import PATIENCE_S
@@ -74,3 +77,72 @@ def test_plots_and_checks_of_a_queue_appear_without_a_schedule(
     (evaluated,) = storage.get_asset_check_execution_history(check, limit=1)
     assert evaluated.status.value == "SUCCEEDED"
     assert instance.get_runs() == []
+
+
+@pytest.mark.nightly("dagster/test_sensors.py::test_a_lost_cursor_never_repeats_a_run_key_that_dagster_would_skip")
+def test_a_daemon_that_is_started_again_goes_on_with_new_run_keys(
+    queue: LeasedQueue, redis_url: str, instance: dg.DagsterInstance, seen: Path, tmp_path: Path
+) -> None:
+    log, filters = tmp_path / "daemon.log", dg.RunsFilter(tags={SENSOR: "bell"})
+    settings = {"TEST_QUEUE": queue.name, "TEST_RMQ_URL": redis_url, "TEST_SEEN": str(seen)}
+    seen.write_text("{}\n")  # a first try, so that the drivers adopt at once
+    for payload in ("before", "after"):
+        queue.publish(payload)
+        with daemon(instance.root_directory, log, **settings):
+            wait_until(lambda: queue.stats()[:5] == (0, 0, 0, 0, 0), log)
+            wait_until(lambda: all(run.is_finished for run in instance.get_runs(filters)), log)
+    keys = [run.tags[RUN_KEY] for run in instance.get_runs(filters)]
+    assert keys == [f"{queue.name}:2", f"{queue.name}:1"]
+    assert [note["payloads"] for note in notes(seen)[1:]] == [["before"], ["after"]]
+
+
+@pytest.mark.nightly("dagster/test_consume_component.py::test_a_partition_works_on_its_own_queue")
+@pytest.mark.filterwarnings("ignore:Function `AssetSelection.sources` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
+def test_a_backfill_works_on_the_queue_of_each_partition(
+    queue: LeasedQueue,
+    redis_queue: RedisQueueResource,
+    redis_url: str,
+    instance: dg.DagsterInstance,
+    seen: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = {"TEST_QUEUE": queue.name, "TEST_RMQ_URL": redis_url, "TEST_SEEN": str(seen)}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delitem(sys.modules, "tests.dagster.deployed", raising=False)
+    graph = importlib.import_module("tests.dagster.deployed").defs.resolve_asset_graph()
+    keys = {"de": 2, "es": 0, "fr": 1}
+    instance.add_dynamic_partitions("countries", list(keys))
+    for key, count in keys.items():
+        redis_queue.publish(f"{queue.name}_letters/{key}", [f"{key}{number}" for number in range(count)])
+    backfill = PartitionBackfill.from_asset_partitions(
+        backfill_id="all",
+        asset_graph=graph,
+        partition_names=["de", "es", "fr"],
+        asset_selection=[dg.AssetKey("letters")],
+        backfill_timestamp=time.time(),
+        tags={},
+        dynamic_partitions_store=instance,
+        all_partitions=False,
+        title=None,
+        description=None,
+        run_config=None,
+    )
+    log = tmp_path / "daemon.log"
+    with daemon(instance.root_directory, log, **settings):
+        wait_until(lambda: bool(instance.all_instigator_state()), log)  # the daemon has loaded the definitions
+        instance.add_backfill(backfill)
+        wait_until(lambda: _status(instance) is BulkActionStatus.COMPLETED_SUCCESS, log)
+    runs = instance.get_runs(dg.RunsFilter(tags={"dagster/backfill": "all"}))
+    assert {run.tags["dagster/partition"]: run.tags[CLAIMED] for run in runs} == {"de": "2", "es": "0", "fr": "1"}
+    assert {run.status for run in runs} == {dg.DagsterRunStatus.SUCCESS}
+    assert [redis_queue.stats(f"{queue.name}_letters/{key}").ready for key in keys] == [0, 0, 0]
+
+
+def _status(instance: dg.DagsterInstance) -> BulkActionStatus:
+    backfill = instance.get_backfill("all")
+    assert backfill is not None
+    assert backfill.status is not BulkActionStatus.FAILED, backfill.error
+    return backfill.status

@@ -24,6 +24,7 @@ pytestmark = [
 ]
 COMPONENTS = {
     "orders": "RedisQueuePublishComponent",
+    "letters": "RedisQueueConsumeComponent",
     "invoices": "RedisQueueSparkComponent",
     "doorbell": "RedisQueueSensorComponent",
 }
@@ -50,10 +51,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def scaffold(project: Path, queue: str, name: str) -> None:
+def scaffold(project: Path, queue: str, name: str, **more: str) -> None:
     """`dg scaffold defs rmq_dagster.components.… name --queue queue`, with --asset, or --target for the sensor."""
     folder = project / "scaffolded_shop" / "defs" / name
-    params = json.dumps({"queue": queue, **({"target": "invoices"} if name == "doorbell" else {"asset": name})})
+    given = {"target": "invoices"} if name == "doorbell" else {"asset": name}
+    params = json.dumps({"queue": queue, **given, **more})
     scaffold_object(folder, f"rmq_dagster.components.{COMPONENTS[name]}", params, "yaml", project)
 
 
@@ -88,6 +90,37 @@ def test_the_scaffolded_messages_are_published_and_the_scaffolded_job_shows_and_
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
 
 
+def test_the_scaffolded_function_works_on_the_scaffolded_messages(
+    project: Path,
+    queue: LeasedQueue,
+    redis_queue: RedisQueueResource,
+    instance: dg.DagsterInstance,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("orders", "letters"):
+        scaffold(project, queue.name, name)
+    materialize(project, redis_queue, "orders", instance=instance)
+    materialize(project, redis_queue, "letters", instance=instance)
+    assert "{'name': 'second'}" in capsys.readouterr().out
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+def test_partitions_are_scaffolded_for_publisher_consumer_and_sensor(
+    project: Path, queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    scaffold(project, queue.name, "orders", partitions="names", partition_by="name")
+    scaffold(project, queue.name, "letters", partitions="names")
+    scaffold(project, queue.name, "doorbell", partitions="names", target="letters")
+    materialize(project, redis_queue, "orders", instance=instance)
+    bell = loaded(project, redis_queue).resolve_sensor_def(f"{queue.name}_doorbell")
+    with dg.build_sensor_context(instance, resources={"redis_queue": redis_queue}, sensor_name=bell.name) as context:
+        requests = bell(context).run_requests  # type: ignore[union-attr]
+    assert sorted(str(request.partition_key) for request in requests) == ["first", "second"]
+    instance.add_dynamic_partitions("names", ["first", "second"])
+    materialize(project, redis_queue, "letters", instance=instance, partition_key="second")
+    assert [redis_queue.stats(f"{queue.name}/{name}").ready for name in ("first", "second")] == [1, 0]
+
+
 def test_the_scaffolded_sensor_requests_runs_of_the_scaffolded_job_and_its_observer_runs(
     project: Path, queue: LeasedQueue, redis_queue: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
@@ -102,8 +135,8 @@ def test_the_scaffolded_sensor_requests_runs_of_the_scaffolded_job_and_its_obser
             return defs.resolve_sensor_def(name)(context)
 
     assert len(tick(f"{queue.name}_doorbell").run_requests) == 2
-    seen, check = tick(f"{queue.name}_observer").asset_events
-    assert (seen.metadata["rmq/depth"].value, check.passed) == (2, True)
+    seen, dead, check = tick(f"{queue.name}_observer").asset_events
+    assert (seen.metadata["rmq/depth"].value, dead.metadata["rmq/dead_letters"].value, check.passed) == (2, 0, True)
 
 
 def test_every_component_can_be_scaffolded() -> None:

@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 
 from rmq_core import LeasedQueue
+from rmq_dagster import components
 from tests.dagster.pipeline import ROOT
 
 pytestmark = pytest.mark.slow
@@ -129,10 +130,12 @@ def test_the_steps_for_an_existing_project_work_as_written(project: Path, walk: 
 
 
 def test_the_steps_of_the_guide_to_components_work_as_written(project: Path, walk: Walk, orders: LeasedQueue) -> None:
+    before = orders.totals().acked
     guide = (DOCS / "tutorials" / "dagster.md").read_text("utf-8")
     write(project, next(step for step in STEP.finditer(guide) if step["file"]))  # the project's resource
     said = walked("how-to/dagster-components.md", project, walk)
-    made = ["RedisQueuePublishComponent", "RedisQueueSparkComponent", "RedisQueueSensorComponent"]
-    assert all(f"rmq_dagster.components.{name}" in said for name in made)
-    assert said.count("All component YAML validated successfully") == 4  # `dg check defs` checks it too
-    assert said.count("All definitions loaded successfully") == 2
+    assert all(f"rmq_dagster.components.{name}" in said for name in components.__all__)
+    assert said.count("All component YAML validated successfully") == 5  # `dg check defs` checks it too
+    assert said.count("All definitions loaded successfully") == 3
+    assert orders.stats()[:5] == (0, 0, 0, 0, 0)
+    assert orders.totals().acked - before == 2

@@ -13,14 +13,24 @@ import pytest
 
 from rmq_core import ConfigurationError, LeasedConfig
 from rmq_dagster import RedisQueueResource, build_redis_queue_sensor
-from rmq_dagster.components import RedisQueuePublishComponent, RedisQueueSensorComponent, RedisQueueSparkComponent
+from rmq_dagster.components import (
+    RedisQueueConsumeComponent,
+    RedisQueuePublishComponent,
+    RedisQueueSensorComponent,
+    RedisQueueSparkComponent,
+)
 from rmq_dagster.components.base import QueueComponent, QueueSettings
 from rmq_dagster.components.sensor import LimitSettings, LimitsSettings
 
 # Dagster turns observable assets into external assets with a function that it has itself deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:Property `OpDefinition.version` is deprecated:DeprecationWarning")
 
-COMPONENTS = [RedisQueuePublishComponent, RedisQueueSensorComponent, RedisQueueSparkComponent]
+COMPONENTS = [
+    RedisQueueConsumeComponent,
+    RedisQueuePublishComponent,
+    RedisQueueSensorComponent,
+    RedisQueueSparkComponent,
+]
 RESOURCE = RedisQueueResource(url="redis://localhost:1")
 ENDINGS = [f"orders_on_{ending}" for ending in ("failure", "cancel", "canceling")]
 MODELS = [*COMPONENTS, QueueSettings, LimitSettings, LimitsSettings]
@@ -75,7 +85,7 @@ def test_every_option_of_a_sensor_is_an_attribute_and_every_attribute_reaches_it
     options = {parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY}
     assert options - {"target", "config", "resource_key"} <= passed
     own = RedisQueueSensorComponent.model_fields.keys() - QueueComponent.model_fields.keys()
-    elsewhere = {"target", "running", "limits", "observe_every_seconds"}
+    elsewhere = {"target", "running", "limits", "observe_every_seconds", "publishers"}
     assert {name if name in passed else name.removesuffix("_seconds") for name in own - elsewhere} <= passed
 
 
@@ -152,6 +162,12 @@ def test_a_spark_job_of_partitions_is_a_partitioned_asset_that_is_retried() -> N
     policy = defs.resolve_assets_def("invoices").op.retry_policy
     assert policy is not None
     assert policy.max_retries == 3
+
+
+@pytest.mark.parametrize(("attribute", "value"), [("per", "each"), ("on_error", "ignore")])
+def test_an_unknown_way_to_call_a_function_is_refused(attribute: str, value: str) -> None:
+    with pytest.raises(ValueError, match=attribute):
+        load(RedisQueueConsumeComponent, asset={"key": "invoices"}, function=".work.write", **{attribute: value})
 
 
 def test_an_unknown_value_of_on_settled_is_refused() -> None:
