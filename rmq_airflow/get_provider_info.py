@@ -29,6 +29,7 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules("sensors.queue")],
         "triggers": [_modules(*(f"triggers.{name}" for name in TRIGGERS))],
         "queues": ["rmq_airflow.queues.redis_queue.RedisQueueMessageQueueProvider"],
+        "notifications": ["rmq_airflow.notifications.queue.RedisQueueNotifier"],
         "asset-uris": [_asset_uri(name) for name in ("rmq", "rmq+sentinel", "rmq+cluster", "rmq+unix", "rmq+embedded")],
         "connection-types": [
             {

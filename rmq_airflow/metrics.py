@@ -6,12 +6,15 @@ Airflow itself does. `waiting.py` reports the metrics of triggers.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator, Stats
 
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseNotifier
 
-def tell(task: BaseOperator, queue: str, **counts: int) -> None:
+
+def tell(task: BaseOperator | BaseNotifier, queue: str, **counts: int) -> None:
     """Add each count to the counter `rmq.<name>`; skip counts of zero."""
     tags: dict[str, Any] = {"queue": queue, "operator": type(task).__name__}
     for name, count in counts.items():

@@ -104,11 +104,7 @@ class RedisQueueHook(BaseHook):
         """Return a queue of the connection's discipline, whichever that is; the caller closes it."""
         if self.discipline == "leased":
             return self.queue(name, config)
-        if config is not None:
-            raise ConfigurationError(
-                f"`queue_config` is for leased queues, and connection {self.redis_queue_conn_id!r} is for the "
-                f"discipline {self.discipline!r}; leave it out"
-            )
+        self._check_config(self.discipline, config)
         return _traced(self._location, open_queue(self.settings, name, self.discipline))
 
     async def async_queue(self, name: str, config: LeasedConfig | None = None) -> rmq_core.asyncio.LeasedQueue:
@@ -117,10 +113,13 @@ class RedisQueueHook(BaseHook):
         check_leased(found.discipline, LEASES)
         return _traced(found, rmq_core.asyncio.LeasedQueue(found.settings, name, config or found.config))
 
-    async def async_work_queue(self, name: str) -> AsyncWorkQueue:
+    async def async_work_queue(self, name: str, config: LeasedConfig | None = None) -> AsyncWorkQueue:
         """The asyncio version of `work_queue`."""
         found = await self._async_location()
-        config = found.config if found.discipline == "leased" else None
+        if found.discipline == "leased":
+            config = config or found.config
+        else:
+            self._check_config(found.discipline, config)
         return _traced(found, rmq_core.asyncio.open_queue(found.settings, name, found.discipline, config))
 
     def test_connection(self) -> tuple[bool, str]:
@@ -134,6 +133,13 @@ class RedisQueueHook(BaseHook):
             return False, str(error)
         except Exception as error:  # noqa: BLE001  every error must appear in the form, not as a traceback
             return False, f"{type(error).__name__}: {error}"
+
+    def _check_config(self, discipline: str, config: LeasedConfig | None) -> None:
+        if config is not None:
+            raise ConfigurationError(
+                f"`queue_config` is for leased queues, and connection {self.redis_queue_conn_id!r} is for the "
+                f"discipline {discipline!r}; leave it out"
+            )
 
     async def _async_location(self) -> Location:
         return self._read(await self.aget_connection(self.redis_queue_conn_id))

@@ -64,7 +64,8 @@ class RedisQueueSensor(BaseSensorOperator):
     :param deferrable: wait in the triggerer, not in a worker slot
     :param start_from_trigger: start in the triggerer, without a first poll on a worker
     :param end_in_trigger: let the triggerer end the deferred task, so that it needs no worker slot again; listeners and
-        OpenLineage do not hear of such an end. A sensor with ``hand_over`` or with outlets ends on a worker
+        OpenLineage do not hear of such an end. A sensor with ``hand_over``, outlets or ``on_success_callback`` ends on
+        a worker
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """
 
@@ -204,8 +205,10 @@ class RedisQueueSensor(BaseSensorOperator):
 
     @property
     def _ends_in_trigger(self) -> bool:
-        # Airflow emits no asset event for a task that ends in its trigger, and pushes whatever XCom the trigger gives.
-        return self.end_in_trigger and self.hand_over_s is None and not self.outlets and self.do_xcom_push
+        # For a task that ends in its trigger, Airflow emits no asset event, runs no `on_success_callback` (the DAG
+        # processor accepts only those of failures), and pushes whatever XCom the trigger gives.
+        more = self.hand_over_s is not None or self.outlets or self.on_success_callback
+        return self.end_in_trigger and self.do_xcom_push and not more
 
     def _start_from_trigger(self) -> None:
         if not self.deferrable:
