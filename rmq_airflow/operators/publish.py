@@ -18,6 +18,7 @@ from rmq_airflow.assets.queue import queue_asset
 from rmq_airflow.claiming import check_discipline, check_queue, is_template
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_airflow.tracing import trace_headers
 from rmq_core import ConfigurationError, LeasedConfig, PublishReport, RedisMessageQueueError, WorkQueue, require
@@ -65,6 +66,7 @@ class RedisQueuePublishOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("redis_queue", "messages", "headers", "redis_queue_conn_id")
+    operator_extra_links = (RedisQueueLink(),)
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 

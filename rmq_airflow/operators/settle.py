@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import BaseOperator, Context, XComArg
 
 from rmq_airflow.claiming import HandedOver, check_handed, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
 
@@ -48,6 +49,7 @@ class RedisQueueSettleOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("hand_over", "reason", "redis_queue_conn_id")
     template_fields_renderers = {"hand_over": "json"}  # noqa: RUF012  as in every operator of Airflow
+    operator_extra_links = (RedisQueueLink(),)
     ui_color = "#f5b7b1"
 
     def __init__(

@@ -34,6 +34,7 @@ from rmq_airflow.claiming import (
 )
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_airflow.retries import warn_of_short_lease
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
@@ -70,6 +71,7 @@ class RedisQueueSensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
+    operator_extra_links = (RedisQueueLink(),)
     ui_color = "#f5b7b1"
 
     def __init__(  # noqa: PLR0913  operator options are keyword arguments
