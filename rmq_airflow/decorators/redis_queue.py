@@ -33,6 +33,7 @@ from rmq_airflow.drain import reason_of
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.killed import TaskKilled
+from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
@@ -44,7 +45,7 @@ MESSAGES = "messages"
 SETTLED_BEFORE = "settled_before"
 
 
-class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
+class RedisQueueDecoratedOperator(QueueLineageMixin, ReleaseOnKillMixin, DecoratedOperator):
     """
     Run a function on a batch of messages.
 

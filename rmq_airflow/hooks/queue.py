@@ -6,7 +6,7 @@ Law: nothing is looked up or opened in `__init__`; credentials stay inside `Redi
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseHook
 
@@ -47,6 +47,8 @@ class RedisQueueHook(BaseHook):
     default_conn_name = "redis_queue_default"
     conn_type = "redis_queue"
     hook_name = "Redis Queue"
+    seen: ClassVar[dict[str, RedisSettings]] = {}
+    """The settings of the connections that this process has read, for lineage, which must not look them up again."""
 
     def __init__(self, redis_queue_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -151,9 +153,11 @@ class RedisQueueHook(BaseHook):
 
     def _read(self, connection: Any) -> Location:
         try:
-            return location.read(connection)
+            found = location.read(connection)
         except ConfigurationError as error:
             raise ConfigurationError(f"connection {self.redis_queue_conn_id!r}: {error}") from error
+        self.seen[self.redis_queue_conn_id] = found.settings
+        return found
 
     @cached_property
     def _connection(self) -> Any:

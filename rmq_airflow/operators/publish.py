@@ -18,6 +18,7 @@ from rmq_airflow.assets.queue import queue_asset
 from rmq_airflow.claiming import check_discipline, check_queue, is_template
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_airflow.tracing import trace_headers
@@ -38,7 +39,7 @@ class PublishedReport(TypedDict):
     dropped: int
 
 
-class RedisQueuePublishOperator(BaseOperator):
+class RedisQueuePublishOperator(QueueLineageMixin, BaseOperator):
     """
     Publish messages to a queue.
 
@@ -66,6 +67,7 @@ class RedisQueuePublishOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("redis_queue", "messages", "headers", "redis_queue_conn_id")
+    queue_is = "output"
     operator_extra_links = (RedisQueueLink(),)
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"

@@ -22,6 +22,7 @@ from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.hooks.spark import LeasedSparkSubmitHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.killed import Kill, TaskKilled, why_killed
+from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_airflow.remote import RemoteDriver
@@ -48,7 +49,7 @@ class SubmitReport(TypedDict):
     settled_before: bool
 
 
-class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
+class RedisQueueSparkSubmitOperator(QueueLineageMixin, SparkSubmitOperator):
     """
     Claim a batch of messages and run a Spark job on it.
 

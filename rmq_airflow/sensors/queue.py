@@ -34,6 +34,7 @@ from rmq_airflow.claiming import (
 )
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_airflow.retries import warn_of_short_lease
@@ -44,7 +45,7 @@ from rmq_core import Backlog, ConfigurationError, LeasedQueue, RedisMessageQueue
 from rmq_core.work import Counted, counted, has_left
 
 
-class RedisQueueSensor(BaseSensorOperator):
+class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     """
     Wait until a queue holds enough messages.
 
