@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
 
 from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.plugin import base_path
+from rmq_airflow.plugin import PREFIX, base_path
 from rmq_core import ConfigurationError
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def address(connection: str, queue: str, lease_id: str | None = None) -> str:
     if console and urlsplit(console).scheme not in {"http", "https"}:
         raise ConfigurationError(f"`[rmq] console` must be an http address, that of `rmq serve`, not {console!r}")
     parts = [PLACE if console else connection, queue, *(["leases", lease_id] if lease_id else [])]
-    page = f"{console}/" if console else base_path() + PAGE
+    # Airflow passes a fragment on to the frame of a plugin only if its own path contains the path of the frame.
+    page = f"{console}/" if console else f"{base_path()}{PAGE}{base_path()}{PREFIX}/"
     return f"{page}#/{'/'.join(quote(part, safe='') for part in parts)}"
 
 

@@ -80,26 +80,27 @@ class RedisQueueNotifier(BaseNotifier):
         hook = RedisQueueHook(self.redis_queue_conn_id)
         with closing(hook.work_queue(self.redis_queue, self.queue_config)) as queue:
             check_discipline(queue)
-            self._told(queue.publish(self._content(context), **self._options(queue, context)))
+            spans = {} if hook.traced else trace_headers()  # a traced queue adds those of its own span
+            self._told(queue.publish(self._content(context), **self._options(queue, context, spans)))
 
     async def async_notify(self, context: Context) -> None:
         """Publish in the triggerer, which runs the callbacks of deadlines. Raises RedisMessageQueueError."""
         queue = await RedisQueueHook(self.redis_queue_conn_id).async_work_queue(self.redis_queue, self.queue_config)
         try:
-            self._told(await queue.publish(self._content(context), **self._options(queue, context)))
+            self._told(await queue.publish(self._content(context), **self._options(queue, context, {})))
         finally:
             await queue.close()
 
     def _content(self, context: Context) -> Any:
         return about(context) if self.payload is None else self.payload
 
-    def _options(self, queue: WorkQueue | AsyncWorkQueue, context: Context) -> dict[str, Any]:
+    def _options(self, queue: WorkQueue | AsyncWorkQueue, context: Context, spans: Mapping[str, str]) -> dict[str, Any]:
         """Return the keywords of `publish`. Raises Unsupported for one that the discipline of the queue lacks."""
         asked = {"delay": self.delay, "dedup": self.dedup_key, "headers": self.headers}
         require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
         options: dict[str, Any] = {"delay": self.delay, "dedup_key": self.dedup_key or None}
         if queue.capabilities.headers:
-            options["headers"] = {**_origin(context), **trace_headers(), **(self.headers or {})}
+            options["headers"] = {**_origin(context), **spans, **(self.headers or {})}
         return {name: value for name, value in options.items() if value is not None}
 
     def _told(self, published: Published) -> None:

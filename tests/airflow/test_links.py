@@ -26,7 +26,8 @@ from tests.airflow.home import DAGS
 from tests.airflow.runs import load, states
 
 NAMES = {"dag_id": "etl", "run_id": "a/b:1", "task_id": "load", "try_number": 1}
-PAGE = "/plugin/rmq#/redis_queue_default/"
+PAGE = "/plugin/rmq/rmq/#/redis_queue_default/"
+BELOW = "/plugin/rmq/airflow/rmq/#/redis_queue_default/"  # in an Airflow whose path is /airflow
 LEASE = "/leases/etl%2Fa%2Fb%3A1%2Fload%2F-1"
 HANDED = {"queue": "given", "lease_id": "lease", "owner": "o", "claimed": 1}
 
@@ -78,7 +79,7 @@ def test_links_lead_to_a_console_that_is_configured_and_stay_below_airflows_path
     key: Any = SimpleNamespace(**NAMES, map_index=-1)
     check = made(RedisQueueCheckOperator)
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://host/airflow/")
-    assert RedisQueueLink().get_link(check, ti_key=key) == f"/airflow{PAGE}w%2F%C5%BC"
+    assert RedisQueueLink().get_link(check, ti_key=key) == f"/airflow{BELOW}w%2F%C5%BC"
     monkeypatch.setenv("AIRFLOW__RMQ__CONSOLE", "https://rmq.test/ops/")
     assert RedisQueueLink().get_link(check, ti_key=key) == "https://rmq.test/ops/#/redis/w%2F%C5%BC"
     monkeypatch.setenv("AIRFLOW__RMQ__CONSOLE", "javascript:alert(1)")
