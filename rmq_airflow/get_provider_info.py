@@ -29,6 +29,8 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules("sensors.queue")],
         "triggers": [_modules(*(f"triggers.{name}" for name in TRIGGERS))],
         "queues": ["rmq_airflow.queues.redis_queue.RedisQueueMessageQueueProvider"],
+        "notifications": ["rmq_airflow.notifications.queue.RedisQueueNotifier"],
+        "extra-links": ["rmq_airflow.links.RedisQueueLink"],
         "asset-uris": [_asset_uri(name) for name in ("rmq", "rmq+sentinel", "rmq+cluster", "rmq+unix", "rmq+embedded")],
         "connection-types": [
             {
@@ -58,6 +60,13 @@ def _options() -> dict[str, Any]:
             "metadata database. RMQ cannot list the connections of a secrets backend or of the environment: name those "
             "here, and connections of another type.",
             example="redis_queue_default,redis_queue_reports",
+        ),
+        "console": _option(
+            "string",
+            "",
+            'The address of `rmq serve`, to which the links "Queue" of tasks lead; by default they lead to the page '
+            '"Queues" of this Airflow. Set it for API servers and workers.',
+            example="https://rmq.example.com",
         ),
         "release_ended": _option(
             "boolean",

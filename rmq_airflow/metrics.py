@@ -6,14 +6,26 @@ Airflow itself does. `waiting.py` reports the metrics of triggers.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator, Stats
 
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseNotifier
 
-def tell(task: BaseOperator, queue: str, **counts: int) -> None:
-    """Add each count to the counter `rmq.<name>`; skip counts of zero."""
+TOLD = "_rmq_told"
+
+
+def tell(task: BaseOperator | BaseNotifier, queue: str, **counts: int) -> None:
+    """Add each count to the counter `rmq.<name>`, skipping counts of zero; `told_by` returns them all."""
+    known = vars(task).setdefault(TOLD, {}).setdefault(queue, {})
     tags: dict[str, Any] = {"queue": queue, "operator": type(task).__name__}
     for name, count in counts.items():
+        known[name] = known.get(name, 0) + count
         if count:
             Stats.incr(f"rmq.{name}", count, tags=tags)
+
+
+def told_by(task: Any) -> dict[str, dict[str, int]]:
+    """Return the counts that a task has reported, by queue."""
+    return dict(vars(task).get(TOLD, {}))

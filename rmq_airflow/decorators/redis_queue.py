@@ -33,6 +33,8 @@ from rmq_airflow.drain import reason_of
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.killed import TaskKilled
+from rmq_airflow.lineage import QueueLineageMixin
+from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
 from rmq_airflow.tracing import working_on
@@ -43,7 +45,7 @@ MESSAGES = "messages"
 SETTLED_BEFORE = "settled_before"
 
 
-class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
+class RedisQueueDecoratedOperator(QueueLineageMixin, ReleaseOnKillMixin, DecoratedOperator):
     """
     Run a function on a batch of messages.
 
@@ -68,6 +70,7 @@ class RedisQueueDecoratedOperator(ReleaseOnKillMixin, DecoratedOperator):
         "hand_over",
         "redis_queue_conn_id",
     )
+    operator_extra_links = (RedisQueueLink(),)
     custom_operator_name = "@task.redis_queue"
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"

@@ -6,7 +6,7 @@ Law: nothing is looked up or opened in `__init__`; credentials stay inside `Redi
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseHook
 
@@ -47,6 +47,8 @@ class RedisQueueHook(BaseHook):
     default_conn_name = "redis_queue_default"
     conn_type = "redis_queue"
     hook_name = "Redis Queue"
+    seen: ClassVar[dict[str, RedisSettings]] = {}
+    """The settings of the connections that this process has read, for lineage, which must not look them up again."""
 
     def __init__(self, redis_queue_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -104,11 +106,7 @@ class RedisQueueHook(BaseHook):
         """Return a queue of the connection's discipline, whichever that is; the caller closes it."""
         if self.discipline == "leased":
             return self.queue(name, config)
-        if config is not None:
-            raise ConfigurationError(
-                f"`queue_config` is for leased queues, and connection {self.redis_queue_conn_id!r} is for the "
-                f"discipline {self.discipline!r}; leave it out"
-            )
+        self._check_config(self.discipline, config)
         return _traced(self._location, open_queue(self.settings, name, self.discipline))
 
     async def async_queue(self, name: str, config: LeasedConfig | None = None) -> rmq_core.asyncio.LeasedQueue:
@@ -117,10 +115,13 @@ class RedisQueueHook(BaseHook):
         check_leased(found.discipline, LEASES)
         return _traced(found, rmq_core.asyncio.LeasedQueue(found.settings, name, config or found.config))
 
-    async def async_work_queue(self, name: str) -> AsyncWorkQueue:
+    async def async_work_queue(self, name: str, config: LeasedConfig | None = None) -> AsyncWorkQueue:
         """The asyncio version of `work_queue`."""
         found = await self._async_location()
-        config = found.config if found.discipline == "leased" else None
+        if found.discipline == "leased":
+            config = config or found.config
+        else:
+            self._check_config(found.discipline, config)
         return _traced(found, rmq_core.asyncio.open_queue(found.settings, name, found.discipline, config))
 
     def test_connection(self) -> tuple[bool, str]:
@@ -135,6 +136,13 @@ class RedisQueueHook(BaseHook):
         except Exception as error:  # noqa: BLE001  every error must appear in the form, not as a traceback
             return False, f"{type(error).__name__}: {error}"
 
+    def _check_config(self, discipline: str, config: LeasedConfig | None) -> None:
+        if config is not None:
+            raise ConfigurationError(
+                f"`queue_config` is for leased queues, and connection {self.redis_queue_conn_id!r} is for the "
+                f"discipline {discipline!r}; leave it out"
+            )
+
     async def _async_location(self) -> Location:
         return self._read(await self.aget_connection(self.redis_queue_conn_id))
 
@@ -145,9 +153,11 @@ class RedisQueueHook(BaseHook):
 
     def _read(self, connection: Any) -> Location:
         try:
-            return location.read(connection)
+            found = location.read(connection)
         except ConfigurationError as error:
             raise ConfigurationError(f"connection {self.redis_queue_conn_id!r}: {error}") from error
+        self.seen[self.redis_queue_conn_id] = found.settings
+        return found
 
     @cached_property
     def _connection(self) -> Any:

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, 
 
 from rmq_airflow.claiming import check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.links import RedisQueueLink
 from rmq_core import LeasedConfig
 from rmq_core.work import ALERTS, Exceeded, StatsLimits
 
@@ -38,6 +39,7 @@ class RedisQueueCheckOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
+    operator_extra_links = (RedisQueueLink(),)
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 

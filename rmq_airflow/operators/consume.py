@@ -19,6 +19,8 @@ from rmq_airflow.claiming import check_bound, check_discipline, check_queue, che
 from rmq_airflow.drain import Bounds, ConsumeReport, Drain
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.lineage import QueueLineageMixin
+from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_airflow.retries import warn_of_short_lease
 from rmq_core import ConfigurationError, LeasedConfig
@@ -27,7 +29,7 @@ Count = Literal["claimed", "acked", "failed", "dead", "isolated"]
 COUNTED: tuple[Count, ...] = ("claimed", "acked", "failed", "dead", "isolated")
 
 
-class RedisQueueConsumeOperator(ReleaseOnKillMixin, BaseOperator):
+class RedisQueueConsumeOperator(QueueLineageMixin, ReleaseOnKillMixin, BaseOperator):
     """
     Work on messages until the queue is empty or a bound is reached.
 
@@ -57,6 +59,7 @@ class RedisQueueConsumeOperator(ReleaseOnKillMixin, BaseOperator):
     """
 
     template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
+    operator_extra_links = (RedisQueueLink(),)
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 

@@ -18,7 +18,10 @@ from rmq_airflow.assets.queue import queue_asset
 from rmq_airflow.claiming import check_discipline, check_queue, is_template
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.lineage import QueueLineageMixin
+from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
+from rmq_airflow.partitions import PartitionBy, apart, check_partitions, queue_of
 from rmq_airflow.tracing import trace_headers
 from rmq_core import ConfigurationError, LeasedConfig, PublishReport, RedisMessageQueueError, WorkQueue, require
 
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
     import jinja2
 
 CHUNK = 10_000  # payloads held in memory at once
+
+
+COUNTS: tuple[Literal["accepted", "duplicates", "dropped"], ...] = ("accepted", "duplicates", "dropped")
 
 
 class PublishedReport(TypedDict):
@@ -37,7 +43,7 @@ class PublishedReport(TypedDict):
     dropped: int
 
 
-class RedisQueuePublishOperator(BaseOperator):
+class RedisQueuePublishOperator(QueueLineageMixin, BaseOperator):
     """
     Publish messages to a queue.
 
@@ -57,6 +63,8 @@ class RedisQueuePublishOperator(BaseOperator):
         ``queue_config.dedup``, the key is the payload's content
     :param delay: seconds or timedelta before the messages become ready
     :param headers: additional headers of the messages (templated)
+    :param partition_by: a function that returns the partition of a payload, which is published to the queue
+        ``<redis_queue>/<partition>``; the event of ``asset``, which must be an Asset, carries the partition keys
     :param asset: the asset whose event to emit: by default the queue's own, through the AssetAlias
         ``rmq:<redis_queue_conn_id>/<redis_queue>`` if neither is templated; or an AssetAlias or Asset that you define;
         None emits no event
@@ -65,6 +73,8 @@ class RedisQueuePublishOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("redis_queue", "messages", "headers", "redis_queue_conn_id")
+    queue_is = "output"
+    operator_extra_links = (RedisQueueLink(),)
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 
@@ -76,6 +86,7 @@ class RedisQueuePublishOperator(BaseOperator):
         dedup_key: Callable[[Any], str] | None = None,
         delay: timedelta | float | None = None,
         headers: Mapping[str, str] | None = None,
+        partition_by: PartitionBy | None = None,
         asset: Asset | AssetAlias | Literal["queue"] | None = "queue",
         queue_config: LeasedConfig | None = None,
         redis_queue_conn_id: str = RedisQueueHook.default_conn_name,
@@ -88,6 +99,7 @@ class RedisQueuePublishOperator(BaseOperator):
         if dedup_key is not None and not callable(dedup_key):
             raise ConfigurationError("`dedup_key` must be a function from a payload to its key")
         check_queue(redis_queue, queue_config)
+        check_partitions(partition_by, asset)
         super().__init__(**kwargs)
         self.asset = _own_alias(redis_queue_conn_id, redis_queue) if asset == "queue" else asset
         if self.asset is not None:
@@ -97,6 +109,7 @@ class RedisQueuePublishOperator(BaseOperator):
         self.dedup_key = dedup_key
         self.delay = delay
         self.headers = headers
+        self.partition_by = partition_by
         self.queue_config = queue_config
         self.redis_queue_conn_id = redis_queue_conn_id
 
@@ -104,27 +117,66 @@ class RedisQueuePublishOperator(BaseOperator):
         """Publish in chunks. Raises QueueFull or PayloadError at the first chunk that is refused."""
         total: PublishedReport = {"queue": self.redis_queue, "accepted": 0, "duplicates": 0, "dropped": 0}
         hook = RedisQueueHook(self.redis_queue_conn_id)
-        with closing(hook.work_queue(self.redis_queue, self.queue_config)) as queue:
-            self._check(queue)
-            spans = {} if hook.traced else trace_headers()  # a traced queue adds those of its own span
-            try:
-                self._publish(queue, {**TaskIdentity.of(context).headers, **spans}, context, total)
-            finally:
-                self.log.info("Published: %s", total)
-                refused = {"duplicates": total["duplicates"], "dropped": total["dropped"]}
-                tell(self, self.redis_queue, published=total["accepted"], **refused)
+        keys: set[str] = set()
+        try:
+            if self.partition_by is None:
+                self._publish(hook, self.redis_queue, _chunks(self._payloads(context)), context, total)
+            else:
+                self._publish_apart(self.partition_by, hook, context, total, keys)
+        finally:
+            self.log.info("Published: %s", total)
         if self.asset is not None and _to_ring(total, context):
             self._ring(self.asset, hook, context, {"accepted": total["accepted"]})
+            if keys:
+                context["outlet_events"][self.asset].add_partitions(sorted(keys))
         return total
+
+    def _publish_apart(
+        self,
+        partition_by: PartitionBy,
+        hook: RedisQueueHook,
+        context: Context,
+        total: PublishedReport,
+        keys: set[str],
+    ) -> None:
+        for chunk in _chunks(self._payloads(context)):
+            for key, payloads in apart(partition_by, chunk).items():
+                part: PublishedReport = {"queue": self.redis_queue, "accepted": 0, "duplicates": 0, "dropped": 0}
+                try:
+                    self._publish(hook, queue_of(self.redis_queue, key), [payloads], context, part)
+                finally:
+                    for name in COUNTS:
+                        total[name] += part[name]
+                if _to_ring(part, context):
+                    keys.add(key)
 
     def _check(self, queue: WorkQueue) -> None:
         check_discipline(queue)
         asked = {"delay": self.delay, "dedup": self.dedup_key, "headers": self.headers}
         require(queue, type(self).__name__, *(name for name, value in asked.items() if value))
 
-    def _publish(self, queue: WorkQueue, own: Mapping[str, str], context: Context, total: PublishedReport) -> None:
+    def _publish(
+        self,
+        hook: RedisQueueHook,
+        name: str,
+        chunks: Iterable[list[Any]],
+        context: Context,
+        total: PublishedReport,
+    ) -> None:
+        with closing(hook.work_queue(name, self.queue_config)) as queue:
+            self._check(queue)
+            spans = {} if hook.traced else trace_headers()  # a traced queue adds those of its own span
+            try:
+                self._publish_to(queue, chunks, {**TaskIdentity.of(context).headers, **spans}, total)
+            finally:
+                refused = {"duplicates": total["duplicates"], "dropped": total["dropped"]}
+                tell(self, name, published=total["accepted"], **refused)
+
+    def _publish_to(
+        self, queue: WorkQueue, chunks: Iterable[list[Any]], own: Mapping[str, str], total: PublishedReport
+    ) -> None:
         headers = {**own, **(self.headers or {})} if queue.capabilities.headers else None
-        for chunk in _chunks(self._payloads(context)):
+        for chunk in chunks:
             try:
                 report = queue.publish_many(chunk, dedup_key=self.dedup_key, delay=self.delay, headers=headers)
             except RedisMessageQueueError as error:

@@ -13,6 +13,8 @@ from airflow.providers.common.compat.sdk import BaseOperator, Context
 
 from rmq_airflow.claiming import check_bound, check_discipline, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.lineage import QueueLineageMixin
+from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_core import LeasedConfig, require
 
@@ -25,7 +27,7 @@ class RedriveReport(TypedDict):
     dead: int
 
 
-class RedisQueueRedriveOperator(BaseOperator):
+class RedisQueueRedriveOperator(QueueLineageMixin, BaseOperator):
     """
     Make dead letters ready again, the oldest first, with a fresh delivery budget.
 
@@ -40,6 +42,8 @@ class RedisQueueRedriveOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
+    queue_is = "output"
+    operator_extra_links = (RedisQueueLink(),)
     ui_color = "#dc382c"
     ui_fgcolor = "#ffffff"
 

@@ -13,6 +13,8 @@ from airflow.providers.common.compat.sdk import BaseOperator, Context, XComArg
 
 from rmq_airflow.claiming import HandedOver, check_handed, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
+from rmq_airflow.lineage import QueueLineageMixin
+from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
 
@@ -30,7 +32,7 @@ class SettledReport(TypedDict):
     left_alone: str | None
 
 
-class RedisQueueSettleOperator(BaseOperator):
+class RedisQueueSettleOperator(QueueLineageMixin, BaseOperator):
     """
     Ack, nack or release a lease that a sensor with ``hand_over=True`` claimed; intended for teardown tasks.
 
@@ -48,6 +50,7 @@ class RedisQueueSettleOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("hand_over", "reason", "redis_queue_conn_id")
     template_fields_renderers = {"hand_over": "json"}  # noqa: RUF012  as in every operator of Airflow
+    operator_extra_links = (RedisQueueLink(),)
     ui_color = "#f5b7b1"
 
     def __init__(

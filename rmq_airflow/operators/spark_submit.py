@@ -22,6 +22,8 @@ from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.hooks.spark import LeasedSparkSubmitHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.killed import Kill, TaskKilled, why_killed
+from rmq_airflow.lineage import QueueLineageMixin
+from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_airflow.remote import RemoteDriver
 from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
@@ -47,7 +49,7 @@ class SubmitReport(TypedDict):
     settled_before: bool
 
 
-class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
+class RedisQueueSparkSubmitOperator(QueueLineageMixin, SparkSubmitOperator):
     """
     Claim a batch of messages and run a Spark job on it.
 
@@ -81,6 +83,7 @@ class RedisQueueSparkSubmitOperator(SparkSubmitOperator):
         "lease_id",
         "redis_queue_conn_id",
     )
+    operator_extra_links = (*SparkSubmitOperator.operator_extra_links, RedisQueueLink())
 
     def __init__(
         self,

@@ -37,6 +37,10 @@ class RmqPlugin(AirflowPlugin):
     ]
 
     @property
+    def operator_extra_links(self) -> list[Any]:  # type: ignore[override]  # only an API server reads it
+        return [import_module("rmq_airflow.plugin.links").FoundLink()]
+
+    @property
     def fastapi_apps(self) -> list[Any]:  # type: ignore[override]  # only an API server reads it, on an instance
         lazy = import_module("rmq_airflow.plugin.lazy")
         return [{"app": lazy.LazyApp(), "url_prefix": PREFIX, "name": "RMQ"}]

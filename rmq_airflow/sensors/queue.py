@@ -34,6 +34,8 @@ from rmq_airflow.claiming import (
 )
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
+from rmq_airflow.lineage import QueueLineageMixin
+from rmq_airflow.links import RedisQueueLink
 from rmq_airflow.metrics import tell
 from rmq_airflow.retries import warn_of_short_lease
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
@@ -43,7 +45,7 @@ from rmq_core import Backlog, ConfigurationError, LeasedQueue, RedisMessageQueue
 from rmq_core.work import Counted, counted, has_left
 
 
-class RedisQueueSensor(BaseSensorOperator):
+class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
     """
     Wait until a queue holds enough messages.
 
@@ -64,11 +66,13 @@ class RedisQueueSensor(BaseSensorOperator):
     :param deferrable: wait in the triggerer, not in a worker slot
     :param start_from_trigger: start in the triggerer, without a first poll on a worker
     :param end_in_trigger: let the triggerer end the deferred task, so that it needs no worker slot again; listeners and
-        OpenLineage do not hear of such an end. A sensor with ``hand_over`` or with outlets ends on a worker
+        OpenLineage do not hear of such an end. A sensor with ``hand_over``, outlets or ``on_success_callback`` ends on
+        a worker
     :param redis_queue_conn_id: connection of type ``redis_queue`` (templated)
     """
 
     template_fields: Sequence[str] = ("redis_queue", "redis_queue_conn_id")
+    operator_extra_links = (RedisQueueLink(),)
     ui_color = "#f5b7b1"
 
     def __init__(  # noqa: PLR0913  operator options are keyword arguments
@@ -204,8 +208,10 @@ class RedisQueueSensor(BaseSensorOperator):
 
     @property
     def _ends_in_trigger(self) -> bool:
-        # Airflow emits no asset event for a task that ends in its trigger, and pushes whatever XCom the trigger gives.
-        return self.end_in_trigger and self.hand_over_s is None and not self.outlets and self.do_xcom_push
+        # For a task that ends in its trigger, Airflow emits no asset event, runs no `on_success_callback` (the DAG
+        # processor accepts only those of failures), and pushes whatever XCom the trigger gives.
+        more = self.hand_over_s is not None or self.outlets or self.on_success_callback
+        return self.end_in_trigger and self.do_xcom_push and not more
 
     def _start_from_trigger(self) -> None:
         if not self.deferrable:

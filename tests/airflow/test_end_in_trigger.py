@@ -60,7 +60,13 @@ def test_a_count_is_reported_in_the_same_form(connection: str, queue: Any, task_
 
 @pytest.mark.parametrize(
     "options",
-    [{"end_in_trigger": False}, {"hand_over": True}, {"outlets": [Asset("work_is_there")]}, {"do_xcom_push": False}],
+    [
+        {"end_in_trigger": False},
+        {"hand_over": True},
+        {"outlets": [Asset("work_is_there")]},
+        {"do_xcom_push": False},
+        {"on_success_callback": print},
+    ],
     ids=str,
 )
 def test_a_worker_ends_a_task_that_asks_for_it_or_that_does_more_than_to_report(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rmq_core import LeasedQueue
+from rmq_core import LeasedConfig, LeasedQueue
 from tests.airflow.home import EXAMPLES
 from tests.airflow.runs import load, states, xcom
 
@@ -100,3 +100,20 @@ def test_redrive_makes_the_dead_letters_ready_again(run_example: Run, secured_ur
     assert xcom(finished, "redrive")["redriven"] == 2
     assert (again["acked"], again["failed"]) == (2, 0)
     assert stats(secured_url, "airport-months-with-mistakes") == (0, 0, 0, 0, 0)
+
+
+def test_a_failed_check_tells_another_queue_once(secured_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    dag = load("alerts", EXAMPLES, "examples")
+    assert states(dag.test()) == {"check": "success"}
+    with LeasedQueue(secured_url, "airport-months-to-check", LeasedConfig(max_deliveries=1)) as strict:
+        strict.publish("one")
+        strict.nack(strict.claim(), reason="no use")
+    for _ in range(2):
+        assert states(dag.test()) == {"check": "failed"}
+    with LeasedQueue(secured_url, "to-look-at") as told:
+        (message,) = told.peek(9)
+    payload: Any = message.payload
+    assert payload["queue"] == "airport-months-to-check"
+    assert payload["why"].endswith("dead_letters is 1, above 0 (error)")
+    assert "/dags/alerts/runs/" in payload["log"]

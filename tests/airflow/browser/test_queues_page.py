@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from rmq_airflow.links import address
 from rmq_core import Isolation, open_queue
 from tests.airflow.browser.conftest import EMPTY, MAIN
 from tests.airflow.browser.screen import Screen
@@ -109,6 +110,21 @@ def test_a_lease_links_to_the_page_of_the_task_that_holds_it(screen: Screen, ope
     path = "/dags/etl/runs/manual__2026-11-20T22%3A00%3A00%2B00%3A00/tasks/load"
     screen.driver.switch_to.default_content()
     screen.wait(lambda: path in screen.driver.current_url, path)
+
+
+def test_the_link_of_a_task_leads_to_its_lease_or_to_how_it_ended(screen: Screen, opened: Opened) -> None:
+    queue = opened("w/ż")
+    queue.publish_many([*"abcd"])
+    queue.claim(owner="another", lease=300)
+    held = queue.claim(lease_id="etl/a/b:1/load/-1", owner=OWNER, lease=300)
+    link = f"{screen.airflow.url}{address(MAIN, 'w/ż', held.id)}"
+    screen.driver.get("about:blank")  # Airflow opens a link in a new page
+    screen.driver.get(link)
+    screen.enter()
+    screen.shows("try 2", "table.leases")
+    assert len(screen.all("table.leases tr.lease")) == 1
+    queue.ack(held)
+    screen.shows("This lease was acked")
 
 
 def test_a_lease_is_released_after_a_confirmation(screen: Screen, opened: Opened) -> None:

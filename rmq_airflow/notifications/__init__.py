@@ -1,0 +1,1 @@
+"""Notifiers: what the callbacks of tasks, DAGs and deadlines may call."""

@@ -1,0 +1,56 @@
+"""Asset partitions: a queue for each partition, `<queue>/<partition>`, and their keys on the event of an asset.
+
+Law: partition keys come only from tasks. Airflow's triggers, watchers and asset aliases carry none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from airflow.providers.common.compat.sdk import Asset
+from airflow.sdk.execution_time.context import OutletEventAccessor
+
+from rmq_core import ConfigurationError
+
+LONGEST = 250
+"""Airflow accepts keys of at most this many characters."""
+PartitionBy: TypeAlias = Callable[[Any], str]
+
+
+def check_partitions(partition_by: PartitionBy | None, asset: object) -> None:
+    """Raise ConfigurationError if the keys could not be emitted with this asset, or with this Airflow."""
+    if partition_by is None:
+        return
+    if not callable(partition_by):
+        raise ConfigurationError("`partition_by` must be a function from a payload to its partition key")
+    if asset is None:
+        return
+    if not isinstance(asset, Asset):
+        raise ConfigurationError(
+            "`partition_by` needs `asset=Asset(…)`, or None for no event: the event of an AssetAlias, which is the "
+            "default, cannot carry partition keys"
+        )
+    if not hasattr(OutletEventAccessor, "add_partitions"):
+        raise ConfigurationError(
+            "`partition_by` with an asset needs Airflow 3.3, in which a task can emit partition keys; with asset=None "
+            "it publishes to the queues of the partitions and emits no event"
+        )
+
+
+def queue_of(queue: str, key: str) -> str:
+    """Return the name of the queue of a partition."""
+    return f"{queue}/{key}"
+
+
+def apart(partition_by: PartitionBy, payloads: Iterable[Any]) -> dict[str, list[Any]]:
+    """Return the payloads by partition, in their order. Raises ConfigurationError for a key that Airflow refuses."""
+    found: dict[str, list[Any]] = {}
+    for payload in payloads:
+        key = partition_by(payload)
+        if not isinstance(key, str) or not key.strip() or len(key) > LONGEST:
+            raise ConfigurationError(
+                f"`partition_by` must return a text of 1 to {LONGEST} characters, not only blanks, and not {key!r:.80}"
+            )
+        found.setdefault(key, []).append(payload)
+    return found
