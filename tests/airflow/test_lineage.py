@@ -23,17 +23,26 @@ bag = DagBag({str(DAGS / "lineage.py")!r}, bundle_path={str(DAGS)!r}, bundle_nam
 assert bag.import_errors == {{}}
 bag.dags["lineage"].test()
 """
-WITH_PROVIDER = pytest.mark.skipif(
-    find_spec("airflow.providers.openlineage") is None, reason="the OpenLineage provider is not installed"
-)
+PINS = ROOT / "tests/airflow/openlineage.txt"
+
+
+@pytest.fixture(scope="module")
+def provider(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the OpenLineage provider, for the path of another Python; empty if it is installed here."""
+    folder = tmp_path_factory.mktemp("openlineage")
+    if find_spec("airflow.providers.openlineage") is None:
+        install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
+        subprocess.run([*install, "--requirements", str(PINS)], check=True)
+    return folder
 
 
 @pytest.fixture
-def events(connection: str, airflow_database: None, tmp_path: Path) -> dict[tuple[str, str], Any]:
+def events(connection: str, airflow_database: None, provider: Path, tmp_path: Path) -> dict[tuple[str, str], Any]:
     """Run the DAG with OpenLineage's listener; return its events by task and kind."""
     log = tmp_path / "events"
     transport = json.dumps({"type": "file", "log_file_path": str(log), "append": True})
-    environment = os.environ | {"AIRFLOW__OPENLINEAGE__TRANSPORT": transport}
+    path = os.pathsep.join(filter(None, [str(provider), os.environ.get("PYTHONPATH", "")]))
+    environment = os.environ | {"AIRFLOW__OPENLINEAGE__TRANSPORT": transport, "PYTHONPATH": path}
     made = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", RUN],
         check=False,
@@ -52,7 +61,6 @@ def datasets(event: Any, side: str) -> list[tuple[str, str]]:
     return [(each["namespace"], each["name"]) for each in event[side]]
 
 
-@WITH_PROVIDER
 @pytest.mark.slow
 def test_the_runs_of_publisher_and_consumers_meet_in_the_dataset_of_the_queue(
     events: dict[tuple[str, str], Any], secured_url: str
@@ -73,9 +81,7 @@ def test_the_runs_of_publisher_and_consumers_meet_in_the_dataset_of_the_queue(
     assert worked["run"]["facets"]["rmq"]["queues"]["work"]["acked"] == 3
 
 
-@pytest.mark.skipif(
-    find_spec("airflow.providers.openlineage") is not None, reason="the OpenLineage provider is installed"
-)
-def test_without_the_provider_there_is_no_lineage_and_no_error() -> None:
+def test_without_the_provider_there_is_no_lineage_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "airflow.providers.openlineage.extractors", None)
     operator = RedisQueuePublishOperator(task_id="publish", redis_queue="work", messages=["a"])
     assert operator.get_openlineage_facets_on_failure(None) is None
