@@ -1,4 +1,4 @@
-"""Check a queue, and publish a message when the check fails: another queue collects what people have to look at.
+"""Check a queue. When the check fails, publish a message to another queue, which people read.
 
 The check fails when a message is dead, or when the oldest has waited for an hour. Its callback publishes to the queue
 `to-look-at`. For an hour, its deduplication drops what later checks would repeat.

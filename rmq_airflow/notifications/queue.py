@@ -80,7 +80,7 @@ class RedisQueueNotifier(BaseNotifier):
         hook = RedisQueueHook(self.redis_queue_conn_id)
         with closing(hook.work_queue(self.redis_queue, self.queue_config)) as queue:
             check_discipline(queue)
-            spans = {} if hook.traced else trace_headers()  # a traced queue adds those of its own span
+            spans = {} if hook.traced else trace_headers()  # a traced queue adds headers for the span that it makes
             self._told(queue.publish(self._content(context), **self._options(queue, context, spans)))
 
     async def async_notify(self, context: Context) -> None:

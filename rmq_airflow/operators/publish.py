@@ -165,7 +165,7 @@ class RedisQueuePublishOperator(QueueLineageMixin, BaseOperator):
     ) -> None:
         with closing(hook.work_queue(name, self.queue_config)) as queue:
             self._check(queue)
-            spans = {} if hook.traced else trace_headers()  # a traced queue adds those of its own span
+            spans = {} if hook.traced else trace_headers()  # a traced queue adds headers for the span that it makes
             try:
                 self._publish_to(queue, chunks, {**TaskIdentity.of(context).headers, **spans}, total)
             finally:

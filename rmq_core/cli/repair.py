@@ -76,9 +76,7 @@ def run_now(queue: Queue, ids: _Ids, *, url: Url = LOCAL, discipline: Discipline
         emit({"queue": queue, "ready": len(ids) - len(missing), "missing": missing})
     else:
         say(f"{counted(len(ids) - len(missing), 'message')} of {queue} ready now")
-    if missing:
-        complain(f"not delayed: {', '.join(missing)}")
-        raise typer.Exit(Exit.FAILED)
+    _fail_for(missing, "not delayed")
 
 
 def cancel(
@@ -92,9 +90,9 @@ def cancel(
     discipline: Discipline = None,
     as_json: Json = False,
 ) -> None:
-    """Remove messages that nobody has claimed: ready or delayed ones. The exit code is 1 if one of them is neither.
+    """Remove ready or delayed messages. The exit code is 1 if a message is neither, for example because it is leased.
 
-    Set dedup as the publishers do, so that a message like it can be published again at once.
+    Set dedup as the publishers do, so that an equal message can be published again at once.
     """
     if dedup_key is not None and len(ids) > 1:
         raise ConfigurationError("--dedup-key is the key of one message: name one ID")
@@ -107,8 +105,13 @@ def cancel(
         emit({"queue": queue, "cancelled": len(ids) - len(missing), "missing": missing})
     else:
         say(f"removed {counted(len(ids) - len(missing), 'message')} of {queue}")
+    _fail_for(missing, "neither ready nor delayed")
+
+
+def _fail_for(missing: list[str], why: str) -> None:
+    """Name the messages that the command could not change, and end with the exit code of a failure."""
     if missing:
-        complain(f"neither ready nor delayed: {', '.join(missing)}")
+        complain(f"{why}: {', '.join(missing)}")
         raise typer.Exit(Exit.FAILED)
 
 

@@ -1,7 +1,8 @@
-"""Run a DAG of a bundle with `dag.test()` and read its results."""
+"""Run a DAG of a bundle with `dag.test()`, or let the scheduler begin a run of it, and read its results."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,23 @@ def load(dag_id: str, folder: Path = DAGS, bundle: str = "tests") -> Any:
     bag = DagBag(folder, bundle_path=folder, bundle_name=bundle)
     assert bag.import_errors == {}
     return bag.dags[dag_id]
+
+
+def scheduled(dag_id: str, session: Any) -> Any:
+    """Let Airflow's scheduler create a run and schedule its first tasks, and return the run; the caller rolls back."""
+    from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+    sync_bag_to_db(BundleDagBag(DAGS, bundle_path=DAGS, bundle_name="tests"), "tests", None)
+    dag = SerializedDagModel.get_dag(dag_id, session=session)
+    assert dag is not None
+    now = {"run_id": f"scheduled_{dag_id}", "run_after": datetime.now(UTC), "logical_date": None}
+    kind = {"run_type": DagRunType.MANUAL, "triggered_by": DagRunTriggeredByType.TEST, "state": "running"}
+    run = dag.create_dagrun(**now, **kind, session=session)  # type: ignore[arg-type]
+    schedulable, _ = run.update_state(session=session, execute_callbacks=False)
+    run.schedule_tis(schedulable, session=session)
+    return run
 
 
 def states(run: Any) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from rmq_airflow.sensors.queue import RedisQueueSensor
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
 from tests.airflow.conftest import QUEUE, MakeContext
-from tests.airflow.home import DAGS
+from tests.airflow.runs import scheduled
 from tests.faults.patience import PATIENCE_S
 
 RETRIES_COUNT = tuple(map(int, airflow_version.split(".")[:2])) >= (3, 3)
@@ -103,26 +102,14 @@ def test_a_connection_that_does_not_work_fails_the_task_where_its_retries_count(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("connection", "airflow_database")
-def test_a_sensor_needs_no_worker_from_start_to_end_and_the_next_task_gets_its_report(
-    queue: Any,
-) -> None:
-    from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
-    from airflow.models.serialized_dag import SerializedDagModel
+def test_a_sensor_needs_no_worker_from_start_to_end_and_the_next_task_gets_its_report(queue: Any) -> None:
     from airflow.models.trigger import Trigger, handle_event_submit
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
-    from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
-    sync_bag_to_db(BundleDagBag(DAGS, bundle_path=DAGS, bundle_name="tests"), "tests", None)
     queue.publish_many("abc")
     with create_session() as session:
-        dag = SerializedDagModel.get_dag("waiting_from_the_start", session=session)
-        assert dag is not None
-        now = {"run_id": "ended_by_its_trigger", "run_after": datetime.now(UTC), "logical_date": None}
-        kind = {"run_type": DagRunType.MANUAL, "triggered_by": DagRunTriggeredByType.TEST, "state": "running"}
-        run = dag.create_dagrun(**now, **kind, session=session)  # type: ignore[arg-type]
-        schedulable, _ = run.update_state(session=session, execute_callbacks=False)
-        run.schedule_tis(schedulable, session=session)
+        run = scheduled("waiting_from_the_start", session)
         waiting = run.get_task_instance("wait", session=session)
         assert waiting is not None
         assert (waiting.state, waiting.next_method) == ("deferred", "execute_complete")

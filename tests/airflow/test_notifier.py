@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from rmq_airflow.notifications.queue import RedisQueueNotifier
 from rmq_core import ConfigurationError, LeasedConfig, LeasedQueue, QueueFull, Unsupported
 from tests.airflow.conftest import CANARY, MakeContext
 from tests.airflow.home import DAGS
-from tests.airflow.runs import load
+from tests.airflow.runs import load, scheduled
 
 BELOW_33 = tuple(map(int, airflow_version.split(".")[:2])) < (3, 3)
 
@@ -142,23 +142,13 @@ def test_the_dag_processor_calls_nothing_for_a_success_in_a_trigger_so_the_senso
 
 def requests_of_a_task_that_ended_in_its_trigger(event: BaseTaskEndEvent) -> list[Any]:
     """Defer the task in the metadata database, let its trigger end it, and return what Airflow asks a DAG processor."""
-    from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
     from airflow.models.callback import DagProcessorCallback
-    from airflow.models.serialized_dag import SerializedDagModel
     from airflow.models.trigger import handle_event_submit
     from airflow.utils.session import create_session
-    from airflow.utils.types import DagRunTriggeredByType, DagRunType
     from sqlalchemy import select
 
-    sync_bag_to_db(BundleDagBag(DAGS, bundle_path=DAGS, bundle_name="tests"), "tests", None)
     with create_session() as session:
-        dag = SerializedDagModel.get_dag("notifying_from_the_trigger", session=session)
-        assert dag is not None
-        now = {"run_id": "ends_in_its_trigger", "run_after": datetime.now(UTC), "logical_date": None}
-        kind = {"run_type": DagRunType.MANUAL, "triggered_by": DagRunTriggeredByType.TEST, "state": "running"}
-        run = dag.create_dagrun(**now, **kind, session=session)  # type: ignore[arg-type]
-        schedulable, _ = run.update_state(session=session, execute_callbacks=False)
-        run.schedule_tis(schedulable, session=session)
+        run = scheduled("notifying_from_the_trigger", session)
         waiting = run.get_task_instance("wait", session=session)
         assert waiting is not None
         waiting.try_number = 1

@@ -295,7 +295,7 @@ def test_what_operators_do_is_marked_with_who_did_it(world: World) -> None:
 
 
 def a_second_later(queue: Any) -> None:
-    """Let the next action of an operator be a mark of its own, as it is after a second."""
+    """Pretend that a second has passed, so that the next action of an operator makes a new mark."""
     engine_of(queue).tally._acted_at = -inf
 
 

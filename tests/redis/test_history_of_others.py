@@ -20,7 +20,7 @@ MEASURES = {*EVENTS, "ready", "oldest_age", "wait", "processing"}
 
 
 def counted(queue: Any) -> dict[str, int]:
-    """What was counted, without what is 0."""
+    """Return the counts of the queue that are not 0."""
     engine_of(queue).tally.next_at = 0  # as if a second had passed
     queue.peek()
     totals = queue.totals()

@@ -39,6 +39,6 @@ class AsyncJobQueue(JobMethods, AsyncLargeLeaseFacade[JobsEngine]):
         return await self._driver.run(exchange)
 
     async def flush_history(self) -> None:
-        """Add to the history what was counted since the last flush; no error of Redis is raised. A Worker calls it."""
+        """Send the counts since the last flush to the history. A Worker calls this; a Redis error is ignored."""
         if self._tally is not None and self._tally.noted:
             await self._driver.run(flush(self._recorder), one_attempt())

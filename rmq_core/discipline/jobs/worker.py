@@ -283,7 +283,7 @@ class Worker:
         await self._stopping.wait()
 
     async def _record(self) -> None:
-        """Add to the history what was counted, once a second and apart from fetches, which must not wait for it."""
+        """Send counts to the history once a second. Fetches do not wait for it."""
         while True:
             await asyncio.sleep(INTERVAL_S)
             await self.queue.flush_history()

@@ -1,4 +1,4 @@
-"""A publisher, two consumers, of which the first fails, and a function that reads an asset of its own."""
+"""Publish, consume with a failure, consume with success, and read another asset in a function."""
 
 from __future__ import annotations
 

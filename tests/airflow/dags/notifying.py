@@ -9,7 +9,7 @@ from airflow.sdk import DAG, task
 from rmq_airflow.notifications.queue import RedisQueueNotifier
 from rmq_airflow.sensors.queue import RedisQueueSensor
 
-TOLD = {
+CALLBACKS = {
     f"on_{kind}_callback": RedisQueueNotifier(redis_queue="told", headers={"callback": kind, "of": "{{ ti.task_id }}"})
     for kind in ("failure", "success", "retry")
 }
@@ -19,12 +19,12 @@ class PayloadError(Exception):
     """An error whose text must not appear in a message."""
 
 
-@task(**TOLD)
+@task(**CALLBACKS)
 def good() -> None:
     """Succeed."""
 
 
-@task(retries=1, retry_delay=timedelta(0), **TOLD)
+@task(retries=1, retry_delay=timedelta(0), **CALLBACKS)
 def bad() -> None:
     raise PayloadError("the text of a payload")
 
@@ -39,5 +39,5 @@ with DAG("notifying_from_the_trigger", schedule=None, catchup=False) as deferred
         redis_queue="work",
         deferrable=True,
         start_from_trigger=True,
-        **TOLD,
+        **CALLBACKS,
     )
