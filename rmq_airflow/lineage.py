@@ -32,7 +32,7 @@ class QueueLineageMixin:
             from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  may be absent
         except ImportError:
             return None
-        counts = metrics.told_by(self)
+        counts = metrics.reported_counts(self)
         found = OperatorLineage()
         for queue in counts or filter(None, [_queue_of(self)]):
             dataset = _dataset(self, queue)

@@ -13,12 +13,12 @@ from airflow.providers.common.compat.sdk import BaseOperator, Stats
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseNotifier
 
-TOLD = "_rmq_told"
+COUNTS = "_rmq_counts"
 
 
-def tell(task: BaseOperator | BaseNotifier, queue: str, **counts: int) -> None:
-    """Add each count to the counter `rmq.<name>`, skipping counts of zero; `told_by` returns them all."""
-    known = vars(task).setdefault(TOLD, {}).setdefault(queue, {})
+def report_counts(task: BaseOperator | BaseNotifier, queue: str, **counts: int) -> None:
+    """Add each count to the counter `rmq.<name>`, skipping counts of zero; `reported_counts` returns them all."""
+    known = vars(task).setdefault(COUNTS, {}).setdefault(queue, {})
     tags: dict[str, Any] = {"queue": queue, "operator": type(task).__name__}
     for name, count in counts.items():
         known[name] = known.get(name, 0) + count
@@ -26,6 +26,6 @@ def tell(task: BaseOperator | BaseNotifier, queue: str, **counts: int) -> None:
             Stats.incr(f"rmq.{name}", count, tags=tags)
 
 
-def told_by(task: Any) -> dict[str, dict[str, int]]:
+def reported_counts(task: Any) -> dict[str, dict[str, int]]:
     """Return the counts that a task has reported, by queue."""
-    return dict(vars(task).get(TOLD, {}))
+    return dict(vars(task).get(COUNTS, {}))

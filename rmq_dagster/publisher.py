@@ -5,7 +5,9 @@ from __future__ import annotations
 import dagster as dg
 from dagster import DagsterInvariantViolationError
 
-JOB, RUN, STEP = "dagster-job", "dagster-run-id", "dagster-step-key"
+from rmq_core.work import PUBLISHERS
+
+JOB, RUN, STEP = PUBLISHERS["dagster"]
 
 
 def headers_of(run: dg.DagsterRun | None) -> dict[str, str]:

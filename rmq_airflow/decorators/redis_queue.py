@@ -35,7 +35,7 @@ from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.killed import TaskKilled
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
-from rmq_airflow.metrics import tell
+from rmq_airflow.metrics import report_counts
 from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
 from rmq_airflow.tracing import working_on
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue
@@ -157,7 +157,7 @@ class RedisQueueDecoratedOperator(QueueLineageMixin, ReleaseOnKillMixin, Decorat
             lease = replace(lease, named=False)
         batch = TaskBatch(queue, lease)
         self.log.info("%d messages of %s under lease %s.", len(batch), queue.name, lease and lease.id)
-        tell(self, queue.name, claimed=len(batch), isolated=claimed.isolated)
+        report_counts(self, queue.name, claimed=len(batch), isolated=claimed.isolated)
         return batch
 
     def _work(self, batch: TaskBatch, hook: RedisQueueHook, queue: LeasedQueue, context: Context) -> Any:
@@ -167,7 +167,7 @@ class RedisQueueDecoratedOperator(QueueLineageMixin, ReleaseOnKillMixin, Decorat
         finally:
             counts = {name: getattr(batch, name) for name in ("acked", "failed", "dead", "released")}
             self.log.info("%d acked, %d failed (%d dead), %d released.", *counts.values())
-            tell(self, queue.name, **counts)
+            report_counts(self, queue.name, **counts)
 
     def _call_and_settle(self, batch: TaskBatch, context: Context) -> Any:
         batch.in_hand = batch

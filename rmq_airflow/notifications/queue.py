@@ -17,7 +17,7 @@ from airflow.providers.common.compat.sdk import BaseNotifier, Context
 from rmq_airflow.claiming import check_discipline, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
-from rmq_airflow.metrics import tell
+from rmq_airflow.metrics import report_counts
 from rmq_airflow.tracing import trace_headers
 from rmq_core import AsyncWorkQueue, LeasedConfig, Published, WorkQueue, require
 
@@ -105,7 +105,7 @@ class RedisQueueNotifier(BaseNotifier):
 
     def _told(self, published: Published) -> None:
         self.log.info("Queue %s: %s", self.redis_queue, published)
-        tell(self, self.redis_queue, published=int(published.accepted), duplicates=int(not published.accepted))
+        report_counts(self, self.redis_queue, published=int(published.accepted), duplicates=int(not published.accepted))
 
 
 def about(context: Context) -> dict[str, Any]:

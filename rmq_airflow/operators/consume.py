@@ -21,7 +21,7 @@ from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
-from rmq_airflow.metrics import tell
+from rmq_airflow.metrics import report_counts
 from rmq_airflow.retries import warn_of_short_lease
 from rmq_core import ConfigurationError, LeasedConfig
 
@@ -109,7 +109,7 @@ class RedisQueueConsumeOperator(QueueLineageMixin, ReleaseOnKillMixin, BaseOpera
                     with self._holding(batch, hook, queue, context["ti"]):
                         self._work(drain, batch, context)
             finally:
-                tell(self, self.redis_queue, **{name: drain.report[name] for name in COUNTED})
+                report_counts(self, self.redis_queue, **{name: drain.report[name] for name in COUNTED})
         self.log.info("Consumed: %s", drain.report)
         return drain.report
 

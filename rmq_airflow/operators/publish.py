@@ -20,7 +20,7 @@ from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
-from rmq_airflow.metrics import tell
+from rmq_airflow.metrics import report_counts
 from rmq_airflow.partitions import PartitionBy, apart, check_partitions, queue_of
 from rmq_airflow.tracing import trace_headers
 from rmq_core import ConfigurationError, LeasedConfig, PublishReport, RedisMessageQueueError, WorkQueue, require
@@ -170,7 +170,7 @@ class RedisQueuePublishOperator(QueueLineageMixin, BaseOperator):
                 self._publish_to(queue, chunks, {**TaskIdentity.of(context).headers, **spans}, total)
             finally:
                 refused = {"duplicates": total["duplicates"], "dropped": total["dropped"]}
-                tell(self, name, published=total["accepted"], **refused)
+                report_counts(self, name, published=total["accepted"], **refused)
 
     def _publish_to(
         self, queue: WorkQueue, chunks: Iterable[list[Any]], own: Mapping[str, str], total: PublishedReport

@@ -15,7 +15,7 @@ from rmq_airflow.claiming import check_bound, check_discipline, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
-from rmq_airflow.metrics import tell
+from rmq_airflow.metrics import report_counts
 from rmq_core import LeasedConfig, require
 
 
@@ -76,5 +76,5 @@ class RedisQueueRedriveOperator(QueueLineageMixin, BaseOperator):
                 "dead": queue.stats().dead,
             }
         self.log.info("Redrove: %s", report)
-        tell(self, self.redis_queue, redriven=report["redriven"])
+        report_counts(self, self.redis_queue, redriven=report["redriven"])
         return report

@@ -15,7 +15,7 @@ from rmq_airflow.claiming import HandedOver, check_handed, check_queue
 from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
-from rmq_airflow.metrics import tell
+from rmq_airflow.metrics import report_counts
 from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
 
 Action = Literal["ack", "nack", "release"]
@@ -94,7 +94,7 @@ class RedisQueueSettleOperator(QueueLineageMixin, BaseOperator):
                 report["left_alone"] = str(error)
         self.log.info("Settled: %s", report)
         counts = {VERBS[self.action]: report["settled"], "left_alone": int(report["left_alone"] is not None)}
-        tell(self, handed["queue"], **counts)
+        report_counts(self, handed["queue"], **counts)
         return report
 
     def _settle(self, queue: LeasedQueue, handed: HandedOver) -> int:

@@ -24,7 +24,7 @@ from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.killed import Kill, TaskKilled, why_killed
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
-from rmq_airflow.metrics import tell
+from rmq_airflow.metrics import report_counts
 from rmq_airflow.remote import RemoteDriver
 from rmq_airflow.retries import keep_lease_s, warn_of_short_lease
 from rmq_airflow.watch import LeaseWatch
@@ -142,7 +142,7 @@ class RedisQueueSparkSubmitOperator(QueueLineageMixin, SparkSubmitOperator):
                 self.log.info("Queue %s is empty.", self.redis_queue)
                 return self._report(self.lease_id or identity.lease_id, "empty")
             self.log.info("Claimed %d messages of %s under lease %s.", lease.count, lease.queue, lease.id)
-            tell(self, self.redis_queue, claimed=lease.count, isolated=self._claimed.isolated)
+            report_counts(self, self.redis_queue, claimed=lease.count, isolated=self._claimed.isolated)
             submission = Submission(queue, lease)
             if remote is not None:
                 remote.begin(queue, submission)
@@ -186,7 +186,7 @@ class RedisQueueSparkSubmitOperator(QueueLineageMixin, SparkSubmitOperator):
 
     def _run(self, queue: LeasedQueue, submission: Submission, hook: RedisQueueHook, context: Context) -> SubmitReport:
         acked = self._submit(queue, submission, hook, context)
-        tell(self, self.redis_queue, acked=acked or 0)
+        report_counts(self, self.redis_queue, acked=acked or 0)
         outcome: Outcome = "settled one by one" if acked is None else "acked"
         return self._report(submission.lease.id, outcome, claimed=submission.lease.count, acked=acked or 0)
 
@@ -199,7 +199,7 @@ class RedisQueueSparkSubmitOperator(QueueLineageMixin, SparkSubmitOperator):
             return submission.finish()
         except BaseException as error:
             # A timeout is a BaseException and interrupts the wait while the driver still runs.
-            tell(self, self.redis_queue, failed_runs=1)
+            report_counts(self, self.redis_queue, failed_runs=1)
             kill = why_killed(self._ti) if self._killed else None
             keep_s = keep_lease_s(context, error)
             # After a timeout Airflow kills the task, and with it any driver that still runs.

@@ -36,7 +36,7 @@ from rmq_airflow.hooks.queue import RedisQueueHook
 from rmq_airflow.identity import TaskIdentity
 from rmq_airflow.lineage import QueueLineageMixin
 from rmq_airflow.links import RedisQueueLink
-from rmq_airflow.metrics import tell
+from rmq_airflow.metrics import report_counts
 from rmq_airflow.retries import warn_of_short_lease
 from rmq_airflow.triggers.depth import RedisQueueDepthTrigger
 from rmq_airflow.triggers.queue import RedisQueueTrigger
@@ -185,7 +185,7 @@ class RedisQueueSensor(QueueLineageMixin, BaseSensorOperator):
         if lease is None:
             return PokeReturnValue(False, seen)
         self.log.info("Handing over %d messages under lease %s, owned by %s.", lease.count, lease.id, lease.owner)
-        tell(self, self.redis_queue, claimed=lease.count, isolated=claimed.isolated)
+        report_counts(self, self.redis_queue, claimed=lease.count, isolated=claimed.isolated)
         handed = {"lease_id": lease.id, "owner": lease.owner, "claimed": lease.count}
         said = {"isolated": claimed.isolated, "settled_before": claimed.settled_before}
         return PokeReturnValue(True, {**seen, **handed, **said})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rmq_core.envelope.publishers import PUBLISHERS
 from rmq_core.work.batch import HeldBatch
 from rmq_core.work.claiming import (
     Claimant,
@@ -22,6 +23,7 @@ from rmq_core.work.threshold import Counted, Threshold, counted, depth
 
 __all__ = [
     "ALERTS",
+    "PUBLISHERS",
     "AlertLimits",
     "Claimant",
     "Claimed",

@@ -12,7 +12,7 @@ from pydantic import Field
 from rmq_core import ConfigurationError, LeaseLost, Message
 from rmq_dagster.batch import ClaimedBatch
 from rmq_dagster.components.base import function_at
-from rmq_dagster.components.consuming import ConsumingComponent
+from rmq_dagster.components.message_asset import MessageAssetComponent
 from rmq_dagster.components.scaffolding import ConsumeScaffolder
 
 Function = Callable[..., Any]
@@ -21,7 +21,7 @@ THROUGH = (LeaseLost, dg.Failure, dg.RetryRequested)
 
 
 @dg.scaffold_with(ConsumeScaffolder)
-class RedisQueueConsumeComponent(ConsumingComponent):
+class RedisQueueConsumeComponent(MessageAssetComponent):
     """An asset: its run claims messages and calls a Python function, for each of them or for all at once.
 
     A function that has a parameter `context` gets the context of the step as well. `per: message`: a message is acked

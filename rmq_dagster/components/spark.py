@@ -9,13 +9,13 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from rmq_dagster.components.consuming import ConsumingComponent
+from rmq_dagster.components.message_asset import MessageAssetComponent
 from rmq_dagster.components.scaffolding import SparkScaffolder
 from rmq_dagster.pipes import PipesRedisQueueSparkClient
 
 
 @dg.scaffold_with(SparkScaffolder)
-class RedisQueueSparkComponent(ConsumingComponent):
+class RedisQueueSparkComponent(MessageAssetComponent):
     """An asset: its run claims, starts the Spark job under Pipes and succeeds when the messages are settled.
 
     A job that enters `rmq_spark.adopted_batch` works on the messages and settles them. Spark itself is needed only

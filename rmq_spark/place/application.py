@@ -7,10 +7,10 @@ from typing import TypeVar
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from rmq_core.work import publishing_as
+from rmq_core.work import PUBLISHERS, publishing_as
 
 Q = TypeVar("Q")
-HEADER = "spark-application-id"
+(HEADER,) = PUBLISHERS["spark"]
 APPLICATION_ID = "spark.app.id"
 """Spark's setting with the id. Spark passes it to the tasks of a DataFrame, but not to those of an RDD."""
 

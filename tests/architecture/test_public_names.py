@@ -20,6 +20,7 @@ NEVER_MOVED = {
     "Exceeded",
     "Grade",
     "StatsLimits",
+    "PUBLISHERS",
     "publishing_as",
     "with_publisher",
 }

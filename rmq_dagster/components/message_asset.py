@@ -1,4 +1,4 @@
-"""What all components share whose assets work on messages: the asset, its queue, its batch and its retries."""
+"""The base of components whose assets work on messages: the asset, its queue, its batch and its retries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rmq_dagster.names import dagster_name, queue_asset_name
 from rmq_dagster.partitions import QueuePartitions
 
 
-class ConsumingComponent(QueueComponent):
+class MessageAssetComponent(QueueComponent):
     """An asset each of whose runs works on messages of the queue; with `partitions`, of the queue of its partition."""
 
     asset: dg.ResolvedAssetSpec = Field(description="The asset: key, deps, group_name, owners, kinds, ...")
