@@ -1,6 +1,6 @@
 """A hook of MkDocs: `.. seealso::` in a docstring of the Airflow provider becomes a link to the guide that it names.
 
-Airflow's convention names an anchor, `howto/operator:<class>`; the page that has this anchor is searched for.
+Airflow's convention names an anchor, `howto/<kind>:<class>`; the page that has this anchor is searched for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-SEE_ALSO = re.compile(r"<p>\.\. seealso::\s*:ref:<code>(howto/operator:\w+)</code></p>")
+SEE_ALSO = re.compile(r"<p>\.\. seealso::\s*:ref:<code>(howto/\w+:\w+)</code></p>")
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
