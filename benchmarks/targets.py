@@ -64,7 +64,12 @@ _BATCH = (
     "of the 1.3 ms that claiming and acking a thousand messages takes, the server is busy for 1.0. Each message becomes"
     " a Lua string when it leaves `ready`, a value of Redis when it enters the lease, and a part of the reply."
 )
+_CHUNK = (
+    "this is a time and not a ratio, so it depends on the machine: 8.0 ms where the bare EVALSHA loop reaches 8,800"
+    " calls a second, 13.8 ms where it reaches 4,100. A chunk that gives back, promotes or rewrites has 1,000 messages."
+)
 REASONS: dict[str, str] = {
+    "chunks of a lease of 10⁶, p99": _CHUNK,
     "claim + ack of a batch, sync": _BATCH,
     **{
         f"{name}, {facade}": text

@@ -25,7 +25,17 @@ def code_of(path: Path) -> str:
     return "\n".join(code for skipped, code in BLOCK.findall(text) if not skipped)
 
 
-DOCUMENTS = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").rglob("*.md")) if code_of(path))]
+DOCUMENTS = {
+    path.relative_to(ROOT).as_posix(): path
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if path.name == "README.md" or code_of(path)
+}
+LONG = {
+    "docs/tutorials/spark.md": pytest.mark.nightly(
+        "spark/test_recipes.py::test_recipes_have_their_effects_once_on_a_local_spark"
+    )
+}
+"""Documents that start Spark several times."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +52,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         embedded.stop(lock.parent)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "document", [pytest.param(path, id=name, marks=LONG.get(name, ())) for name, path in DOCUMENTS.items()]
+)
 def test_the_code_of_a_document_runs(document: Path, url: str, folder: Path) -> None:
     code = code_of(document)
     assert code, f"{document} shows no code that runs"

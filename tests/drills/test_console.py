@@ -11,6 +11,9 @@ from tests.faults.patience import eventually
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.nightly(
+    "drills/test_terminal.py::test_a_message_that_kills_its_worker_becomes_a_dead_letter_with_one_command"
+)
 def test_a_message_that_kills_its_worker_becomes_a_dead_letter_with_two_clicks(scene: Scene, mouse: Mouse) -> None:
     scene.poison()
     drill = mouse.drills("(a) a message kills its worker again and again")
@@ -69,6 +72,7 @@ def test_a_paused_queue_is_resumed(scene: Scene, mouse: Mouse) -> None:
     scene.drains(3)
 
 
+@pytest.mark.nightly("drills/test_terminal.py::test_messages_that_are_tried_apart_are_all_worked_off_after_the_fix")
 def test_messages_that_are_tried_apart_are_all_worked_off_after_the_fix(scene: Scene, mouse: Mouse) -> None:
     scene.publish("bad", *"abcdefg")
     for _ in range(2):

@@ -16,6 +16,10 @@ from rmq_core.discipline.leased.operations.settling import nack
 from tests.redis.leases import drain, engine_of, expire, fall_due, key, payloads, run
 from tests.redis.worlds import World
 
+ALIKE = pytest.mark.nightly(
+    "redis/test_leased_isolation.py::test_poison_is_found_in_few_runs_whatever_the_retries_and_only_it_is_dead_lettered"
+)
+
 
 def failing_twice(queue: Any, count: int) -> None:
     """Let the first messages of a queue fail together twice."""
@@ -74,7 +78,7 @@ def test_a_claim_of_isolated_messages_states_why_it_is_small(world: World) -> No
     assert (queue.stats().isolated, queue.stats().delayed) == (4, 0)
 
 
-@pytest.mark.parametrize("count", [20, 200, 1000])
+@pytest.mark.parametrize("count", [20, 200, pytest.param(1000, marks=ALIKE)])
 @pytest.mark.parametrize("poisons", [1, 2, 5])
 @pytest.mark.parametrize("fail", ["nack", "expire"])
 def test_poison_is_found_in_few_runs_whatever_the_retries_and_only_it_is_dead_lettered(

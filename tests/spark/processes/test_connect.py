@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from rmq_core import LeasedQueue
 from tests.spark.cluster import connect_server
 from tests.spark.conftest import DRIVER, wait_for
@@ -11,6 +13,7 @@ from tests.spark.conftest import DRIVER, wait_for
 PATIENCE_S = 900
 
 
+@pytest.mark.nightly("spark/test_claimed_batch.py::test_a_takeover_cancels_the_running_job")
 def test_a_takeover_interrupts_the_work_of_a_connect_client(queue: LeasedQueue, redis_url: str, tmp_path: Path) -> None:
     queue.publish_many(["x"] * 4)
     script, marker = DRIVER.with_name("connect_driver.py"), tmp_path / "working"
