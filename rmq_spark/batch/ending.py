@@ -30,9 +30,13 @@ OnFailure: TypeAlias = Literal["nack", "keep"]
 
 
 class Verdicts:
-    """The failed messages of a batch, each with its reason. The last verdict on a message counts."""
+    """The failed messages of a batch, each with its reason. The last verdict on a message counts.
+
+    keep: whether a failing block keeps the leases, because a table may have their messages under the batch's name.
+    """
 
     def __init__(self, held: Sequence[HeldLease]) -> None:
+        self.keep = False
         self._held = held
         self._failed: dict[MessageRef, Verdict] = {}
 
@@ -70,7 +74,7 @@ def settled(held: Sequence[HeldLease], on_failure: OnFailure) -> Iterator[Verdic
             verdicts.settle(each)
     except Exception as error:
         lost = error.lease_id if isinstance(error, LeaseLost) else None
-        for each in held if on_failure == "nack" else ():
+        for each in held if on_failure == "nack" and not verdicts.keep else ():
             if each.lease.id != lost:
                 _nack(each, verdicts, f"{type(error).__name__}: {error}"[:500])
         raise
