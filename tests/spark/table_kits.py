@@ -18,9 +18,9 @@ NAME = "tests.numbers"
 
 
 class Kit(Protocol):
-    """A table of numbers."""
+    """A table, of numbers by default."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema = SCHEMA) -> None:
         """Create the table, unless the folder has it."""
 
     @property
@@ -30,8 +30,11 @@ class Kit(Protocol):
     def plain_append(self, numbers: Iterable[int]) -> None:
         """Append as any other program would."""
 
+    def rows(self) -> pa.Table:
+        """Return what the table holds."""
+
     def numbers(self) -> list[int]:
-        """Return what the table holds, in order."""
+        """Return the numbers it holds, in order."""
 
     def undo(self) -> None:
         """Return to the state before the last commit, as RESTORE and a rollback do."""
@@ -48,9 +51,9 @@ def rows_of(numbers: Iterable[int]) -> pa.Table:
 
 
 class DeltaKit:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema = SCHEMA) -> None:
         self.path = folder / "delta"
-        DeltaTable.create(self.path, SCHEMA, mode="ignore")
+        DeltaTable.create(self.path, schema, mode="ignore")
 
     @property
     def table(self) -> DeltaTable:
@@ -59,8 +62,11 @@ class DeltaKit:
     def plain_append(self, numbers: Iterable[int]) -> None:
         write_deltalake(self.path, rows_of(numbers), mode="append")
 
+    def rows(self) -> pa.Table:
+        return self.table.to_pyarrow_table()
+
     def numbers(self) -> list[int]:
-        return sorted(self.table.to_pyarrow_table()["n"].to_pylist())
+        return sorted(self.rows()["n"].to_pylist())
 
     def undo(self) -> None:
         self.table.restore(self.table.version() - 1)
@@ -77,12 +83,12 @@ class DeltaKit:
 
 
 class IcebergKit:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema = SCHEMA) -> None:
         folder.mkdir(exist_ok=True)
         place = {"uri": f"sqlite:///{folder}/catalog.sqlite", "warehouse": folder.as_uri()}
         self.catalog = SqlCatalog("tests", **place)
         self.catalog.create_namespace_if_not_exists("tests")
-        self.catalog.create_table_if_not_exists(NAME, SCHEMA)
+        self.catalog.create_table_if_not_exists(NAME, schema)
 
     @property
     def table(self) -> Any:
@@ -91,8 +97,11 @@ class IcebergKit:
     def plain_append(self, numbers: Iterable[int]) -> None:
         self.table.append(rows_of(numbers))
 
+    def rows(self) -> pa.Table:
+        return self.table.scan().to_arrow()
+
     def numbers(self) -> list[int]:
-        return sorted(self.table.scan().to_arrow()["n"].to_pylist())
+        return sorted(self.rows()["n"].to_pylist())
 
     def undo(self) -> None:
         table = self.table
@@ -109,7 +118,7 @@ class IcebergKit:
         return sum(key.startswith(f"{PREFIX}claim ") for key in self.table.properties)
 
 
-KITS: dict[str, Callable[[Path], Kit]] = {"delta": DeltaKit, "iceberg": IcebergKit}
+KITS: dict[str, Callable[..., Kit]] = {"delta": DeltaKit, "iceberg": IcebergKit}
 
 
 def log(kit: Kit) -> TableLog:

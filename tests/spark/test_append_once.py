@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, get_json_object
+from pyspark.sql.pandas.types import to_arrow_schema
 
 import rmq_spark
 from rmq_core import ConfigurationError, LeasedQueue
-from rmq_spark.tables import append_once, appended, appender, batch_names
+from rmq_spark.tables import BatchName, append_once, appended, appender, batch_names
 from tests.spark.conftest import QUEUE
 from tests.spark.readers import publish
 from tests.spark.streams import Stream
@@ -93,17 +94,22 @@ def test_a_block_that_fails_before_its_commit_nacks(
     assert kit.numbers() == []
 
 
-def test_messages_are_appended_as_they_are_in_a_session_of_any_time_zone(
-    spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
+@pytest.mark.parametrize("kind", KITS)
+def test_whole_messages_are_appended_as_they_are_in_a_session_of_any_time_zone(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path, kind: str
 ) -> None:
-    kit = DeltaKit(tmp_path)
-    publish(queue, COUNT)
+    kit = KITS[kind](tmp_path, to_arrow_schema(rmq_spark.MESSAGE_SCHEMA, timezone="UTC"))
+    queue.publish("a", headers={"tenant": "b"})
+    (message,) = queue.peek(1)
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
-        run(spark, redis_url, lambda batch: append_once(batch, kit.table, numbers(batch.df.where("enqueued_at > 0"))))
+        run(spark, redis_url, lambda batch: append_once(batch, kit.table))
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
+    (row,) = kit.rows().to_pylist()
+    assert (row["message_id"], row["payload"], row["headers"]) == (message.id, message.raw, [("tenant", "b")])
+    assert row["enqueued_at"] == message.enqueued_at
 
 
 def test_a_batch_without_messages_appends_nothing(spark: SparkSession, redis_url: str, kit: Kit) -> None:
@@ -134,7 +140,8 @@ def test_a_micro_batch_that_is_repeated_is_appended_once(
 def test_a_union_of_streams_has_a_name_for_each_with_messages(
     spark: SparkSession, redis_url: str, tmp_path: Path
 ) -> None:
-    kit, seen = DeltaKit(tmp_path), []
+    kit = DeltaKit(tmp_path)
+    seen: list[BatchName] = []
     with LeasedQueue(redis_url, "a") as first, LeasedQueue(redis_url, "b") as second:
         publish(first, COUNT)
         publish(second, COUNT, first=COUNT)
@@ -157,7 +164,7 @@ def test_a_dataframe_that_does_not_name_its_batch_is_refused(
     spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
 ) -> None:
     publish(queue, COUNT)
-    with pytest.raises(ConfigurationError, match="has no column lease, only n: .* transformation as `rows`"):
+    with pytest.raises(ConfigurationError, match=r"has no column lease, only n: .* transformation as `rows`"):
         run(spark, redis_url, lambda batch: append_once(numbers(batch.df), tmp_path))
     with pytest.raises(ConfigurationError, match="lease 'run' is not of a stream: pass the batch of claimed_batch"):
         run(spark, redis_url, lambda batch: append_once(batch.df, tmp_path))

@@ -228,4 +228,4 @@ def test_other_tables_and_batches_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"deltalake\.DeltaTable or a pyiceberg Table, not dict"):
         log_of({})
     with pytest.raises(ConfigurationError, match=r"batch must be the batch of claimed_batch .* not Table"):
-        append_once(rows_of([1]), tmp_path)  # type: ignore[arg-type]
+        append_once(rows_of([1]), tmp_path)
