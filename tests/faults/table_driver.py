@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,18 @@ import pyarrow as pa
 from rmq_core import LeaseAlreadySettled, LeasedConfig, LeasedQueue
 from rmq_spark.batch.held import name_of
 from rmq_spark.read.lease import info_of
-from rmq_spark.tables import BatchName, delta, iceberg
+from rmq_spark.tables import BatchName
 from rmq_spark.tables.log import append_under
 from tests.spark.table_kits import KITS, log, rows_of
 
 QUEUE = "work"
 LEASE_S = 600
 MANY = 100_000  # deliveries: every kill is one
-LOADED = (delta, iceberg)  # before the first fork
+LOADED = (
+    "rmq_spark.tables.delta", "rmq_spark.tables.iceberg", "pandas", "pyarrow.dataset", "pyarrow.parquet",
+    "pyiceberg.io.pyarrow", "pyiceberg.expressions.visitors", "sqlalchemy.dialects.sqlite",
+)  # fmt: skip
+"""Imported before the first fork, because each life would import them again."""
 
 
 def read_line() -> str:
@@ -79,6 +84,10 @@ class Life:
 
 def main(*args: str) -> None:
     """Begin lives until the input ends."""
+    for name in LOADED:
+        import_module(name)
+    with LeasedQueue(args[0], QUEUE) as queue:
+        queue.stats()
     print("ready", flush=True)
     while line := read_line():
         if not (child := os.fork()):
