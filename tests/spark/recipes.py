@@ -14,20 +14,22 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import rmq_spark
-from example_dags.spark import files, forward, merge, orders, overwrite, upsert
+from example_dags.spark import append, files, forward, merge, orders, overwrite, upsert
 from rmq_core import LeasedQueue
+from rmq_spark.tables import append_once
 
 QUEUE = "orders"
 COUNT = 300
 PATIENCE_S = 300
 TRIES = 5
 KEEP = rmq_spark.BatchPolicy(on_failure="keep")
-MODULES = (files, forward, merge, orders, overwrite, upsert)
+MODULES = (append, files, forward, merge, orders, overwrite, upsert)
 Sink = Callable[[rmq_spark.ClaimedBatch], object]
 
 
@@ -55,13 +57,19 @@ def _found(spark: SparkSession, url: str, folder: str, dsn: str, rounds: int) ->
 
     batch, place, delta = partial(_batch, spark, url), f"{folder}/overwrite", f"{folder}/merge"
     yield "overwrite", batch("a", written(partial(overwrite.overwrite, table=place, batch="a")), overwrite.run, place)
+    yield "append", _appended(batch, f"{folder}/append")
     yield "merge", batch("b", written(partial(merge.merge, table=delta)), merge.run, delta)
     yield "upsert", batch("c", written(upserted), upsert.run, dsn)
     yield "forward", batch("d", partial(forward.publish, url=url, queue="forward"), forward.run, "forward")
-    for module in (files, overwrite, merge, forward):
+    for module in (files, overwrite, merge, append, forward):
         name = f"{module.__name__.rpartition('.')[2]} stream"
         target = name if module is forward else f"{folder}/{name}"
         yield name, _stream(url, partial(module.stream, spark, url, target, f"{folder}/{name} log"), rounds)
+
+
+def _appended(batch: Callable[..., list[int]], table: str) -> list[int]:
+    DeltaTable.create(table, append.SCHEMA, mode="ignore")
+    return batch("e", lambda claimed: append_once(claimed, table, orders.orders), append.run, table)
 
 
 def _batch(spark: SparkSession, url: str, run_id: str, sink: Sink, run: Callable[..., int], target: str) -> list[int]:

@@ -92,8 +92,10 @@ def place(redis_url: str, postgres: Postgres, tmp_path: Path) -> Place:
 def check(ran: Ran, rounds: int = 1) -> None:
     """Assert that every sink contains every order once, and the queue is empty."""
     batch, stream = [recipes.COUNT, 0, 0], [0] * rounds
-    batches = dict.fromkeys(("overwrite", "merge", "upsert", "forward"), batch)
-    streams = dict.fromkeys(("files stream", "overwrite stream", "merge stream", "forward stream"), stream)
+    batches = dict.fromkeys(("overwrite", "append", "merge", "upsert", "forward"), batch)
+    streams = dict.fromkeys(
+        ("files stream", "overwrite stream", "merge stream", "append stream", "forward stream"), stream
+    )
     assert ran.said == batches | streams
     wanted = {name: LARGE if name.startswith("forward") else WANTED for name in ran.said}
     assert {name: orders == wanted[name] for name, orders in _held(ran).items()} == dict.fromkeys(ran.said, True)
@@ -102,13 +104,17 @@ def check(ran: Ran, rounds: int = 1) -> None:
 def _held(ran: Ran) -> dict[str, list[Order]]:
     """Return the orders in each sink, in order."""
     files = {name: pyarrow.parquet.read_table(ran.folder / name) for name in ran.said if _in_files(name)}
-    delta = {name: DeltaTable(ran.folder / name).to_pyarrow_table() for name in ran.said if "merge" in name}
+    delta = {name: DeltaTable(ran.folder / name).to_pyarrow_table() for name in ran.said if _in_delta(name)}
     tables = {name: _orders(table) for name, table in (files | delta).items()}
     return tables | {name: sorted(orders) for name, orders in ran.held.items()}
 
 
 def _in_files(name: str) -> bool:
     return name.startswith(("files", "overwrite"))
+
+
+def _in_delta(name: str) -> bool:
+    return name.startswith(("merge", "append"))
 
 
 def _orders(table: Any) -> list[Order]:
