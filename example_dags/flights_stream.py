@@ -18,7 +18,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 import rmq_spark
 from example_dags.flights import flights_csv, weather_csv, work_items, written
@@ -53,11 +52,11 @@ def publish(queue: LeasedQueue) -> dict[str, int]:
     }
 
 
-def stream(spark: SparkSession, url: str, results: Path, work: DelaysOfBatch) -> StreamingQuery:
+def stream(spark: SparkSession, url: str, results: Path, work: DelaysOfBatch) -> None:
     """Process the ready airport-days, then end; a restart with the same `results` resumes from the checkpoint there."""
     source = spark.readStream.format("rmq").options(url=url, queue=QUEUE, consumer="delays")
     query = source.option("maxMessagesPerBatch", BATCH).load().writeStream.foreachBatch(work)
-    return query.option("checkpointLocation", str(results / "checkpoint")).trigger(availableNow=True).start()
+    rmq_spark.drain(query.option("checkpointLocation", str(results / "checkpoint")).start())
 
 
 def report(queue: LeasedQueue, results: Path, work: DelaysOfBatch) -> dict[str, int]:
@@ -79,7 +78,7 @@ def main() -> None:
     spark = rmq_spark.session("flight-delays-stream", **delays.SPARK)
     with LeasedQueue(url, QUEUE, CONFIG) as queue:
         published, work = publish(queue), DelaysOfBatch(RESULTS)
-        stream(spark, url, RESULTS, work).awaitTermination()
+        stream(spark, url, RESULTS, work)
         print(json.dumps(published | report(queue, RESULTS, work)), flush=True)
     spark.stop()
 

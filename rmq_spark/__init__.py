@@ -11,6 +11,7 @@ from rmq_spark.read.payloads import parsed, split_json
 from rmq_spark.runtime.java import java_home, spark_environment
 from rmq_spark.runtime.session import register, session
 from rmq_spark.schema import MESSAGE_SCHEMA
+from rmq_spark.stream.draining import drain
 from rmq_spark.stream.metrics import RmqMetricsListener, StreamMetrics
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "StreamMetrics",
     "adopted_batch",
     "claimed_batch",
+    "drain",
     "exit_with_parent",
     "java_home",
     "named_publisher",

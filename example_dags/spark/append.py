@@ -8,7 +8,6 @@ from __future__ import annotations
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 import rmq_spark
 from example_dags.spark.orders import orders
@@ -25,9 +24,9 @@ def run(spark: SparkSession, url: str, table: str, run_id: str) -> int:
     return batch.count
 
 
-def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> StreamingQuery:
-    """Process the ready messages batch by batch; `maxMessagesPerBatch` keeps each batch within the driver's memory."""
+def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> None:
+    """Process the ready messages, then end; `maxMessagesPerBatch` keeps each batch within the driver's memory."""
     DeltaTable.create(table, SCHEMA, mode="ignore")
     source = spark.readStream.format("rmq").options(url=url, queue="orders", consumer="append")
     query = source.option("maxMessagesPerBatch", 100_000).load().writeStream.foreachBatch(appender(table, orders))
-    return query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    rmq_spark.drain(query.option("checkpointLocation", checkpoint).start())

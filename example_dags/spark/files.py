@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
+import rmq_spark
 from example_dags.spark.orders import orders
 
 
-def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> StreamingQuery:
+def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> None:
     """Process the ready messages, then end. Read the files with Spark only, because it uses the sink's log."""
     messages = spark.readStream.format("rmq").options(url=url, queue="orders", consumer="files").load()
     query = orders(messages).writeStream.format("parquet").option("checkpointLocation", checkpoint)
-    return query.trigger(availableNow=True).start(table)
+    rmq_spark.drain(query.start(table))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 import rmq_spark
 from rmq_spark import ClaimedBatch
@@ -30,8 +29,8 @@ def run(spark: SparkSession, url: str, queue: str, run_id: str) -> int:
     return batch.count
 
 
-def stream(spark: SparkSession, url: str, queue: str, checkpoint: str) -> StreamingQuery:
+def stream(spark: SparkSession, url: str, queue: str, checkpoint: str) -> None:
     """Process the ready messages, then end; each micro-batch is published exactly once, even after a crash."""
     messages = spark.readStream.format("rmq").options(url=url, queue="orders", consumer="forward").load()
     query = large(messages).writeStream.format("rmq").options(url=url, queue=queue)
-    return query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    rmq_spark.drain(query.option("checkpointLocation", checkpoint).start())

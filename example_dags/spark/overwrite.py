@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 import rmq_spark
 from example_dags.spark.orders import orders
@@ -22,12 +21,12 @@ def run(spark: SparkSession, url: str, table: str, run_id: str) -> int:
     return batch.count
 
 
-def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> StreamingQuery:
-    """Process the ready messages, a folder for each micro-batch; a restart resumes from the checkpoint."""
+def stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> None:
+    """Process the ready messages, a folder for each micro-batch, then end; a restart resumes from the checkpoint."""
 
     def write(messages: DataFrame, number: int) -> None:
         overwrite(messages, table, str(number))
 
     messages = spark.readStream.format("rmq").options(url=url, queue="orders", consumer="overwrite").load()
     query = messages.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
-    return query.trigger(availableNow=True).start()
+    rmq_spark.drain(query.start())
