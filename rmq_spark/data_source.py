@@ -21,9 +21,10 @@ from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError, Lease
 from rmq_spark.place.options import Option, OptionValues, check_names, text
-from rmq_spark.place.source import MODE, PARTITIONS, PLACE, Source, check_place
+from rmq_spark.place.source import MODE, PARTITIONS, PLACE, VALUE_SCHEMA, Source, check_place
 from rmq_spark.read.browse import BROWSE, browse_reader
 from rmq_spark.read.lease import LeaseReader, info_of, plan
+from rmq_spark.read.values import check_value
 from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
 from rmq_spark.stream.options import STREAM
 from rmq_spark.traces import without_trace
@@ -37,7 +38,8 @@ LEASE = text(
     " DataFrame; mode=browse shows what a queue holds without claiming it",
 )
 TOKEN = text("token", "the token of that lease", secret=True)
-CLAIM: tuple[Option[Any], ...] = (*PLACE, MODE, PARTITIONS, LEASE, TOKEN)
+CLAIM: tuple[Option[Any], ...] = (*PLACE, MODE, PARTITIONS, LEASE, TOKEN, VALUE_SCHEMA)
+MESSAGE_DDL = ", ".join(f"{field.name} {field.dataType.simpleString()} NOT NULL" for field in MESSAGE_SCHEMA.fields)
 CREATES_TABLE = "provider"
 """Spark passes this table property when CREATE TABLE requests the columns; no query passes it."""
 
@@ -56,11 +58,15 @@ class RmqDataSource(DataSource):
         return "rmq"
 
     @without_trace
-    def schema(self) -> StructType:
-        """Return the columns, which depend only on the mode. Spark calls this when `load()` makes a DataFrame."""
+    def schema(self) -> StructType | str:
+        """Return the columns, by mode and valueSchema. Spark calls this when `load()` makes a DataFrame."""
         browse = self._mode == "browse"
         if CREATES_TABLE not in self.options:  # it is not known yet whether Spark reads a batch or a stream
             check_names(self.options, BROWSE if browse else (*CLAIM, *STREAM))
+        if not browse and (value := VALUE_SCHEMA.value(self._option(VALUE_SCHEMA))):
+            return (
+                f"{MESSAGE_DDL}, value STRUCT<{value}>, reason STRING"  # this process has no parser of DDL, Spark has
+            )
         return BROWSE_SCHEMA if browse else MESSAGE_SCHEMA
 
     @without_trace
@@ -85,9 +91,9 @@ class RmqDataSource(DataSource):
         check_place(self.options)
         options = OptionValues(self.options, STREAM)
         self._check(schema)
-        if schema != MESSAGE_SCHEMA:
+        if schema != MESSAGE_SCHEMA and not options[VALUE_SCHEMA]:
             raise ConfigurationError('format("rmq"): a stream is read by spark.readStream...load(), not from a table')
-        return RmqStreamReader(options, self.application)
+        return RmqStreamReader(options, self.application, schema)
 
     @without_trace
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
@@ -110,7 +116,10 @@ class RmqDataSource(DataSource):
         Nullability may differ: Spark's catalog makes all columns of a table nullable.
         """
         check_place(self.options)
-        if schema.simpleString() != self.schema().simpleString():
+        expected = self.schema()
+        if isinstance(expected, str):
+            check_value(schema)
+        elif schema.simpleString() != expected.simpleString():
             raise ConfigurationError(
                 'format("rmq") has columns of its own: leave out .schema(), or in SQL the columns of the view or table,'
                 " and choose columns with .select(). A query of a table must name the mode of its CREATE TABLE"
@@ -118,7 +127,10 @@ class RmqDataSource(DataSource):
 
     @property
     def _mode(self) -> str:
-        return MODE.value(self.options.get(MODE.name))
+        return MODE.value(self._option(MODE))
+
+    def _option(self, option: Option[Any]) -> str | None:
+        return self.options.get(option.name)
 
 
 @contextmanager

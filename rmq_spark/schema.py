@@ -117,11 +117,17 @@ def browsed_batch(rows: Sequence[Mapping[str, Any]], schema: T.StructType = BROW
     return _batch(schema, lambda name, kind: pa.array([row[name] for row in rows], kind))
 
 
+def arrow_schema(schema: T.StructType) -> pa.Schema:
+    """Return the Arrow schema that Spark compares with that of the batches it reads."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  takes 300 ms, which only executors need
+
+    return to_arrow_schema(schema, **_in_utc())
+
+
 def _batch(schema: T.StructType, array: Callable[[str, pa.DataType], pa.Array]) -> ArrowBatch:
     import pyarrow as pa  # noqa: PLC0415  as above
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  the same
 
-    found = to_arrow_schema(schema, **_in_utc())
+    found = arrow_schema(schema)
     return pa.RecordBatch.from_arrays([array(field.name, field.type) for field in found], schema=found)
 
 

@@ -34,6 +34,7 @@ MODE = one_of("mode", "claim", "browse").or_else("claim")
 DISCIPLINE = one_of("discipline", *DISCIPLINES).or_else("leased")
 PARTITIONS = whole("numPartitions").or_else(4)
 SHARDS = whole("shards").or_else(None)
+VALUE_SCHEMA = text("valueSchema", "columns in DDL, such as 'id INT NOT NULL, name STRING'").or_else(None)
 DELIVERIES = whole("maxDeliveries").or_else(10)
 PLACE: tuple[Option[Any], ...] = (URL, USERNAME, PASSWORD, QUEUE, DISCIPLINE, SHARDS)
 """The options of every source and sink."""

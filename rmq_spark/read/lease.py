@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from rmq_core import Lease, LeaseInfo, LeaseLost, RedisSettings
 from rmq_spark.place.source import Source, SourceQueue
+from rmq_spark.read.values import VALUE, with_value
 from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch, LeasedMessages, leased_batch
 
 FETCH = 10_000  # messages per fetch, unless they exceed BATCH_BYTES
@@ -75,12 +76,14 @@ def read_slice(
 def _fetched(queue: SourceQueue, part: LeaseSlice, schema: StructType = MESSAGE_SCHEMA) -> Iterator[ArrowBatch]:
     """Yield a slice in steps of about BATCH_BYTES, so that large payloads do not fill the executor."""
     lease, lo, step = part.lease, part.lo, FIRST_FETCH
+    valued = VALUE in schema.names
+    messages = StructType(schema.fields[: len(MESSAGE_SCHEMA.fields)]) if valued else schema
     while lo < part.hi:
         fields = queue.read_columns(lease, lo, min(lo + step, part.hi))
-        batch = leased_batch(LeasedMessages(fields, lease.id, queue.name), schema)
+        batch = leased_batch(LeasedMessages(fields, lease.id, queue.name), messages)
         lo += step
         if batch.num_rows:  # there are none where all are settled
-            yield batch
+            yield with_value(batch, schema) if valued else batch
             step = max(1, min(FETCH, BATCH_BYTES * batch.num_rows // batch.nbytes))
 
 

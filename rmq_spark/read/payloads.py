@@ -14,10 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own name for it
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from rmq_core import ConfigurationError
-
-VALUE, REASON = "value", "reason"
-NOT_UTF8 = "payload is not UTF-8"
-NOT_JSON = "payload is not JSON of the declared schema"
+from rmq_spark.read.values import NOT_JSON, NOT_UTF8, REASON, VALUE
 
 
 class Split(NamedTuple):

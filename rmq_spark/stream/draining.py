@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 
 def drain(query: StreamingQuery) -> None:

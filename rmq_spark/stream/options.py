@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rmq_spark.place.options import Option, duration, flag, size, text, whole
-from rmq_spark.place.source import DELIVERIES, PARTITIONS, PLACE
+from rmq_spark.place.source import DELIVERIES, PARTITIONS, PLACE, VALUE_SCHEMA
 
 CONSUMER = text("consumer", "the name of this stream's reader, which no other query uses")
 APPLICATION = text("application", "the id of the Spark application").or_else(None)
@@ -19,5 +19,5 @@ FAIL_ON_LEASE_LOSS = flag("failOnLeaseLoss").or_else(False)
 NEW_QUEUE = flag("newQueue").or_else(False)
 STREAM: tuple[Option[Any], ...] = (
     *PLACE, PARTITIONS, CONSUMER, CONSUMER_TIMEOUT, LEASE, POLL, MOST_MESSAGES, MOST_BYTES, DELIVERIES, FAIL_ON_LOSS,
-    FAIL_ON_LEASE_LOSS, NEW_QUEUE, APPLICATION,
+    FAIL_ON_LEASE_LOSS, NEW_QUEUE, APPLICATION, VALUE_SCHEMA,
 )  # fmt: skip

@@ -21,12 +21,13 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError, Lease, LeasedQueue, LeaseLost, Message
 from rmq_spark.place.options import ASYNC_REFUSED, OptionValues
 from rmq_spark.place.source import DELIVERIES, PARTITIONS, Source, SourceQueue
 from rmq_spark.read.lease import info_of, plan, read_slice
-from rmq_spark.schema import ArrowBatch
+from rmq_spark.schema import MESSAGE_SCHEMA, ArrowBatch
 from rmq_spark.stream import options as given
 from rmq_spark.stream.ledger import Ledger, ReplayedBatch
 from rmq_spark.stream.offsets import Offset
@@ -42,8 +43,9 @@ BROWSED = 1000
 class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streams a queue's messages. Pickling keeps only what `read` needs."""
 
-    def __init__(self, options: OptionValues, application: str = "") -> None:
+    def __init__(self, options: OptionValues, application: str = "", schema: StructType = MESSAGE_SCHEMA) -> None:
         self._source = Source.of(options)
+        self._schema = schema
         self._application = options[given.APPLICATION] or application
         self._options = options
         self._ledger: Ledger | None = None
@@ -53,7 +55,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._fresh = Offset(self._source.queue, options[given.CONSUMER])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_source": self._source}
+        return {"_source": self._source, "_schema": self._schema}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Return the start offset of a new stream; constant for this reader."""
@@ -108,7 +110,7 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[ArrowBatch]:
         """Read one slice's messages, on an executor. Raises LeaseLost if some are gone."""
-        return read_slice(self._source.settings, self._source.discipline, partition)
+        return read_slice(self._source.settings, self._source.discipline, partition, self._schema)
 
     def stop(self) -> None:
         """Stop heartbeats; leases stay for a restart. Spark usually kills the process instead."""

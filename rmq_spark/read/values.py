@@ -1,0 +1,120 @@
+"""`valueSchema`: JSON payloads as the columns `value` and `reason`, parsed where messages are read.
+
+It follows `split_json`: a payload that is not UTF-8, not JSON, of another type or without a field that is NOT NULL has
+a reason and no value. JSON is read strictly. Dates, times, decimals and binary values depend on the session, which only
+Spark knows, so they are refused; `split_json` reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NoReturn, TypeAlias, cast
+
+from pyspark.sql import types as T  # noqa: N812  Spark's own name for it
+
+from rmq_core import ConfigurationError
+from rmq_spark.schema import ArrowBatch, arrow_schema
+
+VALUE, REASON = "value", "reason"
+NOT_UTF8 = "payload is not UTF-8"
+NOT_JSON = "payload is not JSON of the declared schema"
+Reading: TypeAlias = Callable[[Any], Any]
+BITS: dict[type[T.DataType], int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
+NO_NUMBERS = {"NaN", "Infinity", "-Infinity", "INF", "-INF", "+INF"}
+
+
+def with_value(batch: ArrowBatch, schema: T.StructType) -> ArrowBatch:
+    """Return messages with the two columns added, in exactly this schema."""
+    import pyarrow as pa  # noqa: PLC0415  takes 300 ms, which only executors need
+
+    declared = _value_of(schema)
+    needed = [field.name for field in declared.fields if not field.nullable]
+    parse = partial(_parsed, _reading(declared, VALUE), needed)
+    found = arrow_schema(schema)
+    pairs = [parse(payload) for payload in batch.column("payload").to_pylist()]
+    added = [pa.array([pair[at] for pair in pairs], found.field(name).type) for at, name in enumerate((VALUE, REASON))]
+    return pa.RecordBatch.from_arrays([*batch.columns, *added], schema=found)
+
+
+def check_value(schema: T.StructType) -> None:
+    """Raise ConfigurationError when a field has a type that only Spark can read."""
+    _reading(_value_of(schema), VALUE)
+
+
+def _value_of(schema: T.StructType) -> T.StructType:
+    return cast("T.StructType", schema[VALUE].dataType)
+
+
+def _parsed(read: Reading, needed: Sequence[str], payload: bytes) -> tuple[Any, str | None]:
+    """Return the value, or the reason why there is none."""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return None, NOT_UTF8
+    try:
+        found = json.loads(text)
+        for name in needed:
+            if found.get(name) is None:
+                return None, f"payload has no {name!r}, which is NOT NULL"
+        return read(found), None
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None, NOT_JSON
+
+
+def _reading(kind: T.DataType, name: str) -> Reading:
+    """Return a function that reads a JSON value of a type, and raises ValueError for another one."""
+    if isinstance(kind, T.StructType):
+        fields = {f.name: (_reading(f.dataType, f"{name}.{f.name}"), f.nullable) for f in kind.fields}
+        return partial(_struct, fields)
+    if isinstance(kind, T.ArrayType):
+        return partial(_list, _reading(kind.elementType, name), kind.containsNull)
+    if type(kind) in BITS:
+        return partial(_whole, 1 << (BITS[type(kind)] - 1))
+    simple = {T.StringType: _text, T.BooleanType: _flag, T.FloatType: _number, T.DoubleType: _number}
+    if type(kind) not in simple:
+        raise ConfigurationError(
+            f"option valueSchema: {name} is {kind.simpleString()}, which only Spark can read: leave the option out, and"
+            " use rmq_spark.split_json(messages, schema)"
+        )
+    return simple[type(kind)]
+
+
+def _no() -> NoReturn:
+    raise ValueError
+
+
+def _struct(fields: Mapping[str, tuple[Reading, bool]], found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        _no()
+    return {name: _item(read, found.get(name), nullable) for name, (read, nullable) in fields.items()}
+
+
+def _list(read: Reading, nullable: bool, found: Any) -> list[Any]:  # noqa: FBT001  bound by position
+    return [_item(read, item, nullable) for item in found] if isinstance(found, list) else _no()
+
+
+def _item(read: Reading, found: Any, nullable: bool) -> Any:  # noqa: FBT001  as above
+    if found is None:
+        return None if nullable else _no()
+    return read(found)
+
+
+def _whole(bound: int, found: Any) -> int:
+    return found if type(found) is int and -bound <= found < bound else _no()
+
+
+def _number(found: Any) -> float:
+    if isinstance(found, bool) or not (isinstance(found, int | float) or found in NO_NUMBERS):
+        _no()
+    return float(found)
+
+
+def _flag(found: Any) -> bool:
+    return found if isinstance(found, bool) else _no()
+
+
+def _text(found: Any) -> str:
+    """Return a text, or the JSON of any other value, as Spark does."""
+    return found if isinstance(found, str) else json.dumps(found, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,65 @@
+"""`valueSchema` gives the same values and reasons as `split_json`, in a stream and in a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from rmq_core import LeasedQueue
+from rmq_spark import drain, parsed
+from tests.spark.conftest import QUEUE
+from tests.spark.streams import Stream
+from tests.spark.test_payloads import PAYLOADS
+
+SCHEMA = "id INT NOT NULL, name STRING, inner STRUCT<at: STRING, sizes: ARRAY<DOUBLE>>, big BIGINT, ok BOOLEAN"
+MORE = {
+    "nested": b'{"id": 4, "inner": {"at": {"x": [1, true]}, "sizes": [1, 2.5, null, "NaN"]}, "ok": true}',
+    "large": b'{"id": 5, "big": 9223372036854775807}',
+    "too large": b'{"id": 2147483648}',
+    "a fraction": b'{"id": 1.5}',
+    "a wrong item": b'{"id": 6, "inner": {"sizes": ["x"]}}',
+    "a number as text": b'{"id": 7, "name": 8}',
+    "a flag as number": b'{"id": true}',
+    "two lines": b'{"id":\n 9}',
+}
+
+
+def test_a_stream_with_a_value_schema_has_the_values_and_reasons_of_split_json(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
+) -> None:
+    payloads = list((PAYLOADS | MORE).values())
+    queue.publish_many(payloads)
+    found: list[Row] = []
+    expected: list[Row] = []
+
+    def handle(messages: DataFrame, _: int) -> None:
+        found.extend(messages.select("message_id", "value", "reason").orderBy("message_id").collect())
+        plain = parsed(messages.drop("value", "reason"), SCHEMA)
+        expected.extend(plain.select("message_id", "value", "reason").orderBy("message_id").collect())
+
+    drain(Stream(spark, redis_url, tmp_path, valueSchema=SCHEMA).start(handle))
+    assert len(found) == len(payloads)
+    assert [str(row) for row in found] == [str(row) for row in expected]
+    assert sum(row.reason is None for row in found) == 6
+
+
+def test_a_batch_with_a_value_schema_has_the_column_value(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue
+) -> None:
+    queue.publish({"id": 1, "name": "a"})
+    lease = queue.claim(lease_id="run")
+    assert lease is not None
+    options = {"url": redis_url, "queue": QUEUE, "lease": lease.id, "token": str(lease.token), "valueSchema": SCHEMA}
+    rows = spark.read.format("rmq").options(**options).load()
+    assert rows.select("value.id", "value.name").collect() == [Row(id=1, name="a")]
+
+
+def test_a_type_that_only_spark_can_read_is_refused_with_the_way_out(
+    spark: SparkSession, redis_url: str, queue: LeasedQueue, tmp_path: Path
+) -> None:
+    queue.publish({"at": "2026-01-01T00:00:00Z"})
+    with pytest.raises((AnalysisException, StreamingQueryException), match=r"value\.at is timestamp.*split_json"):
+        drain(Stream(spark, redis_url, tmp_path, valueSchema="at TIMESTAMP").start(lambda *_: None))
