@@ -15,6 +15,7 @@ from rmq_core.errors import ConfigurationError
 from rmq_core.exchange import Command, Exchange
 from rmq_core.protocol import DEFAULT, DISCIPLINES, WorkQueue, open_queue
 from rmq_core.queue.keys import QUEUES, queues_of
+from rmq_core.queue.registry import text_of
 from rmq_core.work.handover import SECRETS
 
 R = TypeVar("R")
@@ -125,12 +126,8 @@ def _registered() -> Exchange[list[Registered]]:
     found, others = [], set()
     for discipline in DISCIPLINES:
         if discipline != DEFAULT:
-            names = map(_text, (yield Command(("SMEMBERS", queues_of(discipline)))))
+            names = map(text_of, (yield Command(("SMEMBERS", queues_of(discipline)))))
             found += [Registered(name, discipline) for name in names]
     others = {queue.name for queue in found}
-    names = map(_text, (yield Command(("SMEMBERS", QUEUES))))
+    names = map(text_of, (yield Command(("SMEMBERS", QUEUES))))
     return sorted(found + [Registered(name, DEFAULT) for name in names if name not in others])
-
-
-def _text(name: bytes | str) -> str:
-    return name.decode() if isinstance(name, bytes) else name

@@ -1,6 +1,7 @@
-"""What operators do to single messages: edit, discard, run now, cancel. Each is a mark, and an entry of the journal.
+"""What operators do to single messages: edit, discard, run now, cancel, redrive.
 
-An operator's process need not be set to keep a journal: the flush of its mark adds the entry if the queue has one.
+Each action is a mark, and an entry of the journal. An operator's process need not be set to keep a journal: the flush
+of its mark adds the entry if the queue has one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from rmq_core.envelope.payloads import one_line
 from rmq_core.history import actor
 from rmq_core.queue.journal import lines_of, note
 
-EVENTS = {"edit": "edited", "discard": "deleted", "run-now": "run now", "cancel": "cancelled"}
+EVENTS = {"edit": "edited", "discard": "deleted", "run-now": "run now", "cancel": "cancelled", "redrive": "redriven"}
 """The kinds of marks, and the events of the journal that say the same about each message."""
 _MOST_IDS = 10_000
 _LONGEST_ID = 150

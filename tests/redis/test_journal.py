@@ -146,6 +146,31 @@ def test_a_journal_tells_after_the_ack_who_processed_a_message_and_how_often(wor
     assert timeline.record()["steps"][0]["who"] == "dag/run/load"
 
 
+@pytest.mark.parametrize("journal", [None, 1000])
+def test_only_the_dead_letters_that_were_chosen_have_the_redrive_in_their_timeline(
+    world: World, journal: int | None
+) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1, journal=1000))
+    chosen, left = queue.publish_many(["a", "b"]).ids
+    queue.nack(queue.claim(max_messages=2))
+    operator = world.queue(config=LeasedConfig(journal=journal))
+    with acting_as("alice"):
+        assert operator.redrive_some([chosen]) == 1
+    operator.close()
+    assert [step.what for step in queue.why(chosen).steps if step.who == "alice"] == ["redriven"]
+    assert not [step for step in queue.why(left).steps if step.who == "alice"]
+
+
+def test_without_a_journal_a_redriven_dead_letter_is_named_by_the_mark(world: World) -> None:
+    queue = world.queue(config=LeasedConfig(max_deliveries=1))
+    chosen, left = queue.publish_many(["a", "b"]).ids
+    queue.nack(queue.claim(max_messages=2))
+    with acting_as("alice"):
+        assert queue.redrive_some([chosen]) == 1
+    assert queue.why(chosen).steps[-1].what == "redriven"
+    assert not [step for step in queue.why(left).steps if step.who == "alice"]
+
+
 def test_expiry_death_and_redrive_are_in_the_journal(world: World) -> None:
     queue = world.queue(config=LeasedConfig(max_deliveries=1, journal=timedelta(hours=1)))
     message_id = queue.publish("x").id

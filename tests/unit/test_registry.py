@@ -4,8 +4,9 @@ import pytest
 
 from rmq_core import QueueFull, QueueUnavailable
 from rmq_core.exchange import Command
+from rmq_core.protocol import DEFAULT, DISCIPLINES
 from rmq_core.queue.keys import queues_of
-from rmq_core.queue.registry import register
+from rmq_core.queue.registry import named_in, register
 from tests.unit.leased.by_hand import drive, result
 
 
@@ -23,3 +24,9 @@ def test_a_registration_that_a_full_server_refused_is_repeated_by_the_next_call(
 def test_any_other_failure_is_raised_to_the_caller() -> None:
     with pytest.raises(QueueUnavailable):
         result(register("q", "streams"), QueueUnavailable("gone"))
+
+
+def test_a_name_of_another_program_that_is_not_utf8_hides_no_queue() -> None:
+    own = [{b"mail"} if discipline == "streams" else set() for discipline in DISCIPLINES]
+    found = named_in([*own, {b"orders", b"\xffq", b"mail"}])
+    assert found == {"orders": DEFAULT, "\ufffdq": DEFAULT, "mail": "streams"}

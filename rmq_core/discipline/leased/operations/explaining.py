@@ -183,7 +183,7 @@ def _what(mark: Mark, own: str) -> str:
 
 def _concerns(mark: Mark, own: str, told: set[str], found: Found | None) -> bool:
     """Return whether a mark may be about a message, and the journal does not say the same."""
-    if mark.kind == "redrive":
+    if mark.kind == "redrive" and not mark.text.startswith("message "):
         return "redriven" not in told
     if mark.kind not in EVENTS:
         return True

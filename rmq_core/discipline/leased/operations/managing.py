@@ -76,7 +76,8 @@ def redrive_some(engine: LeasedEngine, message_ids: Iterable[str]) -> Exchange[i
         some = chosen[lo : lo + _CHOSEN]
         reply = yield script("leased/redrive_some", keys, bell=keys.bell, letters=some)
         moved += number(reply, b"redriven ")
-    _redriven(engine, moved)
+    engine.tell(Operation.REDRIVE, moved)
+    engine.acted("redrive", moved, list(found) if moved == len(found) else ())  # others may redrive at the same time
     return moved
 
 
