@@ -13,20 +13,12 @@ from tests.faults.proxy import Proxy
 from tests.redis.worlds import AsyncWorld, SyncWorld, World
 from tests.servers import NAMES, Server, start_server
 
-HERE = Path(__file__).parent
 ONLY_IN_FULL = {"test_spark_speculation.py", "test_installed_wheel.py"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The short form leaves out what needs a minute, and which something quicker stands for."""
     return True if collection_path.name in ONLY_IN_FULL and config.getoption("faults") != "full" else None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.faults)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
