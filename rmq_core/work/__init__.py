@@ -19,6 +19,7 @@ from rmq_core.work.handover import Handover, Submission
 from rmq_core.work.keeping import Settleable, conclude
 from rmq_core.work.limits import ALERTS, AlertLimits, Exceeded, Grade, LimitBounds, StatsLimits
 from rmq_core.work.publishing import publishing_as, with_publisher
+from rmq_core.work.references import Resolve, resolve_secret
 from rmq_core.work.threshold import Counted, Threshold, counted, depth
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "LimitBounds",
     "OnSettled",
     "Relation",
+    "Resolve",
     "Settleable",
     "StatsLimits",
     "Submission",
@@ -49,5 +51,6 @@ __all__ = [
     "has_left",
     "publishing_as",
     "refuse_foreign",
+    "resolve_secret",
     "with_publisher",
 ]

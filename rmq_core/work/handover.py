@@ -2,29 +2,35 @@
 
 Law: one holder at a time. The submitter keeps the lease alive until the driver adopts it under the same owner; from
 then on it only watches. It expects its own driver to take the lease over; the lease is lost only when it is reclaimed
-or has another owner. The handover data is in the environment of the driver's process, which neither `ps` nor Spark's
-pages show. It does not include the token, because adopting creates a new one.
+or has another owner. The handover data does not include the token, because adopting creates a new one. It includes
+credentials only in the environment of the driver's process, which neither `ps` nor Spark's pages show; parameters and
+extras, which services store and show, have references to secrets instead.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from rmq_core.connection.settings import RedisSettings
 from rmq_core.discipline.leased.config import LeasedConfig
 from rmq_core.discipline.leased.sync import LeasedQueue
 from rmq_core.errors import ConfigurationError, LeaseAlreadySettled, LeaseLost, LeaseOwnedByOther, LeftUnsettled
 from rmq_core.messages import Lease
+from rmq_core.work import transports
+from rmq_core.work.references import Resolve, check_reference, resolve_secret
+from rmq_core.work.transports import Carried
 
 NAMES = ("queue", "lease_id", "owner")
 _LONGEST_PACE_S = 5.0
 SECRETS = ("username", "password", "sentinel_username", "sentinel_password", "ssl_password")
+_PLAIN = ("username", "sentinel_username")  # not secret: they may be needed to find out why a login fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,8 @@ class Handover:
     """A lease to be adopted, and the server and queue it is in. The driver adopts it only if `owner` still owns it.
 
     `lease_ms` is the length of a lease in the submitter's queue: `inf` for one that never expires, None if unknown.
+    `adopt_ms` is how long the lease waits for a driver, if nobody keeps it meanwhile: a driver that fails leaves it for
+    that time to the next one. None if the submitter keeps the lease.
     """
 
     settings: RedisSettings
@@ -39,6 +47,7 @@ class Handover:
     lease_id: str
     owner: str
     lease_ms: int | str | None = None
+    adopt_ms: int | None = None
 
     @property
     def config(self) -> LeasedConfig:
@@ -49,31 +58,115 @@ class Handover:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that carry the handover. They hold credentials: use them only as an environment."""
-        names = {name: getattr(self, name) for name in NAMES}
-        if self.lease_ms is not None:
-            names["lease_ms"] = self.lease_ms
+        names = self._names()
         given = {name: value for name in SECRETS if (value := getattr(self.settings, name))}
         names["credentials"] = list(given)  # the driver ignores others, which its process may inherit
         secrets = {_variable(name): value for name, value in given.items()}
         return {"RMQ_HANDOVER": json.dumps(names), "RMQ_URL": self.settings.url_without_credentials, **secrets}
 
+    def parameters(self, secrets: Mapping[str, str] | None = None) -> list[str]:
+        """Return the two parameters `--rmq-handover JSON`, which hold no secret.
+
+        secrets: for each credential of the connection the reference with which the driver finds it, as in
+        `{"password": "env:REDIS_PASSWORD"}`; see `resolve_secret`. User names are passed as they are, unless they have
+        a reference, too. Raises ConfigurationError for a credential without a reference, and for a value in place of
+        one.
+        """
+        return [transports.FLAG, transports.written(self._referring(secrets or {}))]
+
+    def extras(self, secrets: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Return the same as `parameters`, as the extra `rmq_handover` for a client of Dagster Pipes."""
+        return {transports.EXTRA: self._referring(secrets or {})}
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
         """Read the submitter's handover. Raises ConfigurationError if there is none or if it is unusable."""
-        try:
-            names = json.loads(environment["RMQ_HANDOVER"])
-            queue, lease_id, owner = (names[name] for name in NAMES)
-            url = environment["RMQ_URL"]
-        except KeyError as missing:
+        found = transports.in_environment(environment)
+        if found is None:
             raise ConfigurationError(
-                f"{missing} is missing: a submitter sets RMQ_HANDOVER ({', '.join(NAMES)} as JSON) and RMQ_URL;"
+                f"'RMQ_HANDOVER' is missing: a submitter sets RMQ_HANDOVER ({', '.join(NAMES)} as JSON) and RMQ_URL;"
                 " to work without a submitter, claim instead of adopting"
-            ) from None
-        except (ValueError, TypeError) as error:
-            raise ConfigurationError(f"RMQ_HANDOVER must be a JSON object with {', '.join(NAMES)}") from error
-        meant = names.get("credentials", SECRETS)
-        secrets = {name: environment.get(_variable(name)) for name in SECRETS if name in meant}
-        return cls(RedisSettings.from_url(url, **secrets), queue, lease_id, owner, names.get("lease_ms"))
+            )
+        return cls._read(found, environment, resolve_secret)
+
+    @classmethod
+    def from_parameters(cls, argv: Sequence[str] | None = None, *, resolve: Resolve = resolve_secret) -> Self:
+        """Read the handover from the parameters of this process, or from `argv`.
+
+        Other parameters are ignored. resolve: returns the secret of a reference. Raises ConfigurationError if there is
+        no parameter `--rmq-handover`, or if it or a secret is unusable.
+        """
+        found = transports.in_parameters(sys.argv[1:] if argv is None else argv)
+        if found is None:
+            raise ConfigurationError(
+                f"{transports.FLAG} is missing: pass the parameters that the submitter's hand-over returns"
+            )
+        return cls._read(found, os.environ, resolve)
+
+    @classmethod
+    def from_extras(cls, extras: Mapping[str, Any], *, resolve: Resolve = resolve_secret) -> Self:
+        """Read the handover from the extras of a Pipes session, as `from_parameters` does."""
+        found = transports.in_extras(extras)
+        if found is None:
+            raise ConfigurationError(f"the extra {transports.EXTRA} is missing: pass what `Handover.extras` returns")
+        return cls._read(found, os.environ, resolve)
+
+    @classmethod
+    def find(cls, *, resolve: Resolve = resolve_secret) -> Self:
+        """Read the handover of this process, wherever it is.
+
+        In this order: the parameter `--rmq-handover`, the extras of the session of Dagster Pipes that the process has
+        opened, the environment. Raises ConfigurationError if there is none, or if two name different leases.
+        """
+        places = (
+            transports.in_parameters(sys.argv[1:]),
+            transports.in_pipes(),
+            transports.in_environment(os.environ),
+        )
+        found = [place for place in places if place is not None]
+        if not found:
+            raise ConfigurationError(
+                f"no lease was handed over: there is no parameter {transports.FLAG}, no extra {transports.EXTRA} of a"
+                " Pipes session (open the session first), and no variable RMQ_HANDOVER; to work without a submitter,"
+                " claim instead of adopting"
+            )
+        _check_same(found)
+        return cls._read(found[0], os.environ, resolve)
+
+    @classmethod
+    def _read(cls, found: Carried, environment: Mapping[str, str], resolve: Resolve) -> Self:
+        place, names = found
+        if not all(isinstance(names.get(name), str) for name in NAMES):
+            raise ConfigurationError(f"{place} must be a JSON object with {', '.join(NAMES)}")
+        if "url" not in names:
+            raise ConfigurationError(f"RMQ_URL is missing: it is the address of Redis for the lease of {place}")
+        settings = RedisSettings.from_url(names["url"], **_credentials(found, environment, resolve))
+        queue, lease_id, owner = (names[name] for name in NAMES)
+        return cls(settings, queue, lease_id, owner, names.get("lease_ms"), names.get("adopt_ms"))
+
+    def _names(self) -> dict[str, Any]:
+        names = {name: getattr(self, name) for name in NAMES}
+        if self.lease_ms is not None:
+            names["lease_ms"] = self.lease_ms
+        if self.adopt_ms is not None:
+            names["adopt_ms"] = self.adopt_ms
+        return names
+
+    def _referring(self, secrets: Mapping[str, str]) -> dict[str, Any]:
+        """Return the names with references in place of credentials. The URL comes last, as `written` demands."""
+        given = {name: value for name in SECRETS if (value := getattr(self.settings, name))}
+        for name, reference in secrets.items():
+            if name not in SECRETS:
+                raise ConfigurationError(f"secrets: {name!r} is no credential; these are {', '.join(SECRETS)}")
+            check_reference(f"secrets[{name!r}]", None if reference == given.get(name) else reference)
+        plain = {name: given[name] for name in _PLAIN if name in given and name not in secrets}
+        if missing := given.keys() - secrets.keys() - plain.keys():
+            first = min(missing)
+            raise ConfigurationError(
+                f"secrets: name where the driver finds {' and '.join(sorted(missing))}, as in"
+                f" {{{first!r}: 'env:REDIS_PASSWORD'}}"
+            )
+        return {**self._names(), **plain, "credentials": dict(secrets), "url": self.settings.url_without_credentials}
 
 
 class Submission:
@@ -201,6 +294,24 @@ class Submission:
         self._settled_by_driver = record is not None or in_time
         if not self._settled_by_driver:
             raise LeaseLost(self.lease.id, "it was reclaimed")
+
+
+def _credentials(found: Carried, environment: Mapping[str, str], resolve: Resolve) -> dict[str, str | None]:
+    """Return the credentials: those that a mapping refers to, or the variables of those that a list names."""
+    meant = found.names.get("credentials", SECRETS)
+    if isinstance(meant, Mapping):
+        plain = {name: found.names.get(name) for name in _PLAIN}
+        return plain | {name: resolve(meant[name]) for name in SECRETS if name in meant}
+    return {name: environment.get(_variable(name)) for name in SECRETS if name in meant}
+
+
+def _check_same(found: Sequence[Carried]) -> None:
+    first, *others = ({name: place.names.get(name) for name in (*NAMES, "lease_ms", "url")} for place in found)
+    if any(other != first for other in others):
+        raise ConfigurationError(
+            f"{' and '.join(place.place for place in found)} hand over different leases"
+            f" ({', '.join(repr(place.names.get('lease_id')) for place in found)}): pass only one of them"
+        )
 
 
 def _variable(name: str) -> str:

@@ -150,18 +150,20 @@ def claimed_batch(
 def adopted_batch(
     spark: SparkSession, handover: Handover | None = None, *, policy: BatchPolicy = ADOPTED
 ) -> Iterator[ClaimedBatch]:
-    """Adopt the lease that a submitter handed over, by default in this process's environment; ack it on success.
+    """Adopt the lease that a submitter handed over to this process, and ack it on success.
 
-    On failure the lease is kept, and the submitter decides on it. Raises LeaseLost when the lease is gone or has
-    another owner, and ConfigurationError when no lease was handed over.
+    By default it is found with `Handover.find`: in the parameters, in the extras of Dagster Pipes or in the
+    environment. On failure the lease is kept, and the submitter decides on it; if no submitter watches, it is left for
+    the time that the hand-over names, so that a retry of the submission can adopt it. Raises LeaseLost when the lease
+    is gone or has another owner, and ConfigurationError when no lease was handed over.
     """
-    found = handover or Handover.from_environment()
+    found = handover or Handover.find()
     if policy.exit_driver:
         exit_with_parent()
     with LeasedQueue(found.settings, found.queue, found.config) as opened:
         leased = _traced(policy, opened)
         adopt = partial(leased.adopt, found.lease_id, if_owner=found.owner)
-        with _batch(spark, found.settings, partial(_alone, leased, adopt), policy) as batch:
+        with _batch(spark, found.settings, partial(_alone, leased, adopt), policy, keep_ms=found.adopt_ms) as batch:
             yield batch
 
 
@@ -179,6 +181,7 @@ def _batch(
     take: Callable[[], list[HeldLease]],
     policy: BatchPolicy,
     lease_time: float | timedelta | None = None,
+    keep_ms: int | None = None,
 ) -> Iterator[ClaimedBatch]:
     held, already_settled = [], False
     try:
@@ -191,7 +194,7 @@ def _batch(
         yield ClaimedBatch(spark.createDataFrame([], MESSAGE_SCHEMA), already_settled=already_settled)
         return
     with (
-        settled(held, policy.on_failure) as verdicts,
+        settled(held, policy.on_failure, keep_ms) as verdicts,
         _watched(spark, held, policy) as watch,
         ExitStack() as beats,
     ):

@@ -65,8 +65,11 @@ class Verdicts:
 
 
 @contextmanager
-def settled(held: Sequence[HeldLease], on_failure: OnFailure) -> Iterator[Verdicts]:
-    """Settle the held leases when the block ends. Raises LeaseLost for the first lease that is lost."""
+def settled(held: Sequence[HeldLease], on_failure: OnFailure, keep_ms: int | None = None) -> Iterator[Verdicts]:
+    """Settle the held leases when the block ends. Raises LeaseLost for the first lease that is lost.
+
+    keep_ms: how long a failing block leaves leases that it keeps, at least; None leaves them as they are.
+    """
     verdicts = Verdicts(held)
     try:
         yield verdicts
@@ -74,9 +77,11 @@ def settled(held: Sequence[HeldLease], on_failure: OnFailure) -> Iterator[Verdic
             verdicts.settle(each)
     except Exception as error:
         lost = error.lease_id if isinstance(error, LeaseLost) else None
-        for each in held if on_failure == "nack" and not verdicts.keep else ():
-            if each.lease.id != lost:
-                _nack(each, verdicts, f"{type(error).__name__}: {error}"[:500])
+        left = [each for each in held if each.lease.id != lost]
+        for each in left if on_failure == "nack" and not verdicts.keep else ():
+            _nack(each, verdicts, f"{type(error).__name__}: {error}"[:500])
+        for each in left if on_failure == "keep" and keep_ms else ():
+            _leave(each, (keep_ms or 0) / 1000)
         raise
     _ack(held)
 
@@ -101,6 +106,15 @@ def _nack(held: HeldLease, verdicts: Verdicts, reason: str) -> None:
             queue.nack(lease, reason=reason)
     except RedisMessageQueueError as error:  # the caller must see the failure of the work instead
         log.warning("lease %r could not be nacked, it will expire: %s", lease.id, error)
+
+
+def _leave(held: HeldLease, seconds: float) -> None:
+    queue, lease = held
+    try:
+        if not lease.state.settled:
+            queue.extend(lease, seconds)
+    except RedisMessageQueueError as error:  # the caller must see the failure of the work instead
+        log.warning("lease %r could not be kept for a retry, it will expire: %s", lease.id, error)
 
 
 def _reasons_of(failed: DataFrame, reason: str | Column | None) -> dict[str, str | None]:

@@ -21,7 +21,9 @@ NEVER_MOVED = {
     "Grade",
     "StatsLimits",
     "PUBLISHERS",
+    "Resolve",
     "publishing_as",
+    "resolve_secret",
     "with_publisher",
 }
 PUBLIC = [(face, name) for face in FACES for name in face.__all__]

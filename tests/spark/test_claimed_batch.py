@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own spelling
 
-from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost
+from rmq_core import ConfigurationError, LeaseAlreadySettled, LeasedConfig, LeasedQueue, LeaseLost, RedisSettings
 from rmq_core.tracing import traced
 from rmq_core.work import Handover
 from rmq_spark import MESSAGE_SCHEMA, BatchPolicy, adopted_batch, claimed_batch
@@ -351,6 +352,25 @@ def test_a_failed_job_keeps_the_handed_over_lease(spark: SparkSession, queue: Le
     info = queue.lease_info("run")
     assert info is not None
     assert (info.count, info.owner) == (10, "try-1")
+
+
+def test_a_failed_job_leaves_the_lease_to_the_next_driver_for_the_time_that_the_parameters_say(
+    spark: SparkSession, queue: LeasedQueue, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(queue, 10)
+    lease = queue.claim(max_messages=10, lease_id="run", owner="try-1")
+    assert lease is not None
+    given = Handover(RedisSettings.from_url(redis_url), QUEUE, lease.id, lease.owner, 60_000, adopt_ms=3_600_000)
+    monkeypatch.setattr(sys, "argv", ["job.py", *given.parameters()])
+    with pytest.raises(ZeroDivisionError), adopted_batch(spark, policy=KEEP):
+        print(1 // 0)
+    info = queue.lease_info("run")
+    assert info is not None
+    assert info.deadline is not None
+    assert info.deadline.timestamp() - time.time() > 3000
+    with adopted_batch(spark, policy=KEEP) as batch:
+        assert batch.count == 10
+    assert queue.stats()[:4] == (0, 0, 0, 0)
 
 
 def test_a_lease_of_another_owner_is_not_adopted(spark: SparkSession, queue: LeasedQueue, handover: Any) -> None:
