@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of Pythons: where containers set this, each would compile Airflow and Dagster anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance drills faults mutants docs dist containers diagrams clean
+.PHONY: help demo check redis test test-all lint servers unit format bench airflow floor conformance drills faults mutants docs dist containers diagrams clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
@@ -42,13 +42,11 @@ redis: $(STAMP) ## ring 1: every discipline on one server, blocking
 	pytest tests/redis -n 4 --hypothesis-profile=ci --product=one --servers=embedded
 
 test: $(STAMP) ## ring 2: lint, and every test on a share of the servers; CI runs it
-	$(MAKE) --no-print-directory lint
-	python -m tests.servers
+	$(MAKE) --no-print-directory -j 2 --output-sync=target lint servers
 	pytest -n 4 --hypothesis-profile=ci
 
 test-all: $(STAMP) ## ring 3: lint, and every test on every server, sync and async
-	$(MAKE) --no-print-directory lint
-	python -m tests.servers
+	$(MAKE) --no-print-directory -j 2 --output-sync=target lint servers
 	pytest -n 2 --hypothesis-profile=ci --product=full
 
 lint: $(STAMP) ## ruff, mypy --strict and the import contracts
@@ -56,6 +54,9 @@ lint: $(STAMP) ## ruff, mypy --strict and the import contracts
 	ruff format --check .
 	$(MYPY) --num-workers 2 || { test $$? -eq 2 && $(MYPY); }
 	lint-imports
+
+servers: $(STAMP)
+	python -m tests.servers
 
 # The code of documents needs an embedded server, and resolving the wheel's extras needs the package index.
 unit: $(STAMP)
