@@ -1,12 +1,11 @@
 """A driver that streams a queue into SQLite: `python tests/faults/stream_driver.py <url> <folder> <messages a batch>`.
 
 The table has one row for each message, keyed by its id. A query that fails is started again on the same checkpoint, as
-a supervisor would do it; `runs` in the same database counts the starts.
+a supervisor would do it; `runs` in the same database has a row for each start, with the error that ended it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 import sys
@@ -20,7 +19,7 @@ import rmq_spark
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS sink (id TEXT PRIMARY KEY, n INTEGER, batch INTEGER, times INTEGER);
-CREATE TABLE IF NOT EXISTS runs (number INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS runs (number INTEGER PRIMARY KEY, error TEXT);
 """
 UPSERT = """
 INSERT INTO sink VALUES (?, ?, ?, 1) ON CONFLICT (id) DO UPDATE SET batch = excluded.batch, times = times + 1
@@ -50,10 +49,13 @@ def main(url: str, folder: str, most: str) -> None:
     frame = session.readStream.format("rmq").options(**options).option("maxMessagesPerBatch", most).load()
     while True:
         with closing(sqlite3.connect(database, timeout=60)) as sink, sink:
-            sink.execute("INSERT INTO runs DEFAULT VALUES")
+            number = sink.execute("INSERT INTO runs DEFAULT VALUES").lastrowid
         query = frame.writeStream.foreachBatch(write).option("checkpointLocation", f"{folder}/checkpoint").start()
-        with contextlib.suppress(StreamingQueryException):
+        try:
             query.awaitTermination()
+        except StreamingQueryException as error:
+            with closing(sqlite3.connect(database, timeout=60)) as sink, sink:
+                sink.execute("UPDATE runs SET error = ? WHERE number = ?", (str(error), number))
 
 
 if __name__ == "__main__":

@@ -80,6 +80,11 @@ class Driver:
         with closing(sqlite3.connect(self.database, timeout=60)) as sink:
             return sink.execute("SELECT id, n, times FROM sink").fetchall()
 
+    def errors(self) -> list[str]:
+        """Return what ended queries that were started again."""
+        with closing(sqlite3.connect(self.database, timeout=60)) as sink:
+            return [error for (error,) in sink.execute("SELECT error FROM runs WHERE error IS NOT NULL")]
+
     def _family(self) -> list[psutil.Process]:
         try:
             return psutil.Process(self.process.pid).children(recursive=True)

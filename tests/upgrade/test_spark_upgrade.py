@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from rmq_core import LeasedQueue
+from tests.conftest import SPARKS_DEADLINE
 from tests.faults import tally
 from tests.faults.patience import eventually
 from tests.faults.test_spark_stream import START_S, driver
@@ -28,20 +29,23 @@ BATCH = 30
 def test_a_stream_goes_on_from_the_checkpoint_of_another_version_and_writes_each_message_once(
     shared: Server, client: redis.Redis, old: Version, new: Version, tmp_path: Path
 ) -> None:
-    order, total = (old, new, old, new), 4 * ROUND
+    total = 0
     with LeasedQueue(shared.url, "q") as queue:
-        for turn, version in enumerate(order):
-            publish(queue, ROUND, first=ROUND * turn)
-            with driver(shared.url, tmp_path, BATCH, version.environment) as streaming:
-                before = streaming.count("sink")
-                eventually(lambda seen=before, stream=streaming: stream.count("sink") > seen, START_S)
-                time.sleep(random.uniform(0, 0.3))
-            assert queue.stats().leased, "the killed driver left no batch for the other version"
+        for version in (old, new, old, new):
+            while True:
+                publish(queue, ROUND, first=total)
+                total += ROUND
+                with driver(shared.url, tmp_path, BATCH, version.environment) as streaming:
+                    before = streaming.count("sink")
+                    eventually(lambda seen=before, stream=streaming: stream.count("sink") > seen, START_S)
+                    time.sleep(random.uniform(0, 0.3))
+                if queue.stats().leased:  # on a busy machine, the driver may be killed after its last batch
+                    break
             tally.count("Spark driver killed, its stream continued by another version")
         with driver(shared.url, tmp_path, BATCH, old.environment) as streaming:
             eventually(lambda: streaming.count("sink") == total and not sum(queue.stats()[:5]), START_S)
         assert sorted(number for _, number, _ in streaming.rows()) == list(range(total))
-        assert streaming.count("runs") == len(order) + 1, "a query failed and was started again"
+        assert [error for error in streaming.errors() if SPARKS_DEADLINE not in error] == [], "a query failed"
 
 
 @pytest.mark.parametrize("upgrade", [True, False], ids=["old submitter", "new submitter"])
