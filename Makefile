@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of Pythons: where containers set this, each would compile Airflow and Dagster anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check redis test test-all lint servers unit format bench airflow floor conformance drills faults mutants docs dist containers diagrams clean
+.PHONY: help demo check redis test test-all lint servers unit format bench airflow floor spark-matrix conformance drills faults mutants docs dist containers diagrams clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
@@ -93,6 +93,10 @@ floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an env
 	uv pip install --quiet --python build/floor/bin/python --constraints tests/airflow/floor.txt \
 		--requirements tests/airflow/floor.txt --editable .
 	build/floor/bin/python -m pytest tests/airflow --ignore tests/airflow/browser --servers=7.0 --product=full
+
+spark-matrix: $(STAMP) ## the Spark tests on every Spark we support, each in an environment of its own; write build/measured/spark.md
+	python -m tests.servers 7.0
+	python -m tests.spark.matrix 4.0 4.1 4.2
 
 conformance: $(STAMP) ## try every promise on every server and cluster, and write build/measured/conformance.md
 	python -m tests.servers

@@ -10,11 +10,8 @@ list their options. Spark prints options, but redacts these three keys: `url`, `
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
@@ -26,11 +23,13 @@ from rmq_spark.read.browse import BROWSE, browse_reader
 from rmq_spark.read.lease import LeaseReader, info_of, plan
 from rmq_spark.read.values import check_value
 from rmq_spark.schema import BROWSE_SCHEMA, MESSAGE_SCHEMA
-from rmq_spark.stream.options import STREAM
+from rmq_spark.stream.options import HAS_LIMITS, STREAM
 from rmq_spark.traces import without_trace
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
+
+    from rmq_spark.stream.reader import LeasedStreamReader
 
 LEASE = text(
     "lease",
@@ -86,14 +85,12 @@ class RmqDataSource(DataSource):
     # Not without_trace: Spark replaces an error of this hook by one of its own, and only the trace shows ours.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """Return a reader of a queue, batch by batch."""
-        with needing("4.2", "readStream"):
-            from rmq_spark.stream.reader import RmqStreamReader  # noqa: PLC0415  batches run on an older Spark
         check_place(self.options)
         options = OptionValues(self.options, STREAM)
         self._check(schema)
         if schema != MESSAGE_SCHEMA and not options[VALUE_SCHEMA]:
             raise ConfigurationError('format("rmq"): a stream is read by spark.readStream...load(), not from a table')
-        return RmqStreamReader(options, self.application, schema)
+        return stream_reader_class()(options, self.application, schema)
 
     @without_trace
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
@@ -106,8 +103,8 @@ class RmqDataSource(DataSource):
     @without_trace
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802  as Spark's
         """Return a writer of the rows of a stream, batch by batch."""
-        with needing("4.1", "writeStream"):
-            from rmq_spark.write.stream import stream_writer_of  # noqa: PLC0415  batches run on an older Spark
+        from rmq_spark.write.stream import stream_writer_of  # noqa: PLC0415  readers do not need it
+
         return stream_writer_of(self.options, schema, overwrite=overwrite)
 
     def _check(self, schema: StructType) -> None:
@@ -133,18 +130,15 @@ class RmqDataSource(DataSource):
         return self.options.get(option.name)
 
 
-@contextmanager
-def needing(version: str, what: str) -> Iterator[None]:
-    """Raise ConfigurationError with the Spark version needed when a module's import fails on an older Spark."""
-    try:
-        yield
-    except ImportError as error:
-        if not (error.name or "").startswith("pyspark"):
-            raise
-        raise ConfigurationError(
-            f'{what}.format("rmq") needs Spark {version} or later, but this is {pyspark.__version__}; batches do not'
-            " need it: use rmq_spark.claimed_batch"
-        ) from error
+def stream_reader_class() -> type[LeasedStreamReader]:
+    """Return the stream reader whose hooks this version of Spark calls."""
+    if not HAS_LIMITS:
+        from rmq_spark.stream.unlimited import UnlimitedStreamReader  # noqa: PLC0415  Spark 4.0 and 4.1
+
+        return UnlimitedStreamReader
+    from rmq_spark.stream.limited import RmqStreamReader  # noqa: PLC0415  Spark 4.2
+
+    return RmqStreamReader
 
 
 def frame_of(spark: SparkSession, reader: LeaseReader) -> DataFrame:

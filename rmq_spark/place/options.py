@@ -25,6 +25,11 @@ ASYNC_REFUSED = (
     f"option {ASYNC}: leave it out. With it, Spark continues before its log is durable: batches are acked that are"
     " not in the log, and the query cannot be restarted"
 )
+WRAPPER_REFUSED = (
+    "Spark's setting spark.sql.streaming.triggerAvailableNowWrapper.enabled: leave it false. With it, this version of"
+    " Spark asks for messages before it names the checkpoint that they are for. To process all that is ready, use"
+    " rmq_spark.drain(query)"
+)
 _FLAGS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _DURATIONS = {

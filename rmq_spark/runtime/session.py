@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from rmq_spark.batch.jobs import is_connect
@@ -30,14 +31,19 @@ def register(spark: SparkSession, *, ship: bool = False) -> None:
 
     This is needed where the package came by `--py-files`, and over Spark Connect; it works for streams too. ship:
     also send the package to the executors, which then need only its dependencies: redis, hiredis, tenacity and pyarrow.
-    Afterwards the leases of streams name the application as their owner, as with the option `application`.
+    Afterwards the leases of streams name the application as their owner, as with the option `application`. They do not
+    where Spark 4.0 has found `pyspark_rmq` by itself: it does not replace a format that it has found.
     """
     archive = packed()
     if ship and is_connect(spark):
         spark.addArtifacts(unpacked(archive), pyfile=True)
     elif ship:
         spark.sparkContext.addPyFile(unpacked(archive))
-    spark.dataSource.register(self_contained_source(archive, application_of(spark)))
+    try:
+        spark.dataSource.register(self_contained_source(archive, application_of(spark)))
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def _java_runs() -> bool:

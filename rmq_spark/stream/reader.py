@@ -1,8 +1,9 @@
 """`readStream.format("rmq")`: a lease for each micro-batch, acked when Spark has committed the batch.
 
-Spark calls `latestOffset(start)` once its commit log has everything up to `start`; that call acks those batches and
-claims the next. `commit` comes later, in the next batch. All methods but `read` run in one Python process beside the
-driver. Its threads send heartbeats for the lease and consumer; after it dies, a restarted query takes both over.
+Here is what all versions of Spark share. `limited.py` has the hooks of Spark 4.2 and later, which pass the start of a
+batch and a limit; `unlimited.py` has those of Spark 4.0 and 4.1, which pass neither. All methods but `read` run in one
+Python process beside the driver. Its threads send heartbeats for the lease and consumer; after it dies, a restarted
+query takes both over.
 """
 
 from __future__ import annotations
@@ -14,13 +15,6 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError, Lease, LeasedQueue, LeaseLost, Message
@@ -40,17 +34,15 @@ PEEKED = 50  # sample size for queues that cannot browse
 BROWSED = 1000
 
 
-class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LeasedStreamReader(DataSourceStreamReader):
     """Streams a queue's messages. Pickling keeps only what `read` needs."""
 
     def __init__(self, options: OptionValues, application: str = "", schema: StructType = MESSAGE_SCHEMA) -> None:
         self._source = Source.of(options)
         self._schema = schema
-        self._application = options[given.APPLICATION] or application
         self._options = options
         self._ledger: Ledger | None = None
-        self._budget: float = math.inf
-        self._patient = True
+        self._application = options[given.APPLICATION] or application
         self._planned = self._committed = 0
         self._fresh = Offset(self._source.queue, options[given.CONSUMER])
 
@@ -61,38 +53,16 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the start offset of a new stream; constant for this reader."""
         return self._fresh.plain
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
-        """Return the limit from the options. A limit in bytes replaces that in rows, as Spark accepts only one."""
-        most_bytes = self._options[given.MOST_BYTES]
-        return ReadMaxRows(self._options[given.MOST_MESSAGES]) if most_bytes is None else ReadMaxBytes(most_bytes)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        """From now on, claim at most the messages ready now, without waiting for more."""
-        self._budget, self._patient = self._queue.backlog().ready, False
-
-    @without_trace
-    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """Ack everything up to `start`, which Spark has committed; claim the next batch if messages are ready."""
-        begin = self._offset(start)
-        ledger = self._ledger_of(begin)
-        ledger.finish(begin.seq)
-        seq, most = self._next(ledger, begin), self._most(limit)
-        if not most and not ledger.exists(seq):
-            return begin.plain
-        lease = ledger.claim(seq, max(1, most), self._options[given.POLL] if self._patient else 0)
-        if lease is None:
-            return begin.plain
-        self._budget -= 0 if lease.takeovers else lease.count
-        return begin.at(seq).plain
-
     @without_trace
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """Return a batch's partitions. For a lost lease, options choose ReplayedBatch, LeaseLost or no partitions."""
         begin, until = self._offset(start), self._offset(end)
+        if begin == until:  # Spark tells where its log ends, without saying whether that batch is committed
+            return []
         ledger = self._ledger_of(until)
         if begin.stream == until.stream:
             ledger.finish(begin.seq)  # Spark commits a batch before planning the next
-        if begin == until or not until.seq:
+        if not until.seq:
             return []
         self._check_log(begin.seq)
         self._planned = until.seq
@@ -132,10 +102,17 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ledger_of(self, offset: Offset) -> Ledger:
         if self._ledger is None:
-            self._ledger = Ledger(
-                self._source, self._queue, offset, self._options[given.CONSUMER_TIMEOUT], self._application
-            )
+            alive_s = self._options[given.CONSUMER_TIMEOUT]
+            self._ledger = Ledger(self._source, self._queue, offset, alive_s, self._application)
         return self._ledger
+
+    def _claim(self, ledger: Ledger, begin: Offset, most: int, wait_s: float) -> Offset:
+        """Return the end of the next batch, of at most `most` messages; `begin` when no message is ready."""
+        seq = self._next(ledger, begin)
+        if not most and not ledger.exists(seq):
+            return begin
+        lease = ledger.claim(seq, max(1, most), wait_s)
+        return begin if lease is None else begin.at(seq)
 
     def _next(self, ledger: Ledger, begin: Offset) -> int:
         """Return the next batch number: after `begin`, or after the last acked one if the checkpoint is older."""
@@ -149,14 +126,8 @@ class RmqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin and begin == self._planned and self._committed < begin:
             raise ConfigurationError(ASYNC_REFUSED)
 
-    def _most(self, limit: ReadLimit) -> int:
-        """Return the largest number of messages for the next batch."""
-        most = self._budget
-        if not isinstance(limit, ReadAllAvailable):
-            most = min(most, self._options[given.MOST_MESSAGES])
-        if isinstance(limit, ReadMaxRows):
-            most = min(most, limit.max_rows)
-        most_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options[given.MOST_BYTES]
+    def _most(self, most: float, most_bytes: int | None) -> int:
+        """Return the largest number of messages for the next batch: at most `most`, in about `most_bytes`."""
         if most_bytes is not None and most >= 1:
             most = min(most, how_many(self._queue, most_bytes))
         return int(most) if most < math.inf else max(1, self._queue.backlog().ready)

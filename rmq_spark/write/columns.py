@@ -42,6 +42,11 @@ class SinkColumns:
     dedup_key: str | None = None
     json: bool = False
 
+    @property
+    def names(self) -> set[str]:
+        """The names of the columns."""
+        return {self.payload, *self.own} | ({self.dedup_key} if self.dedup_key else set())
+
     def messages(self, batch: ArrowBatch, publisher: Mapping[str, str] = _NOBODY) -> Iterator[Payload | NewMessage]:
         """Return the rows of a batch as messages, in order. Raises PayloadError for a row without a payload.
 

@@ -2,22 +2,29 @@
 
 The step that publishes a batch also stores its number under the query id, or under `sinkId`, so that a batch that Spark
 repeats after a crash is not published twice. A query whose checkpoint is deleted counts from 0 again: give it another
-`sinkId`, or none.
+`sinkId`, or none. Spark passes Arrow batches from 4.1 on, and before that rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql import Row, datasource
+from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from rmq_core import ConfigurationError
+from rmq_spark.schema import ArrowBatch, arrow_schema
 from rmq_spark.write.settling import OPERATION
-from rmq_spark.write.sink import SinkWriter, Written, sink_of
+from rmq_spark.write.sink import Sink, SinkWriter, Written, sink_of
+
+ROWS = 1000
+"""Rows of one Arrow batch."""
 
 
-class RmqStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
+class StreamSinkWriter(SinkWriter):
     """Write micro-batches to a queue. Spark makes a new writer for each commit, so all its state is in the messages."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
@@ -27,10 +34,42 @@ class RmqStreamWriter(SinkWriter, DataSourceStreamArrowWriter):
             self._sink.publish(messages, self._sink.sink_id or queries.pop(), batchId)
 
 
-def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> RmqStreamWriter:
+class RowStreamWriter(StreamSinkWriter, DataSourceStreamWriter):
+    """Write micro-batches that come as rows, in Spark 4.0."""
+
+    def __init__(self, sink: Sink, schema: StructType) -> None:
+        super().__init__(sink)
+        self._schema = StructType([field for field in schema.fields if field.name in sink.columns.names])
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write one task's rows."""
+        return super().write(arrow_batches(iterator, self._schema))
+
+
+def stream_writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
     """Return the stream writer that `format("rmq")` uses. Raises ConfigurationError before the query starts."""
     if overwrite:
         raise ConfigurationError('a queue cannot be overwritten: use outputMode("append") or ("update")')
     if OPERATION.value(given.get(OPERATION.name)) != "publish":
         raise ConfigurationError("option operation: a stream only publishes; write failed rows back in foreachBatch")
-    return RmqStreamWriter(sink_of(given, schema))
+    sink = sink_of(given, schema)
+    if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+        return RowStreamWriter(sink, schema)
+    from rmq_spark.write.stream_arrow import ArrowStreamWriter  # noqa: PLC0415  needs Spark 4.1
+
+    return ArrowStreamWriter(sink)
+
+
+def arrow_batches(rows: Iterator[Row], schema: StructType) -> Iterator[ArrowBatch]:
+    """Yield rows as Arrow batches with the columns of this schema."""
+    import pyarrow as pa  # noqa: PLC0415  takes 300 ms, which only executors need
+
+    found = arrow_schema(schema)
+    while some := list(islice(rows, ROWS)):
+        arrays = [pa.array([_entries(row[field.name]) for row in some], field.type) for field in found]
+        yield pa.RecordBatch.from_arrays(arrays, schema=found)
+
+
+def _entries(value: Any) -> Any:
+    """Return a map as pairs, which is how Arrow builds one."""
+    return list(value.items()) if isinstance(value, dict) else value

@@ -16,8 +16,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rmq_core import LeasedQueue
+from rmq_spark.stream.options import HAS_LIMITS
 
 QUEUE = "work"
+collect_ignore = [] if HAS_LIMITS else ["test_stream_limits.py"]
 DRIVER = Path(__file__).parent / "driver.py"
 # Java that lives for seconds: starting soon matters more than running fast.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -8,28 +8,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pyspark.sql.streaming.datasource import ReadLimit
-
 from rmq_core import LeasedQueue
 from rmq_spark.place.options import OptionValues
-from rmq_spark.stream.options import STREAM
-from rmq_spark.stream.reader import RmqStreamReader
+from rmq_spark.stream.options import HAS_LIMITS, STREAM
+from rmq_spark.stream.unlimited import UnlimitedStreamReader
 from tests.spark.conftest import QUEUE
 
 Plain = dict[str, Any]
 PATIENCE_S = 300
+VERSIONS = ("4.0", "4.2") if HAS_LIMITS else ("4.0",)
+"""The versions of Spark that changed the hooks, as far as the installed one has them."""
 
 
 class Run:
     """One run of a query: a reader, and its current offset."""
 
-    def __init__(self, reader: RmqStreamReader, start: Plain | None = None) -> None:
+    def __init__(self, reader: Any, start: Plain | None = None) -> None:
         self.reader = reader
         self.at = start or reader.initialOffset()
 
-    def next(self, limit: ReadLimit | None = None) -> Plain:
+    def next(self, limit: Any = None) -> Plain:
         """Return the end of the next batch; the start when there is no work."""
-        return self.reader.latestOffset(self.at, limit or self.reader.getDefaultReadLimit())
+        found: Plain = self.reader.latestOffset(self.at, limit or self.reader.getDefaultReadLimit())
+        return found
 
     def read(self, end: Plain) -> list[int]:
         """Return the numbers in the payloads of the batch that ends at this offset, read slice by slice.
@@ -50,16 +51,50 @@ class Run:
         return numbers
 
 
+class UnlimitedRun(Run):
+    """One run of a query under Spark 4.0 or 4.1, which names the end of its log first when there is a checkpoint."""
+
+    def __init__(self, reader: UnlimitedStreamReader, start: Plain | None = None) -> None:
+        super().__init__(reader, start)
+        if start is not None:
+            reader.partitions(start, start)
+
+    def next(self, limit: Any = None) -> Plain:
+        """Return the end of the next batch. A query without work asks again."""
+        end = self.reader.latestOffset()
+        return self.reader.latestOffset() if end == self.at else end
+
+
 @contextmanager
-def run(url: str, start: Plain | None = None, **options: Any) -> Iterator[Run]:
-    """A run that ends as a crash does: its leases stay."""
+def run(url: str, start: Plain | None = None, version: str | None = None, **options: Any) -> Iterator[Run]:
+    """A run that ends as a crash does: its leases stay. version: of Spark, by default that of `spark_version`."""
     given = {"url": url, "queue": QUEUE, "consumer": "c", "consumerTimeout": "300 ms", "newQueue": "true"}
     texts = {name: str(value) for name, value in {**given, "pollTimeout": "1 ms", **options}.items()}
-    reader = RmqStreamReader(OptionValues(texts, STREAM))
+    kind, made = _of_version(version or _chosen[-1])
+    reader = kind(OptionValues(texts, STREAM))
     try:
-        yield Run(reader, start)
+        yield made(reader, start)
     finally:
         reader.stop()
+
+
+_chosen = [VERSIONS[-1]]
+
+
+@contextmanager
+def spark_version(version: str) -> Iterator[None]:
+    """Let `run` call readers as this version of Spark does."""
+    _chosen.append(version)
+    yield
+    _chosen.pop()
+
+
+def _of_version(version: str) -> tuple[Any, type[Run]]:
+    if version == "4.0":
+        return UnlimitedStreamReader, UnlimitedRun
+    from rmq_spark.stream.limited import RmqStreamReader
+
+    return RmqStreamReader, Run
 
 
 def publish(queue: Any, count: int, first: int = 0) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, datasource
 
 from rmq_core import JobQueue, LeasedQueue
 from rmq_spark.place.options import OptionValues
@@ -68,6 +68,7 @@ def test_everything_a_queue_holds_is_shown_and_nothing_changes(
     assert filled.leases() == leases
 
 
+@pytest.mark.skipif(not hasattr(datasource, "EqualTo"), reason="Spark pushes no filters to Python sources before 4.1")
 def test_filters_are_applied_while_messages_are_read(
     spark: SparkSession, redis_url: str, filled: LeasedQueue, pushdown: None
 ) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import redis
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, datasource
 
 from rmq_core import LeasedQueue
-from rmq_spark import MESSAGE_SCHEMA, register
+from rmq_spark import MESSAGE_SCHEMA, drain, register
+from rmq_spark.stream.options import HAS_LIMITS
 from tests.spark.streams import PATIENCE_S, Batches, Stream, until
 
 CANARY = "canary-77ab1c"
@@ -28,15 +29,53 @@ def publish(queue: Any, *numbers: int) -> None:
     queue.publish_many([{"n": number} for number in numbers])
 
 
+@pytest.mark.skipif(not HAS_LIMITS, reason="Spark hides the trigger before 4.2; the next test is for that")
 def test_available_now_takes_all_ready_messages_in_batches_and_acks_them(
     spark: SparkSession, redis_url: str, tmp_path: Path, queue: LeasedQueue
 ) -> None:
     publish(queue, *range(45))
     batches = Batches()
-    Stream(spark, redis_url, tmp_path, maxMessagesPerBatch=20).drain(batches)
+    query = Stream(spark, redis_url, tmp_path, maxMessagesPerBatch=20).start(batches, availableNow=True)
+    assert query.awaitTermination(PATIENCE_S)
+    assert batches.sizes == [20, 20, 5]
+    lag = [json.loads(progress.sources[0].latestOffset) for progress in query.recentProgress]
+    assert [each["ready"] for each in lag[:3]] == [25, 5, 0]
+    assert lag[0]["oldest_s"] >= 0
+    assert batches.numbers == list(range(45))
+    assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.skipif(HAS_LIMITS, reason="Spark tells the trigger from 4.2 on; the test above is for that")
+def test_available_now_takes_one_batch_a_run_and_the_next_run_acks_it(
+    spark: SparkSession, redis_url: str, tmp_path: Path, queue: LeasedQueue
+) -> None:
+    publish(queue, *range(45))
+    batches = Batches()
+    stream = Stream(spark, redis_url, tmp_path, maxMessagesPerBatch=20)
+    for number in range(2):
+        query = stream.start(batches, availableNow=True)
+        assert query.awaitTermination(PATIENCE_S)
+        assert batches.sizes == [20] * (number + 1)
+        assert queue.stats().leased == 20
+    drain(stream.start(batches))
     assert batches.sizes == [20, 20, 5]
     assert batches.numbers == list(range(45))
     assert queue.stats()[:5] == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.skipif(HAS_LIMITS, reason="Spark 4.2 ignores the setting for a source that knows the trigger")
+def test_a_wrapper_of_available_now_that_claims_before_the_checkpoint_is_known_is_refused(
+    spark: SparkSession, stream: Stream, queue: LeasedQueue
+) -> None:
+    publish(queue, 1)
+    wrapper = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+    spark.conf.set(wrapper, value=True)
+    try:
+        assert stream.start(Batches(), availableNow=True).awaitTermination(PATIENCE_S)
+        with pytest.raises(StreamingQueryException, match=f"{wrapper}: leave it false"):
+            stream.start(Batches(), availableNow=True).awaitTermination(PATIENCE_S)
+    finally:
+        spark.conf.unset(wrapper)
 
 
 @pytest.mark.parametrize("way", ["option", "register"])
@@ -50,7 +89,9 @@ def test_the_leases_of_a_stream_name_the_application_where_spark_or_the_query_te
     stream = Stream(spark, redis_url, tmp_path, **{"application": application} if way == "option" else {})
     stream.drain(lambda _, __: owners.extend(lease.owner for lease in queue.leases()))
     (owner,) = owners
-    assert owner.startswith(f"spark:{application}/")
+    # Spark 4.0 does not replace a format that it has found by itself.
+    named = way == "option" or hasattr(datasource, "DataSourceStreamArrowWriter")
+    assert owner.startswith(f"spark:{application}/" if named else "spark-")
 
 
 def test_a_query_processes_arriving_messages_and_acks_each_batch_before_the_next(

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from rmq_core import Columns, Lease, MalformedMessage, RedisSettings
 from rmq_spark.read.lease import (
@@ -17,7 +16,7 @@ from rmq_spark.read.lease import (
     chunks,
     plan,
 )
-from rmq_spark.schema import MESSAGE_SCHEMA, LeasedMessages, leased_batch
+from rmq_spark.schema import MESSAGE_SCHEMA, LeasedMessages, arrow_schema, leased_batch
 
 PAYLOAD = '{"a":"ü","b":1}'.encode()
 HEADERS = b'{"source":"test"}'
@@ -52,7 +51,7 @@ def test_slices_of_a_partly_settled_lease_cover_the_rest() -> None:
 
 def test_a_batch_has_exactly_the_schema_that_spark_compares_with() -> None:
     batch = record_batch(columns(PAYLOAD), "lease-1", "work")
-    assert batch.schema.equals(to_arrow_schema(MESSAGE_SCHEMA, timezone="UTC"))
+    assert batch.schema.equals(arrow_schema(MESSAGE_SCHEMA))
 
 
 def test_a_batch_holds_what_was_published() -> None:
@@ -79,7 +78,7 @@ def test_a_batch_without_messages_has_the_same_schema() -> None:
 def test_headers_become_maps(headers: tuple[bytes, ...], expected: list[dict[str, str]]) -> None:
     batch = record_batch(columns(b"x", b"y", headers=headers), "lease-1", "work")
     assert [dict(row["headers"]) for row in batch.to_pylist()] == expected
-    assert batch.schema.equals(to_arrow_schema(MESSAGE_SCHEMA, timezone="UTC"))
+    assert batch.schema.equals(arrow_schema(MESSAGE_SCHEMA))
 
 
 def test_damaged_headers_raise_an_error() -> None:
