@@ -8,8 +8,8 @@ OPERATING = [
     Mutant(
         "the role view may change",
         "rmq_core/serve/access.py",
-        '"view": ("numbers", "messages"),',
-        '"view": ("numbers", "messages", "change"),',
+        '"view": ("numbers", "server", "messages"),',
+        '"view": ("numbers", "server", "messages", "change"),',
         "tests/serve/test_attacks.py::test_a_role_may_do_what_it_names_and_nothing_else",
     ),
     Mutant(
