@@ -68,6 +68,13 @@ def _options() -> dict[str, Any]:
             '"Queues" of this Airflow. Set it for API servers and workers.',
             example="https://rmq.example.com",
         ),
+        "numbers_for_all_users": _option(
+            "boolean",
+            "False",
+            'Whether every logged-in user who may open the page "Queues" sees the queues of all connections: names, '
+            "numbers, history and leases, but neither messages nor the server, and changes nothing. With False, "
+            "this needs the right to read the connection. With `[core] multi_team`, users see those of their team.",
+        ),
         "release_ended": _option(
             "boolean",
             "True",

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -69,14 +70,19 @@ def _place() -> _Place:
     return _places.setdefault(asyncio.get_running_loop(), _Place())
 
 
+async def _location(conn_id: str) -> Location:
+    # Importing the client takes longer than Airflow allows a trigger to hold up all others.
+    await asyncio.to_thread(import_module, "redis.asyncio")
+    return await RedisQueueHook(conn_id).async_location(WAKING)
+
+
 async def _look_up(place: _Place, conn_id: str) -> Location:
     found_at, location = place.found.get(conn_id, (0.0, None))
     if location is not None and time.monotonic() - found_at < LOOK_UP_S:
         return location
     task = place.looking.get(conn_id)
     if task is None:
-        looking = RedisQueueHook(conn_id).async_location(WAKING)
-        task = place.looking[conn_id] = asyncio.get_running_loop().create_task(looking)
+        task = place.looking[conn_id] = asyncio.get_running_loop().create_task(_location(conn_id))
         task.add_done_callback(partial(_keep, place, conn_id))
     return await asyncio.shield(task)  # cancelling one trigger must not cancel the look-up that the others share
 

@@ -1,8 +1,9 @@
 """Access control of the page: every request asks Airflow's auth manager what the user may see and do.
 
 Law: this is the only module of the page that knows Airflow's security, and it fails closed: when its imports or the
-auth manager fail, the request fails. Reading the numbers needs the right to see plugins and to read the connection.
-Showing or moving messages needs the right to edit the connection: a user with that right can reach the messages anyway.
+auth manager fail, the request fails. Reading the numbers needs the right to see plugins and to read the connection, or
+`[rmq] numbers_for_all_users`. Showing or moving messages needs the right to edit the connection: a user with that right
+can reach the messages anyway.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, ConnectionDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, ConnectionDetails, TeamDetails
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
-from airflow.models.connection import Connection
 from airflow.providers.common.compat.sdk import conf
 from fastapi import Depends, Request
 
+from rmq_airflow.plugin.connections import team_of
 from rmq_core.console import Right
 
 Method = Literal["GET", "PUT"]
-METHODS: dict[Right, Method] = {"numbers": "GET", "messages": "PUT", "change": "PUT"}
+METHODS: dict[Right, Method] = {"numbers": "GET", "server": "GET", "messages": "PUT", "change": "PUT"}
 
 
 def identify(request: Request, user: GetUserDep, _: None = Depends(requires_access_view(AccessView.PLUGINS))) -> None:
@@ -33,11 +34,20 @@ class AirflowAccess:
     identify = staticmethod(identify)
 
     def permitted(self, user: Any, place: str, right: Right) -> bool:
-        """Return whether the auth manager grants the method that the right stands for."""
-        team = Connection.get_team_name(place) if conf.getboolean("core", "multi_team", fallback=False) else None
+        """Return whether the auth manager grants the method that the right stands for, or an option the numbers."""
+        team = team_of(place)
         details = ConnectionDetails(conn_id=place, team_name=team)
-        return get_auth_manager().is_authorized_connection(method=METHODS[right], details=details, user=user)
+        if get_auth_manager().is_authorized_connection(method=METHODS[right], details=details, user=user):
+            return True
+        return right == "numbers" and _open_to(user, team)
 
     def name(self, user: Any) -> str:
         """Return the name under which Airflow audits the user."""
         return str(user.get_name())
+
+
+def _open_to(user: Any, team: str | None) -> bool:
+    """Return whether the option shows the numbers of a team's connections to the user; a public role is not a user."""
+    if getattr(user, "is_anonymous", False) or not conf.getboolean("rmq", "numbers_for_all_users", fallback=False):
+        return False
+    return team is None or get_auth_manager().is_authorized_team(method="GET", details=TeamDetails(team), user=user)

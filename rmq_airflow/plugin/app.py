@@ -17,6 +17,7 @@ WORDS = Words(
     no_numbers="you may not read this connection",
     no_messages="only users who may edit this connection can see and move its messages",
     no_change="only users who may edit this connection can see and move its messages",
+    no_server="only users who may read this connection can see the reason, which may name its server",
     foreign="changes are accepted only from Airflow's own pages",
     hidden="There are queue connections, but you need permission to read them. Ask an administrator of this Airflow.",
     nothing=(ADD, "[rmq]\nconnections = redis_queue_default"),

@@ -26,6 +26,14 @@ PATIENCE_S = 2.0
 log = logging.getLogger(__name__)
 
 
+def team_of(connection_id: str) -> str | None:
+    """Return the team of a connection; None without multi-team mode, or if no team owns it. Blocks.
+
+    A connection that only the environment or a secrets backend has belongs to no team.
+    """
+    return Connection.get_team_name(connection_id) if conf.getboolean("core", "multi_team", fallback=False) else None
+
+
 def known() -> list[ServedPlace]:
     """Return the connections in the order of their ids; blocks on the metadata database."""
     found = dict.fromkeys(_configured(), "[rmq] connections")
@@ -67,9 +75,11 @@ def place(connection_id: str, client_name: str) -> RedisSettings:
 def _looked_up(connection_id: str) -> Connection:
     # Not `get_connection_from_secrets`: it writes every connection of the database as a URL into a cache, and each time
     # logs a warning about the "_" in the name of our type.
+    team = team_of(connection_id)
+    scope = {} if team is None else {"team_name": team}  # not every backend knows teams
     for backend in ensure_secrets_loaded():
         try:
-            found: Connection | None = backend.get_connection(conn_id=connection_id)
+            found: Connection | None = backend.get_connection(conn_id=connection_id, **scope)
         except PermissionError:  # when a backend refuses, no other backend is queried
             raise
         except Exception as error:  # noqa: BLE001  skip a backend that fails, as Airflow does

@@ -11,6 +11,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from rmq_core import ConfigurationError, PayloadError, QueueUnavailable, RedisMessageQueueError, Unsupported
 from rmq_core.console import changes, history, queries, repairs, searches
 from rmq_core.console.host import Host
+from rmq_core.console.security import told
 
 STATIC = Path(__file__).with_name("static")
 ASSETS = frozenset(path.name for path in STATIC.iterdir())
@@ -63,13 +64,14 @@ async def _keep_nothing(request: Request, answer: Any) -> Any:
     return response
 
 
-def _queue_error(_: Request, error: Exception) -> JSONResponse:
-    return _refusal(next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 502), error)
+def _queue_error(request: Request, error: Exception) -> JSONResponse:
+    status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 502)
+    return _refusal(status, error, told(request, str(error)))
 
 
 def _nothing_there(_: Request, error: Exception) -> JSONResponse:
-    return _refusal(404, error)
+    return _refusal(404, error, str(error))
 
 
-def _refusal(status: int, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error), "kind": type(error).__name__}, status)
+def _refusal(status: int, error: Exception, detail: str) -> JSONResponse:
+    return JSONResponse({"detail": detail, "kind": type(error).__name__}, status)

@@ -12,8 +12,9 @@ from rmq_core import LeasedConfig, RedisSettings
 from rmq_core.console.audit import AuditLog
 from rmq_core.work import ALERTS, AlertLimits
 
-Right = Literal["numbers", "messages", "change"]
-"""To see how many messages there are and who holds them; to see messages; to change a queue."""
+Right = Literal["numbers", "server", "messages", "change"]
+"""To see how many messages there are and who holds them; to see the server's address and the texts of errors, which may
+name it; to see messages; to change a queue."""
 
 
 class ServedPlace(NamedTuple):
@@ -68,10 +69,10 @@ class Places(Protocol):
 class Words:
     """Texts that name the host.
 
-    server: who answers the browser. no_read, no_messages, no_change: why a request is refused. foreign: why a change
-    that comes from another page is refused. hidden: what to do when all servers are hidden from the user. nothing: how
-    to add a server, and an example. publish: how to publish a first message, and an example. logout: where
-    the page logs the user out, if it does.
+    server: who answers the browser. no_numbers, no_messages, no_change: why a request is refused. no_server: what users
+    without the right `server` read in place of an error. foreign: why a change that comes from another page is refused.
+    hidden: what to do when all servers are hidden from the user. nothing: how to add a server, and an example. publish:
+    how to publish a first message, and an example. logout: where the page logs the user out, if it does.
     """
 
     server: str
@@ -83,10 +84,12 @@ class Words:
     nothing: tuple[str, str]
     publish: tuple[str, str]
     logout: str = ""
+    no_server: str = ""
 
     def refusal(self, right: Right) -> str:
         """Return why a request that needs the right is refused."""
-        return {"numbers": self.no_numbers, "messages": self.no_messages, "change": self.no_change}[right]
+        named = {"numbers": self.no_numbers, "server": self.no_server}
+        return {**named, "messages": self.no_messages, "change": self.no_change}[right]
 
 
 ConfigOf: TypeAlias = Callable[[str, str], Any]

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 
 from rmq_core.console.console import LOOK_S, Console, Known, console
 from rmq_core.console.host import host_of
-from rmq_core.console.security import messages, numbers, user_of
+from rmq_core.console.security import messages, numbers, told, user_of
 from rmq_core.console.survey import Order, survey_of
 from rmq_core.console.trends import trends_of
 
@@ -58,7 +58,11 @@ async def queues_list(
     async with console(settings, host) as opened:
         known = Known(survey_of(settings), trends_of(settings))
         found = await opened.overview(known, search, offset, sort, down=turn == "down")
-    return {"server": settings.url_without_credentials.partition("?")[0], **found}
+    for row in found["queues"]:
+        if "error" in row:
+            row["error"] = told(request, row["error"])
+    server = settings.url_without_credentials.partition("?")[0] if request.state.knows_server else ""
+    return {"server": server, **found}
 
 
 @router.get("/{connection_id}/queue", dependencies=numbers)

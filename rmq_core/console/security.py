@@ -23,11 +23,19 @@ def user_of(request: Request) -> Any:
 
 def _requires(right: Right) -> Callable[..., None]:
     def check(request: Request, connection_id: str) -> None:
-        host = host_of(request)
-        if not host.access.permitted(user_of(request), connection_id, right):
+        host, user = host_of(request), user_of(request)
+        if not host.access.permitted(user, connection_id, right):
             raise HTTPException(403, host.words.refusal(right))
+        # Whoever sees messages knows the server.
+        request.state.knows_server = right != "numbers" or host.access.permitted(user, connection_id, "server")
 
     return check
+
+
+def told(request: Request, text: str) -> str:
+    """Return the text of an error; without the right to see the server, what the host says in its place."""
+    knows = getattr(request.state, "knows_server", True)  # routes without a server check no right, and name none
+    return text if knows else host_of(request).words.refusal("server")
 
 
 def from_our_page(

@@ -19,9 +19,9 @@ from rmq_core.serve.tokens import Role, TokenFile, TokenUser
 
 COOKIE = "rmq_token"
 RIGHTS: dict[Role, tuple[Right, ...]] = {
-    "numbers": ("numbers",),
-    "view": ("numbers", "messages"),
-    "change": ("numbers", "messages", "change"),
+    "numbers": ("numbers", "server"),
+    "view": ("numbers", "server", "messages"),
+    "change": ("numbers", "server", "messages", "change"),
 }
 LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 

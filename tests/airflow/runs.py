@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tests.airflow.home import DAGS
+
+COMPLAINT = re.compile(r'\[(warning|error|critical) *\]|"level": ?"(warning|error|critical)"|^Traceback|^\s+File "')
+AIRFLOWS_OWN = re.compile(
+    r"AssetModel \S.* not found; cannot create asset event|Emitting event for inactive AssetModel|GitWildMatchPattern"
+)
+"""What Airflow logs about the first event of an asset that an alias resolves to, and about a library of its own."""
+
+
+def complaints(log: str) -> list[str]:
+    """Return the lines of a log that are warnings, errors or parts of a traceback, apart from Airflow's own."""
+    return [line for line in log.splitlines() if COMPLAINT.search(line) and not AIRFLOWS_OWN.search(line)]
 
 
 def load(dag_id: str, folder: Path = DAGS, bundle: str = "tests") -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from rmq_core import LeasedConfig, LeasedQueue
 from tests.airflow.home import EXAMPLES
-from tests.airflow.runs import load, states, xcom
+from tests.airflow.runs import complaints, load, states, xcom
 
 pytestmark = [
     pytest.mark.slow,
@@ -22,12 +22,13 @@ pytestmark = [
 ]
 
 MONTHS, HOURS = 36, 26_115
+MISTAKE = re.compile(r"Message \S+ failed: ValueError .*in month 13")
 Run = Callable[[str], Any]
 
 
 @pytest.fixture
-def run_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run an example with its results in the test's own folder; every task succeeds."""
+def run_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Run an example with its results in the test's own folder; every task succeeds, and complains of mistakes only."""
 
     def run(name: str) -> Any:
         dag = load(name, EXAMPLES, "examples")
@@ -37,7 +38,8 @@ def run_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         return finished
 
     monkeypatch.syspath_prepend(EXAMPLES)
-    return run
+    yield run
+    assert [line for line in complaints(capfd.readouterr().out) if not MISTAKE.search(line)] == []
 
 
 def asset_events() -> list[tuple[str, Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from rmq_airflow.triggers.queue import RedisQueueTrigger
 from rmq_airflow.wait_hubs import shared_hub
 from rmq_core import ConfigurationError, LeasedQueue
 from tests.airflow.conftest import QUEUE
+from tests.airflow.home import ROOT
 from tests.faults.patience import PATIENCE_S, eventually_async
 from tests.servers import Server
 
@@ -54,6 +57,32 @@ async def test_triggers_that_start_together_read_their_connection_once(
     queue.publish("one")
     await asyncio.gather(*(outcome(RedisQueueTrigger(QUEUE)) for _ in range(50)))
     assert looked_up == [connection]
+
+
+IMPORTS = """
+import asyncio, sys, threading
+from rmq_airflow.wait_hubs import shared_hub
+
+in_the_loop = []
+
+def imported(event, args):
+    if event == "import" and args[0] == "redis.asyncio":
+        in_the_loop.append(threading.current_thread() is threading.main_thread())
+
+async def use():
+    async with shared_hub("redis_queue_default"):
+        print("in the loop:", in_the_loop)
+
+sys.addaudithook(imported)
+asyncio.run(use())
+"""
+
+
+def test_the_first_trigger_does_not_hold_up_the_event_loop_while_it_imports_the_client(connection: str) -> None:
+    made = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", IMPORTS], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+    assert "in the loop: [False]" in made.stdout
 
 
 async def test_a_corrected_connection_is_read_again(connection: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from rmq_core.console import Holder, Host, Right, ServedPlace, Words
 PLACE = "redis"
 RIGHTS: dict[str, tuple[Right, ...]] = {
     "counter": ("numbers",),
-    "viewer": ("numbers", "messages"),
-    "changer": ("numbers", "messages", "change"),
+    "reader": ("numbers", "server"),
+    "viewer": ("numbers", "server", "messages"),
+    "changer": ("numbers", "server", "messages", "change"),
 }
 WORDS = Words(
     server="The server of the tests",
@@ -25,6 +26,7 @@ WORDS = Words(
     hidden="hidden",
     nothing=("", ""),
     publish=("Publish a first message:", "rmq publish work hello"),
+    no_server="no right to the server",
 )
 
 

@@ -97,6 +97,24 @@ async def test_numbers_need_no_right_to_see_messages(asking: Asking, scene: Leas
     assert answer.status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("user", "scheme", "error"), [("counter", "", "no right to the server"), ("reader", "redis", "WRONGTYPE")]
+)
+async def test_the_server_and_errors_that_may_name_it_need_a_right(
+    asking: Asking, scene: LeasedQueue, redis_url: str, user: str, scheme: str, error: str
+) -> None:
+    with LeasedQueue(redis_url, "broken") as broken:
+        broken.publish("x")
+        broken.client.delete("rmq:{broken}:ready")
+        broken.client.set("rmq:{broken}:ready", "foreign")
+    client = asking(user)
+    listed = (await client.get(f"{API}/queues")).json()
+    (row,) = (row for row in listed["queues"] if row["name"] == "broken")
+    failed = await client.get(f"{API}/queue", params={"name": "broken"})
+    assert (failed.status_code, listed["server"].partition(":")[0]) == (502, scheme)
+    assert [error in text for text in (row["error"], failed.json()["detail"])] == [True, True]
+
+
 async def test_a_search_needs_the_right_to_see_messages(asking: Asking, scene: LeasedQueue) -> None:
     refused = await post(asking("counter", **FROM_PAGE), "search", 403, **ASKED["search"])
     assert refused["detail"] == "no right to messages"

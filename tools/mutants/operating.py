@@ -6,10 +6,24 @@ from tools.mutants.mutant import Mutant
 
 OPERATING = [
     Mutant(
+        "an option shows the numbers of other teams",
+        "rmq_airflow/plugin/access.py",
+        "return team is None or get_auth_manager()",
+        "return bool(team) or get_auth_manager()",
+        "tests/airflow/plugin/test_rights.py::test_users_of_teams_may_do_what_the_page_says",
+    ),
+    Mutant(
+        "users who may see numbers only read errors that name the server",
+        "rmq_core/console/security.py",
+        'request.state.knows_server = right != "numbers" or',
+        'request.state.knows_server = right == "numbers" or',
+        "tests/console/test_rights.py::test_the_server_and_errors_that_may_name_it_need_a_right",
+    ),
+    Mutant(
         "the role view may change",
         "rmq_core/serve/access.py",
-        '"view": ("numbers", "messages"),',
-        '"view": ("numbers", "messages", "change"),',
+        '"view": ("numbers", "server", "messages"),',
+        '"view": ("numbers", "server", "messages", "change"),',
         "tests/serve/test_attacks.py::test_a_role_may_do_what_it_names_and_nothing_else",
     ),
     Mutant(

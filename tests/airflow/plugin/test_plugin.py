@@ -47,6 +47,8 @@ def test_the_configuration_option_has_the_default_that_the_page_assumes() -> Non
 
     options = get_provider_info()["config"]["rmq"]["options"]
     assert options["connections"]["default"] == conf.get("rmq", "connections", fallback="") == ""
+    assert conf.getboolean("rmq", "numbers_for_all_users", fallback=False) is False
+    assert options["numbers_for_all_users"]["default"] == "False"
     assert conf.getboolean("rmq", "release_ended", fallback=True) is (options["release_ended"]["default"] == "True")
     assert conf.getfloat("rmq", "release_interval", fallback=5.0) == float(options["release_interval"]["default"])
 

@@ -98,6 +98,10 @@ class Rest:
         keys = [entry["key"] for entry in self._ask("GET", path)["xcom_entries"]]
         return {key: self._ask("GET", f"{path}/{key}", params={"deserialize": True})["value"] for key in keys}
 
+    def page(self, path: str) -> Any:
+        """Return the answer of the page *Queues* to a request below `/rmq`."""
+        return self._client.get(f"{self._url}/rmq{path}").raise_for_status().json()
+
     def enqueue_test(self, connection: dict[str, Any]) -> str:
         """Let a worker test a connection; return the id for `tested`."""
         return str(self._ask("POST", "/connections/enqueue-test", json=connection)["token"])
