@@ -16,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of Pythons: where containers set this, each would compile Airflow and Dagster anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check redis test test-all lint unit format bench airflow floor conformance drills faults mutants docs dist containers diagrams clean
+.PHONY: help demo check redis test test-all lint unit format bench airflow floor submitters conformance drills faults mutants docs dist containers diagrams clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
@@ -92,6 +92,13 @@ floor: $(STAMP) ## the Airflow tests on the oldest Airflow we support, in an env
 	uv pip install --quiet --python build/floor/bin/python --constraints tests/airflow/floor.txt \
 		--requirements tests/airflow/floor.txt --editable .
 	build/floor/bin/python -m pytest tests/airflow --ignore tests/airflow/browser --servers=7.0 --product=full
+
+submitters: $(STAMP) ## hand-overs through the operators of Databricks, EMR, Glue, Dataproc, Livy and Kubernetes
+	python -m tests.servers 7.0
+	uv venv --quiet --clear --python $(BIN)/python build/submitters
+	uv pip install --quiet --python build/submitters/bin/python --constraints tests/submitters/requirements.txt \
+		--requirements tests/submitters/requirements.txt --editable .
+	build/submitters/bin/python -m pytest tests/submitters --servers=7.0
 
 conformance: $(STAMP) ## try every promise on every server and cluster, and write build/measured/conformance.md
 	python -m tests.servers
